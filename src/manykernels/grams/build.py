@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
+from numpy.typing import DTypeLike
 
 from manykernels.exceptions import InvalidInputError
 from manykernels.grams.base import GramStack
@@ -22,11 +21,11 @@ from manykernels.validation.arrays import Array
 
 def build_stack(
     bank: FittedBank,
-    X: Any,
+    X: object,
     *,
     kind: str = "auto",
     memory_budget: int | str | None = None,
-    dtype: Any = None,
+    dtype: DTypeLike | None = None,
     n_jobs: int | None = None,
     n_targets: int = 1,
 ) -> GramStack:

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
+from numpy.typing import DTypeLike
 
 from manykernels.grams import gaussian
 from manykernels.grams.base import GramStack
@@ -51,7 +52,7 @@ class LazyStack(GramStack):
         prepared: PreparedRows[Any],
         *,
         kernels: Array | None = None,
-        dtype: Any = np.float64,
+        dtype: DTypeLike = np.float64,
         n_threads: int = 1,
         spare_bytes: int | None = None,
     ) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from numpy.typing import ArrayLike
+from numpy.typing import ArrayLike, DTypeLike
 
 from manykernels.exceptions import InvalidInputError
 from manykernels.grams import loops
@@ -56,7 +56,7 @@ class PackedStack(GramStack):
 
     @classmethod
     def from_dense(
-        cls, array: ArrayLike, *, dtype: Any = np.float64, names: Sequence[str] | None = None, n_threads: int = 1
+        cls, array: ArrayLike, *, dtype: DTypeLike = np.float64, names: Sequence[str] | None = None, n_threads: int = 1
     ) -> PackedStack:
         """Pack an (M, N, N) array after checking shape, finiteness and symmetry.
 
@@ -79,7 +79,7 @@ class PackedStack(GramStack):
         return cls(out, grams.shape[1], names=names, n_threads=n_threads)
 
     @classmethod
-    def from_stack(cls, stack: GramStack, kernels: Index = None, *, dtype: Any = None) -> PackedStack:
+    def from_stack(cls, stack: GramStack, kernels: Index = None, *, dtype: DTypeLike | None = None) -> PackedStack:
         """Pack the given kernels (all by default) of any stack; ``dtype`` defaults to that of the stack.
 
         Parameters

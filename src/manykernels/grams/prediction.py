@@ -182,7 +182,7 @@ class KernelExpansion:
     def _empty(self) -> bool:
         return not self.active.size or not self.coefficients.shape[1]
 
-    def scores(self, X: Any) -> Array:
+    def scores(self, X: object) -> Array:
         """Return the functions without intercept at new rows, (n, K) float64."""
         rows = self.bank.prepare(X)
         scores = np.zeros((rows.n_samples, self.n_targets))
@@ -194,14 +194,14 @@ class KernelExpansion:
             scores[at] = self._each(rows.take(at)).sum(axis=0)
         return scores
 
-    def contributions(self, X: Any) -> Array:
+    def contributions(self, X: object) -> Array:
         """Return what every kernel adds to every function, (M, n, K) float64; zero for inactive kernels."""
         active = self.active_contributions(X)
         parts = np.zeros((self.n_kernels, *active.shape[1:]))
         parts[self.active] = active
         return parts
 
-    def active_contributions(self, X: Any) -> Array:
+    def active_contributions(self, X: object) -> Array:
         """Return what every active kernel adds to every function, (m, n, K) float64."""
         rows = self.bank.prepare(X)
         parts = np.zeros((self.active.size, rows.n_samples, self.n_targets))

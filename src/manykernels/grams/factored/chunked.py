@@ -90,7 +90,11 @@ class ChunkedTable(ColumnTable):
         return np.ones(self.n_rows)
 
     def reduce(
-        self, positions: Sequence[int], function: Callable[..., Any], *vectors: Array, combine: Any = None
+        self,
+        positions: Sequence[int],
+        function: Callable[..., Any],
+        *vectors: Array,
+        combine: Callable[[Any, Any], Any] | None = None,
     ) -> Any:
         """Return the sum, or what ``combine`` says, of ``function(table, *vectors)`` over chunks."""
         work = partial(_on_part, self.header(), tuple(positions), function)

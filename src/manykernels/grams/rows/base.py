@@ -10,6 +10,7 @@ from functools import partial
 from typing import Any, NoReturn
 
 import numpy as np
+from numpy.typing import DTypeLike
 
 from manykernels.exceptions import InvalidInputError
 from manykernels.grams.rows.vectors import Held
@@ -69,7 +70,7 @@ class RowSource(ABC):
     def __repr__(self) -> str:
         return f"{type(self).__name__}({self.n_rows} rows x {self.n_columns} columns in {self.n_chunks} chunks)"
 
-    def __array__(self, dtype: Any = None, copy: Any = None) -> NoReturn:
+    def __array__(self, dtype: DTypeLike | None = None, copy: object = None) -> NoReturn:
         """Refuse to become one array: chunks are there so that nobody reads all of them at once."""
         raise InvalidInputError(
             f"{self!r} are read chunk by chunk, by solve. The estimators take a table or an array in memory: "
@@ -81,7 +82,7 @@ class RowSource(ABC):
         """Return columns of a chunk as a DataFrame or an array, (n, len(positions))."""
 
     @abstractmethod
-    def without(self, name: Any) -> RowSource:
+    def without(self, name: object) -> RowSource:
         """Return the source without one of its columns."""
 
     def head(self, positions: Sequence[int], rows: int = 1000) -> Any:
@@ -120,7 +121,7 @@ class RowSource(ABC):
             while waiting:
                 yield waiting.popleft().result()
 
-    def share(self, thing: Any) -> Held:
+    def share(self, thing: object) -> Held:
         """Return what gives the functions of all chunks the same thing, in place of a vector."""
         return Held([thing] * self.n_chunks)
 

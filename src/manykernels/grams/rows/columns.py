@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeGuard
 
 import numpy as np
 import pandas as pd
@@ -76,7 +76,7 @@ class ColumnTable:
     columns: Any
 
     def __init__(
-        self, X: Any, *, standardize: bool = False, missing: str = "error", used: Sequence[int] | None = None
+        self, X: object, *, standardize: bool = False, missing: str = "error", used: Sequence[int] | None = None
     ) -> None:
         self.missing, self.used = missing, None if used is None else tuple(used)
         self.encodings: tuple[Encoding, ...] = ()
@@ -91,7 +91,7 @@ class ColumnTable:
         self._check(summaries)
         self._set_units(summaries, standardize)
 
-    def _read(self, X: Any) -> Array:
+    def _read(self, X: object) -> Array:
         """Return training rows as a float array, NaN where a gap is allowed; learns names and encodings."""
         if _is_float(X):
             return X
@@ -215,7 +215,11 @@ class ColumnTable:
         return np.ones(self.n_rows)
 
     def reduce(
-        self, positions: Sequence[int], function: Callable[..., Any], *vectors: Array, combine: Any = None
+        self,
+        positions: Sequence[int],
+        function: Callable[..., Any],
+        *vectors: Array,
+        combine: Callable[[Any, Any], Any] | None = None,
     ) -> Any:
         """Return ``function(table, *vectors)`` of all rows: the sum, or what ``combine`` says, of those of chunks."""
         return function(self, *vectors)
@@ -307,7 +311,7 @@ class ColumnTable:
             )
         return np.where(gaps, column.dtype.type(GAP), column)
 
-    def like(self, X: Any) -> ColumnTable:
+    def like(self, X: object) -> ColumnTable:
         """Return new rows in the units of this table; columns go by name where both have names."""
         other = self.header()
         rows = X if _is_float(X) else self._read_new(Table.of(X))
@@ -343,7 +347,7 @@ class ColumnTable:
         return [at.get(name, -1) for name in self.names]
 
 
-def _is_float(X: Any) -> bool:
+def _is_float(X: object) -> TypeGuard[Array]:
     """Return whether a table is an array that can be read in place."""
     return isinstance(X, np.ndarray) and X.ndim == 2 and X.dtype in (np.float32, np.float64) and X.size > 0
 

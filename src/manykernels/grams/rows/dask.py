@@ -63,7 +63,7 @@ class DaskRows(RowSource):
                 layer.add(_call, layer.once(work), self._parts[c], *parts)
         return layer
 
-    def _cut(self, vector: Any) -> Any:
+    def _cut(self, vector: object) -> Any:
         """Return a vector of this process in parts, which travel; others are in parts already."""
         if not isinstance(vector, np.ndarray):
             return vector
@@ -104,7 +104,7 @@ class DaskRows(RowSource):
         """
         return RowVector(self, Held(_dask().persist(*self._layer(function, positions, vectors).delayed())))
 
-    def share(self, thing: Any) -> Held:
+    def share(self, thing: object) -> Held:
         """Return what gives the functions of all partitions the same thing, which stays on the workers."""
         layer = _Layer()
         layer.add(_itself, thing)
@@ -149,7 +149,7 @@ class _Layer:
         self._tasks: dict[Any, Any] = {}
         self._needed: list[Any] = []
 
-    def add(self, function: Any, *arguments: Any) -> Any:
+    def add(self, function: object, *arguments: Any) -> Any:
         """Add a task and return its key; arguments are delayed objects, lists of keys, or things that travel."""
         needed = [argument for argument in arguments if hasattr(argument, "__dask_graph__")]
         self._needed += needed
@@ -158,7 +158,7 @@ class _Layer:
         self.keys.append(key)
         return key
 
-    def once(self, thing: Any) -> Any:
+    def once(self, thing: object) -> Any:
         """Return the key of a thing that tasks share: workers that need it pass it on to each other."""
         key = (self.name, "shared")
         self._tasks.setdefault(key, (_itself, thing))
@@ -173,7 +173,7 @@ class _Layer:
         return [Delayed(key, graph, layer=self.name) for key in (self.keys if keys is None else keys)]
 
 
-def _on_columns(function: Mapped, program: Program, positions: list[int] | None, data: Any, *parts: Any) -> Any:
+def _on_columns(function: Mapped, program: Program, positions: list[int] | None, data: object, *parts: Any) -> Any:
     """Apply a function to some columns of a partition and to vectors; runs where the partition is."""
     chosen = None
     if positions is not None:
@@ -190,11 +190,11 @@ def _blocks(array: Any) -> Any:
     return array.to_delayed(optimize_graph=False)
 
 
-def _itself(data: Any) -> Any:
+def _itself(data: object) -> Any:
     return data
 
 
-def _second(_: Any, part: Any) -> Array:
+def _second(_: object, part: object) -> Array:
     return np.asarray(part)
 
 

@@ -52,7 +52,7 @@ class ArrayRows(RowSource):
         part = np.asarray(self._data[rows])
         return part if list(positions) == list(range(self.n_columns)) else part[:, list(positions)]
 
-    def without(self, name: Any) -> ArrayRows:
+    def without(self, name: object) -> ArrayRows:
         """Return the source without one of its columns."""
         if not isinstance(self._data, pd.DataFrame):
             raise InvalidInputError("The columns of an array have no names; give y as an array.")
@@ -60,12 +60,12 @@ class ArrayRows(RowSource):
         return ArrayRows(data, chunk_rows=self._chunk_rows, n_threads=self.n_threads)
 
 
-def is_chunked(X: Any) -> bool:
+def is_chunked(X: object) -> bool:
     """Return whether a table is to be read in chunks: a source, a memory map, a file or folder, a Dask collection."""
     return isinstance(X, (RowSource, np.memmap, str, Path)) or _is_dask(X)
 
 
-def open_rows(X: Any, *, chunk_rows: int | None = None, n_threads: int = 1) -> RowSource:
+def open_rows(X: object, *, chunk_rows: int | None = None, n_threads: int = 1) -> RowSource:
     """Return rows in chunks, for fits and predictions that never hold the table.
 
     Parameters
@@ -104,7 +104,7 @@ def open_rows(X: Any, *, chunk_rows: int | None = None, n_threads: int = 1) -> R
     return ArrayRows(data, chunk_rows=chunk_rows, n_threads=n_threads)
 
 
-def with_target(X: Any, y: Any) -> tuple[RowSource, Any]:
+def with_target(X: object, y: Any) -> tuple[RowSource, Any]:
     """Return rows in chunks and their target, which may be the name of one of their columns."""
     source = open_rows(X)
     if not isinstance(y, str):
@@ -119,10 +119,10 @@ def with_target(X: Any, y: Any) -> tuple[RowSource, Any]:
     return source.without(y), np.concatenate(list(source.map(_only_column, [place])))
 
 
-def _only_column(data: Any) -> Array:
+def _only_column(data: object) -> Array:
     return np.asarray(data)[:, 0]
 
 
-def _is_dask(X: Any) -> bool:
+def _is_dask(X: object) -> bool:
     """Return whether something is a Dask collection, without importing Dask."""
     return type(X).__module__.split(".")[0] in ("dask", "dask_expr") and hasattr(X, "dask")

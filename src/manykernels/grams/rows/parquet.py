@@ -37,7 +37,7 @@ class ParquetRows(RowSource):
 
     def __init__(
         self,
-        path: Any,
+        path: object,
         *,
         chunk_rows: int | None = None,
         columns: Sequence[str] | None = None,
@@ -91,7 +91,7 @@ class ParquetRows(RowSource):
             return out.T
         return table.to_pandas(ignore_metadata=False)[names].reset_index(drop=True)
 
-    def without(self, name: Any) -> ParquetRows:
+    def without(self, name: object) -> ParquetRows:
         """Return the source without one of its columns."""
         assert self.columns is not None
         kept = [column for column in self.columns if column != name]

@@ -9,6 +9,7 @@ from typing import Any, NoReturn
 
 import numpy as np
 from numpy.lib.mixins import NDArrayOperatorsMixin
+from numpy.typing import DTypeLike
 
 from manykernels.exceptions import InvalidInputError
 from manykernels.validation.arrays import Array
@@ -111,7 +112,7 @@ class RowVector(NDArrayOperatorsMixin):
     def __repr__(self) -> str:
         return f"RowVector({len(self)} entries in {self.source.n_chunks} parts)"
 
-    def __array__(self, dtype: Any = None, copy: Any = None) -> NoReturn:
+    def __array__(self, dtype: DTypeLike | None = None, copy: object = None) -> NoReturn:
         """Refuse to become an array by accident; `here` does on purpose."""
         raise InvalidInputError(f"{self!r} stays with its rows; .here() brings it into this process.")
 
@@ -153,7 +154,7 @@ class RowVector(NDArrayOperatorsMixin):
             return arguments[0].max() - arguments[0].min()
         return NotImplemented
 
-    def __getitem__(self, mask: Any) -> RowVector:
+    def __getitem__(self, mask: object) -> RowVector:
         """Return the entries where another vector is true; of use in sums only."""
         return self._of(operator.getitem, (self, mask), {})
 
@@ -196,12 +197,12 @@ def _sums(*parts: Array) -> list[float]:
     return [float(part.sum()) for part in parts]
 
 
-def _term(value: Any) -> Any:
+def _term(value: object) -> Any:
     """Return what a vector stands for at present: it may be added to later."""
     return value.term if isinstance(value, RowVector) else value
 
 
-def _itself(_: Any, part: Any) -> Any:
+def _itself(_: object, part: object) -> Any:
     return part
 
 
@@ -217,11 +218,11 @@ def on_rows(function: Callable[..., Any], *arguments: Any) -> Any:
     return function(*arguments)
 
 
-def held(vector: Any) -> Any:
+def held(vector: object) -> Any:
     """Return a vector that holds what it stands for: an array does."""
     return vector.held() if isinstance(vector, RowVector) else vector
 
 
-def here(vector: Any) -> Any:
+def here(vector: object) -> Any:
     """Return a vector as an array in this process."""
     return vector.here() if isinstance(vector, RowVector) else vector

@@ -102,7 +102,7 @@ class KernelBank(BankConstructors, Bank):
                 raise InvalidInputError(f"{name} must be True or False, got {getattr(self, name)!r}.")
         object.__setattr__(self, "kernels", entries)
 
-    def _fit(self, X: Any) -> tuple[FittedBank, PreparedRows[TablePoints]]:
+    def _fit(self, X: object) -> tuple[FittedBank, PreparedRows[TablePoints]]:
         """Learn columns, widths, standardization and normalization."""
         raw, values = self.fit_columns(X)
         if not raw.sparse:  # whose rows have no gaps
@@ -110,7 +110,7 @@ class KernelBank(BankConstructors, Bank):
         rows = raw.points(values)
         return learn(raw.with_reference(values) if self.center else raw, rows, self.normalize, bool(self.center))
 
-    def fit_columns(self, X: Any) -> tuple[TableKernels, Any]:
+    def fit_columns(self, X: object) -> tuple[TableKernels, Any]:
         """Learn columns, widths and standardization, but neither centering nor normalization, which look at kernels.
 
         Parameters
@@ -222,13 +222,13 @@ class KernelBank(BankConstructors, Bank):
         refuse([*problems.values(), *gaps])
         return MixedRows(values, found_objects) if found_objects else values
 
-    def _check(self, X: Any) -> None:
+    def _check(self, X: object) -> None:
         """Refuse all columns that cannot be read at once."""
         table = Table.of(X, sparse=True)
         kernels = self.expand(table)
         self._checked(table, kernels, _used(kernels))
 
-    def expand(self, X: Any) -> list[NamedKernel]:
+    def expand(self, X: object) -> list[NamedKernel]:
         """Return ``(name, kernel, column positions)`` of every kernel on the columns of a table.
 
         Parameters
@@ -266,7 +266,7 @@ class KernelBank(BankConstructors, Bank):
                 )
         return kernels
 
-    def _resolve(self, X: Any) -> Self:
+    def _resolve(self, X: object) -> Self:
         """Resolve every entry; kernels of missingness become entries of their own."""
         table = Table.of(X, sparse=True)
         entries = tuple(found for entry in self.kernels for found in entry.resolve(table))
@@ -306,7 +306,7 @@ class KernelBank(BankConstructors, Bank):
         """Whether some kernel reads columns of categories, such as text."""
         return any(entry.reads_categories for entry in self.kernels)
 
-    def __add__(self, other: Any) -> KernelBank:
+    def __add__(self, other: object) -> KernelBank:
         if not isinstance(other, KernelBank):
             return NotImplemented
         options = ("standardize", "normalize", "center", "missing", "landmarks_by")

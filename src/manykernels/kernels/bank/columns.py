@@ -43,7 +43,7 @@ class Table:
     _read: dict[int, Array] = field(default_factory=dict)  # columns of a DataFrame by their own encodings
 
     @classmethod
-    def of(cls, X: Any, *, sparse: bool = False) -> Table:
+    def of(cls, X: object, *, sparse: bool = False) -> Table:
         """Check the shape of ``X`` (DataFrame, Views, array, nested lists) and wrap it; a table stays as it is.
 
         Sparse matrices, and DataFrames of sparse columns, are kept as they are where ``sparse`` allows it.
@@ -116,7 +116,7 @@ class Table:
         """Where each column is, by its name; None for an array."""
         return None if self.columns is None else {column: j for j, column in enumerate(self.columns)}
 
-    def positions(self, selection: Any) -> tuple[int, ...]:
+    def positions(self, selection: object) -> tuple[int, ...]:
         """Return the integer positions of a column selection, see :func:`select_columns`."""
         return select_columns(selection, self.data, self.places)
 

@@ -245,7 +245,7 @@ class RawKernels(ABC, Generic[Data]):
         return None
 
     @abstractmethod
-    def prepare(self, X: Any) -> PreparedRows[Data]:
+    def prepare(self, X: object) -> PreparedRows[Data]:
         """Check rows once; factors are zero where a column of a kernel is missing, and all else is not normalized."""
 
     @abstractmethod
@@ -265,7 +265,7 @@ class RawKernels(ABC, Generic[Data]):
         """Return these kernels only, in that order."""
 
     @abstractmethod
-    def narrow(self, data: Any, places: list[int]) -> Data:
+    def narrow(self, data: object, places: list[int]) -> Data:
         """Return what these kernels need of rows prepared for more of them, among which they have those places."""
 
     @abstractmethod

@@ -114,7 +114,7 @@ class FittedBank:
 
     # --- rows -------------------------------------------------------------------------------------------------------
 
-    def prepare(self, X: Any) -> PreparedRows[Any]:
+    def prepare(self, X: object) -> PreparedRows[Any]:
         """Check rows once, and compute what normalization needs of them.
 
         Parameters
@@ -303,7 +303,7 @@ class Bank(ABC):
     Its parameters have the names that scikit-learn's searches give them, such as ``kernels__normalize``.
     """
 
-    def fit(self, X: Any, y: Any = None) -> FittedBank:
+    def fit(self, X: object, y: object = None) -> FittedBank:
         """Learn normalization, and what else kernels learn, from training rows.
 
         Parameters
@@ -333,7 +333,7 @@ class Bank(ABC):
         """
         return self.fit_prepare(X)[0]
 
-    def fit_prepare(self, X: Any) -> tuple[FittedBank, PreparedRows[Any]]:
+    def fit_prepare(self, X: object) -> tuple[FittedBank, PreparedRows[Any]]:
         """Fit, and return the training rows prepared as well, without doing their work twice.
 
         Parameters
@@ -360,7 +360,7 @@ class Bank(ABC):
         """
         return self._fit(X)
 
-    def resolve(self, X: Any) -> Self:
+    def resolve(self, X: object) -> Self:
         """Return the bank whose list of kernels is decided by these rows, and is the same on any part of them.
 
         Which kernels there are may depend on rows: on selectors of columns, on the kinds of columns, on where values
@@ -392,7 +392,7 @@ class Bank(ABC):
         """
         return self._resolve(X)
 
-    def check(self, X: Any) -> None:
+    def check(self, X: object) -> None:
         """Check that the kernels can read what they use of these rows; a Table remembers what was found.
 
         Parameters
@@ -414,15 +414,15 @@ class Bank(ABC):
         self._check(X)
 
     @abstractmethod
-    def _fit(self, X: Any) -> tuple[FittedBank, PreparedRows[Any]]:
+    def _fit(self, X: object) -> tuple[FittedBank, PreparedRows[Any]]:
         """Return the fitted bank and the training rows prepared."""
 
-    def _resolve(self, X: Any) -> Self:
+    def _resolve(self, X: object) -> Self:
         """Return the bank whose list of kernels these rows decide."""
         return self
 
     @abstractmethod
-    def _check(self, X: Any) -> None:
+    def _check(self, X: object) -> None:
         """Refuse rows that the kernels cannot read."""
 
     def get_params(self, deep: bool = True) -> dict[str, Any]:

@@ -16,7 +16,6 @@ Scaling comes last so that the normalized kernel has the property that its name 
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any
 
 import numpy as np
 
@@ -107,7 +106,7 @@ CENTERED_ZERO = 1e-12
 EPS_OF_MEANS = 1e-2  # of CENTERED_ZERO: what rounding may make of a grand mean beside the largest diagonal entry
 
 
-def check_normalization(normalize: Any) -> str | None:
+def check_normalization(normalize: object) -> str | None:
     """Return ``normalize`` if it is a known normalization, else list them."""
     if normalize not in NORMALIZATIONS:
         raise InvalidInputError(f"normalize must be one of {', '.join(map(repr, NORMALIZATIONS))}, got {normalize!r}.")

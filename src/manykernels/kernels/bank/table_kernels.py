@@ -142,11 +142,11 @@ class TableKernels(RawKernels[TablePoints]):
 
     # --- from rows to points ----------------------------------------------------------------------------------------
 
-    def prepare(self, X: Any) -> PreparedRows[TablePoints]:
+    def prepare(self, X: object) -> PreparedRows[TablePoints]:
         """Check rows once, standardize and select their columns."""
         return self.points(self.values(X))
 
-    def values(self, X: Any) -> Any:
+    def values(self, X: object) -> Any:
         """Check rows once, and return the used columns as numbers, standardized, (n, n_used).
 
         NaN where a value is missing, if ``missing`` allows it; rows in compressed form stay so. `MixedRows` if a kernel
@@ -176,7 +176,7 @@ class TableKernels(RawKernels[TablePoints]):
         refuse(entry_issues(values, table.lacking(places), [every[j] for j in places], self.missing))
         return values
 
-    def points(self, values: Any) -> PreparedRows[TablePoints]:
+    def points(self, values: object) -> PreparedRows[TablePoints]:
         """Return the used columns (n, n_used), already standardized, as points; what overflows is refused.
 
         NaN is missing: the factors of the rows are zero in the kernels of that column.
@@ -274,7 +274,7 @@ class TableKernels(RawKernels[TablePoints]):
             reference_gaps=None if self.reference_gaps is None else self.reference_gaps[:, keep],
         )
 
-    def narrow(self, data: Any, places: list[int]) -> TablePoints:
+    def narrow(self, data: object, places: list[int]) -> TablePoints:
         """Return the points of the groups of these kernels."""
         if not isinstance(data, TablePoints):
             raise InvalidInputError(OTHER_BANK)

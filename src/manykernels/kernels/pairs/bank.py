@@ -90,7 +90,7 @@ class PairKernels(Bank):
             raise InvalidInputError(f"sides must be two words, such as ('drug', 'target'), got {self.sides!r}.")
         object.__setattr__(self, "sides", tuple(self.sides))
 
-    def _fit(self, X: Any) -> tuple[FittedBank, PreparedRows[MemberPairs]]:
+    def _fit(self, X: object) -> tuple[FittedBank, PreparedRows[MemberPairs]]:
         """Learn the kernels of the members that the pairs have."""
         data = as_pairs(X)
         if self.symmetry is not None and data.right is not None:
@@ -109,14 +109,14 @@ class PairKernels(Bank):
         members = raw.narrow(MemberPairs(rows, columns, pairs), [])
         return FittedBank(raw, np.where(raw.zero, 0.0, 1.0)), PreparedRows(names, members)
 
-    def _resolve(self, X: Any) -> PairKernels:
+    def _resolve(self, X: object) -> PairKernels:
         """Resolve each bank on the members that these pairs have."""
         first, second, _ = members_of(as_pairs(X))
         left = _bank_for(self.left, first, self.sides[0]).resolve(first)
         right = self.right if second is None else _bank_for(self.right, second, self.sides[1]).resolve(second)
         return replace(self, left=left, right=right)
 
-    def _check(self, X: Any) -> None:
+    def _check(self, X: object) -> None:
         """Refuse what are no pairs, and columns of their members that cannot be read."""
         data = as_pairs(X)
         for bank, members, word in zip((self.left, self.right), (data.left, data.right), self.sides, strict=True):
@@ -267,7 +267,7 @@ class ProductKernels(RawKernels[MemberPairs]):
         """Always 2: the members of a pair."""
         return 2
 
-    def prepare(self, X: Any) -> PreparedRows[MemberPairs]:
+    def prepare(self, X: object) -> PreparedRows[MemberPairs]:
         """Check pairs and make their members ready."""
         data = as_pairs(X)
         if (data.right is None) != (self.right is None):
@@ -317,7 +317,7 @@ class ProductKernels(RawKernels[MemberPairs]):
         right = None if self.right is None else self.right.take(sorted(second) or [0])
         return ProductKernels(tuple(self.names[m] for m in kernels), left, right, products, self.symmetry)
 
-    def narrow(self, data: Any, places: list[int]) -> MemberPairs:
+    def narrow(self, data: object, places: list[int]) -> MemberPairs:
         """Return the pairs with what the kernels of these members need."""
         if not isinstance(data, MemberPairs):
             raise InvalidInputError(OTHER_BANK)

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
-from numpy.typing import ArrayLike
+from numpy.typing import ArrayLike, DTypeLike
 
 from manykernels.exceptions import InvalidInputError
 from manykernels.kernels.bank.columns import Table
@@ -48,7 +48,7 @@ class Pairs:
     (Pairs(3 pairs of 2 first and 2 second members), [['aspirin', 'COX2'], ['ibuprofen', 'COX2']])
     """
 
-    def __init__(self, left: Any, right: Any, pairs: ArrayLike) -> None:
+    def __init__(self, left: object, right: object, pairs: ArrayLike) -> None:
         first = _members(left, "left")
         second = first if right is None else _members(right, "right")
         table = _two_columns(pairs)
@@ -99,7 +99,7 @@ class Pairs:
             members = f"{len(self._left)} first and {len(self._right)} second members"
         return f"Pairs({len(self)} pairs of {members})"
 
-    def __array__(self, dtype: Any = None, copy: Any = None) -> Array:
+    def __array__(self, dtype: DTypeLike | None = None, copy: object = None) -> Array:
         """Return the members of each pair, for splitters that ask who is in which fold."""
         return np.array(self._pairs, dtype=dtype)
 
@@ -114,7 +114,7 @@ class Pairs:
         return Pairs.__new__(Pairs)._set(self._left, self._right, self._pairs[chosen], self._index[chosen])
 
 
-def as_pairs(X: Any) -> Pairs:
+def as_pairs(X: object) -> Pairs:
     """Return pairs as they are, or say how to make them."""
     if not isinstance(X, Pairs):
         raise InvalidInputError(
@@ -123,7 +123,7 @@ def as_pairs(X: Any) -> Pairs:
     return X
 
 
-def _members(given: Any, name: str) -> Members:
+def _members(given: object, name: str) -> Members:
     """Return members as kernels or as a checked table."""
     if isinstance(given, KernelStack):
         return given
@@ -146,7 +146,7 @@ def _two_columns(pairs: ArrayLike) -> Array:
     return table
 
 
-def _positions(given: Any, members: Members, labels: Array, side: int) -> Array:
+def _positions(given: object, members: Members, labels: Array, side: int) -> Array:
     """Return where the members of pairs are, by label in a DataFrame, else by position."""
     if isinstance(given, pd.DataFrame):
         places = given.index.get_indexer(pd.Index(labels).infer_objects())

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import Any
 
 import numpy as np
 
@@ -52,11 +51,11 @@ class PrecomputedBank(Bank):
     def __post_init__(self) -> None:
         check_normalization(self.normalize)
 
-    def _check(self, X: Any) -> None:
+    def _check(self, X: object) -> None:
         """Refuse what are no kernels among training samples; a KernelStack was checked when it was made."""
         as_kernel_stack(X)
 
-    def _fit(self, X: Any) -> tuple[FittedBank, PreparedRows[StackSamples]]:
+    def _fit(self, X: object) -> tuple[FittedBank, PreparedRows[StackSamples]]:
         """Learn the normalization from the training samples."""
         stack = as_kernel_stack(X)
         if not stack.is_square:
@@ -136,7 +135,7 @@ class StackKernels(RawKernels[StackSamples]):
         """Number of training samples, as scikit-learn counts the columns of precomputed kernels."""
         return len(self.training_ids)
 
-    def prepare(self, X: Any) -> PreparedRows[StackSamples]:
+    def prepare(self, X: object) -> PreparedRows[StackSamples]:
         """Check samples: of the stack that was fitted, or with kernels between them and its training samples."""
         stack = X if isinstance(X, KernelStack) else KernelStack.rectangular(X)
         kernels = self._find_kernels(stack)
@@ -190,7 +189,7 @@ class StackKernels(RawKernels[StackSamples]):
         names = tuple(self.names[m] for m in kernels)
         return replace(self, names=names, kernel_ids=self.kernel_ids[kernels], probe=self.probe[kernels])
 
-    def narrow(self, data: Any, places: list[int]) -> StackSamples:
+    def narrow(self, data: object, places: list[int]) -> StackSamples:
         """Return the samples with these kernels."""
         if not isinstance(data, StackSamples):
             raise InvalidInputError(OTHER_BANK)

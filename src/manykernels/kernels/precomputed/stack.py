@@ -7,6 +7,7 @@ from typing import Any, NoReturn
 
 import numpy as np
 import pandas as pd
+from numpy.typing import DTypeLike
 
 from manykernels.exceptions import InvalidInputError
 from manykernels.validation.arrays import Array, check_finite, check_indices, check_names
@@ -53,7 +54,7 @@ class KernelStack:
     ((2, 4, 4), (2, 2, 4))
     """
 
-    def __init__(self, kernels: Any, names: Sequence[str] | None = None, *, psd: str = "auto") -> None:
+    def __init__(self, kernels: object, names: Sequence[str] | None = None, *, psd: str = "auto") -> None:
         if psd not in PSD:
             raise InvalidInputError(f"psd must be 'auto', 'check', 'clip' or 'ignore', got {psd!r}.")
         kernels, names = _by_name(kernels, names)
@@ -109,7 +110,7 @@ class KernelStack:
 
     _unproven: Unproven | None = None
 
-    def unproven(self, kernels: Any) -> Unproven | None:
+    def unproven(self, kernels: object) -> Unproven | None:
         """Return which of some kernels are still to be proven positive semidefinite; None if none is.
 
         Parameters
@@ -180,10 +181,10 @@ class KernelStack:
     def __repr__(self) -> str:
         return f"KernelStack({self.n_kernels} kernels, shape={self.shape}, dtype={self.dtype})"
 
-    def __array__(self, dtype: Any = None, copy: Any = None) -> NoReturn:
+    def __array__(self, dtype: DTypeLike | None = None, copy: object = None) -> NoReturn:
         raise TypeError("A KernelStack is M matrices, not one array; use .square() or .against(training_ids).")
 
-    def __getitem__(self, index: Any) -> KernelStack:
+    def __getitem__(self, index: object) -> KernelStack:
         """Return a view of the chosen samples; a pair as from ``np.ix_`` chooses rows and columns."""
         if not isinstance(index, tuple):
             return self._view(_positions(index, self.n_samples), None)
@@ -257,7 +258,7 @@ class KernelStack:
                 "needs the kernels among the training samples, KernelStack(kernels) of shape (M, N, N)."
             )
 
-    def against(self, training_ids: Any, positions: Any = None) -> Array:
+    def against(self, training_ids: object, positions: object = None) -> Array:
         """Return the kernels between these samples and the training samples, (M, n, n_train).
 
         Parameters
@@ -398,14 +399,14 @@ class KernelStack:
         return self._diagonal
 
 
-def as_kernel_stack(X: Any, *, square: bool = True) -> KernelStack:
+def as_kernel_stack(X: object, *, square: bool = True) -> KernelStack:
     """Return precomputed kernels as a stack: a KernelStack as it is, (M, N, N) to fit, (M, n_new, n_train) else."""
     if isinstance(X, KernelStack):
         return X
     return KernelStack(X) if square else KernelStack.rectangular(X)
 
 
-def _by_name(kernels: Any, names: Sequence[str] | None) -> tuple[Any, Sequence[str] | None]:
+def _by_name(kernels: object, names: Sequence[str] | None) -> tuple[Any, Sequence[str] | None]:
     """Return matrices and their names, which a mapping brings along; refuse matrices of different samples."""
     if isinstance(kernels, Mapping):
         if names is not None:
@@ -432,11 +433,11 @@ def _check_labels(frames: Sequence[pd.DataFrame]) -> None:
             )
 
 
-def _kernel_names(names: Any, n_kernels: int) -> tuple[str, ...]:
+def _kernel_names(names: object, n_kernels: int) -> tuple[str, ...]:
     return check_names(names, n_kernels) or tuple(f"kernel_{m}" for m in range(n_kernels))
 
 
-def _positions(index: Any, size: int) -> Array:
+def _positions(index: object, size: int) -> Array:
     """Return a sample index (integer, slice, mask, integers, one half of ``np.ix_``) as positions."""
     if isinstance(index, (int, np.integer)) and not isinstance(index, bool):
         # IndexError ends an iteration over the samples.
