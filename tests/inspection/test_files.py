@@ -3,17 +3,24 @@
 from __future__ import annotations
 
 import os
+import signal
+import subprocess
+import sys
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
 import pandas as pd
 import pytest
 
-from manykernels import InvalidInputError, report, save_model
+from manykernels import InvalidInputError, load_model, report, save_model
+from manykernels.cli import predict
+from manykernels.cli.console import Outcome
+from manykernels.cli.predict import PredictOptions, features_of, run_predict
 from manykernels.cli.tables import write_table
 from manykernels.inspection import KernelWeightsDisplay
-from manykernels.inspection.files import save_figure, write_file
+from manykernels.inspection.files import replacing, save_figure, write_file
 from manykernels.inspection.model_file.archive import write_archive
 
 
@@ -91,6 +98,121 @@ def test_tables_of_the_command_stay_too(name: str, tmp_path: Path, monkeypatch: 
     monkeypatch.undo()
     assert path.read_bytes() == b"old"
     assert list(tmp_path.iterdir()) == [path]
+
+
+# A process of its own, which fits a model to save or finds one, and in which what a case says is done first.
+WRITING = """
+import os, resource, signal, sys, warnings
+from pathlib import Path
+import pandas as pd
+warnings.simplefilter("ignore")
+from tests.inspection.test_files import LARGE, WRITERS
+from manykernels import load_model
+from manykernels.exceptions import InvalidInputError
+folder, name = Path(sys.argv[1]), sys.argv[2]
+model, rows = load_model(folder.parent / "fitted.mkl"), pd.read_csv(folder.parent / "rows.csv")
+import manykernels.inspection.files, matplotlib.pyplot
+{first}
+try:
+    (WRITERS | LARGE)[name](folder / name, model, rows)
+except (InvalidInputError, OSError) as error:
+    print(type(error).__name__, error)
+"""
+KILLED = "os.fsync = lambda handle: os.kill(os.getpid(), signal.SIGKILL)"
+FULL = "resource.setrlimit(resource.RLIMIT_FSIZE, (3, 3))"
+LARGE: dict[str, Callable[[Path, Any, Any], Any]] = {
+    "table.csv": lambda path, model, rows: write_table(pd.DataFrame({"a": range(1000)}), path),
+    "predicted.csv": lambda path, model, rows: _predicted(path, model, rows),
+}
+posix = pytest.mark.skipif(os.name != "posix", reason="limits and signals of POSIX")
+
+
+def _predicted(path: Path, model: Any, rows: Any) -> None:
+    """Write predictions a few rows at a time, by the command."""
+    model, data = path.parent.parent / "fitted.mkl", path.parent.parent / "rows.csv"
+    run_predict(PredictOptions(model, data, path, chunk_rows=4, force=True), Outcome("predict", as_json=True))
+
+
+def _prepared(tmp_path: Path, name: str, named: Any) -> Path:
+    """Return a folder with an old file, beside a model and rows that processes can read."""
+    folder = tmp_path / "folder"
+    folder.mkdir()
+    model, rows = named("binary")
+    save_model(model, tmp_path / "fitted.mkl")
+    rows.to_csv(tmp_path / "rows.csv", index=False)
+    (folder / name).write_bytes(b"old")
+    return folder
+
+
+def _written(folder: Path, name: str, first: str) -> subprocess.CompletedProcess[str]:
+    program = WRITING.format(first=first)
+    root = Path(__file__).parents[2]
+    environment = os.environ | {"PYTHONPATH": os.pathsep.join([str(root / "src"), str(root)])}
+    return subprocess.run(
+        [sys.executable, "-c", program, str(folder), name], capture_output=True, text=True, cwd=root, env=environment
+    )
+
+
+@posix
+@pytest.mark.parametrize("name", ["model.mkl", "picture.png", "report.html", "table.csv", "predicted.csv"])
+def test_a_writer_that_is_killed_leaves_the_old_file_and_the_next_one_cleans_up(
+    name: str, named: Any, tmp_path: Path
+) -> None:
+    folder = _prepared(tmp_path, name, named)
+    assert _written(folder, name, KILLED).returncode == -signal.SIGKILL
+    assert (folder / name).read_bytes() == b"old"
+    assert len(list(folder.iterdir())) == 2  # what was being written
+    (folder / ".manykernels-link").symlink_to(tmp_path / "fitted.mkl")
+    with replacing(folder / "another") as file:
+        file.write(b"new")
+        save_model(named("binary")[0], folder / "model.mkl")  # a writer beside, which leaves the other's file alone
+    left = {path.name for path in folder.iterdir()}
+    assert left == {name, "another", "model.mkl", ".manykernels-link"}  # links are none of ours
+
+
+@posix
+@pytest.mark.parametrize("name", ["model.mkl", "picture.png", "report.html", "table.csv", "predicted.csv"])
+def test_a_disk_that_is_full_in_earnest_is_told(name: str, named: Any, tmp_path: Path) -> None:
+    """The system refuses to write, as on a full disk, wherever that happens to be."""
+    folder = _prepared(tmp_path, name, named)
+    done = _written(folder, name, FULL)
+    assert done.returncode == 0, done.stderr
+    assert "File too large" in done.stdout
+    assert (folder / name).read_bytes() == b"old"
+    assert list(folder.iterdir()) == [folder / name]
+
+
+def _cut_off(path: Path) -> None:
+    path.write_bytes(path.read_bytes()[: path.stat().st_size // 2])
+
+
+@pytest.mark.parametrize("kind", ["csv.gz", "parquet"])
+@pytest.mark.parametrize("spoil", [_cut_off, Path.unlink])
+def test_rows_that_are_spoiled_before_or_amid_predictions_leave_the_old_file(
+    kind: str, spoil: Callable[[Path], None], named: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder, rows = _prepared(tmp_path, "predicted.csv", named), tmp_path / f"rows.{kind}"
+    table = pd.concat([pd.read_csv(tmp_path / "rows.csv")] * 200, ignore_index=True)
+    table.to_parquet(rows, row_group_size=40) if kind == "parquet" else table.to_csv(rows, index=False)
+    options = PredictOptions(tmp_path / "fitted.mkl", rows, folder / "predicted.csv", chunk_rows=40, force=True)
+
+    def part(chunk: pd.DataFrame, *given: Any) -> Any:
+        if rows.exists() and len(seen) == 1:
+            spoil(rows)
+        seen.append(len(chunk))
+        return features_of(model, chunk)
+
+    seen: list[int] = []
+    model = load_model(tmp_path / "fitted.mkl")
+    monkeypatch.setattr(predict, "features_of", lambda _, chunk: part(chunk))
+    with suppress(InvalidInputError):  # what was opened may go on to be read to its end
+        run_predict(options, Outcome("predict", as_json=True))
+    written = (folder / "predicted.csv").read_bytes()
+    assert written == b"old" or written.count(b"\n") == len(table) + 1
+    assert len(seen) >= 2
+    assert list(folder.iterdir()) == [folder / "predicted.csv"]
+    with pytest.raises(InvalidInputError, match=r"cannot be read as|There is no file"):
+        run_predict(options, Outcome("predict", as_json=True))
 
 
 def test_a_picture_of_an_unknown_format_is_refused(named: Any, tmp_path: Path) -> None:

@@ -48,6 +48,18 @@ def test_a_count_ends_at_its_total(terminal: io.StringIO, verbose: int) -> None:
     assert ("thing 1\n" in shown) == (verbose == 2)
 
 
+def test_bars_tell_when_the_end_is_near(terminal: io.StringIO) -> None:
+    """The time left by the speed so far: unknown at first, none at the end."""
+    with count_to(2, "things", 1) as advance:
+        advance("one")
+        advance("two")
+    shown = terminal.getvalue()
+    assert "left -:--:--" in shown
+    assert "left 0:00:00" in shown
+    solve(BANK.fit(X).block(*[BANK.fit(X).prepare(X)] * 2), Y, loss="squared", regularizer="l1", strength=1, verbose=1)
+    assert "left 0:00:00" in terminal.getvalue().rsplit("working_set", 1)[-1]
+
+
 def test_a_bar_is_taken_down_by_an_interrupt(terminal: io.StringIO) -> None:
     def counting() -> None:
         with count_to(3, "things", 1) as advance:

@@ -129,8 +129,15 @@ def and_more(shown: list[str], total: int) -> str:
 
 def _read_parquet(path: Path) -> pd.DataFrame:
     """Return the table in a Parquet file, after a look at how large it becomes."""
-    try:
+    with _parquet_errors(path):
         return _with_pyarrow(lambda: _small_enough(path) and pd.read_parquet(path))
+
+
+@contextmanager
+def _parquet_errors(path: Path) -> Iterator[None]:
+    """Say of what goes wrong in reading a Parquet file which one it is: errors of Arrow are of one kind or the other."""
+    try:
+        yield
     except (ValueError, OSError) as error:
         if isinstance(error, InvalidInputError):
             raise
@@ -180,8 +187,9 @@ def _parquet_parts(path: Path, n_rows: int) -> Iterator[pd.DataFrame]:
 
         return ParquetFile(path)
 
-    for batch in _with_pyarrow(opened).iter_batches(n_rows):
-        yield batch.to_pandas()
+    with _parquet_errors(path):
+        for batch in _with_pyarrow(opened).iter_batches(n_rows):
+            yield batch.to_pandas()
 
 
 def _csv_parts(path: Path, n_rows: int) -> Iterator[pd.DataFrame]:
@@ -201,7 +209,7 @@ def _csv_form(path: Path) -> dict[str, Any]:
     _check_unfolding(path)
     delimiter, decimal = _dialect(path)
     form: dict[str, Any] = {"sep": delimiter, "encoding": "utf-8-sig", "index_col": False, "skipinitialspace": True}
-    _check_names(path, pd.read_csv(path, header=None, nrows=1, dtype=str, keep_default_na=False, **form))
+    _check_names(path, delimiter)
     return {**form, "decimal": decimal}
 
 
@@ -214,7 +222,7 @@ def _csv_errors(path: Path) -> Iterator[None]:
         raise InvalidInputError(f"The file {str(path)!r} is empty.") from error
     except UnicodeError as error:
         raise InvalidInputError(f"{str(path)!r} is no text in UTF-8 ({error}); convert it to UTF-8 first.") from error
-    except (pd.errors.ParserError, pd.errors.ParserWarning, gzip.BadGzipFile, zlib.error, EOFError) as error:
+    except (pd.errors.ParserError, pd.errors.ParserWarning, csv.Error, gzip.BadGzipFile, zlib.error, EOFError) as error:
         raise InvalidInputError(f"{str(path)!r} cannot be read as CSV: {str(error).strip()}") from error
 
 
@@ -233,9 +241,13 @@ def _check_unfolding(path: Path) -> None:
                 )
 
 
-def _check_names(path: Path, header: pd.DataFrame) -> None:
+def _check_names(path: Path, delimiter: str) -> None:
     """Refuse repeated column names, which pandas would number."""
-    names = pd.Series([str(name).strip() for name in header.iloc[0]])
+    opener: Any = gzip.open if path.suffix == ".gz" else open
+    with opener(path, "rt", encoding="utf-8-sig", newline="") as file:
+        rows = csv.reader(file, delimiter=delimiter, skipinitialspace=True)
+        header = next((row for row in rows if len(row) > 1 or any(map(str.strip, row))), [])
+    names = pd.Series([name.strip() for name in header], dtype=object)
     repeated = sorted(names[names.duplicated() & (names != "")].unique())
     if repeated:
         raise InvalidInputError(f"Column names in {str(path)!r} must differ, but {quoted(repeated)} appear twice.")

@@ -13,7 +13,13 @@ from typing import IO, Any
 
 from manykernels.exceptions import InvalidInputError
 
+try:
+    import fcntl
+except ImportError:  # Windows, where nobody can delete a file that another process has open
+    fcntl = None  # type: ignore[assignment]
+
 MOST_BYTES = 255  # of a name, on every common file system
+PREFIX = ".manykernels-"  # of files that are being written
 
 
 @contextmanager
@@ -22,14 +28,15 @@ def replacing(path: str | Path) -> Iterator[IO[bytes]]:
 
     Readers see the old file or the new one, whole, after a power cut too. A link goes on pointing to the file that it
     points to. Permissions are those of the file that is replaced, and so is the owner where the system lets this
-    process give files away.
+    process give files away. What writers that were killed left in the folder is removed first.
     """
     target = Path(os.path.realpath(path))
     if target.exists() and not target.is_file():
         raise OSError(f"{str(target)!r} is a folder or a device, no file")
     if not target.name or len(os.fsencode(target.name)) > MOST_BYTES:
         raise OSError("its name is empty or longer than file systems take")
-    handle, temporary = tempfile.mkstemp(dir=target.parent, prefix=".manykernels-")
+    _remove_leftovers(target.parent)
+    handle, temporary = _begun(target.parent)
     try:
         with os.fdopen(handle, "wb") as file:
             yield file
@@ -41,6 +48,35 @@ def replacing(path: str | Path) -> Iterator[IO[bytes]]:
         Path(temporary).unlink(missing_ok=True)
         raise
     _flush_folder(target.parent)
+
+
+def _begun(folder: Path) -> tuple[int, str]:
+    """Return a new file, locked as long as it is open: a lock ends with its process, however that ends."""
+    handle, temporary = tempfile.mkstemp(dir=folder, prefix=PREFIX)
+    if fcntl is None:
+        return handle, temporary
+    with suppress(OSError):  # where a file system has no locks, nobody takes the file for one that was left
+        fcntl.flock(handle, fcntl.LOCK_EX)
+        if not os.path.exists(temporary):  # another process saw it before it was locked
+            os.close(handle)
+            return _begun(folder)
+    return handle, temporary
+
+
+def _remove_leftovers(folder: Path) -> None:
+    """Remove what writers left that were killed: files of that name which no process holds locked."""
+    with suppress(OSError):
+        for path in [Path(entry.path) for entry in os.scandir(folder) if entry.name.startswith(PREFIX)]:
+            with suppress(OSError):
+                handle = os.open(path, os.O_RDONLY | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_NONBLOCK", 0))
+                try:
+                    if fcntl is not None and stat.S_ISREG(os.fstat(handle).st_mode):
+                        fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                        path.unlink()
+                finally:
+                    os.close(handle)
+                if fcntl is None:
+                    path.unlink()
 
 
 def write_file(path: str | Path, content: bytes | str, what: str) -> Path:

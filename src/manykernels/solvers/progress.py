@@ -7,7 +7,15 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 from rich.console import Console
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, ProgressColumn, TextColumn, TimeElapsedColumn
+from rich.progress import (
+    BarColumn,
+    MofNCompleteColumn,
+    Progress,
+    ProgressColumn,
+    TextColumn,
+    TimeElapsedColumn,
+    TimeRemainingColumn,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -35,7 +43,7 @@ def count_to(total: int | None, name: str, verbose: int) -> Iterator[Callable[[s
         yield lambda line: None
         return
     texts = TextColumn("{task.description}"), TextColumn("{task.fields[text]}")
-    columns = (texts[0], BarColumn(), MofNCompleteColumn(), texts[1], TimeElapsedColumn())
+    columns = (texts[0], BarColumn(), MofNCompleteColumn(), texts[1], *_times())
     with _shown_on_a_terminal(*columns) as progress:
         task = progress.add_task(name, total=total, text="")
 
@@ -49,7 +57,7 @@ def count_to(total: int | None, name: str, verbose: int) -> Iterator[Callable[[s
 
 @contextmanager
 def _bar(limits: Limits) -> Iterator[Callable[[IterationRecord], None]]:
-    columns = (TextColumn("{task.description}"), BarColumn(), TextColumn("{task.fields[text]}"), TimeElapsedColumn())
+    columns = (TextColumn("{task.description}"), BarColumn(), TextColumn("{task.fields[text]}"), *_times())
     with _shown_on_a_terminal(*columns) as progress:
         task = progress.add_task(limits.name, total=1.0, text="")
 
@@ -57,6 +65,11 @@ def _bar(limits: Limits) -> Iterator[Callable[[IterationRecord], None]]:
             progress.update(task, completed=_fraction(record.relative_gap, limits.tol), text=_line(record))
 
         yield show
+
+
+def _times() -> tuple[ProgressColumn, ...]:
+    """Return the time since the beginning and, by the speed so far, until the end."""
+    return TimeElapsedColumn(), TextColumn("left"), TimeRemainingColumn()
 
 
 def _shown_on_a_terminal(*columns: ProgressColumn) -> Progress:

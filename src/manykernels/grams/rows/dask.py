@@ -41,7 +41,7 @@ class DaskRows(RowSource):
         layer = _Layer()
         for part in self._parts:
             layer.add(len, part)
-        sizes = _dask().compute(*layer.delayed())
+        sizes = _computed(*layer.delayed())
         super().__init__(sizes, names, len(names) if names is not None else int(data.shape[1]))
 
     def _layer(
@@ -81,7 +81,7 @@ class DaskRows(RowSource):
         chunks: Sequence[int] | None = None,
     ) -> Iterator[Any]:
         """Yield ``function(data, *slices)`` for every partition, in their order."""
-        yield from _dask().compute(*self._layer(function, positions, vectors, chunks).delayed())
+        yield from _computed(*self._layer(function, positions, vectors, chunks).delayed())
 
     def reduce(
         self,
@@ -95,7 +95,7 @@ class DaskRows(RowSource):
         keys = list(layer.keys)
         while len(keys) > 1:
             keys = [layer.add(together, keys[at : at + FAN_IN]) for at in range(0, len(keys), FAN_IN)]
-        return _dask().compute(*layer.delayed(keys))[0]
+        return _computed(*layer.delayed(keys))[0]
 
     def hold(self, function: Mapped, positions: Sequence[int] | None, vectors: Sequence[Any] = ()) -> RowVector:
         """Return the vector whose parts are ``function(data, *slices)``; they stay where they are computed.
@@ -204,6 +204,20 @@ def _combined(combine: Callable[[Any, Any], Any], results: list[Any]) -> Any:
     for result in results[1:]:
         total = combine(total, result)
     return total
+
+
+def _computed(*delayed: Any) -> Any:
+    """Return what Dask computes; partitions that cannot be read, as of files that vanish or are cut off, in words."""
+    try:
+        return _dask().compute(*delayed)
+    except Exception as error:
+        if isinstance(error, OSError) or type(error).__module__.split(".")[0] == "pyarrow":
+            said = str(error).splitlines()[0] if str(error) else type(error).__name__
+            raise InvalidInputError(
+                f"A partition of the Dask rows cannot be read ({said}): files behind it were moved, cut off or changed "
+                "since it was opened. Open the collection again."
+            ) from error
+        raise
 
 
 def _dask() -> Any:
