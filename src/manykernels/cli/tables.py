@@ -135,7 +135,7 @@ def _read_parquet(path: Path) -> pd.DataFrame:
 
 @contextmanager
 def _parquet_errors(path: Path) -> Iterator[None]:
-    """Say of what goes wrong in reading a Parquet file which one it is: errors of Arrow are of one kind or the other."""
+    """Say of what goes wrong in reading a Parquet file which one it is; errors of Arrow are of these two kinds."""
     try:
         yield
     except (ValueError, OSError) as error:
