@@ -26,7 +26,7 @@ from sklearn.metrics import accuracy_score, r2_score
 
 from manykernels import MKLClassifierCV, MKLRegressorCV
 from manykernels.estimators.selection.mixtures import NARROW, SPECIAL
-from manykernels.estimators.selection.search import Candidate, chosen
+from manykernels.estimators.selection.rules import Candidate, chosen
 
 ASKED = (0.0, 0.25, 0.5, 0.75, 1.0, 1.5, np.inf)
 BEST = "the best score"
@@ -59,10 +59,10 @@ def choices(found: list[Candidate]) -> dict[str, int]:
     """Return the position of what each rule chooses."""
 
     def choose(special: float, narrow: float) -> int:
-        mixtures = {id(each.mixture): each.mixture for each in found}
+        mixtures = {id(each.family): each.family for each in found}
         doubts = {NARROW: narrow, SPECIAL: special}
         posed = {key: replace(own, doubt=doubts.get(own.doubt, own.doubt)) for key, own in mixtures.items()}
-        return int(chosen([replace(each, mixture=posed[id(each.mixture)]) for each in found], "best")[0])
+        return int(chosen([replace(each, family=posed[id(each.family)]) for each in found], "best")[0])
 
     return {BEST: choose(0.0, 0.0)} | {NAMES[asked]: choose(asked, max(asked, NARROW)) for asked in ASKED}
 

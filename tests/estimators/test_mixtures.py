@@ -41,16 +41,8 @@ from manykernels.estimators.selection.mixtures import (
     averages_of,
     selections_of,
 )
-from manykernels.estimators.selection.search import (
-    ROOM,
-    Candidate,
-    Evidence,
-    Folds,
-    Grid,
-    StrengthPath,
-    chosen,
-    searched,
-)
+from manykernels.estimators.selection.rules import Candidate, Evidence, chosen
+from manykernels.estimators.selection.search import ROOM, Folds, Grid, StrengthPath, searched
 from manykernels.exceptions import InvalidInputError
 from manykernels.objective import BlockL1, Problem, get_loss
 
@@ -166,7 +158,7 @@ def test_the_more_special_the_more_evidence_is_needed() -> None:
     def best(*others: tuple[Mixture, list[float]]) -> str:
         each = [(Mixture(EVERY, np.ones(4), 0.0), average), *others]
         found = [Candidate(m, 0.1, np.array(s)[:, None], 4, 0, False) for m, s in each]
-        taken = found[chosen(found, "best")[0]].mixture
+        taken = found[chosen(found, "best")[0]].family
         return "view" if taken is view else "selection" if taken is selection else "average"
 
     tied, little, lucky = [0.86, 0.84, 0.8, 0.91], [0.85, 0.93, 0.8, 0.86], [0.95, 0.8, 0.95, 0.8]
@@ -222,14 +214,14 @@ class KnownFold:
     def averages(self, mixture: Mixture) -> bool:
         return mixture.mixing == 0
 
-    def tried(self, mixture: Mixture, fraction: float, spare: Any) -> FoldScore:
+    def tried(self, mixture: Mixture, fraction: float) -> FoldScore:
         self.asked.append((mixture.mixing, fraction))
         return FoldScore(np.array([self.score(mixture.mixing, fraction)]), 1.0, True)
 
     def constant(self) -> FoldScore:
         return FoldScore(np.array([0.0]), 0.0, True)
 
-    def close(self) -> None:
+    def close(self, *, kernels: bool = False) -> None:
         self.closed += 1
 
     def forget(self) -> None:
@@ -239,9 +231,9 @@ class KnownFold:
 def raced(folds: list[Any], n_alphas: int = 25, *, every: bool = False) -> set[float]:
     """Return the mixings that were walked by a search in these folds."""
     mixtures = [Mixture(EVERY, np.ones(2), mixing) for mixing in (0.0, 1.0, 0.5)]
-    search = Folds(folds, 1, lambda mixture: [], lambda line: None)
+    search = Folds(folds, 1, lambda line: None)
     found = searched(search, mixtures[:1], mixtures[1:], n_alphas, 1e-3, every=every)
-    return {candidate.mixture.mixing for candidate in found}
+    return {candidate.family.mixing for candidate in found}
 
 
 def test_what_cannot_win_is_not_walked() -> None:

@@ -1,14 +1,14 @@
-"""How the estimators with built-in cross-validation choose the strength of the penalty."""
+"""How the estimators with built-in cross-validation choose: strength, and where it is searched, kernels and mixing."""
 
 from __future__ import annotations
 
 import numbers
 import warnings
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field, replace
-from functools import cache
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
+from functools import partial
 from threading import Event
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import Any, ClassVar
 
 import numpy as np
 import pandas as pd
@@ -28,19 +28,19 @@ from sklearn.model_selection import (
 )
 
 from manykernels.estimators.groups import Search
-from manykernels.estimators.selection.choosing import ChoosesMixtures
 from manykernels.estimators.selection.cold_start import ColdStartKFold
-from manykernels.estimators.selection.descent import without_bar
-from manykernels.estimators.selection.folds import Fold, FoldScore, HeldOut, splits_of
+from manykernels.estimators.selection.folds import LAZY, Fold, HeldOut, Opened, on_stored, splits_of
 from manykernels.estimators.selection.held_out import KeepsHeldOut
+from manykernels.estimators.selection.mixtures import mixtures_of, nothing_of
 from manykernels.estimators.selection.penalties import (
     PenaltyFamily,
-    PenaltyGrid,
     alpha_grid,
     checked_alphas,
     tried_factors,
 )
-from manykernels.estimators.selection.search import Evidence
+from manykernels.estimators.selection.refit import in_closed_form, learned
+from manykernels.estimators.selection.rules import Candidate, Evidence, chosen, first_best, results_of
+from manykernels.estimators.selection.search import Folds, MixtureSearch, PenaltyGrid
 from manykernels.estimators.selection.shared_folds import (
     FOLD_KERNELS,
     SHARED,
@@ -48,159 +48,31 @@ from manykernels.estimators.selection.shared_folds import (
     Split,
     obstacle_to_sharing,
 )
-from manykernels.estimators.selection.stopping import StopReason, limited
-from manykernels.estimators.strength import AUTO, default_fraction, noise_levels, noise_seed
+from manykernels.estimators.selection.stopping import limited
+from manykernels.estimators.strength import AUTO, NoiseLevel, default_fraction, noise_levels, noise_seed
 from manykernels.estimators.supervised.base import BaseMKL
 from manykernels.estimators.supervised.problems import Fit, time_left
 from manykernels.estimators.supervised.samples import Rows, Samples
 from manykernels.estimators.supervised.targets import sample_weights
 from manykernels.exceptions import ConvergenceWarning, IncompatibleError, InvalidInputError, MemoryBudgetError
-from manykernels.grams.training import Training, as_bank
+from manykernels.grams.training import as_bank
 from manykernels.kernels import KernelStack, Pairs
 from manykernels.objective.losses import Loss
-from manykernels.objective.problem import Problem
-from manykernels.objective.regularizers import Penalty, parameters_of, with_l1_ratio
+from manykernels.objective.regularizers import BlockL1, Penalty, Regularizer, parameters_of, with_l1_ratio
 from manykernels.solvers.progress import count_to
 from manykernels.solvers.run import check_deadline
-from manykernels.threads import blas_threads
+from manykernels.threads import blas_threads, n_threads
 from manykernels.validation.arrays import Array, check_choice, check_positive
+from manykernels.validation.parameters import seed_from
 
-if TYPE_CHECKING:
-    from manykernels.estimators.selection.penalties import PenaltyFamily
-    from manykernels.validation.arrays import Array
-
-
-# The folds of a grid of strengths: each with kernels of its own, or all of them with those of all rows.
-
-
-Opener = Callable[[], tuple[Training, list[Problem]]]
+RULES = ("best", "1se")
+FOLD_TOL = 1e-2  # relative gap of the models of the folds of a search: no score can see more
+# Splitters that hold any samples out.
+EXCHANGING = (KFold, StratifiedKFold, RepeatedKFold, RepeatedStratifiedKFold, ShuffleSplit, StratifiedShuffleSplit)
+EXCHANGING_GROUPS = (GroupKFold, GroupShuffleSplit, LeaveOneGroupOut, LeavePGroupsOut, StratifiedGroupKFold)
 
 
-class ScoresGrids:
-    """The part of the estimators with built-in cross-validation that scores a grid in folds."""
-
-    def _opener(self: Any, samples: Samples, loss: Loss, families: list[PenaltyFamily]) -> Opener:
-        """Return what opens the kernels on all rows, once."""
-        plain = self._at_given_strength(samples.rows)
-        encoded = plain._encoded(samples)
-        return cache(lambda: plain._open(encoded, loss, families[0].at(1.0, 1.0)))
-
-    def _shares(
-        self: Any, samples: Samples, form: str, loss: Loss, penalties: Any, splits: list[Split], opened: Opener
-    ) -> bool:
-        """Return whether folds share their sums; refuse in words where they should and cannot."""
-        wish = self._search_options.fold_kernels
-        plain = self._at_given_strength(samples.rows)
-        obstacle = obstacle_to_sharing(wish, plain, samples, form, loss, penalties, splits, lambda: opened()[0])
-        if wish == SHARED and obstacle is not None:
-            raise IncompatibleError(f"fold_kernels='shared' cannot be had: {obstacle}. Or pass fold_kernels='auto'.")
-        return obstacle is None
-
-    def _held_out(
-        self: Any,
-        rows: Rows,
-        target: Array,
-        scoring_weight: Array | None,
-        splits: list[Split],
-        *,
-        by_target: bool,
-    ) -> list[HeldOut]:
-        """Return the rows that each fold holds out, and how they are scored: by the loss unless a scorer is given."""
-        scorer = None if self.scoring is None else check_scoring(self, scoring=self.scoring)
-        weights = [None if scoring_weight is None else scoring_weight[test] for _, test in splits]
-        pairs = zip(splits, weights, strict=True)
-        return [HeldOut(rows[test], target[test], own, scorer, by_target) for (_, test), own in pairs]
-
-    def _score_folds(
-        self: Any,
-        samples: Samples,
-        data: tuple[Rows, Array, Array],
-        scoring_weight: Array | None,
-        splits: list[Split],
-        loss: Loss,
-        found: PenaltyGrid,
-        stopped: StopReason,
-        *,
-        form: str,
-        opened: Opener | None,
-    ) -> list[GridScores]:
-        """Return the scores of every candidate on every fold; of a search that ends early, what is of use.
-
-        ``samples`` are those of positive weight among all rows, targets and weights, which are ``data``. Kernels of
-        folds are held as those of all rows, which is ``form``; those that ``opened`` returns are the kernels of all
-        folds, unless their factors are too many.
-        """
-        rows, target, weight = data
-        as_bank(self.kernels, rows).check(rows)
-        held_out = self._held_out(rows, target, scoring_weight, splits, by_target=False)
-        fold_tol = self._search_options.fold_tol
-        tol = self.tol if fold_tol is None else float(fold_tol)
-        scores: list[GridScores] = []
-        verbose = self._resources.verbose
-        with stopped.noted(), count_to(len(splits) * len(found), "models of the folds", verbose) as advance:
-            if opened is not None:
-                scores = [GridScores(found, advance) for _ in splits]
-                if self._score_together(scores, held_out, samples, splits, opened):
-                    return complete(scores, len(found))
-                scores = []
-            for (train, _), held in zip(splits, held_out, strict=True):
-                check_deadline()
-                own = Samples.of(rows[train], target[train], weight[train])
-                model = self._at_given_strength(own.rows).set_params(**self._held_as_whole(form))
-                scores.append(GridScores(found, advance))
-                fold = Fold.opened(model, own, loss, found.families[0].at(1.0, 1.0), held, tol, kind=AUTO)
-                for score in fold.follow(found, without_bar(self.solver, verbose)):
-                    check_deadline()  # a model that was not finished for lack of time counts for nothing
-                    scores[-1].add(score)
-                if held.scorer is None:
-                    scores[-1].constant = float(fold.constant().scores[0])
-        return complete(scores, len(found))
-
-    def _score_together(
-        self: Any,
-        scores: list[GridScores],
-        held_out: list[HeldOut],
-        samples: Samples,
-        splits: list[Split],
-        opened: Opener,
-    ) -> bool:
-        """Score every candidate in all folds at once, on kernels of all rows; false if their factors are too many."""
-        models = [self._at_given_strength(samples.rows) for _ in splits]
-        encoded = [model._encoded(samples) for model in models]
-        try:
-            with blas_threads(len(samples.kept), self._resources.n_jobs):
-                shared = SharedFolds.opened(models[0], encoded[0], opened(), splits, self.tol)
-                folds = shared.folds(models, held_out, self.tol, Event())
-                for found in shared.follow(folds, scores[0].grids):
-                    for own, score in zip(scores, found, strict=True):
-                        own.add(score)
-                for own, b, fold in zip(scores, shared.constants(), folds, strict=True):
-                    own.constant = float(fold.constant(b).scores[0]) if fold.held_out.scorer is None else np.nan
-        except (IncompatibleError, MemoryBudgetError):
-            if self._search_options.fold_kernels == SHARED:
-                raise
-            return False
-        return True
-
-
-@dataclass(eq=False)
-class GridScores:
-    """Scores of one fold down the grids, in the order in which models were fitted."""
-
-    grids: PenaltyGrid
-    advance: Callable[[str], None]  # told in a line about each model
-    constant: float = np.nan  # what the best constant scores
-    scores: list[float] = field(default_factory=list)
-    n_active: list[float] = field(default_factory=list)
-    unfinished: int = 0  # models that did not reach tol
-
-    def add(self, score: FoldScore) -> None:
-        """Keep the score of the next model."""
-        alpha = np.concatenate(self.grids.alphas)[len(self.scores)]
-        self.scores.append(float(score.scores[0]))
-        self.n_active.append(score.n_active)
-        self.unfinished += not score.finished
-        self.advance(f"alpha {alpha:.3g}  active {self.n_active[-1]:g}  score {self.scores[-1]:.4g}")
+Opening = Callable[[], tuple[list[Fold], SharedFolds | None]]
 
 
 def counted(number: int, noun: str) -> str:
@@ -208,23 +80,7 @@ def counted(number: int, noun: str) -> str:
     return f"{number} {noun}{'s' * (number != 1)}"
 
 
-def complete(folds: list[GridScores], n_candidates: int) -> list[GridScores]:
-    """Return the folds in which every candidate was scored; if there are none, those with most, and gaps at the end."""
-    n_scored = max((len(fold.n_active) for fold in folds), default=0)
-    best = [fold for fold in folds if n_scored and len(fold.n_active) == n_scored]
-    gaps = [np.nan] * (n_candidates - n_scored)
-    for fold in best:
-        fold.scores, fold.n_active = [*fold.scores[:n_scored], *gaps], [*fold.n_active, *gaps]
-    return best
-
-
-RULES = ("best", "1se")
-# Splitters that hold any samples out.
-EXCHANGING = (KFold, StratifiedKFold, RepeatedKFold, RepeatedStratifiedKFold, ShuffleSplit, StratifiedShuffleSplit)
-EXCHANGING_GROUPS = (GroupKFold, GroupShuffleSplit, LeaveOneGroupOut, LeavePGroupsOut, StratifiedGroupKFold)
-
-
-class CrossValidated(KeepsHeldOut, ScoresGrids, ChoosesMixtures):
+class CrossValidated(KeepsHeldOut):
     """Choice of the strength; what comes after it is the plain estimator."""
 
     fitted_extras: ClassVar[tuple[str, ...]] = (
@@ -286,48 +142,147 @@ class CrossValidated(KeepsHeldOut, ScoresGrids, ChoosesMixtures):
         that are complete count, or as much as is known of the first.
         """
         self.__dict__.pop("kernel_penalties_", None)
-        loss = self._checked_loss()
-        if self._searches:
-            return self._fit_by_search(loss, X, y, sample_weight, groups)
-        families = self._families()
+        loss, searches = self._checked_loss(), self._searches
+        families = [] if searches else self._families()
+        penalty = BlockL1(1.0) if searches else families[0].at(1.0, 1.0)
+        alpha_grid(1.0, self.n_alphas, self._search_options.alpha_min_ratio)  # a look at what decides it
         rows, target = self._checked_data(X, y)
         weight = sample_weights(sample_weight, len(target))
-        samples = Samples.of(rows, target, weight, groups)
-        self._decide_kernels(samples.rows)
-        form = self._form_of(samples, loss, families)
-        opened = self._opener(samples, loss, families)
-        found, ending = self._lay_out(families, opened), StopReason()
         scoring_weight = self._scoring_weight(target, None if sample_weight is None else weight)
+        given = Samples.of(rows, target, weight, groups)
+        self._decide_kernels(given.rows)
+        samples = self._encoded(given)
+        form = str(self._at_given_strength(given.rows)._held_as(samples, loss, penalty))
+        opened = partial(self._opened, loss=loss, penalty=penalty, kind=LAZY if searches else AUTO)
+        whole = Fold(lambda: opened(given), self.tol)
+        tried = self._mixtures(whole) if searches else self._grid(families, whole)
         with limited(self._resources.time_limit) as end:
             splits = self._weighed_splits(target, weight, self._groups_of(rows, groups))
-            together = self._shares(samples, form, loss, [own.at(1.0, 1.0) for own in families], splits, opened)
-            given = (samples, (rows, target, weight), scoring_weight, splits, loss, found, ending)
-            folds = self._score_folds(*given, form=form, opened=opened if together else None)
-        encoded, levels = self._encoded(samples), None
-        if folds and self.alphas is None and self._exchanges(groups):
-            strata = self._noise_strata(encoded)
-            levels = noise_levels(opened()[1], noise_seed(self.random_state), strata, encoded.groups)
-        evidence = Evidence.of(splits, levels, 1)
-        self._choose(found, folds, self._default_index(found, len(samples.weight)), evidence)
-        if folds and ending.status is None:
-            held_out = self._held_out(rows, target, scoring_weight, splits, by_target=False)
-            with ending.noted():
-                self._record_grid(lambda at: Samples.of(rows[at], target[at], weight[at]), held_out, splits, loss, form)
-        chosen = self._family.at(self.alpha_, encoded.total_weight)
-        self._warn(self._solve(encoded, loss, chosen, time_limit=time_left(end)))
-        if ending.status is None:
-            self._warn_at_edge(found)
-        evidence = replace(evidence, p_values=np.array([self._noise_p_value if self._exchanges(groups) else np.nan]))
-        if self.alphas is not None and self.kernel_weights_.any() and not self._beats_constant(folds, evidence):
-            warnings.warn(
-                f"No kernel predicts better than a constant in {counted(self.n_folds_, 'fold')}, at any of the given "
-                "alphas.",
-                UserWarning,
-                stacklevel=2,
-            )
-        n_scored = int(np.isfinite(folds[0].n_active).sum()) if folds else 0
-        ending.warn(f"{n_scored} of {len(found)} strengths in {len(folds)} folds" if folds else "")
+            held_out = self._held_out(rows, target, scoring_weight, splits, by_target=searches)
+
+            def own_kernels(train: Array) -> Opened:
+                """Return kernels learned from the training rows of a fold; those held out are not looked at."""
+                return opened(Samples.of(rows[train], target[train], weight[train]), **self._held_as_whole(form))
+
+            as_bank(self.kernels, rows).check(rows)
+            openings = [partial(self._own_folds, splits, held_out, own_kernels)]
+            if self._shares(tried, samples, form, loss, splits, whole):
+                together = partial(self._shared_folds, splits, held_out, whole)
+                openings = [together] if self._search_options.fold_kernels == SHARED else [together, *openings]
+            folds, found = self._scored(tried, openings, len(splits))
+        exchanges = self._exchanges(groups)
+        levels = None
+        if searches or (found and self.alphas is None and exchanges):
+            seed, strata = noise_seed(self.random_state), self._noise_strata(samples)
+            levels = noise_levels(whole.problems, seed, strata, samples.groups)
+        evidence = partial(Evidence.of, splits, levels if exchanges else None)
+        if searches:
+            candidates = self._choose_mixtures(tried, found, whole, evidence)
+        else:
+            candidates = self._choose_strength(tried, found, folds, samples, evidence(1))
+        if found and folds.ending.status is None:
+            with folds.ending.noted():
+                self._record(folds, found, splits)
+        if searches:
+            self._learn_choice(candidates, whole, samples, time_left(end), levels)
+        else:
+            chosen_penalty = candidates[self.best_index_].family.at(self.alpha_, samples.total_weight)
+            self._warn(self._solve(samples, loss, chosen_penalty, time_limit=time_left(end)))
+            self._warn_of_grid(candidates, folds, evidence(1), exchanges=exchanges)
+        folds.ending.warn(tried.told(found, folds))
         return self
+
+    def _opened(self: Any, given: Samples, *, loss: Loss, penalty: Regularizer, kind: str, **parameters: Any) -> Opened:
+        """Return the kernels of samples and their problems, matrices held as ``kind`` says."""
+        check_deadline()
+        model = self._at_given_strength(given.rows).set_params(**parameters)
+        samples = model._encoded(given)
+        return Opened(model, samples, *model._open(samples, loss, penalty, kind=kind))
+
+    def _own_folds(
+        self: Any, splits: list[Split], held_out: list[HeldOut], opened: Callable[[Array], Opened]
+    ) -> tuple[list[Fold], None]:
+        """Return folds that learn their kernels from their own training rows; held-out rows are not looked at."""
+        stop = Event()
+        pairs = zip(splits, held_out, strict=True)
+        return [Fold(partial(opened, train), self._fold_tol, held, stop) for (train, _), held in pairs], None
+
+    def _shared_folds(
+        self: Any, splits: list[Split], held_out: list[HeldOut], whole: Fold
+    ) -> tuple[list[Fold], SharedFolds]:
+        """Return folds on kernels of all rows, and what they share."""
+        shared = SharedFolds.opened(whole.opened, splits, self._fold_tol)
+        return shared.folds(whole.opened, held_out, self._fold_tol, scaled=self._searches), shared
+
+    def _shares(
+        self: Any,
+        tried: PenaltyGrid | MixtureSearch,
+        samples: Samples,
+        form: str,
+        loss: Loss,
+        splits: list[Split],
+        whole: Fold,
+    ) -> bool:
+        """Return whether folds share their sums; refuse in words where they should and cannot."""
+        wish, plain = self._search_options.fold_kernels, self._at_given_strength(samples.rows)
+        penalties = [family.unit for family in tried.families]
+        obstacle = obstacle_to_sharing(wish, plain, samples, form, loss, penalties, splits, lambda: whole.training)
+        if wish == SHARED and obstacle is not None:
+            raise IncompatibleError(f"fold_kernels='shared' cannot be had: {obstacle}. Or pass fold_kernels='auto'.")
+        return obstacle is None
+
+    def _held_out(
+        self: Any,
+        rows: Rows,
+        target: Array,
+        scoring_weight: Array | None,
+        splits: list[Split],
+        *,
+        by_target: bool,
+    ) -> list[HeldOut]:
+        """Return the rows that each fold holds out, and how they are scored: by the loss unless a scorer is given."""
+        scorer = None if self.scoring is None else check_scoring(self, scoring=self.scoring)
+        weights = [None if scoring_weight is None else scoring_weight[test] for _, test in splits]
+        pairs = zip(splits, weights, strict=True)
+        return [HeldOut(rows[test], target[test], own, scorer, by_target) for (_, test), own in pairs]
+
+    def _scored(
+        self: Any, tried: PenaltyGrid | MixtureSearch, openings: list[Opening], n_folds: int
+    ) -> tuple[Folds, list[Candidate]]:
+        """Return the folds, and what was scored in them.
+
+        Of the ways to open folds each is for where the factors of the one before are too many.
+        """
+        verbose, n_jobs = self._resources.verbose, self._resources.n_jobs
+        folds, found = Folds([], 1, lambda line: None), []
+        with folds.ending.noted(), count_to(tried.n_told(n_folds), tried.counts, verbose) as advance:
+            for opening in openings:
+                try:
+                    own, shared = opening()
+                    folds = Folds(own, min(n_threads(n_jobs), len(own)), advance, folds.ending, shared)
+                    found = tried.scored(folds)
+                    break
+                except (IncompatibleError, MemoryBudgetError):
+                    if opening is openings[-1]:
+                        raise
+        self.n_folds_ = len(folds.folds) if found else 0
+        return folds, found
+
+    def _mixtures(self: Any, whole: Fold) -> MixtureSearch:
+        """Return averages and selections to try, and the empty model."""
+        ridge, every, least = self._named_penalty == "ridge", self.l1_ratios is not None, self._search_options
+        seed = 0 if self.random_state is None else seed_from(self.random_state)
+        averages, selections = mixtures_of(whole, self.l1_ratios, ridge=ridge, seed=seed)
+        nothing = nothing_of(np.ones(len(whole.names))).scaled(whole)
+        return MixtureSearch(averages, selections, nothing, self.n_alphas, least.alpha_min_ratio, every=every)
+
+    @property
+    def _fold_tol(self: Any) -> float:
+        """Relative gap of the models of the folds: no reason to tell models apart by what no score can see."""
+        asked = self._search_options.fold_tol
+        if asked is not None:
+            return float(asked)
+        return max(self.tol, FOLD_TOL) if self._searches else self.tol
 
     @property
     def _searches(self: Any) -> bool:
@@ -428,26 +383,13 @@ class CrossValidated(KeepsHeldOut, ScoresGrids, ChoosesMixtures):
             model.feature_names_in_ = self.feature_names_in_
         return model
 
-    def _form_of(self: Any, samples: Samples, loss: Loss, families: list[PenaltyFamily]) -> str:
-        """Return whether kernels on all rows will be held as Gram matrices or as factors."""
-        plain = self._at_given_strength(samples.rows)
-        return str(plain._held_as(plain._encoded(samples), loss, families[0].at(1.0, 1.0)))
-
-    def _lay_out(self: Any, families: list[PenaltyFamily], opened: Opener) -> PenaltyGrid:
+    def _grid(self: Any, families: list[PenaltyFamily], whole: Fold) -> PenaltyGrid:
         """Return the strengths of each family."""
         if self.alphas is not None:
             return PenaltyGrid(families, [checked_alphas(self.alphas)] * len(families))
-        training, problems = opened()
-        with blas_threads(problems[0].n_samples, self._resources.n_jobs):
+        with blas_threads(len(whole.samples.kept), self._resources.n_jobs):
             least = self._search_options.alpha_min_ratio
-            return PenaltyGrid.laid_out(families, problems, tuple(training.bank.names), self.n_alphas, least)
-
-    def _default_index(self: Any, found: PenaltyGrid, n_samples: int) -> int:
-        """Return what to learn where nothing was scored: on a grid of its own, the strength nearest to the default."""
-        if self.alphas is not None:
-            return 0
-        fraction = default_fraction(n_samples)
-        return int(np.abs(np.log(found.alphas[0] / (fraction * found.alphas[0][0]))).argmin())
+            return PenaltyGrid.laid_out(families, whole, self.n_alphas, least)
 
     def _held_as_whole(self: Any, form: str) -> dict[str, str]:
         """Return the parameter by which kernels of a fold are held as those of all rows."""
@@ -494,46 +436,110 @@ class CrossValidated(KeepsHeldOut, ScoresGrids, ChoosesMixtures):
     def _splits(self: Any, y: Array, groups: Any) -> Iterator[tuple[Array, Array]]:
         return iter(splits_of(self.cv, y, groups, classifier=self._task == "classification"))
 
-    def _choose(self: Any, found: PenaltyGrid, folds: list[GridScores], otherwise: int, evidence: Evidence) -> None:
-        """Keep the best candidate; without any fold that was scored, the one of the index ``otherwise``."""
-        scores = np.array([fold.scores for fold in folds] or [[np.nan] * len(found)])
-        means = scores.mean(axis=0)
-        if folds and not np.isfinite(means).any():
-            raise InvalidInputError("No candidate has a finite mean score over the folds; check scoring and cv.")
-        # Of equal scores the first is taken: of one path, the strongest penalty.
-        self.best_index_ = int(np.nanargmax(means)) if folds else otherwise
-        ends = np.cumsum([len(grid) for grid in found.alphas])
-        path = int(np.searchsorted(ends, self.best_index_, side="right"))
-        if self.alphas is None and not self._beats_constant(folds, evidence):
-            self.best_index_ = int(ends[path] - len(found.alphas[path]))  # the strength under which no kernel is left
-        self.best_score_ = float(means[self.best_index_])
-        self.alphas_ = found.alphas[0] if len(found.alphas) == 1 else np.array(found.alphas)
-        self.n_folds_ = len(folds)
-        family = found.families[path]
-        self.alpha_ = float(np.concatenate(found.alphas)[self.best_index_])
-        self.l1_ratio_ = family.l1_ratio
+    # --- the choice --------------------------------------------------------------------------------------------------
+
+    def _choose_strength(
+        self: Any, grid: PenaltyGrid, found: list[Candidate], folds: Folds, samples: Samples, evidence: Evidence
+    ) -> list[Candidate]:
+        """Keep the best strength of a grid, or where none was scored one by default; return all candidates."""
+        candidates = found or grid.unscored()
+        if found:
+            self._check_scores(found)
+            self.best_index_ = first_best(found)
+        else:  # on a grid of its own, the strength nearest to the default
+            nearest = np.abs(np.log(grid.alphas[0] / (default_fraction(len(samples.weight)) * grid.alphas[0][0])))
+            self.best_index_ = 0 if self.alphas is not None else int(nearest.argmin())
+        family = candidates[self.best_index_].family
+        if self.alphas is None and not self._beats_constant(candidates, folds, evidence):
+            self.best_index_ = _of_family(candidates, family)[0]  # the strength under which no kernel is left
+        best = candidates[self.best_index_]
+        self.best_score_ = float(best.scores.mean())
+        self.alphas_ = grid.alphas[0] if len(grid.alphas) == 1 else np.array(grid.alphas)
+        self.alpha_, self.l1_ratio_ = best.strength, family.l1_ratio
         self.kernel_penalties_ = self.kernel_penalties if family.factors is None else family.factors
         self.mixing_ = self.best_per_target_ = None  # of searches
-        self._family, self._position = family, (path, self.best_index_ - int(ends[path] - len(found.alphas[path])))
-        n_active = np.array([fold.n_active for fold in folds] or [[np.nan] * len(found)]).mean(axis=0)
-        self.cv_results_ = _results(found, scores, n_active)
-        unfinished = sum(fold.unfinished for fold in folds)
-        if unfinished:
+        self.cv_results_ = results_of(candidates, [c.family.told(c.strength) for c in candidates])
+        advice = (
+            f"of tol={self._fold_tol:g}: raise max_iter, loosen tol or fold_tol, or leave out the smallest strengths"
+        )
+        self._warn_of_unfinished(candidates, f"of tol={self._fold_tol:g}: {advice}")
+        return candidates
+
+    def _choose_mixtures(
+        self: Any, tried: MixtureSearch, found: list[Candidate], whole: Fold, evidence: Callable[[int], Evidence]
+    ) -> list[Candidate]:
+        """Keep the best candidate, of each target and of all together; return all candidates."""
+        candidates = found or [tried.unscored(len(whole.samples.weight), len(whole.problems))]
+        if found:
+            self._check_scores(found)
+        rule, scores = self._search_options.rule, np.array([candidate.scores for candidate in candidates])
+        best, means = chosen(candidates, rule, evidence(scores.shape[2])), scores.mean(axis=1)
+        shared = [replace(candidate, scores=candidate.scores.mean(axis=1, keepdims=True)) for candidate in candidates]
+        self.best_index_ = int(chosen(shared, rule, evidence(1))[0])
+        self.best_per_target_ = best if len(best) > 1 else None
+        self.best_score_ = float(means[best, np.arange(len(best))].mean())
+        self.cv_results_ = results_of(candidates, [c.family.told(c.strength, whole) for c in candidates])
+        self.alphas_ = np.array(sorted(set(self.cv_results_["alpha"]), reverse=True))
+        return candidates
+
+    @staticmethod
+    def _check_scores(found: list[Candidate]) -> None:
+        if not any(np.isfinite(candidate.scores.mean(axis=0)).any() for candidate in found):
+            raise InvalidInputError("No candidate has a finite mean score over the folds; check scoring and cv.")
+
+    def _learn_choice(
+        self: Any,
+        found: list[Candidate],
+        whole: Fold,
+        samples: Samples,
+        time_limit: float | None,
+        levels: Sequence[NoiseLevel],
+    ) -> None:
+        """Learn the mixtures that were chosen on all rows, in the time that is left."""
+        problems, total = whole.problems, whole.samples.total_weight
+        best = self.best_per_target_ if self.best_per_target_ is not None else [self.best_index_] * len(problems)
+        mine = [found[index] for index in best]
+        penalties = [own.family.penalties(own.strength, whole)[k] for k, own in enumerate(mine)]
+        settings: dict[str, Any] = {"tol": self.tol, "random_state": self.random_state, **self._resources.limits()}
+        settings["time_limit"] = time_limit
+        mixtures = [own.family for own in mine]
+        if not all(in_closed_form(problems, mixture, self.solver) for mixture in mixtures):
+            problems = on_stored(whole.training, problems, self._resources.memory_budget)
+        fit = learned(problems, mixtures, penalties, self.solver, self._resources.n_jobs, **settings)
+        alphas = np.array([penalty.strength for penalty in penalties]) / total
+        ratios = np.array([mixture.l1_ratios(whole)[k] for k, mixture in enumerate(mixtures)])
+        mixings = np.array([mixture.mixing for mixture in mixtures])
+        single = self._single or len(set(alphas)) == 1
+        self.alpha_ = float(alphas[0]) if single else alphas
+        self.l1_ratio_ = float(ratios[0]) if single else ratios
+        self.mixing_ = float(mixings[0]) if single else mixings
+        self.kernel_penalties_ = self.kernel_penalties
+        self._keep_fit(whole.training, fit, samples)
+        self._keep_noise(fit, levels)
+        self._warn(fit)
+        if any(candidate.edge for candidate in mine):
             warnings.warn(
-                f"{unfinished} of {scores.size} models of the folds stopped short of tol="
-                f"{self._search_options.fold_tol or self.tol:g}: raise max_iter, loosen tol or fold_tol, or "
-                "leave out the smallest strengths.",
-                ConvergenceWarning,
+                f"The score was still rising at the smallest strength that was tried, alpha={np.min(self.alpha_):.4g}: "
+                "the kernels fit the target almost without noise, or the folds are not independent. To go on, give "
+                "alphas, or a smaller alpha_min_ratio.",
+                UserWarning,
                 stacklevel=3,
             )
+        self._warn_of_unfinished(found, f"of a relative gap of {self._fold_tol:g}: raise max_iter, or loosen fold_tol")
 
-    def _beats_constant(self: Any, folds: list[GridScores], evidence: Evidence) -> bool:
+    def _warn_of_unfinished(self: Any, found: list[Candidate], short: str) -> None:
+        unfinished = sum(candidate.unfinished for candidate in found)
+        if unfinished:
+            total = sum(len(candidate.scores) for candidate in found)
+            told = f"{unfinished} of {total} models of the folds stopped short {short}."
+            warnings.warn(told, ConvergenceWarning, stacklevel=4)
+
+    def _beats_constant(self: Any, candidates: list[Candidate], folds: Folds, evidence: Evidence) -> bool:
         """Whether the best candidate of a grid is ahead of the best constant by evidence; true where nobody knows."""
-        constants = np.array([[fold.constant] for fold in folds])
-        if not folds or not np.isfinite(constants).all():
+        constants = folds.constants
+        if constants is None or not len(constants) or not np.isfinite(constants).all():
             return True
-        scores = np.array([[fold.scores[self.best_index_]] for fold in folds])
-        return bool(evidence.finding(scores, constants).all())
+        return bool(evidence.finding(candidates[self.best_index_].scores, constants).all())
 
     def _why_none(self: Any, fit: Fit) -> str:
         """Return why no target has a kernel."""
@@ -545,26 +551,32 @@ class CrossValidated(KeepsHeldOut, ScoresGrids, ChoosesMixtures):
             "what they do."
         )
 
-    def _warn_at_edge(self: Any, found: PenaltyGrid) -> None:
-        path, position = self._position
-        grid = found.alphas[path]
-        nothing = position == 0 and self.alphas is None  # which has been said
-        if len(grid) > 1 and not nothing and position in (0, len(grid) - 1):
-            side, advice = ("largest", "larger") if position == 0 else ("smallest", "smaller")
+    def _warn_of_grid(
+        self: Any, candidates: list[Candidate], folds: Folds, evidence: Evidence, *, exchanges: bool
+    ) -> None:
+        """Warn of a choice at an end of its grid, and of given strengths at which nothing is found."""
+        own = _of_family(candidates, candidates[self.best_index_].family)
+        first, last = self.best_index_ == own[0], self.best_index_ == own[-1]
+        nothing = first and self.alphas is None  # which has been said
+        if folds.ending.status is None and len(own) > 1 and not nothing and (first or last):
+            side, advice = ("largest", "larger") if first else ("smallest", "smaller")
             warnings.warn(
                 f"The best strength, alpha={self.alpha_:.4g}, is the {side} of the grid. The best one may lie beyond "
                 f"it: extend the grid to {advice} values.",
                 UserWarning,
                 stacklevel=3,
             )
+        evidence = replace(evidence, p_values=np.array([self._noise_p_value if exchanges else np.nan]))
+        asked = self.alphas is not None and self.kernel_weights_.any()
+        if asked and not self._beats_constant(candidates, folds, evidence):
+            warnings.warn(
+                f"No kernel predicts better than a constant in {counted(self.n_folds_, 'fold')}, at any of the given "
+                "alphas.",
+                UserWarning,
+                stacklevel=3,
+            )
 
 
-def _results(found: PenaltyGrid, scores: Array, n_active: Array) -> pd.DataFrame:
-    columns: dict[str, Any] = {"alpha": np.concatenate(found.alphas)}
-    sizes = [len(grid) for grid in found.alphas]
-    if found.families[0].l1_ratio is not None:
-        columns["l1_ratio"] = np.repeat([family.l1_ratio for family in found.families], sizes)
-    if found.families[0].factors is not None:
-        columns["kernel_penalties"] = np.repeat([str(dict(family.factors)) for family in found.families], sizes)
-    columns |= {"mean_score": scores.mean(axis=0), "std_score": scores.std(axis=0), "n_active": n_active}
-    return pd.DataFrame(columns | {f"score_{fold}": row for fold, row in enumerate(scores)})
+def _of_family(candidates: list[Candidate], family: PenaltyFamily) -> list[int]:
+    """Return the positions of the candidates of a family."""
+    return [index for index, candidate in enumerate(candidates) if candidate.family is family]

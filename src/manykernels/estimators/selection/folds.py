@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from threading import Event
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 import numpy as np
 from sklearn.base import BaseEstimator, RegressorMixin
@@ -16,7 +16,6 @@ from sklearn.model_selection import check_cv
 
 from manykernels.estimators.selection.averages import AverageModels, Spectrum, can_average, fit_averages
 from manykernels.estimators.selection.descent import descend, without_bar
-from manykernels.estimators.selection.mixtures import Mixture, Scale
 from manykernels.estimators.supervised.factored import FactoredExpansion, expanded
 from manykernels.estimators.supervised.problems import Fit
 from manykernels.exceptions import InvalidInputError
@@ -28,10 +27,8 @@ from manykernels.objective.losses import survival_target
 from manykernels.objective.losses.survival import FIELDS
 from manykernels.solvers import Solution, Status
 from manykernels.solvers.run import check_deadline
-from manykernels.threads import blas_threads
 
 if TYPE_CHECKING:
-    from manykernels.estimators.selection.penalties import PenaltyGrid
     from manykernels.estimators.supervised.base import BaseMKL
     from manykernels.estimators.supervised.samples import Rows, Samples
     from manykernels.grams.training import Training
@@ -166,38 +163,6 @@ def _unit(loss: Loss) -> float:
     return SQUARED if loss.name == "squared" else 1.0
 
 
-# Solutions on some kernels as solutions on all of them.
-
-
-def embedded(fit: Fit, mixture: Mixture, problems: Sequence[Problem]) -> Fit:
-    """Return solutions on the kernels of a mixture as models on all kernels: the others have weight zero."""
-    if len(mixture.kernels) == len(mixture.weights):
-        return fit
-    whole = [replace(own, regularizer=posed.regularizer) for own, posed in zip(problems, fit.problems, strict=True)]
-    kept, size = mixture.kernels, len(mixture.weights)
-    solutions = [
-        replace(
-            found,
-            kernel_weights=_placed(found.kernel_weights, kept, size),
-            kernel_norms=None if found.kernel_norms is None else _placed(found.kernel_norms, kept, size),
-        )
-        for found in fit.solutions
-    ]
-    return Fit(whole, solutions, _placed(fit.norms, kept, size))
-
-
-def with_all_dual_norms(found: Solution, problem: Problem) -> Solution:
-    """Return a solution whose certificate tells the dual norm of every kernel, also of those that took no part."""
-    norms = problem.dual_norms(problem.feasible_dual(found.dual_coef))
-    return replace(found, certificate=replace(found.certificate, dual_norms=norms))
-
-
-def _placed(values: Array, kept: Array, size: int) -> Array:
-    placed = np.zeros((*values.shape[:-1], size))
-    placed[..., kept] = values
-    return placed
-
-
 # What is known of a fold before anything is tried: its best constants, and what a fraction of the strength means.
 
 
@@ -212,14 +177,6 @@ def empty_models(problems: Sequence[Problem]) -> list[tuple[Array, float]]:
     return found
 
 
-def scales_of(mixture: Mixture, empty: Sequence[tuple[Array, float]], spare: list[Scale], share: float) -> list[Scale]:
-    """Return the scales of a fold with this weight of samples, where nothing can be gained those of all rows."""
-    own = [mixture.scale(*each) for each in empty]
-    if len(spare) != len(own):  # a fold may lack a class
-        return own
-    return [other.times(share) if scale.empty else scale for scale, other in zip(own, spare, strict=True)]
-
-
 def on_stored(
     training: Training, problems: list[Problem], memory_budget: int | str | None, *, dtype: Any = None
 ) -> list[Problem]:
@@ -232,49 +189,90 @@ def on_stored(
     return [replace(problem, stack=held) for problem in problems]
 
 
-@dataclass(eq=False)
-class Fold:
-    """The kernels of a fold on its training rows, and what is remembered of the mixture at hand."""
+class Family(Protocol):
+    """What is tried: kernels under a penalty of which only the strength is open, in a unit of the family's own."""
 
-    model: BaseMKL  # with the parameters of every model; knows the classes of its fold
+    @property
+    def averages(self) -> bool:
+        """Whether the weights of kernels are given, so that one eigendecomposition is enough for every strength."""
+        ...
+
+    def posed(self, problems: list[Problem], names: tuple[str, ...]) -> list[Problem]:
+        """Return problems on all kernels, of these names, as those on the kernels that take part."""
+        ...
+
+    def penalties(self, strength: float, fold: Fold) -> list[Regularizer]:
+        """Return the penalty of each problem of a fold."""
+        ...
+
+    def embedded(self, fit: Fit, problems: Sequence[Problem]) -> Fit:
+        """Return solutions of what was posed as models on all kernels."""
+        ...
+
+    def settings(self, strength: float) -> dict[str, Any]:
+        """Return the parameters of an estimator at a given strength that tell this model."""
+        ...
+
+
+class Opened(NamedTuple):
+    """Kernels learned on some rows, and what is to be learned with them."""
+
+    model: BaseMKL  # with the parameters of every model; knows the classes of its rows
     samples: Samples  # encoded by this model
     training: Training
     problems: list[Problem]  # one a target, under any penalty
-    held_out: HeldOut
+
+
+@dataclass(eq=False)
+class Fold:
+    """Some rows to learn from: their kernels are opened once, and whatever is searched is tried on them.
+
+    All rows are a fold that holds nothing out.
+    """
+
+    open: Callable[[], Opened]
     tol: float  # relative gap of its models
+    held_out: HeldOut | None = None
     stop: Event = field(default_factory=Event)  # set when nothing more is wanted
     _stored: list[Problem] | None = None
     _spectra: dict[int, Spectrum] = field(default_factory=dict)
     _known: dict[int, dict[float, Any]] = field(default_factory=dict)
     _scores: dict[tuple[int, float], FoldScore] = field(default_factory=dict)
 
-    @classmethod
-    def opened(
-        cls,
-        model: BaseMKL,
-        samples: Samples,
-        loss: Any,
-        penalty: Regularizer,
-        held_out: HeldOut,
-        tol: float,
-        *,
-        kind: str,
-        stop: Event | None = None,
-    ) -> Fold:
-        """Return the fold of a model on training samples, its kernels learned there, matrices held as ``kind`` says."""
-        encoded = model._encoded(samples)
-        training, problems = model._open(encoded, loss, penalty, kind=kind)
-        return cls(model, encoded, training, problems, held_out, tol, stop or Event())
+    @cached_property
+    def opened(self) -> Opened:
+        """What is known once the kernels are opened."""
+        return self.open()
+
+    @property
+    def samples(self) -> Samples:
+        """The rows that it learns from."""
+        return self.opened.samples
+
+    @property
+    def training(self) -> Training:
+        """Their kernels."""
+        return self.opened.training
+
+    @property
+    def problems(self) -> list[Problem]:
+        """The problem of each target on all kernels."""
+        return self.opened.problems
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """Names of all kernels."""
+        return tuple(self.training.bank.names)
 
     @cached_property
     def empty(self) -> list[tuple[Array, float]]:
         """Dual norms and losses of the best constants."""
         return empty_models(self.problems)
 
-    @property
-    def losses(self) -> list[Any]:
-        """The loss of each problem."""
-        return [problem.loss for problem in self.problems]
+    @cached_property
+    def intercepts(self) -> Array:
+        """The best constants."""
+        return np.concatenate([np.atleast_1d(problem.zero_model()[1]) for problem in self.problems])
 
     # --- memory -----------------------------------------------------------------------------------------------------
 
@@ -288,144 +286,134 @@ class Fold:
         """Return the problems on matrices that are held, until the fold is closed."""
         if self._stored is None:
             single = None if self.tol < SINGLE_PRECISION_TOL else np.float32
-            self._stored = on_stored(self.training, self.problems, self.model._resources.memory_budget, dtype=single)
+            budget = self.opened.model._resources.memory_budget
+            self._stored = on_stored(self.training, self.problems, budget, dtype=single)
         return self._stored
 
-    def close(self) -> None:
-        """Let go of the matrices; the next model evaluates them anew."""
+    def close(self, *, kernels: bool = False) -> None:
+        """Let go of the matrices, or of all that was learned of the kernels; the next model opens them anew."""
         self._stored = None
+        if kernels:
+            self.__dict__.pop("opened", None)
 
     def forget(self) -> None:
-        """Drop what was remembered of mixtures."""
+        """Drop what was remembered of what was tried."""
         self._spectra.clear()
         self._known.clear()
         self._scores.clear()
 
     # --- what can be tried ------------------------------------------------------------------------------------------
 
-    def constant(self, intercepts: Array | None = None) -> FoldScore:
+    def constant(self) -> FoldScore:
         """Return what the best constants score: the empty model, which everything else must be ahead of."""
-        if intercepts is None:
-            intercepts = np.concatenate([np.atleast_1d(problem.zero_model()[1]) for problem in self.problems])
+        model, _, training, problems = self.opened
 
         def complete() -> BaseMKL:
-            bank, shape = self.training.bank, (len(intercepts), len(self.training.bank))
-            if self.training.factored:
+            bank, shape = training.bank, (len(self.intercepts), len(training.bank))
+            if training.factored:
                 none = np.zeros(0, dtype=np.intp)
                 kept: Any = bank.take([0])
                 nothing: Any = FactoredExpansion(kept, none, len(bank), np.zeros((shape[0], 0)), ())
             else:
-                zeros = np.zeros((shape[0], self.training.stack.n_samples))
-                nothing = KernelExpansion.of(bank, self.training.prepared, np.zeros(shape), zeros)
-            return self.model._predicting(nothing, intercepts, self.losses[0])
+                zeros = np.zeros((shape[0], training.stack.n_samples))
+                nothing = KernelExpansion.of(bank, training.prepared, np.zeros(shape), zeros)
+            return model._predicting(nothing, self.intercepts, problems[0].loss)
 
-        scores = np.tile(intercepts, (len(self.held_out.rows), 1))
-        return FoldScore(self.held_out.score(self.model, self.losses, scores, complete), 0.0, True)
+        scores = np.tile(self.intercepts, (len(self.rows_held_out.rows), 1))
+        return FoldScore(self._scored(scores, complete), 0.0, True)
 
-    def tried(self, mixture: Mixture, fraction: float, spare: list[Scale]) -> FoldScore:
-        """Return what a mixture scores at a fraction of its strengths.
+    def constant_by_loss(self) -> float:
+        """Return what the best constants score by the loss; NaN where a scorer of the user's is asked instead."""
+        return float(self.constant().scores[0]) if self.rows_held_out.scorer is None else np.nan
 
-        ``spare`` are the scales of all rows, per unit of weight, for folds in which nothing can be gained.
-        """
-        known = self._scores.get((id(mixture), fraction))
+    def tried(self, family: Family, strength: float) -> FoldScore:
+        """Return what the held-out rows say of the model of a strength."""
+        known = self._scores.get((id(family), strength))
         if known is not None:
             return known
         check_deadline()
-        own = scales_of(mixture, self.empty, spare, self.samples.total_weight)
-        score = (self._averaged if self.averages(mixture) else self._solved)(mixture, fraction, own)
+        score = (self._averaged if self.averages(family) else self._solved)(family, strength)
         if self.stop.is_set():
             raise KeyboardInterrupt
         check_deadline()  # a model that was not finished for lack of time counts for nothing
-        self._scores[id(mixture), fraction] = score
+        self._scores[id(family), strength] = score
         return score
 
-    def averages(self, mixture: Mixture) -> bool:
-        """Whether models of a mixture come from one eigendecomposition, without matrices that are held."""
-        return mixture.mixing == 0 and not self.training.without_matrix and can_average(self.losses)
-
-    def _settings(self) -> dict[str, Any]:
-        """Return what decides when a solver of the models of this fold is done."""
-        max_iter, random_state = self.model._resources.max_iter, self.model.random_state
-        return {"tol": self.tol, "max_iter": max_iter, "random_state": random_state}
-
-    def follow(self, grids: PenaltyGrid, solver: Any) -> Iterator[FoldScore]:
-        """Yield what every strength of every penalty scores, each solved from the one before."""
-        settings = {
-            "tol": self.tol,
-            "max_iter": self.model._resources.max_iter,
-            "random_state": self.model.random_state,
-        }
-        with blas_threads(len(self.samples.kept), self.model._resources.n_jobs):
-            for family, grid in zip(grids.families, grids.alphas, strict=True):
-                regularizers = [family.at(alpha, self.problems[0].total_weight) for alpha in grid]
-                posed = family.posed(self.problems, tuple(self.training.bank.names))
-                chosen = {} if family.factors is None else {"kernel_penalties": family.factors}
-                for alpha, fit in zip(grid, descend(posed, regularizers, solver, **settings), strict=True):
-                    yield self.score(fit, alpha=float(alpha), **chosen)
+    def averages(self, family: Family) -> bool:
+        """Whether models come from one eigendecomposition, without matrices that are held."""
+        losses = [problem.loss for problem in self.problems]
+        return family.averages and not self.training.without_matrix and can_average(losses)
 
     def score(self, fit: Fit, **parameters: Any) -> FoldScore:
         """Return what the held-out rows say of solutions on all kernels; ``parameters`` are those of their model."""
         expansion, fit = expanded(self.training, fit)
-        scores = expansion.scores(self.held_out.rows) + np.array([found.intercept for found in fit.solutions])
+        scores = expansion.scores(self.rows_held_out.rows) + np.array([found.intercept for found in fit.solutions])
 
         def complete() -> BaseMKL:
-            model = copy.copy(self.model).set_params(**parameters)
+            model = copy.copy(self.opened.model).set_params(**parameters)
             model._keep_fit(self.training, fit, self.samples)
             return model
 
         n_active = float(np.mean([found.active.size for found in fit.solutions]))
         finished = all(found.status is Status.CONVERGED for found in fit.solutions)
-        return FoldScore(self.held_out.score(self.model, self.losses, scores, complete), n_active, finished)
+        return FoldScore(self._scored(scores, complete), n_active, finished)
+
+    @property
+    def rows_held_out(self) -> HeldOut:
+        """The rows that it holds out."""
+        assert self.held_out is not None
+        return self.held_out
+
+    def _scored(self, scores: Array, complete: Callable[[], BaseMKL]) -> Array:
+        losses = [problem.loss for problem in self.problems]
+        return self.rows_held_out.score(self.opened.model, losses, scores, complete)
 
     # --- averages ---------------------------------------------------------------------------------------------------
 
-    def _averaged(self, mixture: Mixture, fraction: float, scales: list[Scale]) -> FoldScore:
+    def _averaged(self, mixture: Any, fraction: float) -> FoldScore:
+        model, samples, training, problems = self.opened
         spectrum, known = self._spectrum(mixture), self._known.setdefault(id(mixture), {})
-        targets = np.column_stack([problem.y for problem in self.problems])
-        strengths = np.array([scale.at(fraction).strength for scale in scales])
+        targets, losses = np.column_stack([problem.y for problem in problems]), [problem.loss for problem in problems]
+        strengths = np.array([penalty.strength for penalty in mixture.penalties(fraction, self)])
         start = known[_nearest(known, fraction)] if known else None
         models: AverageModels = fit_averages(
-            spectrum, self.losses, targets, self.samples.weight, strengths, tol=self.tol, start=start
+            spectrum, losses, targets, samples.weight, strengths, tol=self.tol, start=start
         )
         known[fraction] = models
 
         def complete() -> BaseMKL:
             coefficients, intercepts = spectrum.expanded(models)
-            weights = mixture.weights / self.problems[0].penalties ** 2 / strengths[:, None]
+            weights = mixture.weights / problems[0].penalties ** 2 / strengths[:, None]
             rho = (coefficients * strengths).T
-            expansion = KernelExpansion.of(self.training.bank, self.training.prepared, weights, rho)
-            return self.model._predicting(expansion, intercepts, self.losses[0])
+            expansion = KernelExpansion.of(training.bank, training.prepared, weights, rho)
+            return model._predicting(expansion, intercepts, losses[0])
 
-        scores = models.scores(spectrum.held_out)
-        score = self.held_out.score(self.model, self.losses, scores, complete)
+        score = self._scored(models.scores(spectrum.held_out), complete)
         return FoldScore(score, len(mixture.kernels), models.finished)
 
-    def _spectrum(self, mixture: Mixture) -> Spectrum:
+    def _spectrum(self, mixture: Any) -> Spectrum:
         if id(mixture) not in self._spectra:
             weights = mixture.weights / self.problems[0].penalties ** 2
             gram = self.training.stack.combine(weights)
-            held = self.training.bank.prepare(self.held_out.rows)
+            held = self.training.bank.prepare(self.rows_held_out.rows)
             cross = cross_combine(self.training.bank, held, self.training.prepared, weights)
             self._spectra[id(mixture)] = Spectrum.of(gram, cross, centered=self.problems[0].fit_intercept)
         return self._spectra[id(mixture)]
 
     # --- everything else --------------------------------------------------------------------------------------------
 
-    def _solved(self, mixture: Mixture, fraction: float, scales: list[Scale]) -> FoldScore:
-        known: dict[float, list[Solution]] = self._known.setdefault(id(mixture), {})
-        posed = [mixture.pose(problem) for problem in self.stored()]
-        settings = {
-            "tol": self.tol,
-            "max_iter": self.model._resources.max_iter,
-            "random_state": self.model.random_state,
-        }
-        solver = without_bar(self.model.solver, self.model._resources.verbose)
-        start = known[_nearest(known, fraction)] if known else None
-        (fit,) = descend(posed, [[scale.at(fraction) for scale in scales]], solver, start=start, **settings)
-        known[fraction] = fit.solutions
-        return self.score(embedded(fit, mixture, self.problems))
+    def _solved(self, family: Family, strength: float) -> FoldScore:
+        model = self.opened.model
+        known: dict[float, list[Solution]] = self._known.setdefault(id(family), {})
+        settings = {"tol": self.tol, "max_iter": model._resources.max_iter, "random_state": model.random_state}
+        solver = without_bar(model.solver, model._resources.verbose)
+        start = known[_nearest(known, strength)] if known else None
+        posed = family.posed(self.stored(), self.names)
+        (fit,) = descend(posed, [family.penalties(strength, self)], solver, start=start, **settings)
+        known[strength] = fit.solutions
+        return self.score(family.embedded(fit, self.problems), **family.settings(strength))
 
 
-def _nearest(known: dict[float, Any], fraction: float) -> float:
-    """Return the fraction among those known from which to begin."""
-    return min(known, key=lambda other: abs(np.log(other / fraction)))
+def _nearest(known: dict[float, Any], strength: float) -> float:
+    """Return the strength among those known from which to begin."""
+    return min(known, key=lambda other: abs(np.log(other / strength)))

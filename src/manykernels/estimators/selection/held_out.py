@@ -12,19 +12,17 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from manykernels.estimators.selection.descent import descend, without_bar
 from manykernels.estimators.selection.folds import Fold, HeldOut, encoded_like
-from manykernels.estimators.strength import AUTO
 from manykernels.estimators.supervised.explanation import FOLDS
 from manykernels.estimators.supervised.importance import units_of
 from manykernels.estimators.supervised.leave_out import LeftOut
 from manykernels.kernels import Pairs
 from manykernels.objective.losses.cox import STRATUM
-from manykernels.threads import blas_threads
 from manykernels.validation.arrays import Array
 
 if TYPE_CHECKING:
-    from manykernels.estimators.selection.search import Candidate, Folds
+    from manykernels.estimators.selection.rules import Candidate
+    from manykernels.estimators.selection.search import Folds
     from manykernels.estimators.selection.shared_folds import Split
     from manykernels.estimators.supervised.base import BaseMKL
     from manykernels.estimators.supervised.problems import Fit
@@ -117,14 +115,14 @@ def joined(models: Sequence[FoldModel]) -> FoldModel:
 class KeepsHeldOut:
     """The part of the estimators with built-in cross-validation that keeps what folds say of the choice."""
 
-    def _record_search(self: Any, tried: Folds, found: list[Candidate], splits: list[Split], n_targets: int) -> None:
-        """Note what the folds of a search say of the candidate, or those of each target, that was chosen."""
-        best = self.best_per_target_ if self.best_per_target_ is not None else [self.best_index_] * n_targets
+    def _record(self: Any, folds: Folds, found: list[Candidate], splits: list[Split]) -> None:
+        """Note what the folds say of the candidate, or those of each target, that was chosen."""
+        best = [self.best_index_] if self.best_per_target_ is None else self.best_per_target_
         chosen = list(dict.fromkeys(int(index) for index in best))
-        with recording(tried.folds) as held:
+        with recording(folds.folds) as held:
             for index in chosen:
-                list(tried.tried(found[index].mixture, [found[index].fraction]))
-        tried.forget()
+                list(folds.tried(found[index].family, [found[index].strength]))
+        folds.forget()
         if any(len(own.said) != len(chosen) for own in held):
             return
         of = [[k for k, index in enumerate(best) if index == one] for one in chosen]
@@ -133,31 +131,6 @@ class KeepsHeldOut:
             joined([said_by(own, test, columns=of[at] if several else None, at=at) for at in range(len(chosen))])
             for own, (_, test) in zip(held, splits, strict=True)
         ]
-
-    def _record_grid(
-        self: Any,
-        samples_of: Callable[[Array], Samples],
-        held_out: list[HeldOut],
-        splits: list[Split],
-        loss: Any,
-        form: str,
-    ) -> None:
-        """Note what folds say of the strength that was chosen on a grid: each is opened once more."""
-        asked, resources = self._search_options.fold_tol, self._resources
-        tol = self.tol if asked is None else float(asked)
-        settings = {"tol": tol, "max_iter": resources.max_iter, "random_state": self.random_state}
-        models = []
-        for (train, test), held in zip(splits, held_out, strict=True):
-            own = samples_of(train)
-            model = self._at_given_strength(own.rows).set_params(**self._held_as_whole(form))
-            penalty = self._family.at(self.alpha_, own.total_weight)
-            fold = Fold.opened(model, own, loss, penalty, held, tol, kind=AUTO)
-            with recording([fold]) as noted, blas_threads(len(own.kept), resources.n_jobs):
-                posed = self._family.posed(fold.problems, tuple(fold.training.bank.names))
-                for fit in descend(posed, [penalty], without_bar(self.solver, resources.verbose), **settings):
-                    fold.score(fit)
-            models.append(said_by(noted[0], test))
-        self._held_out_models = models
 
     def _keep_importance(self: Any, fit: Fit, samples: Samples, losses: Sequence[Any], kernels: Any) -> None:
         """Keep what the folds tell, where they were asked."""

@@ -4,13 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from manykernels.estimators.supervised.problems import Fit
+from manykernels.exceptions import InvalidInputError
 from manykernels.objective.regularizers import BlockL1, ElasticNet, Regularizer, Ridge
 
 if TYPE_CHECKING:
+    from manykernels.estimators.selection.folds import Fold
     from manykernels.kernels import FittedBank
     from manykernels.objective.problem import Problem
     from manykernels.validation.arrays import Array
@@ -18,6 +21,8 @@ if TYPE_CHECKING:
 EVERY = "all kernels"
 NO_KERNELS = "no kernels"
 MOST_KINDS = 6  # kinds of kernels, or views, that are each tried by themselves
+MIXINGS = (1.0, 0.5, 0.0)  # from selection to averaging
+MOST_SELECTED = 10  # targets or classes up to which kernels are selected for each; beyond, weights are drawn
 MOST_DRAWS = 16  # random weights that are tried where there are many targets
 CONCENTRATIONS = (0.1, 1.0)  # of the Dirichlet distributions that they come from, in turn
 
@@ -39,6 +44,7 @@ class Mixture:
     mixing: float
     # standard errors by which it must be ahead of all that is in less doubt; see PLAIN, SPECIAL and NARROW
     doubt: float = 0.0
+    scales: tuple[Scale, ...] = ()  # of each target on all rows, a unit of weight: of folds in which nothing is gained
 
     @property
     def kernels(self) -> Array:
@@ -50,6 +56,11 @@ class Mixture:
         """Name of the penalty."""
         return {0.0: "ridge", 1.0: "l1"}.get(self.mixing, "elasticnet")
 
+    @property
+    def averages(self) -> bool:
+        """Whether the weights of kernels are given."""
+        return self.mixing == 0.0
+
     def pose(self, problem: Problem) -> Problem:
         """Return the problem on these kernels, read in place, with penalties that stand for the weights."""
         if (self.weights == 1.0).all():
@@ -57,6 +68,80 @@ class Mixture:
         kept = self.kernels
         penalties = problem.penalties[kept] / np.sqrt(self.weights[kept])
         return replace(problem, stack=problem.stack.view(kept), kernel_penalties=penalties)
+
+    def posed(self, problems: list[Problem], names: tuple[str, ...]) -> list[Problem]:
+        """Return the problems on these kernels."""
+        return [self.pose(problem) for problem in problems]
+
+    def embedded(self, fit: Fit, problems: Sequence[Problem]) -> Fit:
+        """Return solutions on these kernels as models on all kernels: the others have weight zero."""
+        if len(self.kernels) == len(self.weights):
+            return fit
+        whole = [replace(own, regularizer=posed.regularizer) for own, posed in zip(problems, fit.problems, strict=True)]
+        solutions = [
+            replace(
+                found,
+                kernel_weights=self._placed(found.kernel_weights),
+                kernel_norms=None if found.kernel_norms is None else self._placed(found.kernel_norms),
+            )
+            for found in fit.solutions
+        ]
+        return Fit(whole, solutions, self._placed(fit.norms))
+
+    def _placed(self, values: Array) -> Array:
+        placed = np.zeros((*values.shape[:-1], len(self.weights)))
+        placed[..., self.kernels] = values
+        return placed
+
+    @property
+    def unit(self) -> Regularizer:
+        """One of the penalties."""
+        return Scale(self.mixing, 1.0, 1.0).at(1.0)
+
+    def l1_ratios(self, fold: Fold) -> list[float]:
+        """Return the share of the norms in the penalty of each target."""
+        return [scale.l1_ratio for scale in self._scales_in(fold)]
+
+    def told(self, strength: float, fold: Fold) -> dict[str, Any]:
+        """Return what a strength is told by in tables; over targets, alpha is a geometric mean."""
+        alphas = np.array([penalty.strength for penalty in self.penalties(strength, fold)])
+        return {
+            "alpha": float(np.exp(np.mean(np.log(alphas)))) / fold.samples.total_weight,
+            "kernels": self.label,
+            "mixing": self.mixing,
+            "l1_ratio": float(np.mean(self.l1_ratios(fold))),
+            "fraction": strength,
+        }
+
+    def settings(self, strength: float) -> dict[str, Any]:
+        """Return no parameters: those of a plain estimator tell no mixture."""
+        return {}
+
+    def penalties(self, strength: float, fold: Fold) -> list[Regularizer]:
+        """Return the penalty of each target at a fraction of its strengths on the rows of a fold."""
+        return [scale.at(strength) for scale in self._scales_in(fold)]
+
+    def _scales_in(self, fold: Fold) -> list[Scale]:
+        """Return the scales of a fold; where nothing can be gained those of all rows."""
+        own = [self.scale(*each) for each in fold.empty]
+        if len(self.scales) != len(own):  # a fold may lack a class
+            return own
+        share = fold.samples.total_weight
+        return [other.times(share) if scale.empty else scale for scale, other in zip(own, self.scales, strict=True)]
+
+    def scaled(self, whole: Fold) -> Mixture:
+        """Return this mixture with the scales of all rows; those of a target that nothing explains are of no account.
+
+        Raises `InvalidInputError` where nothing explains any target.
+        """
+        found = [self.scale(*model) for model in whole.empty]
+        if all(scale.empty for scale in found):
+            raise InvalidInputError(
+                "The best constant model fits the target perfectly, or every kernel is zero: there is nothing that a "
+                "search could choose by. Check y and the kernels."
+            )
+        own = [Scale(self.mixing, 1.0, 1.0) if scale.empty else scale for scale in found]
+        return replace(self, scales=tuple(scale.times(1.0 / whole.samples.total_weight) for scale in own))
 
     def scale(self, dual_norms: Array, loss: float) -> Scale:
         """Return what a fraction of the strength means, from the dual norms ``u`` and the loss of the best constant."""
@@ -82,6 +167,12 @@ class Scale:
         """Whether nothing can be gained at any strength."""
         return not (self.linear > 0 and self.squared > 0)
 
+    @property
+    def l1_ratio(self) -> float:
+        """The share of the norms in the penalty, at any fraction."""
+        linear, squared = self.mixing * self.linear, (1.0 - self.mixing) * self.squared
+        return linear / (linear + squared)
+
     def times(self, share: float) -> Scale:
         """Return the strengths for a share of the samples."""
         return Scale(self.mixing, share * self.linear, share * self.squared)
@@ -96,6 +187,38 @@ class Scale:
         return ElasticNet(linear + squared, l1_ratio=linear / (linear + squared))
 
 
+def mixtures_of(whole: Fold, l1_ratios: Any, *, ridge: bool, seed: int) -> tuple[list[Mixture], list[Mixture]]:
+    """Return averages and selections to try on all rows; averages need a matrix among samples.
+
+    Those by which no target gains are left out, if there are others: kernels of a kind may all be constant.
+    """
+    training, own = whole.training, np.ones(len(whole.names))
+    ratios = [
+        ElasticNet(1.0, l1_ratio=float(ratio)).l1_ratio
+        for ratio in np.ravel(MIXINGS if l1_ratios is None else l1_ratios)
+    ]
+    averages, selections = averages_of(training.bank, own), selections_of(own, ratios)
+    if training.without_matrix:
+        averages = []
+        if ridge:
+            averages, selections = [Mixture(EVERY, own, 0.0)], []
+        elif l1_ratios is None:
+            selections = selections_of(own, [1.0])
+    elif ridge or len(own) == 1:
+        averages, selections = averages[:1], []
+    else:
+        if len(whole.problems) > MOST_SELECTED:
+            averages, selections = averages + drawn_averages(own, seed), []
+        averages = averages if 0.0 in ratios else averages[:1]
+    useful = [[own.scaled(whole) for own in _of_use(kind, whole)] for kind in (averages, selections)]
+    return useful[0], useful[1]
+
+
+def _of_use(mixtures: list[Mixture], whole: Fold) -> list[Mixture]:
+    """Return the mixtures by which some target gains, or all if none does."""
+    return [own for own in mixtures if not all(own.scale(*model).empty for model in whole.empty)] or mixtures
+
+
 def averages_of(bank: FittedBank, own: Array) -> list[Mixture]:
     """Return the averages worth a look: of all kernels, of those on several columns, and of each kind or view of them.
 
@@ -106,7 +229,7 @@ def averages_of(bank: FittedBank, own: Array) -> list[Mixture]:
         1 for every kernel, so that each average is uniform under the user's own penalties.
     """
     found: dict[bytes, Mixture] = {}
-    positions = getattr(bank, "positions", None) or [(m,) for m in range(len(own))]
+    positions = bank.table.positions if bank.on_columns else tuple((m,) for m in range(len(own)))
 
     def read(kernels: Array) -> set[int]:
         return {j for m in np.flatnonzero(kernels) for j in positions[m]}

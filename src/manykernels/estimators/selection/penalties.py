@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
@@ -15,6 +15,8 @@ from manykernels.objective.regularizers import Penalty, Regularizer, check_penal
 from manykernels.validation.arrays import check_count, check_positive
 
 if TYPE_CHECKING:
+    from manykernels.estimators.selection.folds import Fold
+    from manykernels.estimators.supervised.problems import Fit
     from manykernels.objective.problem import Problem
     from manykernels.validation.arrays import Array
 
@@ -47,11 +49,39 @@ class PenaltyFamily:
         ratio = getattr(self.at(1.0, 1.0), "l1_ratio", np.nan)
         return None if np.isnan(ratio) else float(ratio)
 
+    @property
+    def averages(self) -> bool:
+        """Whether the weights of kernels are given: solvers know of penalties with a name."""
+        return False
+
     def posed(self, problems: list[Problem], names: tuple[str, ...]) -> list[Problem]:
         """Return the problems under the kernel penalties of this family."""
         if self.factors is None:
             return problems
         return [replace(problem, kernel_penalties=kernel_factors(self.factors, names)) for problem in problems]
+
+    def embedded(self, fit: Fit, problems: Sequence[Problem]) -> Fit:
+        """Return the solutions: they are on all kernels."""
+        return fit
+
+    def penalties(self, strength: float, fold: Fold) -> list[Regularizer]:
+        """Return the penalty of each problem of a fold at a strength relative to the mean loss."""
+        return [self.at(strength, fold.samples.total_weight)] * len(fold.problems)
+
+    @property
+    def unit(self) -> Regularizer:
+        """One of the penalties."""
+        return self.at(1.0, 1.0)
+
+    def told(self, strength: float) -> dict[str, Any]:
+        """Return what a strength is told by in tables."""
+        ratio = {} if self.l1_ratio is None else {"l1_ratio": self.l1_ratio}
+        factors = {} if self.factors is None else {"kernel_penalties": str(dict(self.factors))}
+        return {"alpha": strength} | ratio | factors
+
+    def settings(self, strength: float) -> dict[str, Any]:
+        """Return the parameters of an estimator at a given strength that tell this model."""
+        return {"alpha": strength} | ({} if self.factors is None else {"kernel_penalties": self.factors})
 
     def alpha_max(self, problems: list[Problem]) -> float:
         """Smallest ``alpha`` at which no problem selects a kernel; the problems' own penalties do not count."""
@@ -71,30 +101,6 @@ class PenaltyFamily:
                 "path could select. Check y and the kernels, or give alphas."
             )
         return float(largest)
-
-
-@dataclass(frozen=True, eq=False)
-class PenaltyGrid:
-    """What is tried on grids: families of penalties, each with its strengths in decreasing order."""
-
-    families: list[PenaltyFamily]
-    alphas: list[Array]
-
-    def __len__(self) -> int:
-        return sum(len(grid) for grid in self.alphas)
-
-    @classmethod
-    def laid_out(
-        cls,
-        families: list[PenaltyFamily],
-        problems: list[Problem],
-        names: tuple[str, ...],
-        n_alphas: int,
-        alpha_min_ratio: float,
-    ) -> PenaltyGrid:
-        """Return grids of strengths from the largest useful one down, for these problems on kernels of these names."""
-        largest = [family.alpha_max(family.posed(problems, names)) for family in families]
-        return cls(families, [alpha_grid(top, n_alphas, alpha_min_ratio) for top in largest])
 
 
 def tried_factors(kernel_penalties: Any) -> list[Any] | None:

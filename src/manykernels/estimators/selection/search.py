@@ -1,4 +1,4 @@
-"""The search: every mixture is walked down in all folds side by side, and the best candidate of each score is found."""
+"""The search: what is tried in the folds, along paths of strengths that are given, or that go where scores rise."""
 
 from __future__ import annotations
 
@@ -6,31 +6,32 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextvars import copy_context
 from dataclasses import dataclass, field
-from typing import Any
+from typing import ClassVar
 
 import numpy as np
-import pandas as pd
-from scipy.stats import t as student_t
 
-from manykernels.estimators.selection.folds import Fold, FoldScore
-from manykernels.estimators.selection.mixtures import EMPTY, Mixture, Scale
+from manykernels.estimators.selection.folds import Family, Fold, FoldScore
+from manykernels.estimators.selection.mixtures import Mixture
+from manykernels.estimators.selection.penalties import PenaltyFamily, alpha_grid
+from manykernels.estimators.selection.rules import Candidate, ahead
+from manykernels.estimators.selection.shared_folds import SharedFolds
 from manykernels.estimators.selection.stopping import StopReason
-from manykernels.estimators.strength import SIGNIFICANT, NoiseLevel, p_value
+from manykernels.estimators.strength import default_fraction
+from manykernels.solvers.run import check_deadline
 from manykernels.threads import blas_threads
 from manykernels.validation.arrays import Array
 
 # Down the strengths of one mixture: coarse steps as far as they help, then finer ones around the best.
 
 
-COARSE = 3  # steps of the grid that the first walk takes at once
-BEHIND = 2  # coarse steps that must have brought nothing better before a walk ends
+COARSE = 3  # steps of the grid that a path takes at once first
+BEHIND = 2  # coarse steps that must have brought nothing better before a path ends
 FARTHEST = 1e-4  # share of the smallest strength of the grid to which it may extend itself
 PLATEAU = 1e-3  # standard deviations over the folds that make no difference
 SCOUTS = 3  # folds in which what is in doubt is tried first
 SCOUTED = 3  # strengths that it is tried at, equally spaced inside the grid
 HOPELESS = 1.0  # standard errors of the difference over the folds by which what is behind is given up
 BEYOND = 1.0 + 1e-6  # fraction of the strength at which a model is empty
-LEVEL = 0.1  # of the test over folds; no other was tried on many draws, which `benchmarks/noise.py --searches` asks
 ROOM = 2**29  # bytes that matrices of folds may take together; those of the folds beyond are opened one at a time
 
 TryAt = Callable[[Sequence[int]], Iterator[tuple[int, list["FoldScore"]]]]
@@ -129,30 +130,19 @@ AVERAGING_RATIO = 1e-6  # smallest fraction of the first grid of an average
 AVERAGING_STEPS = 25
 
 
-@dataclass(frozen=True, eq=False)
-class Candidate:
-    """One candidate with what the folds say of it."""
-
-    mixture: Mixture
-    fraction: float  # of the strengths at which next to nothing is left
-    scores: Array  # (n_folds, T) float64
-    n_active: float
-    unfinished: int  # folds whose model was not solved to its tolerance
-    edge: bool  # whether its walk had to end there although the score was still rising
-
-
 @dataclass(eq=False)
 class Folds:
     """The folds, and threads to try them in."""
 
     folds: list[Fold]
     workers: int  # folds that are tried at once
-    # by mixture, the scales of all rows, for folds in which nothing can be gained
-    spare: Callable[[Mixture], list[Scale]]
     advance: Callable[[str], None]  # told in a line about each strength
     ending: StopReason = field(default_factory=StopReason)  # told why nothing more is tried
+    shared: SharedFolds | None = None  # what folds share whose kernels are those of all rows
+    in_turn: bool = False  # whether folds are opened one at a time
+    constants: Array | None = None  # (n_folds, T): what the best constants score, once it is known
 
-    def walk(self, mixture: Mixture, grid: Grid, around: Sequence[int] = ()) -> StrengthPath:
+    def follow(self, mixture: Mixture, grid: Grid, around: Sequence[int] = ()) -> StrengthPath:
         """Walk down one mixture as far as there is time, then let the folds forget it."""
 
         def try_at(numbers: Sequence[int]) -> Iterator[tuple[int, list[FoldScore]]]:
@@ -162,11 +152,11 @@ class Folds:
                 self.advance(f"{mixture.label}  {mixture.penalty}  fraction {fraction:.2g}  {score:.4g}")
                 yield number, trials
 
-        walk = StrengthPath(mixture, grid)
+        path = StrengthPath(mixture, grid)
         with self.ending.noted():
-            walk.follow(try_at, around)
+            path.follow(try_at, around)
         self.forget()
-        return walk
+        return path
 
     def forget(self) -> None:
         """Let the folds drop what they remember of a mixture."""
@@ -180,13 +170,13 @@ class Folds:
 
         It is tried at equally spaced strengths in three folds, then at its best strength in all of them. It is out as
         soon as it is behind the best of the others by more than a standard error of the difference over these folds,
-        for every score, even at the top of a parabola through its strengths. What is left is walked around its best
+        for every score, even at the top of a parabola through its strengths. What is left is followed around its best
         strength.
         """
         with self.ending.noted():
             around = self._hopes(mixture, grid, sorted(set(numbers)), _best_scores(rivals))
             if around:
-                return self.walk(mixture, grid, around)
+                return self.follow(mixture, grid, around)
         self.forget()
         return None
 
@@ -218,51 +208,54 @@ class Folds:
         return around
 
     def nothing(self, mixture: Mixture) -> Candidate:
-        """Return the empty model as a candidate."""
-        scores = self.constants()
-        return Candidate(mixture, BEYOND, np.array([score.scores for score in scores]), 0.0, 0, edge=False)
-
-    def constants(self) -> list[FoldScore]:
-        """Return what the best constants of the folds score."""
-        return [fold.constant() for fold in self.folds]
+        """Return the empty model as a candidate: the best constants of the folds."""
+        self.constants = np.array([fold.constant().scores for fold in self.folds])
+        return Candidate(mixture, BEYOND, self.constants, 0.0, 0)
 
     def tried(
-        self, mixture: Mixture, fractions: Sequence[float], among: slice = slice(None)
+        self, family: Family, strengths: Sequence[float], among: slice = slice(None)
     ) -> Iterator[list[FoldScore]]:
-        """Yield what the folds say of a mixture at each fraction of its strengths.
+        """Yield what the folds say of each strength.
 
         Folds whose matrices can be held side by side are tried at one strength after the other, so that what ends the
         search early loses one strength at most; else each fold is opened, tried at all of these, and closed.
         """
-        spare, folds = self.spare(mixture), self.folds[among]
-        if all(fold.averages(mixture) or self._stay_open(fold) for fold in folds):
-            for fraction in fractions:
-                yield [trial for (trial,) in self._each(folds, mixture, [fraction], spare)]
-            return
-        yield from map(list, zip(*self._each(folds, mixture, fractions, spare), strict=True))
+        folds = self.folds[among]
+        if self.shared is not None:
+            yield from (self._together(self.shared, family, strength)[among] for strength in strengths)
+        elif not self.in_turn and all(fold.averages(family) or self._stay_open(fold) for fold in folds):
+            for strength in strengths:
+                yield [trial for (trial,) in self._each(folds, family, [strength])]
+        else:
+            yield from map(list, zip(*self._each(folds, family, strengths), strict=True))
+
+    def _together(self, shared: SharedFolds, family: Family, strength: float) -> list[FoldScore]:
+        """Return what all folds say of a strength, solved at once."""
+        check_deadline()
+        with blas_threads(shared.problems[0].n_samples, self.workers):
+            posed = family.posed(shared.problems, self.folds[0].names)
+            fits = shared.fits([family.penalties(strength, fold) for fold in self.folds], posed)
+            return [
+                fold.score(family.embedded(fit, fold.problems), **family.settings(strength))
+                for fold, fit in zip(self.folds, fits, strict=True)
+            ]
 
     def _stay_open(self, fold: Fold) -> bool:
         """Whether the matrices of a fold may be held beside those of the folds before it."""
         return sum(each.stored_bytes for each in self.folds[: self.folds.index(fold) + 1]) <= ROOM
 
-    def _each(
-        self,
-        folds: Sequence[Fold],
-        mixture: Mixture,
-        fractions: Sequence[float],
-        spare: list[Scale],
-    ) -> list[list[FoldScore]]:
-        """Return what each fold says of a mixture at these fractions, in threads if there are several."""
+    def _each(self, folds: Sequence[Fold], family: Family, strengths: Sequence[float]) -> list[list[FoldScore]]:
+        """Return what each fold says of these strengths, in threads if there are several."""
 
         def function(fold: Fold) -> list[FoldScore]:
             try:
-                return [fold.tried(mixture, fraction, spare) for fraction in fractions]
+                return [fold.tried(family, strength) for strength in strengths]
             finally:
-                if not self._stay_open(fold):
-                    fold.close()
+                if self.in_turn or not self._stay_open(fold):
+                    fold.close(kernels=self.in_turn)
 
         with blas_threads(1):
-            if self.workers == 1:
+            if self.workers == 1 or self.in_turn:
                 return [function(fold) for fold in folds]
             with ThreadPoolExecutor(self.workers) as pool:
                 # Threads know the end of the time from the context that they are given.
@@ -272,6 +265,133 @@ class Folds:
                 except BaseException:
                     self.folds[0].stop.set()  # Ctrl-C reaches this thread only; the others end at their next model
                     raise
+
+
+# What is tried: strengths on grids, or mixtures as far as they can win.
+
+
+@dataclass(frozen=True, eq=False)
+class PenaltyGrid:
+    """Families of penalties, each with its strengths in decreasing order: all are tried."""
+
+    counts: ClassVar[str] = "models of the folds"
+    families: list[PenaltyFamily]
+    alphas: list[Array]
+
+    @property
+    def asked(self) -> list[tuple[PenaltyFamily, float]]:
+        """Every strength of every family."""
+        pairs = zip(self.families, self.alphas, strict=True)
+        return [(family, float(alpha)) for family, alphas in pairs for alpha in alphas]
+
+    @classmethod
+    def laid_out(cls, families: list[PenaltyFamily], whole: Fold, n_alphas: int, alpha_min_ratio: float) -> PenaltyGrid:
+        """Return grids of strengths from the largest useful one down, on these rows."""
+        largest = [family.alpha_max(family.posed(whole.problems, whole.names)) for family in families]
+        return cls(families, [alpha_grid(top, n_alphas, alpha_min_ratio) for top in largest])
+
+    def n_told(self, n_folds: int) -> int:
+        """Return how many lines will be told."""
+        return n_folds * len(self.asked)
+
+    def told(self, found: list[Candidate], folds: Folds) -> str:
+        """Return how much was scored, in words."""
+        n_scored = sum(candidate.scored for candidate in found)
+        return f"{n_scored} of {len(found)} strengths in {len(folds.folds)} folds" if found else ""
+
+    def unscored(self, n_folds: int = 1) -> list[Candidate]:
+        """Return the candidates without any score."""
+        return [Candidate(*at, np.full((n_folds, 1), np.nan), np.nan, 0) for at in self.asked]
+
+    def scored(self, folds: Folds) -> list[Candidate]:
+        """Return every candidate. Folds are opened one at a time.
+
+        Of a search that ends early, the folds count in which everything was tried, or if there are none those with
+        most; what was not tried has no score.
+        """
+        scores: list[list[FoldScore]] = [[] for _ in folds.folds]
+        constants = np.full((len(scores), 1), np.nan)
+        folds.in_turn = folds.shared is None
+        with folds.ending.noted():
+            for number, score in self._tried(folds):
+                scores[number].append(score)
+                alpha = self.asked[len(scores[number]) - 1][1]
+                folds.advance(f"alpha {alpha:.3g}  active {score.n_active:g}  score {score.scores[0]:.4g}")
+                if len(scores[number]) == len(self.asked):
+                    constants[number] = folds.folds[number].constant_by_loss()
+        most = max(map(len, scores))
+        kept = [number for number, own in enumerate(scores) if most and len(own) == most]
+        folds.folds, folds.constants = [folds.folds[number] for number in kept], constants[kept]
+        tried = [_candidate(*at, [scores[number][k] for number in kept]) for k, at in enumerate(self.asked[:most])]
+        return [*tried, *self.unscored(len(kept))[most:]] if tried else []
+
+    def _tried(self, folds: Folds) -> Iterator[tuple[int, FoldScore]]:
+        """Yield the number of a fold with the score of its next candidate."""
+        if folds.shared is not None:
+            for family, alpha in self.asked:
+                yield from enumerate(next(folds.tried(family, [alpha])))
+            return
+        for number, fold in enumerate(folds.folds):
+            with blas_threads(len(fold.samples.kept), folds.workers):
+                for family, alpha in self.asked:
+                    yield number, fold.tried(family, alpha)
+            fold.forget()
+            fold.close(kernels=True)
+
+
+@dataclass(frozen=True, eq=False)
+class MixtureSearch:
+    """Averages, and mixtures that select, which are tried as far as they can win."""
+
+    counts: ClassVar[str] = "strengths tried in all folds"
+    averages: list[Mixture]
+    selections: list[Mixture]  # the sparsest first
+    nothing: Mixture  # the empty model
+    n_alphas: int
+    alpha_min_ratio: float
+    every: bool  # whether all are followed
+
+    @property
+    def families(self) -> list[Mixture]:
+        """All mixtures."""
+        return [*self.averages, *self.selections, self.nothing]
+
+    def n_told(self, n_folds: int) -> None:
+        """Return that nobody knows how many lines will be told."""
+
+    def told(self, found: list[Candidate], folds: Folds) -> str:
+        """Return how much was scored, in words."""
+        return f"{len(found)} candidates that were scored in all folds" if found else ""
+
+    def unscored(self, n_samples: int, n_targets: int) -> Candidate:
+        """Return what is learned where there was no time: what a plain estimator takes by default."""
+        mixture = (self.selections or self.averages)[0]
+        return Candidate(mixture, default_fraction(n_samples), np.full((1, n_targets), np.nan), np.nan, 0)
+
+    def scored(self, folds: Folds) -> list[Candidate]:
+        """Return what was scored in all folds, the empty model first."""
+        found: list[Candidate] = []
+        with folds.ending.noted():
+            for fold in folds.folds:
+                fold.opened  # noqa: B018  # before threads ask for it
+            found = searched(
+                folds, self.averages, self.selections, self.n_alphas, self.alpha_min_ratio, every=self.every
+            )
+        if found and (folds.ending.status is None or folds.folds[0].rows_held_out.scorer is None):
+            found = [folds.nothing(self.nothing), *found]  # a scorer takes time
+        return found
+
+
+def _candidate(family: Family, strength: float, trials: Sequence[FoldScore], *, edge: bool = False) -> Candidate:
+    """Return what all folds say of a strength."""
+    return Candidate(
+        family,
+        strength,
+        np.array([trial.scores for trial in trials]),
+        float(np.mean([trial.n_active for trial in trials])),
+        sum(not trial.finished for trial in trials),
+        edge,
+    )
 
 
 def searched(
@@ -285,35 +405,35 @@ def searched(
 ) -> list[Candidate]:
     """Return all candidates tried: averages of every kind, then mixtures that select, the sparsest first.
 
-    Unless ``every`` is true it is a race: a mixture that selects is
-    walked only where a few strengths in two folds show that it can still win, and mixtures between the sparsest and the
+    Unless ``every`` is true it is a race: a mixture that selects is followed
+    only where a few strengths in some folds show that it can still win, and mixtures between the sparsest and the
     averages only where the sparsest leads. A search that ends early has what was scored in every fold.
     """
-    walks: list[StrengthPath] = []
+    paths: list[StrengthPath] = []
 
     def tried(mixture: Mixture, grid: Grid, numbers: Sequence[int], *, race: bool) -> bool:
-        walk = folds.race(mixture, grid, numbers, walks) if race else folds.walk(mixture, grid)
-        walks.extend([] if walk is None else [walk])
-        return walk is not None
+        path = folds.race(mixture, grid, numbers, paths) if race else folds.follow(mixture, grid)
+        paths.extend([] if path is None else [path])
+        return path is not None
 
     broad, narrow = Grid(AVERAGING_STEPS, AVERAGING_RATIO), Grid(n_alphas, ratio)
     for mixture in averages:
         tried(mixture, broad, (), race=False)
         if folds.ending.status is not None:
             break
-    first, race = len(walks), bool(averages) and not every
+    first, race = len(paths), bool(averages) and not every
     numbers = [k * (n_alphas - 1) // (SCOUTED + 1) for k in range(1, SCOUTED + 1)]
     for mixture in selections if folds.ending.status is None else ():
-        leads = not race or len(walks) == first or _leads(walks[first], walks[:first])
+        leads = not race or len(paths) == first or _leads(paths[first], paths[:first])
         goes_on = leads and tried(mixture, narrow, numbers, race=race)
         if not goes_on or folds.ending.status is not None:
             break
-    return [candidate for walk in walks if walk.trials for candidate in _candidates(walk)]
+    return [candidate for path in paths if path.trials for candidate in _candidates(path)]
 
 
-def _leads(walk: StrengthPath, rivals: Sequence[StrengthPath]) -> bool:
-    """Whether the best of a walk is ahead of the best of others in the mean over the folds, for any score."""
-    own, other = (_best_scores(walks).mean(axis=0) for walks in ([walk], rivals))
+def _leads(path: StrengthPath, rivals: Sequence[StrengthPath]) -> bool:
+    """Whether the best of a path is ahead of the best of others in the mean over the folds, for any score."""
+    own, other = (_best_scores(paths).mean(axis=0) for paths in ([path], rivals))
     return bool((own >= other).any())
 
 
@@ -331,151 +451,17 @@ def _rise(means: Array, tops: Array) -> Array:
     return np.where(inside & (bend > 0), rise, 0.0)
 
 
-def _best_scores(walks: Sequence[StrengthPath]) -> Array:
+def _best_scores(paths: Sequence[StrengthPath]) -> Array:
     """Return the scores of the folds at the best mean, (n_folds, T)."""
-    scores = np.concatenate([walk.scores() for walk in walks])
+    scores = np.concatenate([path.scores() for path in paths])
     best = scores.mean(axis=1).argmax(axis=0)
     return np.array(scores[best, :, np.arange(scores.shape[2])]).T
 
 
-def _candidates(walk: StrengthPath) -> list[Candidate]:
-    end = walk.numbers[-1]
-    at_end = end >= walk.grid.last and bool((walk.best() == end).any()) and not walk.flat()
+def _candidates(path: StrengthPath) -> list[Candidate]:
+    end = path.numbers[-1]
+    at_end = end >= path.grid.last and bool((path.best() == end).any()) and not path.flat()
     return [
-        Candidate(
-            walk.mixture,
-            walk.grid.fraction(number),
-            np.array([trial.scores for trial in walk.trials[number]]),
-            float(np.mean([trial.n_active for trial in walk.trials[number]])),
-            sum(not trial.finished for trial in walk.trials[number]),
-            at_end and number == end,
-        )
-        for number in walk.numbers
+        _candidate(path.mixture, path.grid.fraction(number), path.trials[number], edge=at_end and number == end)
+        for number in path.numbers
     ]
-
-
-def chosen(candidates: Sequence[Candidate], rule: str, evidence: Evidence | None = None) -> Array:
-    """Return the position of the best candidate of every score, (T,).
-
-    What is no finding by the `Evidence`, if that is given, is the empty model.
-
-    Scores of few folds jump from strength to strength: each mean is averaged with those of its neighbors. The plain
-    averages are to beat: one kind of kernels, or a selection, must be ahead of them by more than half a standard error
-    of the difference, fold by fold, and a view alone ahead of everything else by more than a whole one. With
-    ``rule="1se"``, of the candidates whose mean is within a standard error of the best, the one with the
-    fewest kernels, and of these the strongest.
-    """
-    scores = np.array([candidate.scores for candidate in candidates])
-    means = _smoothed(candidates, np.where(np.isfinite(scores).all(axis=1), scores.mean(axis=1), -np.inf))
-    doubts = np.array([candidate.mixture.doubt for candidate in candidates])
-    if rule == "best":
-        return _or_nothing(_with_evidence(doubts, scores, means), doubts, scores, means, evidence)
-    best = means.argmax(axis=0)
-    errors = scores.std(axis=1, ddof=min(1, scores.shape[1] - 1)) / np.sqrt(scores.shape[1])
-    simplicity = [(candidate.n_active, -candidate.fraction) for candidate in candidates]
-    order = np.array(sorted(range(len(candidates)), key=simplicity.__getitem__))
-    columns = np.arange(means.shape[1])
-    good = means[order] >= means[best, columns] - errors[best, columns]
-    return order[good.argmax(axis=0)]
-
-
-def ahead(scores: Array, others: Array, needed: Array | float, *, at_least: bool = False) -> Array:
-    """Whether scores (n_folds, T) are ahead of others in the mean, by standard errors of the difference by fold."""
-    gaps = scores - others
-    errors = gaps.std(axis=0, ddof=min(1, len(gaps) - 1)) / np.sqrt(len(gaps))
-    bar = needed * np.where(np.isfinite(errors), errors, 0.0)
-    return np.asarray(gaps.mean(axis=0) >= bar if at_least else gaps.mean(axis=0) > bar)
-
-
-@dataclass(frozen=True, eq=False)
-class Evidence:
-    """What a finding is told by, beside its scores: the rows that folds share, and permuted targets."""
-
-    held_out_share: float  # held-out rows over training rows
-    # (T,): shares of permuted targets that are as strongly related to single kernels as each target; NaN if not known
-    p_values: Array
-
-    @classmethod
-    def of(cls, splits: Sequence[tuple[Array, Array]], levels: Sequence[NoiseLevel] | None, n_scores: int) -> Evidence:
-        """Return the evidence of these splits, and of noise levels: one a score, or those of all problems together."""
-        together = levels is not None and len(levels) != n_scores
-        parts = [levels] if together or levels is None else [[level] for level in levels]
-        p_values = np.array([np.nan if part is None else p_value(part) for part in parts])
-        share = float(np.mean([len(test) / len(train) for train, test in splits]))
-        return cls(share, np.broadcast_to(p_values, n_scores))
-
-    def finding(self, scores: Array, constants: Array) -> Array:
-        """Whether scores (n_folds, T) are ahead of those of the best constants by evidence, (T,).
-
-        Where the target is more strongly related to single kernels than permuted targets are, to be ahead in the mean
-        will do: a test at the level of 5 % has been passed. Where it is not, the score must pass a t-test over the
-        folds. Where nobody knows, since samples are not exchangeable, it must be ahead by a standard error.
-        The error is corrected for the training rows that folds share: with ``K`` folds its square has
-        ``1/K + n_test/n_train`` in place of ``1/K``.
-
-        Source: C. Nadeau, Y. Bengio, "Inference for the generalization error", Machine Learning 52 (2003).
-        """
-        n_folds, unknown, related = len(scores), np.isnan(self.p_values), self.p_values <= SIGNIFICANT
-        if n_folds == 1:  # which tells no error
-            return ahead(scores, constants, 0.0) & (related | unknown)
-        quantile = student_t.ppf(1.0 - LEVEL, n_folds - 1)
-        needed = np.where(unknown, 1.0, np.where(related, 0.0, quantile))
-        return ahead(scores, constants, needed * np.sqrt(1.0 + n_folds * self.held_out_share))
-
-
-def _or_nothing(taken: Array, doubts: Array, scores: Array, means: Array, evidence: Evidence | None) -> Array:
-    """Return what was taken, or the empty model where that is not ahead of it by evidence."""
-    empty, columns = np.flatnonzero(doubts == EMPTY), np.arange(len(taken))
-    if not len(empty) or evidence is None:
-        return taken
-    better = evidence.finding(scores[taken, :, columns].T, scores[empty[0]])
-    return np.where(better | ~np.isfinite(means[empty[0]]), taken, empty[0])
-
-
-def _with_evidence(doubts: Array, scores: Array, means: Array) -> Array:
-    """Take the best of what is in least doubt, unless what is in more is ahead by as many standard errors of folds."""
-    levels, columns = np.unique(doubts[doubts > EMPTY]), np.arange(means.shape[1])
-    taken = _best_where(doubts == levels[0], means)
-    for doubt in levels[1:]:
-        first = _best_where(doubts == doubt, means)
-        second = _best_where((doubts < doubt) & (doubts > EMPTY), means)
-        gaps = scores[first, :, columns] - scores[second, :, columns]
-        errors = gaps.std(axis=1, ddof=min(1, gaps.shape[1] - 1)) / np.sqrt(gaps.shape[1])
-        needed = means[second, columns] + doubt * np.where(np.isfinite(errors), errors, 0.0)
-        taken = np.where(means[first, columns] > needed, first, taken)
-    return taken
-
-
-def _best_where(among: Array, means: Array) -> Array:
-    """Return the position of the best mean of every score among some candidates, (T,)."""
-    return np.where(among[:, None], means, -np.inf).argmax(axis=0)
-
-
-def _smoothed(candidates: Sequence[Candidate], means: Array) -> Array:
-    """Return the means with half of their weight on the two neighbors along each walk."""
-    smooth = means.copy()
-    owners = np.array([id(candidate.mixture) for candidate in candidates])
-    for owner in dict.fromkeys(owners.tolist()):
-        at = np.flatnonzero(owners == owner)
-        before, after = (
-            np.where(np.isfinite(near), near, means[at])
-            for near in (means[np.r_[at[0], at[:-1]]], means[np.r_[at[1:], at[-1]]])
-        )
-        smooth[at] = 0.25 * before + 0.5 * means[at] + 0.25 * after
-    return smooth
-
-
-def results_of(candidates: Sequence[Candidate], alphas: Sequence[float], ratios: Sequence[float]) -> pd.DataFrame:
-    """Return a row a candidate."""
-    scores = np.array([candidate.scores.mean(axis=1) for candidate in candidates])
-    columns: dict[str, Any] = {
-        "alpha": np.array(alphas),
-        "kernels": [candidate.mixture.label for candidate in candidates],
-        "mixing": [candidate.mixture.mixing for candidate in candidates],
-        "l1_ratio": np.array(ratios),
-        "fraction": [candidate.fraction for candidate in candidates],
-        "mean_score": scores.mean(axis=1),
-        "std_score": scores.std(axis=1),
-        "n_active": [candidate.n_active for candidate in candidates],
-    }
-    return pd.DataFrame(columns | {f"score_{fold}": row for fold, row in enumerate(scores.T)})

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from threading import Event
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from manykernels.estimators.selection.folds import Fold, FoldScore, HeldOut
+from manykernels.estimators.selection.folds import Fold, HeldOut, Opened
 from manykernels.estimators.supervised.base import BaseMKL
 from manykernels.estimators.supervised.problems import Fit
 from manykernels.estimators.supervised.samples import Samples
@@ -22,10 +21,8 @@ from manykernels.kernels.bank.columns import Table
 from manykernels.solvers import Solver, get_solver
 from manykernels.solvers.factored.fold_models import MOST_RANK, FoldModels
 from manykernels.solvers.factored.moments import FoldMoments
-from manykernels.solvers.run import check_deadline
 
 if TYPE_CHECKING:
-    from manykernels.estimators.selection.penalties import PenaltyGrid
     from manykernels.objective.losses import Loss
     from manykernels.objective.problem import Problem
     from manykernels.objective.regularizers import Regularizer
@@ -42,7 +39,6 @@ Split = tuple["Array", "Array"]
 class SharedFolds:
     """The folds of a search on one stack of all rows."""
 
-    training: Training  # of all rows
     problems: list[Problem]  # one a target, of all rows
     samples: list[Samples]  # of each fold: those that count, with the rows of all folds
     models: FoldModels
@@ -50,14 +46,12 @@ class SharedFolds:
     @classmethod
     def opened(
         cls,
-        model: BaseMKL,
-        samples: Samples,
-        opened: tuple[Training, list[Problem]],
+        whole: Opened,
         splits: Sequence[Split],
         tol: float,
     ) -> SharedFolds:
-        """Return the folds of these splits of the given rows, of which ``samples`` has those of positive weight."""
-        training, problems = opened
+        """Return what the folds of these splits of the rows share, from what all rows opened."""
+        model, samples, training, problems = whole
         held = _held(splits, samples.n_given)[samples.kept]
         targets = np.column_stack([problem.y for problem in problems])
         stack: Any = training.stack
@@ -73,50 +67,39 @@ class SharedFolds:
             replace(samples, n_given=len(train), weight=samples.weight * rows)
             for (train, _), rows in zip(splits, models.training, strict=True)
         ]
-        return cls(training, problems, own, models)
+        return cls(problems, own, models)
 
-    def empty_models(self) -> list[list[tuple[Array, float]]]:
-        """Return dual norms and loss of the best constant, by fold and target; to be asked before any model."""
-        found = []
-        for fold, rows in enumerate(self.models.training):
-            pairs = [(problem, *self.models.slopes(fold, target)) for target, problem in enumerate(self.problems)]
-            found.append([(p.dual_norms(rho), p.empirical_loss(np.where(rows, z, p.y))) for p, rho, z in pairs])
-        return found
+    def _empty_models(self, fold: int) -> list[tuple[Array, float]]:
+        """Return dual norms and loss of the best constant of each target in a fold; to be asked before any model."""
+        rows = self.models.training[fold]
+        pairs = [(problem, *self.models.slopes(fold, target)) for target, problem in enumerate(self.problems)]
+        return [(p.dual_norms(rho), p.empirical_loss(np.where(rows, z, p.y))) for p, rho, z in pairs]
 
-    def constants(self) -> list[Array]:
-        """Return the best constants of each fold, by target: the means of what it learns from."""
-        free = [problem.fit_intercept for problem in self.problems]
-        weights = [self.problems[0].weight * rows for rows in self.models.training]
-        return [
-            np.array([np.average(p.y, weights=own) if has else 0.0 for p, has in zip(self.problems, free, strict=True)])
-            for own in weights
-        ]
+    def _intercepts(self, rows: Array) -> Array:
+        """Return the best constants of a fold, by target: the means of what it learns from."""
+        own = self.problems[0].weight * rows
+        return np.array([np.average(p.y, weights=own) if p.fit_intercept else 0.0 for p in self.problems])
 
-    def fits(self, penalties: Sequence[Sequence[Regularizer]], problems: Sequence[Problem] | None = None) -> list[Fit]:
+    def fits(self, penalties: Sequence[Sequence[Regularizer]], problems: Sequence[Problem]) -> list[Fit]:
         """Return the solutions of every fold under its penalties, one a target."""
-        base = self.problems if problems is None else problems
         posed = [
-            [replace(problem, regularizer=penalty) for problem, penalty in zip(base, own, strict=True)]
+            [replace(problem, regularizer=penalty) for problem, penalty in zip(problems, own, strict=True)]
             for own in penalties
         ]
         solved = zip(posed, self.models.at(posed), strict=True)
         return [Fit(own, list(found), np.array([one.kernel_norms for one in found])) for own, found in solved]
 
-    def folds(self, models: Sequence[BaseMKL], held_out: Sequence[HeldOut], tol: float, stop: Event) -> list[Fold]:
-        """Return the folds, on the kernels of all rows."""
-        each = zip(models, self.samples, held_out, strict=True)
-        return [Fold(model, own, self.training, self.problems, held, tol, stop) for model, own, held in each]
-
-    def follow(self, folds: Sequence[Fold], grids: PenaltyGrid) -> Iterator[list[FoldScore]]:
-        """Yield what every strength of every penalty scores, in all folds at once."""
-        names = tuple(self.training.bank.names)
-        for family, grid in zip(grids.families, grids.alphas, strict=True):
-            base = family.posed(self.problems, names)
-            chosen = {} if family.factors is None else {"kernel_penalties": family.factors}
-            for alpha in grid:
-                check_deadline()
-                fits = self.fits([[family.at(alpha, own.total_weight)] * len(base) for own in self.samples], base)
-                yield [fold.score(fit, alpha=float(alpha), **chosen) for fold, fit in zip(folds, fits, strict=True)]
+    def folds(self, whole: Opened, held_out: Sequence[HeldOut], tol: float, *, scaled: bool) -> list[Fold]:
+        """Return the folds, on the kernels of all rows; ``scaled`` if strengths are fractions of what they can gain."""
+        folds = []
+        for number, (samples, held) in enumerate(zip(self.samples, held_out, strict=True)):
+            opened = whole._replace(samples=samples)
+            fold = Fold(lambda opened=opened: opened, tol, held)  # type: ignore[misc]  # one a fold
+            fold.intercepts = self._intercepts(self.models.training[number])
+            if scaled:
+                fold.empty = self._empty_models(number)
+            folds.append(fold)
+        return folds
 
 
 def obstacle_to_sharing(
