@@ -84,7 +84,8 @@ def solve(
         ``"quantile"``, ``"poisson"``, ``"gamma"``, ``"cox"``, or an object.
     regularizer : str, Regularizer or mapping
         ``"l1"``, ``"elasticnet"``, ``"lq"``, ``"ridge"``, a set of weights (``"simplex"``, ``"lp_ball"``,
-        ``"elasticnet_ball"``), or an object, which carries its own strength.
+        ``"elasticnet_ball"``), or an object, which carries its own strength; a mapping gives kernels penalties of
+        their own, as in the estimators.
     strength : float, optional
         ``C`` (or ``lambda`` of a weight set), on the sum of losses. A regularizer given by name needs this or one of
         the next two.

@@ -58,7 +58,7 @@ class MKLRegressorCV(CrossValidated, MKLRegressor):  # fit also takes groups
     loss_parameters : LossParameters, dict or None, default=None
         ``epsilon`` of ``"epsilon_insensitive"``, ``delta`` of ``"huber"``, ``tau`` of ``"quantile"``, such as
         ``{"tau": 0.9}``; see :class:`~manykernels.estimators.LossParameters`.
-    penalty : "auto", str or Regularizer, default="auto"
+    penalty : "auto", str, dict or Regularizer, default="auto"
         "auto" searches strength and mixing; "ridge" without ``alphas`` searches the strength of the sum of all kernels.
         Else the name of a penalty, or an object, whose strength is replaced by those of a grid. Another penalty that
         gives every kernel a weight ("lq", weight sets) needs ``alphas``.
@@ -237,7 +237,7 @@ class MKLClassifierCV(CrossValidated, MKLClassifier):  # fit also takes groups
         As in :class:`MKLClassifier`, and so are all parameters not described here.
     loss : str or Loss, default="logistic"
         Loss of a score for a label.
-    penalty : "auto", str or Regularizer, default="auto"
+    penalty : "auto", str, dict or Regularizer, default="auto"
         "auto" searches strength and mixing; "ridge" without ``alphas`` searches the strength of the sum of all kernels.
         Else the name of a penalty, or an object, whose strength is replaced by those of a grid. Another penalty that
         gives every kernel a weight ("lq", weight sets) needs ``alphas``.

@@ -258,7 +258,7 @@ def regularization_path(
         As in the estimators; of no account for a GramStack.
     loss : str or Loss, default="squared"
         Loss of a prediction, as in the estimators; ``"cox"`` is that of :class:`MKLSurvival`, without an intercept.
-    penalty : str or Regularizer, default="l1"
+    penalty : str, dict or Regularizer, default="l1"
         Name of the penalty, or an object, whose strength is replaced by those of the path.
     alphas : array_like, optional
         Strengths relative to the mean loss. By default a geometric grid from the smallest one with an empty model.

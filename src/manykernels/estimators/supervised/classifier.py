@@ -45,10 +45,11 @@ class MKLClassifier(ClassifierMixin, BaseMKL):
         is :class:`Pairs`, the samples are pairs.
     loss : {"logistic", "hinge", "squared_hinge"} or Loss, default="logistic"
         Loss of a score for a label.
-    penalty : str or Regularizer, default="l1"
+    penalty : str, dict or Regularizer, default="l1"
         ``"l1"``, ``"elasticnet"``, ``"lq"``, ``"ridge"``, ``"group_elasticnet"``, or a set of kernel weights,
         ``"simplex"``, ``"lp_ball"``, ``"elasticnet_ball"``. A Regularizer object brings its own strength instead of
-        ``alpha``.
+        ``alpha``. A dict gives kernels penalties of their own: ``{"subject": "ridge", "*": "l1"}`` maps names or
+        patterns to names or to objects, whose strengths are factors of ``alpha``.
     alpha : float or str, default="auto"
         Strength of the penalty relative to the mean loss, positive. Text is relative to the strength at which a model
         is empty, so that every class has its own, which no scale of the kernels and no number of classes changes:

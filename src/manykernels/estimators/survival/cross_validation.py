@@ -31,7 +31,7 @@ class MKLSurvivalCV(CrossValidated, MKLSurvival):
         As in :class:`MKLSurvival`, and so are all parameters not described here.
     ties : {"efron", "breslow"}, default="efron"
         How events of one time share a risk set.
-    penalty : str or Regularizer, default="l1"
+    penalty : str, dict or Regularizer, default="l1"
         Name of the penalty, or an object, whose strength is replaced by those that are tried. One that gives every
         kernel a weight ("lq", "ridge", weight sets) needs ``alphas``.
     alphas : array-like or None, default=None

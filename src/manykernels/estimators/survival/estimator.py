@@ -39,15 +39,15 @@ class MKLSurvival(BaseMKL):
         The kernels, as for :class:`MKLRegressor`.
     ties : {"efron", "breslow"}, default="efron"
         How events of one time share a risk set.
-    penalty : str or Regularizer, default="l1"
+    penalty : str, dict or Regularizer, default="l1"
         As for :class:`MKLRegressor`; so are all parameters below.
     alpha : float or str, default="auto"
         Strength of the penalty relative to the mean loss of a sample, positive; text as for :class:`MKLRegressor`.
     l1_ratio, q, p, eta : float
-        Shape of the penalties "elasticnet", "lq", "lp_ball" and "elasticnet_ball" ("group_elasticnet" has no solver
-        for this loss).
+        Shape of the penalties "elasticnet", "lq", "lp_ball", "elasticnet_ball" and "group_elasticnet".
     solver : str or Solver, default="auto"
-        One that solves losses of all samples together: "working_set" or "interior_point", "factored" on factors.
+        One that solves losses of all samples together: "working_set", "interior_point" or "block_coordinate",
+        "factored" on factors.
     kernel_penalties : array-like of shape (n_kernels,), dict or None, default=None
         Positive factors on the norms inside the penalty.
     tol : float, default=1e-4

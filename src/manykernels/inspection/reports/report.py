@@ -262,6 +262,10 @@ class MKLReport:
 
 
 def _name(value: Any) -> str:
+    if isinstance(value, Mapping):
+        return " and ".join(
+            f"{_name(part)} ({group if isinstance(group, str) else 'group'})" for group, part in value.items()
+        )
     return value if isinstance(value, str) else str(getattr(value, "name", value))
 
 
