@@ -232,12 +232,9 @@ def check_one_target(problem: Problem) -> None:
 
 
 def solve_quietly(problem: Problem, tol: float, warm_start: Solution | None = None, **limits: Any) -> Solution:
-    """Solve a finite problem inside a search; whether its gap is small enough, the certificate over the family tells.
+    """Solve a finite problem inside a search, whose certificate over the family tells whether the gap is small enough.
 
-    Raises
-    ------
-    KeyboardInterrupt
-        If Ctrl-C came meanwhile: it is meant for the whole search.
+    Ctrl-C that came meanwhile is raised: it is meant for the whole search.
     """
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", ConvergenceWarning)

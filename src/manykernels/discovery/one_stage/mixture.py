@@ -43,20 +43,7 @@ MOST_MOVES = 12  # L-BFGS-B iterations of one slide of a learner, each a fit
 
 @dataclass(frozen=True, eq=False)
 class Learner:
-    """Everything of the problem but its kernels: ``sum_i s_i l(y_i, f_i + b) + (lambda/2) sum_m ||f_m||^2 / theta_m``.
-
-    Attributes
-    ----------
-    search : FamilySearch
-        Family and points.
-    target, weight : ndarray of shape (n_samples,)
-    loss : Loss
-    strength : float
-        ``lambda``.
-    fit_intercept : bool
-    columns : tuple of int
-        Of the points in the table.
-    """
+    """What a search poses but the kernels: ``sum_i s_i l(y_i, f_i + b) + (lambda/2) sum_m ||f_m||^2 / theta_m``."""
 
     search: FamilySearch  # family and points
     target: Array  # ndarray of shape (n_samples,)
