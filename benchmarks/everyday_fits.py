@@ -78,6 +78,12 @@ def classes(n: int, outputs: str) -> tuple[Call, Call | None]:
     return lambda: MKLClassifier(bank, alpha="0.1*max", outputs=outputs).fit(X, y), lambda: SVC().fit(X, y)
 
 
+def default(n: int, columns: int) -> tuple[Call, Call | None]:
+    """The classifier as it is, with the bank that its rows get."""
+    X, y = labels(n, columns)
+    return lambda: MKLClassifier().fit(X, y), None
+
+
 def prediction(n: int, rows: int) -> tuple[Call, Call | None]:
     """Predictions of twelve kernels, beside an SVC; of one row two hundred times."""
     X, y = labels(n, 4)
@@ -102,6 +108,8 @@ ROWS: dict[str, tuple[Any, ...]] = {
     "1e5 kernels, 208 rows, hinge": (many, 208, 100_000, "hinge"),
     "10 classes x 44 kernels x 600 rows, own": (classes, 600, "own"),
     "10 classes x 44 kernels x 600 rows, shared": (classes, 600, "shared"),
+    "default bank, 1e5 rows x 30 columns": (default, 100_000, 30),
+    "default bank, 60 rows x 3 columns": (default, 60, 3),
     "predict 1 row, 200 times": (prediction, 1_000, 1),
     "predict 1e5 rows": (prediction, 1_000, 100_000),
 }
@@ -111,6 +119,7 @@ SMALL: dict[str, tuple[Any, ...]] = {
     "20 kernels, 150 rows": (additive, 150, 5, 4),
     "600 kernels, 60 rows, hinge": (many, 60, 600, "hinge"),
     "10 classes x 44 kernels x 100 rows, own": (classes, 100, "own"),
+    "default bank, 80 rows x 2 columns": (default, 80, 2),
     "predict 10 rows": (prediction, 100, 10),
 }
 

@@ -335,6 +335,7 @@ def plan_kernels(
         raise InvalidInputError(f"representation must be one of {REPRESENTATIONS}, got {representation!r}.")
     if representation == FACTORED and obstacle is not None:
         raise IncompatibleError(f"representation='factored' cannot be had: {obstacle}. Or take representation='gram'.")
+    memory_budget = memory_bytes(memory_budget)
     sizes: dict[str, Any] = {"n_kernels": n_kernels, "n_samples": n_samples, "n_targets": n_targets}
     seconds = (
         gram_seconds(**sizes),
@@ -350,18 +351,17 @@ def plan_kernels(
             able = "representation='factored' forms none of them"
             more = able if obstacle is None else f"factors, which form none of them, cannot be had: {obstacle}"
             raise MemoryBudgetError(f"{error} (Matrices among samples: {more}.)") from None
-    budget = memory_bytes(memory_budget)
     nbytes = 8 * n_samples * n_columns
     numbers = TABLE_COPIES * n_samples * n_columns + FACTOR_VECTORS * n_samples + KERNEL_VECTORS * n_kernels
     whole = FACTOR_COPIES * n_samples * (FULL_RANK * n_columns if rank is None else rank)
     working = 8 * numbers + min(TILE_BYTES, 8 * whole)
-    if nbytes + working > budget:
+    if nbytes + working > memory_budget:
         raise MemoryBudgetError(
             f"{n_kernels} kernels on {n_samples} samples of {n_columns} columns take {format_bytes(nbytes + working)} "
-            f"even as factors, but the memory budget is {format_bytes(budget)}. Use fewer samples or columns, or raise "
-            "memory_budget."
+            f"even as factors, but the memory budget is {format_bytes(memory_budget)}. Use fewer samples or columns, "
+            "or raise memory_budget."
         )
-    return MemoryPlan("factored", "float64", nbytes, working, budget, f"Factors: {why}.")
+    return MemoryPlan("factored", "float64", nbytes, working, memory_budget, f"Factors: {why}.")
 
 
 def gram_seconds(n_kernels: int, n_samples: int, n_targets: int = 1) -> float:

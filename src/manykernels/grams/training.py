@@ -144,9 +144,11 @@ def open_training(
     ``shared`` says whether several targets are fitted together, ``obstacle`` why the rest of the problem cannot do with
     factors, if so; ``kind`` how matrices are held: "lazy" for a search, which reads averages of all of them.
     """
-    memory_bytes(memory_budget)
+    budget = memory_bytes(memory_budget)
     check_n_jobs(n_jobs)
     given = as_bank(kernels, X)
+    if isinstance(given, KernelBank):
+        memory_budget = budget  # what is free is read once, so that all that is decided is decided by one number
     if representation != GRAM:
         plan = plan_for(
             given,
@@ -225,6 +227,11 @@ def total_rank(table: Table) -> int:
     """
     if table.is_sparse:
         return FULL_RANK * table.n_columns
+    if isinstance(table.data, np.ndarray) and table.data.dtype.kind == "f":
+        rows = np.sort(table.data[:RANK_ROWS], axis=0)  # with gaps at the end, which count as one value
+        gaps = np.isnan(rows)
+        values = (rows[1:] > rows[:-1]).sum(axis=0) + (~gaps).any(axis=0) + gaps.any(axis=0)
+        return int(np.minimum(values, FULL_RANK).sum())
     rows = pd.DataFrame(table.data[:RANK_ROWS])
     # As text, objects can be told apart that no set takes: columns of lists are refused later, with all other reasons.
     objects = [name for name, dtype in rows.dtypes.items() if dtype.kind == "O"]
