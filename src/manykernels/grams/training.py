@@ -228,9 +228,9 @@ def total_rank(table: Table) -> int:
     if table.is_sparse:
         return FULL_RANK * table.n_columns
     if isinstance(table.data, np.ndarray) and table.data.dtype.kind == "f":
-        rows = np.sort(table.data[:RANK_ROWS], axis=0)  # with gaps at the end, which count as one value
-        gaps = np.isnan(rows)
-        values = (rows[1:] > rows[:-1]).sum(axis=0) + (~gaps).any(axis=0) + gaps.any(axis=0)
+        ordered = np.sort(table.data[:RANK_ROWS], axis=0)  # with gaps at the end, which count as one value
+        gaps = np.isnan(ordered)
+        values = (ordered[1:] > ordered[:-1]).sum(axis=0) + (~gaps).any(axis=0) + gaps.any(axis=0)
         return int(np.minimum(values, FULL_RANK).sum())
     rows = pd.DataFrame(table.data[:RANK_ROWS])
     # As text, objects can be told apart that no set takes: columns of lists are refused later, with all other reasons.
