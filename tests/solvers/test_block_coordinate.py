@@ -12,7 +12,9 @@ from numpy.typing import NDArray
 from sklearn.svm import SVC
 from tests.support.conic import conic_optimum
 
+from manykernels import solve
 from manykernels.exceptions import ConvergenceWarning, InvalidInputError
+from manykernels.objective import survival_target
 from manykernels.objective.problem import Problem
 from manykernels.objective.regularizers import get_regularizer
 from manykernels.solvers import ALIASES, BlockCoordinate, Status, WorkingSet, get_solver
@@ -214,3 +216,22 @@ def test_just_below_the_zero_model_the_order_of_sums_does_not_matter(
     assert solution.certificate.relative_gap <= 1e-8
     assert solution.kernel_weights.any()
     assert solution.n_iter < 300
+
+
+@pytest.mark.parametrize("strength", [6.0, 0.6, 0.06])
+@pytest.mark.parametrize("penalty", ["group_elasticnet", "l1"])
+def test_a_loss_that_couples_samples(strength, penalty) -> None:
+    """At the smallest strength Newton's first steps leave float64, and are shortened."""
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(120, 4))
+    kernels = np.exp(-((X[:, None] - X) ** 2)).transpose(2, 0, 1)
+    time = rng.exponential(size=120) * np.exp(-X[:, 0] - np.sin(2 * X[:, 1]))
+    target = survival_target(rng.random(120) < 0.7, time)
+    settings = {"loss": "cox", "regularizer": penalty, "strength": strength, "tol": 1e-6}
+    found = solve(kernels, target, solver="block_coordinate", **settings)
+    assert found.status == "converged"
+    assert found.certificate.relative_gap <= 1e-6
+    if penalty == "l1":
+        known = solve(kernels, target, **settings)
+        assert known.solver == "working_set"
+        assert found.certificate.primal == pytest.approx(known.certificate.primal, rel=2e-6)

@@ -207,6 +207,8 @@ def _fit_coupled(problem: Problem, gram: Array, warm: LearnerFit | None, tol: fl
     """Fit a loss of all samples together: Newton on ``rho = -L'(K rho)``, ``(I + H K) drho = -(rho + L'(K rho))``."""
     single, bound = _single(problem, gram), problem.bound
     rho = np.zeros(problem.n_samples) if warm is None else warm.rho
+    if not _objective(problem, gram, rho) < _objective(problem, gram, 0.0 * rho):  # of other weights, and far away
+        rho = 0.0 * rho
     best: LearnerFit | None = None
     for steps in range(MOST_STEPS):
         found = single.certificate(rho, np.ones(1), 0.0)
@@ -227,12 +229,19 @@ def _fit_coupled(problem: Problem, gram: Array, warm: LearnerFit | None, tol: fl
 def _shortened(problem: Problem, gram: Array, rho: Array, step: Array, before: float) -> Array:
     """Return the end of a step that is halved until the objective falls."""
     for _ in range(MOST_HALVINGS):
-        ahead = rho + step
-        f = gram @ ahead
-        if problem.empirical_loss(f) + 0.5 * float(ahead @ f) < before:
-            return ahead
+        if _objective(problem, gram, rho + step) < before:
+            return rho + step
         step = 0.5 * step
     return rho
+
+
+def _objective(problem: Problem, gram: Array, rho: Array) -> float:
+    """Return the loss of ``K rho`` and half its squared norm, infinite beyond float64."""
+    f = gram @ rho
+    try:
+        return problem.empirical_loss(f) + 0.5 * float(rho @ f)
+    except FloatingPointError:
+        return np.inf
 
 
 def _fit_with_products(problem: Problem, gram: WeightedProducts, warm: LearnerFit | None, tol: float) -> LearnerFit:
