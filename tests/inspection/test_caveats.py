@@ -13,7 +13,7 @@ import pytest
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import FunctionTransformer
 
-from manykernels import KernelBank, Linear, MKLRegressor, report
+from manykernels import KernelBank, Linear, MKLRegressor, MKLRegressorCV, report
 from manykernels.inspection import noise_doubt
 
 RANDOM = np.random.default_rng(0)
@@ -59,6 +59,17 @@ def test_selected_categories_of_many_levels_are_told(piped: bool, tmp_path: Path
     text = told(model.fit(X, y), X, y, tmp_path)
     assert 'Categories of many levels "street" (30 levels): a kernel' in text
     assert '"color"' not in text
+
+
+@pytest.mark.filterwarnings("ignore:No kernel was selected")
+def test_the_constant_of_a_search_is_at_no_edge(tmp_path: Path) -> None:
+    X = np.random.default_rng(3).normal(size=(N_ROWS, 2))
+    model = MKLRegressorCV(KernelBank.per_feature(Linear()), cv=2, penalty="ridge").fit(X, NOISE)
+    assert not model.kernel_weights_.any()
+    np.testing.assert_allclose(model.alpha_, model.alphas_.max())  # the strongest of all
+    text = told(model, X, NOISE, tmp_path)
+    assert "No kernel was selected" in text
+    assert "edge of its grid" not in text
 
 
 def test_categories_without_weight_are_not_told(tmp_path: Path) -> None:

@@ -248,7 +248,7 @@ def log_ticks(ax: Axes, share: float = 0.6) -> None:
         most = max(1, int(share * inches_of(ax)[0] / TICK_ROOM))
         if len(places) <= most:
             break
-    places = places[:: -(-len(places) // most)] or [low]
+    places = places[:: max(1, -(-len(places) // most))] or [low]  # a narrow range has none
     ax.set_xticks(places, [f"{place:g}" for place in places])
     ax.set_xticks([], minor=True)
 

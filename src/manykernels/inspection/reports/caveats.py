@@ -137,11 +137,13 @@ def _imbalance(case: Case) -> Iterator[Caveat]:
 
 def _edge(case: Case) -> Iterator[Caveat]:
     alphas, alpha = getattr(case.model, "alphas_", None), getattr(case.model, "alpha_", None)
-    if alphas is None or alpha is None or np.ndim(alpha):  # classes with strengths of their own have no common edge
+    # Classes with strengths of their own have no common edge, and the constant, at the strongest, is told of by itself.
+    if alphas is None or alpha is None or np.ndim(alpha) or not case.facts.n_active:
         return
     grid = next((row for row in np.atleast_2d(alphas) if np.isclose(row, alpha, rtol=1e-12).any()), None)
-    if grid is not None and len(grid) > 1 and alpha in (grid.max(), grid.min()):
-        side, other = ("largest", "larger") if alpha == grid.max() else ("smallest", "smaller")
+    ends = None if grid is None or len(grid) < 2 else np.isclose([grid.max(), grid.min()], alpha, rtol=1e-12)
+    if ends is not None and ends.any():
+        side, other = ("largest", "larger") if ends[0] else ("smallest", "smaller")
         yield Caveat(
             "The strength is at the edge of its grid",
             f"alpha = {alpha:.3g} is the {side} that was tried; a {other} one may be better. Extend the grid (alphas, "
