@@ -141,11 +141,11 @@ class FittedBank:
         """Return rows with unit-diagonal factors where they are needed."""
         if not self.unit_diagonal:
             return rows
-        factors = np.empty((self.n_kernels, rows.n_samples))
-        for m, name in enumerate(self.names):
-            diagonal = self.centered_diagonals(rows, np.array([m]))[0]
-            # Of new rows, what centering leaves below zero is rounding: training looked at the kernel.
-            factors[m] = unit_factors(check_diagonal(np.maximum(diagonal, 0.0) if self.center else diagonal, name))
+        diagonals = self.centered_diagonals(rows, np.arange(self.n_kernels))
+        if self.center:  # of new rows, what is below zero is rounding: training looked at the kernel
+            diagonals = np.maximum(diagonals, 0.0)
+        named = zip(diagonals, self.names, strict=True)
+        factors = np.array([unit_factors(check_diagonal(diagonal, name)) for diagonal, name in named])
         return replace(rows, factors=factors if rows.factors is None else factors * rows.factors)
 
     def narrow(self, prepared: PreparedRows[Any]) -> PreparedRows[Any]:

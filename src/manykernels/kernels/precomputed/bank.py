@@ -171,8 +171,10 @@ class StackKernels(RawKernels[StackSamples]):
         """Return the mean of each kernel of every sample with the training samples, (M, n), kernel by kernel."""
         data = rows.data
         columns = data.matrices.columns_of(self.training_ids)
-        blocks = (data.matrices.block([m], data.ids, columns)[0] for m in data.kernel_ids)
-        return np.array([block.mean(axis=1, dtype=np.float64) for block in blocks])
+        means = np.empty((len(self.names), rows.n_samples))
+        for m, kernel in enumerate(data.kernel_ids):  # no block outlives its mean: the next takes its place in memory
+            means[m] = data.matrices.block([kernel], data.ids, columns)[0].mean(axis=1, dtype=np.float64)
+        return means
 
     def held(self, data: StackSamples) -> HeldGrams | None:
         """Return the matrices of the stack, if all of them are meant, in their order."""
