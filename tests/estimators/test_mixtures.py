@@ -224,7 +224,7 @@ class KnownFold:
     def close(self, *, kernels: bool = False) -> None:
         self.closed += 1
 
-    def forget(self) -> None:
+    def forget(self, *best: Any) -> None:
         pass
 
 

@@ -238,6 +238,7 @@ class Fold:
     _spectra: dict[int, Spectrum] = field(default_factory=dict)
     _known: dict[int, dict[float, Any]] = field(default_factory=dict)
     _scores: dict[tuple[int, float], FoldScore] = field(default_factory=dict)
+    _kept: dict[tuple[int, float], list[Solution]] = field(default_factory=dict)
 
     @cached_property
     def opened(self) -> Opened:
@@ -296,8 +297,11 @@ class Fold:
         if kernels:
             self.__dict__.pop("opened", None)
 
-    def forget(self) -> None:
-        """Drop what was remembered of what was tried."""
+    def forget(self, family: Family | None = None, strengths: Sequence[float] = ()) -> None:
+        """Drop what was remembered of what was tried, but for the solutions of a family at some strengths."""
+        known = self._known.get(id(family), {})
+        if family is not None and not self.averages(family):
+            self._kept |= {(id(family), strength): known[strength] for strength in strengths if strength in known}
         self._spectra.clear()
         self._known.clear()
         self._scores.clear()
@@ -407,10 +411,16 @@ class Fold:
         known: dict[float, list[Solution]] = self._known.setdefault(id(family), {})
         settings = {"tol": self.tol, "max_iter": model._resources.max_iter, "random_state": model.random_state}
         solver = without_bar(model.solver, model._resources.verbose)
-        start = known[_nearest(known, strength)] if known else None
-        posed = family.posed(self.stored(), self.names)
-        (fit,) = descend(posed, [family.penalties(strength, self)], solver, start=start, **settings)
-        known[strength] = fit.solutions
+        start, solved = known[_nearest(known, strength)] if known else None, self._kept.get((id(family), strength))
+        penalties = family.penalties(strength, self)
+        if solved is None:
+            posed = family.posed(self.stored(), self.names)
+            (fit,) = descend(posed, [penalties], solver, start=start, **settings)
+            known[strength] = fit.solutions
+        else:
+            pairs = zip(family.posed(self.problems, self.names), penalties, strict=True)
+            posed = [problem.with_penalty(penalty) for problem, penalty in pairs]
+            fit = Fit(posed, solved, np.array([found.kernel_norms for found in solved]))
         return self.score(family.embedded(fit, self.problems), **family.settings(strength))
 
 

@@ -82,6 +82,12 @@ class StrengthPath:
         means = self.scores().mean(axis=1)
         return np.array(self.numbers)[np.argmax(np.where(np.isfinite(means), means, -np.inf), axis=0)]
 
+    def likely(self) -> list[int]:
+        """Return the numbers of the best strengths and of their neighbors, with which scores are averaged."""
+        numbers = self.numbers
+        places = {numbers.index(best) + side for best in self.best().tolist() for side in (-1, 0, 1)} if numbers else ()
+        return [numbers[place] for place in sorted(places) if 0 <= place < len(numbers)]
+
     def follow(self, try_at: TryAt, around: Sequence[int] = ()) -> StrengthPath:
         """Walk down; ``try_at`` tries strengths by number in all folds. What it raises leaves what was tried before.
 
@@ -155,7 +161,9 @@ class Folds:
         path = StrengthPath(mixture, grid)
         with self.ending.noted():
             path.follow(try_at, around)
-        self.forget()
+        likely = [grid.fraction(number) for number in path.likely()]
+        for fold in self.folds:
+            fold.forget(mixture, likely)  # what is chosen will be asked once more
         return path
 
     def forget(self) -> None:
