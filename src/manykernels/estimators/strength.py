@@ -53,10 +53,13 @@ NOISE_SHARE = 0.2  # of the strength at which noise leaves an empty model; chose
 MAX_SHARE = 0.5  # over sqrt(n), of the strength at which the target does, where no noise is measured
 N_PERMUTATIONS = 19  # of which the unit is the median; a target that is noise is above all of them in one of 20 cases
 MOST_PERMUTATIONS = 199  # more of them tell apart what is weak, which 19 standard deviations of 20 numbers blur
-PERMUTED_ENTRIES = 100_000  # of one target, beyond which fewer permutations are drawn: weak effects are clear there
+PERMUTED_ENTRIES = (
+    100_000  # of all targets together, beyond which fewer permutations are drawn: weak effects are clear there
+)
 SAME = 1e-12  # spread of norms below which they are equal but for rounding
 SIGNIFICANT = 0.05  # p-value up to which a relation is no noise
 COLUMN_BYTES = 128 * 2**20  # of permuted dual coefficients that are held at once
+MOST_COLUMNS = 512  # of these, for each of which a pass over factors holds sums
 IN_UNIT_SPREAD = {"epsilon": 0.1, "delta": 1.35}  # sizes of errors for a target of standard deviation 1
 RELATIVE = re.compile(r"\s*([0-9.]+(?:[eE][-+]?[0-9]+)?)\s*\*\s*(max|noise)\s*")
 
@@ -238,9 +241,11 @@ def noise_levels(
     are permuted alike. One pass over the kernels for all, or for as many as fit.
     """
     n_samples = problems[0].n_samples
-    orders = _orders(n_samples, seed, strata, groups, n_permutations or permutations_for(n_samples))
     models = [problem.zero_model() for problem in problems]
-    together = max(1, COLUMN_BYTES // (8 * len(orders) * max(rho.size for rho, _ in models)))
+    entries, largest = sum(rho.size for rho, _ in models), max(rho.size for rho, _ in models)
+    orders = _orders(n_samples, seed, strata, groups, n_permutations or permutations_for(entries))
+    most = min(COLUMN_BYTES // (8 * largest), MOST_COLUMNS * n_samples // largest)
+    together = max(1, most // len(orders))
     squares: list[Array] = []
     for first in range(0, len(models), together):
         some = [rho.reshape(len(rho), -1) for rho, _ in models[first : first + together]]
@@ -255,9 +260,12 @@ def noise_levels(
     return [_level(*parts) for parts in zip(problems, squares, models, strict=True)]
 
 
-def permutations_for(n_samples: int) -> int:
-    """Return how many permutations tell what noise reaches: one less than a multiple of 20, so that 5 % can be had."""
-    return 20 * int(np.clip(PERMUTED_ENTRIES // (20 * n_samples), 1, (1 + MOST_PERMUTATIONS) // 20)) - 1
+def permutations_for(n_entries: int) -> int:
+    """Return how many permutations of so many entries tell what noise reaches.
+
+    One less than a multiple of 20, so that 5 % can be had.
+    """
+    return 20 * int(np.clip(PERMUTED_ENTRIES // (20 * n_entries), 1, (1 + MOST_PERMUTATIONS) // 20)) - 1
 
 
 def _orders(n_samples: int, seed: int, strata: Array | None, groups: Array | None, n_permutations: int) -> Array:
