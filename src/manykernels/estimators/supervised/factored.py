@@ -15,6 +15,7 @@ from manykernels.grams.prediction import KernelExpansion
 from manykernels.kernels import FittedBank
 from manykernels.kernels.bank.columns import Table
 from manykernels.kernels.specs.categorical import UNSEEN
+from manykernels.kernels.tables.encoding import numbers_of
 from manykernels.solvers import Solution
 from manykernels.solvers.factored.state import Component
 from manykernels.validation.arrays import Array
@@ -100,17 +101,20 @@ class FactoredExpansion:
                 out[part.kernel, at, part.target] = self._part(part, values)
         return out
 
-    def _chunks(self, table: Table) -> Iterator[tuple[slice, Array]]:
+    def _chunks(self, table: Table) -> Iterator[tuple[slice, Any]]:
         """Yield slices of rows and their columns in use, standardized."""
         for start in range(0, len(table), CHUNK_ROWS):
             at = slice(start, min(start + CHUNK_ROWS, len(table)))
             whole = at == slice(0, len(table))
             yield at, self.bank.table.values(table if whole else table[np.arange(at.start, at.stop)])
 
-    def _part(self, part: KernelPart, values: Array) -> Array:
+    def _part(self, part: KernelPart, values: Any) -> Array:
         """Return a part at rows, (n,), from their columns, NaN where something is missing: the part is zero there."""
         own = self.bank.table
-        points = np.ascontiguousarray(values[:, np.searchsorted(own.used, own.positions[part.kernel])])
+        places = np.searchsorted(own.used, own.positions[part.kernel])
+        if own.specs[part.kernel].family == "features":
+            return part(values.objects[int(places[0])])  # what is missing has no features
+        points = np.ascontiguousarray(numbers_of(values)[:, places])
         gaps = np.isnan(points)
         if own.specs[part.kernel].family == "missing":
             return part(np.where(gaps, UNSEEN, 0.0))

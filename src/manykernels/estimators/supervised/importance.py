@@ -24,6 +24,7 @@ from manykernels.estimators.supervised.leave_out import (
 from manykernels.grams.factored import FactoredStack
 from manykernels.kernels import FittedBank
 from manykernels.objective.losses import SharedLoss, get_shared_loss
+from manykernels.solvers.factored.objective import is_matrix_free
 from manykernels.validation.arrays import Array
 
 if TYPE_CHECKING:
@@ -98,13 +99,17 @@ def of_factors(model: Any, stack: FactoredStack, fit: Fit, y: Array, weight: Arr
     values = np.zeros((len(active), len(kept), n_targets))
     none = np.zeros((len(kept), 0)), np.zeros(0)
     factors = [[none] * len(active) for _ in range(n_targets)]
-    first = 0
+    first, many = 0, False
     for found in fit.solutions:
         functions: Any = found.functions
         for component in (each for each in functions.components if each.kernel in place):
             at, target = place[component.kernel], first + component.target
             tol = FACTOR_TOL if component.tol is None else component.tol
             operator, v = stack.templates([component.kernel], tol)[0].over(stack.table), component.coefficients
+            if is_matrix_free(operator):
+                many = True
+                values[at, :, target] = component.values(stack, stack.table)[kept]
+                continue
             Z = operator.rows(kept)
             if component.tol is None:
                 values[at, :, target] = _sums(stack, component.kernel, kept, v)
@@ -118,10 +123,15 @@ def of_factors(model: Any, stack: FactoredStack, fit: Fit, y: Array, weight: Arr
     rho = np.column_stack([found.dual_coef for found in fit.solutions])[kept]
     intercepts = np.concatenate([np.atleast_1d(found.intercept) for found in fit.solutions])
     weights = np.broadcast_to(model._expansion.weights, (n_targets, len(active)))
-    sizes = [[float(np.mean(np.sum(Z**2, axis=1))) for Z, _ in own] for own in factors]
+    sizes: Any = [[float(np.mean(np.sum(Z**2, axis=1))) for Z, _ in own] for own in factors]
+    if many:  # features: among some rows, matrices are less
+        grams = stack.block(kept, kept, active)
+        sizes = np.tile(np.einsum("mii->m", grams) / len(kept), (n_targets, 1))
     unit = np.sum(weights * np.reshape(sizes, weights.shape), axis=1)
     share = len(weight) / len(kept)
     fitted = _targets(model, values, intercepts, rho, losses, y[kept], weight[kept], unit, share)
+    if many:
+        return _joined([by_matrices(one, grams.__getitem__) for one in fitted], losses, y[kept], weight[kept])
     pairs = zip(fitted, factors, strict=True)
     left = [by_factors(target, [Z for Z, _ in own], [v for _, v in own]) for target, own in pairs]
     return _joined(left, losses, y[kept], weight[kept])

@@ -21,14 +21,16 @@ from manykernels.grams.factored.fourier import FourierStack
 from manykernels.grams.factored.grid import GridStack, mean_diagonals
 from manykernels.grams.factored.nystroem import NystroemStack
 from manykernels.grams.factored.scan import ScanStack
+from manykernels.grams.factored.sparse import SparseStack
 from manykernels.grams.factored.window import WindowStack, has_window
 from manykernels.grams.rows import RowSource, is_chunked, open_rows
 from manykernels.grams.rows.columns import ColumnTable
-from manykernels.kernels import FittedBank, Gaussian, KernelBank, KernelSpec, Laplacian, Matern
+from manykernels.kernels import FittedBank, Gaussian, KernelBank, KernelSpec, Laplacian, Matern, ObjectKernel
 from manykernels.kernels.bank.columns import Table
 from manykernels.kernels.bank.normalization import CENTERED_ZERO, training_scales, unit_factors
 from manykernels.kernels.bank.patterns import NamedKernel
 from manykernels.kernels.specs.widths import BIN_ROWS, MEDIAN_ROWS, MedianDistances, MedianWidth, known_width
+from manykernels.kernels.tables.encoding import MixedRows, numbers_of
 from manykernels.validation.arrays import Array
 
 Positions = tuple[int, ...]
@@ -37,6 +39,7 @@ Levels = Sequence[Array] | None
 
 SERVED_BY: tuple[tuple[str, Callable[[KernelSpec, int, Levels], bool]], ...] = (
     ("fourier", lambda spec, n_columns, levels: isinstance(spec, Gaussian) and n_columns == 1),
+    ("sparse", lambda spec, n_columns, levels: isinstance(spec, ObjectKernel) and spec.explicit),
     ("explicit", lambda spec, n_columns, levels: feature_map(spec, n_columns, levels) is not None),
     ("grid", lambda spec, n_columns, levels: on_grid(spec, levels)),
     ("scan", lambda spec, n_columns, levels: isinstance(spec, (Laplacian, Matern)) and n_columns == 1),
@@ -140,6 +143,8 @@ def _used(kernels: list[NamedKernel]) -> list[int]:
 def _part(
     kind: str, table: ColumnTable, positions: list[Positions], specs: list[Any], scales: Array, landmarks_by: str
 ) -> FactoredStack:
+    if kind == "sparse":
+        return SparseStack(table, positions, specs, scales)
     if kind in ("explicit", "grid"):
         return (ExplicitStack if kind == "explicit" else GridStack)(table, positions, specs, scales)
     if kind in ("nystroem", "window"):
@@ -208,6 +213,8 @@ def _diagonals(parts: Sequence[tuple[KernelSpec, Positions]], table: ColumnTable
         count = table.n_rows if known is None else int(known.sum())
         if spec.unit_diagonal:
             out[slot] = count, count
+        elif isinstance(spec, ObjectKernel) and spec.explicit:
+            out[slot] = float(table.features_of(spec, columns[0]).squares.sum()), count
         else:
             reading = table.reading(spec, columns)
             out[slot] = float(reading.masked(spec.diag(reading.points)).sum()), count
@@ -295,17 +302,20 @@ def fit_factors(bank: KernelBank, X: Any, *, fit_intercept: bool = True) -> tupl
     if why is not None:
         raise IncompatibleError(f"This bank cannot be held as factors: {why}. Or pass representation='gram'.")
     raw, values = bank.fit_columns(X)
-    gaps = bool(np.isnan(values).any())
+    gaps = bool(np.isnan(numbers_of(values)).any())
     if gaps and bank.center:
         raise IncompatibleError(
             "Kernels with missing values cannot be centered as factors: rows that lack a column would not be zero. "
             "Take center=False, impute the values, or pass representation='gram' for fewer rows."
         )
-    table = ColumnTable(np.asfortranarray(values), missing="mask" if gaps else "error")
+    columns: Any = np.asfortranarray(numbers_of(values))
+    if isinstance(values, MixedRows):
+        columns = MixedRows(columns, values.objects)
+    table = ColumnTable(columns, missing="mask" if gaps else "error")
     del values
     places = [tuple(np.searchsorted(raw.used, columns).tolist()) for columns in raw.positions]
     unit = bank.normalize == "unit_diagonal"
-    specs = [UnitDiagonal(spec) if unit and not spec.unit_diagonal else spec for spec in raw.specs]
+    specs = [_with_unit_diagonal(spec) if unit else spec for spec in raw.specs]
     means, counts = _mean_diagonals(raw.names, specs, places, table)
     if bank.center:
         plain = composed(table, raw.names, places, specs, np.ones(len(specs)))
@@ -314,6 +324,13 @@ def fit_factors(bank: KernelBank, X: Any, *, fit_intercept: bool = True) -> tupl
     scales = training_scales(means[:, None], bank.normalize, raw.names)
     fitted = FittedBank(raw, scales / counts if bank.normalize == "trace" else scales, bank.normalize)
     return fitted, composed(table, raw.names, places, specs, fitted.scales, bank.landmarks_by)
+
+
+def _with_unit_diagonal(spec: KernelSpec) -> KernelSpec:
+    """Return a kernel divided by the roots of its diagonal; sparse features are divided by their lengths."""
+    if isinstance(spec, ObjectKernel):
+        return spec.unit()
+    return spec if spec.unit_diagonal else UnitDiagonal(spec)
 
 
 def _mean_diagonals(
@@ -337,7 +354,10 @@ def _mean_diagonal(name: str, spec: KernelSpec, columns: tuple[int, ...], table:
     count = table.n_rows if present is None else int(present.sum())
     if spec.unit_diagonal and count:
         return 1.0, count
-    reading = table.reading(spec, columns)
-    diagonal = reading.masked(spec.diag(reading.points))
+    if isinstance(spec, ObjectKernel) and spec.explicit:
+        diagonal = table.features_of(spec, columns[0]).squares
+    else:
+        reading = table.reading(spec, columns)
+        diagonal = reading.masked(spec.diag(reading.points))
     training_scales(diagonal[None], None, (name,))
     return float(diagonal.sum()) / max(count, 1), max(count, 1)

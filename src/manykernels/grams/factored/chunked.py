@@ -51,7 +51,7 @@ class ChunkedTable(ColumnTable):
         self.used = tuple(range(source.n_columns)) if used is None else tuple(used)
         kinds = {j: header.kind(j) for j in self.used}
         learned = source.reduce(partial(_summaries, [kinds[j] for j in self.used]), self.used, combine=_merged)
-        self.encodings = ()
+        self.encodings, self.objects = (), {}
         if self.names is not None:
             known = {j: Encoding(kinds[j], tuple(own.levels)) for j, own in zip(self.used, learned, strict=True)}
             self.encodings = tuple(known.get(j, NUMBERS) for j in range(self.n_columns))

@@ -15,7 +15,8 @@ from manykernels.grams.factored.fourier_factor import FACTOR_TOL, FourierFactor
 from manykernels.grams.factored.fourier_plan import reach
 from manykernels.grams.factored.grid import GridStack
 from manykernels.grams.factored.landmark_cholesky import NystroemFeatures
-from manykernels.kernels import Linear
+from manykernels.grams.factored.sparse import SparseStack
+from manykernels.kernels import Linear, ObjectKernel
 from manykernels.kernels.bank.normalization import unit_factors
 from manykernels.kernels.specs.base import KernelSpec
 from manykernels.validation.arrays import Array
@@ -87,7 +88,28 @@ class CellFunction:
         return np.append(self.values.ravel(), 0.0)[cells_of(codes, self.values.shape)]
 
 
-KernelFunction = FourierSeries | LandmarkFunction | CellFunction
+@dataclass(frozen=True, eq=False)
+class SparseFunction:
+    """``f(x) = phi(x)' w`` of sparse features of objects."""
+
+    spec: ObjectKernel  # the kernel, which knows the features
+    places: Array  # (r,) int64: of the features that have a weight
+    weights: Array  # (r,) float64
+
+    def __call__(self, points: Array) -> Array:
+        """Return the function of objects (n,)."""
+        table = np.zeros(self.spec.n_places)
+        table[self.places] = self.weights
+        return self.spec.read(points).scores(table)
+
+    @classmethod
+    def of(cls, spec: ObjectKernel, table: Array) -> SparseFunction:
+        """Return the function with these weights of all features."""
+        places = np.flatnonzero(table)
+        return cls(spec, places, table[places])
+
+
+KernelFunction = FourierSeries | LandmarkFunction | CellFunction | SparseFunction
 
 
 def portable(stack: FactoredStack, kernel: int, coefficients: Array, tol: float) -> KernelFunction:
@@ -101,6 +123,8 @@ def portable(stack: FactoredStack, kernel: int, coefficients: Array, tol: float)
         axes = stack.axes_of(kernel)
         values = (stack.cell_features(kernel, tol) @ coefficients).reshape([len(axis.gram) for axis in axes])
         return CellFunction(stack.spec_of(kernel), tuple(axis.levels for axis in axes), values)
+    if isinstance(stack, SparseStack):
+        return SparseFunction.of(stack.specs[kernel], stack.weights_of(kernel, coefficients))
     spec, root = stack.spec_of(kernel), float(np.sqrt(stack.scales[kernel]))
     features: Any = stack.templates([kernel], tol)[0]._map
     if isinstance(features, NystroemFeatures):
@@ -125,6 +149,9 @@ def expansion(stack: FactoredStack, kernel: int, rho: Array) -> KernelFunction:
     """Return ``sum_i rho_i k_m(x, x_i)`` as a function of standardized columns."""
     if isinstance(stack, CompositeStack):
         return expansion(*stack._at(kernel), rho)
+    if isinstance(stack, SparseStack):
+        v = stack.templates([kernel])[0].over(stack.table).adjoint(rho)
+        return SparseFunction.of(stack.specs[kernel], stack.weights_of(kernel, v))
     spec, support = stack.spec_of(kernel), np.flatnonzero(rho)
     reading = stack.table.reading(spec, stack.columns_of(kernel), support)
     return _on_landmarks(spec, reading.points, float(stack.scales[kernel]) * reading.masked(rho[support]))

@@ -14,7 +14,8 @@ from manykernels.exceptions import InvalidInputError
 from manykernels.kernels import KernelSpec
 from manykernels.kernels.bank.columns import NUMBERS, Table
 from manykernels.kernels.specs.categorical import UNSEEN
-from manykernels.kernels.tables.encoding import Encoding
+from manykernels.kernels.specs.objects import FeatureRows
+from manykernels.kernels.tables.encoding import Encoding, MixedRows, numbers_of
 from manykernels.kernels.tables.issues import entry_issues, refuse
 from manykernels.validation.arrays import Array
 
@@ -81,7 +82,8 @@ class ColumnTable:
         self.missing, self.used = missing, None if used is None else tuple(used)
         self.encodings: tuple[Encoding, ...] = ()
         self.names: tuple[Any, ...] | None = None
-        self._hold(self._read(X))
+        self.objects: dict[int, Array] = dict(X.objects) if isinstance(X, MixedRows) else {}
+        self._hold(self._read(numbers_of(X)))
         summaries = np.empty((self.n_columns, 4))
         for j in range(self.n_columns):
             known = self.columns[j]
@@ -189,10 +191,20 @@ class ColumnTable:
 
     def reading(self, spec: KernelSpec, positions: tuple[int, ...], rows: RowIndex = slice(None)) -> Reading:
         """Return rows as a kernel on these columns reads them; one of missingness reads what is missing."""
+        if spec.family == "features":
+            return Reading(self.objects[positions[0]][rows], self.present(positions, rows))
         if spec.family != "missing":
             return Reading(self.points(positions, rows), self.present(positions, rows))
         gaps = [self.columns[j][rows] == GAP if self.gaps[j] else np.zeros(self.n_rows, bool)[rows] for j in positions]
         return Reading(np.where(np.column_stack(gaps), UNSEEN, 0.0), None)
+
+    def features_of(self, spec: Any, column: int) -> FeatureRows:
+        """Return a column of objects as a kernel works with them; what is read is kept for others."""
+        shared = self.__dict__.setdefault("_features", {}).setdefault(column, {})
+        known = self.__dict__.setdefault("_feature_rows", {})
+        if (column, spec.feature_map) not in known:
+            known[column, spec.feature_map] = spec.read(self.objects[column], shared)
+        return known[column, spec.feature_map]
 
     def levels(self, column: int, most: int) -> Array | None:
         """Return the different values of a column in increasing order, or None if there are more than ``most``."""
@@ -250,9 +262,11 @@ class ColumnTable:
             chunk = slice(start, min(start + size, self.n_rows))
             columns: Any = self.columns
             if isinstance(columns, dict):
-                yield chunk, self._of({j: column[chunk] for j, column in columns.items()}, chunk.stop - start)
+                part = self._of({j: column[chunk] for j, column in columns.items()}, chunk.stop - start)
             else:
-                yield chunk, self._of(columns[:, chunk], chunk.stop - start)
+                part = self._of(columns[:, chunk], chunk.stop - start)
+            part.objects = {j: column[chunk] for j, column in self.objects.items()}
+            yield chunk, part
 
     def evaluated(self, size: int, function: Callable[[ColumnTable], Array]) -> Iterator[tuple[slice, Array]]:
         """Yield slices of rows and what a function of their table returns, (..., n)."""
@@ -273,7 +287,7 @@ class ColumnTable:
         """Return other rows in the units of this table; they have been checked. Columns may be a dictionary."""
         other = ColumnTable.__new__(ColumnTable)
         other.__dict__.update(self._units())
-        other.columns, other.n_rows = columns, n_rows
+        other.columns, other.n_rows, other.objects = columns, n_rows, {}
         return other
 
     def _units(self) -> dict[str, Any]:

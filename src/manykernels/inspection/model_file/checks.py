@@ -17,11 +17,12 @@ from manykernels.estimators.supervised.base import BaseMKL
 from manykernels.estimators.supervised.factored import FactoredExpansion, KernelPart
 from manykernels.estimators.supervised.importance import units_of
 from manykernels.grams.factored.cells import grid_parts
-from manykernels.grams.factored.prediction import CellFunction, FourierSeries, LandmarkFunction
+from manykernels.grams.factored.prediction import CellFunction, FourierSeries, LandmarkFunction, SparseFunction
 from manykernels.grams.prediction import KernelExpansion
 from manykernels.kernels import (
     FittedBank,
     KernelSpec,
+    ObjectKernel,
     PreparedRows,
 )
 from manykernels.kernels.bank.normalization import check_normalization
@@ -304,6 +305,10 @@ def _reads(function: Any, n_columns: int) -> bool:
         return n_columns == 1 and whole and not any(wrong_floats(function, cosines=(n,), sines=(n,)))
     if isinstance(function, CellFunction):
         return _reads_cells(function, n_columns)
+    if isinstance(function, SparseFunction):
+        n = len(function.weights)
+        known = isinstance(function.spec, ObjectKernel) and is_index(function.places, n, function.spec.n_places)
+        return n_columns == 1 and known and is_float(function.weights, (n,))
     if not isinstance(function, LandmarkFunction) or not isinstance(function.spec, KernelSpec):
         return False
     n = len(function.coefficients)

@@ -38,7 +38,7 @@ from manykernels.estimators.selection.penalties import PenaltyFamily
 from manykernels.estimators.supervised.base import BaseMKL
 from manykernels.estimators.supervised.factored import FactoredExpansion, KernelPart
 from manykernels.exceptions import InvalidInputError, ModelFileError
-from manykernels.grams.factored.prediction import CellFunction, FourierSeries, LandmarkFunction
+from manykernels.grams.factored.prediction import CellFunction, FourierSeries, LandmarkFunction, SparseFunction
 from manykernels.grams.prediction import KernelExpansion
 from manykernels.inspection.model_file.archive import PLAIN_KINDS
 from manykernels.inspection.model_file.checks import check_parts, check_types
@@ -130,7 +130,8 @@ BANKS = (
     OnLandmarks, DefaultKernels, Encoding, *GROUPS.values(),
 )  # fmt: skip
 FITTED = (
-    KernelExpansion, FactoredExpansion, KernelPart, FourierSeries, LandmarkFunction, CellFunction, FittedBank,
+    KernelExpansion, FactoredExpansion, KernelPart, FourierSeries, LandmarkFunction, CellFunction, SparseFunction,
+    FittedBank,
     PreparedRows, TableKernels, TablePoints, StackKernels, StackSamples, ProductKernels, MemberPairs,
     SparsePoints, AlignedWeights, PenaltyFamily,
 )  # fmt: skip

@@ -17,6 +17,7 @@ Mohammad-Noori, Beer, PLOS Comput. Biol. 10 (2014) (gaps); Raetsch, Sonnenburg, 
 from __future__ import annotations
 
 from dataclasses import dataclass, fields
+from functools import cached_property
 from itertools import combinations
 from math import comb
 from typing import Any, ClassVar
@@ -24,10 +25,10 @@ from typing import Any, ClassVar
 import numpy as np
 from scipy.sparse import csr_array
 
-from manykernels.compiled import compiled
 from manykernels.exceptions import InvalidInputError
 from manykernels.kernels.specs.base import register_kernel
-from manykernels.kernels.specs.objects import MOST_FEATURES, ObjectKernel, as_objects, check_strings
+from manykernels.kernels.specs.kmer_loops import UNKNOWN, count_kmers, gather, spread, squares_of
+from manykernels.kernels.specs.objects import MOST_FEATURES, FeatureRows, ObjectKernel, as_objects, check_strings
 from manykernels.validation.arrays import Array, check_choice, check_count
 
 ALPHABETS = {"dna": "ACGT", "rna": "ACGU", "protein": "ACDEFGHIKLMNPQRSTVWY"}
@@ -188,23 +189,33 @@ class Kmers(ObjectKernel):
             Values that are no strings, empty ones, and letters outside the alphabet.
         """
         codes, starts = self.encoded(objects)
-        data, indices, ends = count_kmers(codes, starts, *self._plan())
+        data, indices, ends = count_kmers(codes, starts, *self._loop, self.normalized)
         matrix = csr_array((data, indices, ends), shape=(len(starts) - 1, self.n_places))
         matrix.sort_indices()
         return matrix
 
-    def _plan(self) -> tuple[Any, ...]:
-        """Return what the compiled loop reads."""
+    @cached_property
+    def _loop(self) -> tuple[Any, ...]:
+        """What the compiled loops read: the windows, the most words that one has, whether there is another strand."""
         size, shortest = len(self.letters), self.k if self.shortest is None else self.shortest
         lengths = np.arange(shortest, self.k + 1)
-        roots = np.sqrt(self.k - lengths + 1.0)
         kept = self.k - self.gaps
         masks = np.array(list(combinations(range(self.k), kept))) if self.gaps else np.zeros((1, 0), dtype=np.int64)
-        words = sum(comb(self.k, i) * (size - 1) ** i for i in range(self.mismatches + 1))
-        return (
-            size, lengths, roots, masks.astype(np.int64), self.mismatches, words, self.positional, self.shift,
-            self.reverse_complement, self.n_places, np.uint64(self.seed), self.normalized,
+        plan = (
+            size, lengths, np.sqrt(self.k - lengths + 1.0), masks.astype(np.int64), self.mismatches, self.positional,
+            self.shift, self.n_places, np.uint64(self.seed),
         )  # fmt: skip
+        words = sum(comb(self.k, i) * (size - 1) ** i for i in range(self.mismatches + 1))
+        return plan, max(words, len(masks)), self.reverse_complement
+
+    def read(self, objects: Any, shared: dict[Any, Any] | None = None) -> KmerRows:
+        """Return sequences to work with: their letters, which kernels share, and their lengths in features."""
+        shared = {} if shared is None else shared
+        key = self.letters, self.unknown
+        if key not in shared:
+            shared[key] = self.encoded(objects)
+        codes, starts = shared[key]
+        return KmerRows(codes, starts, self._loop, self.normalized)
 
     def encoded(self, objects: Any) -> tuple[Array, Array]:
         """Return the letters of all sequences as numbers, uint8 with 255 for unknown ones, and where each begins."""
@@ -213,13 +224,13 @@ class Kmers(ObjectKernel):
         texts = ["" if item is None else item for item in found]
         starts = np.concatenate([[0], np.cumsum([len(text) for text in texts])]).astype(np.int64)
         codes = _table(self.letters)[np.frombuffer("".join(texts).encode("latin-1", "replace"), dtype=np.uint8)]
-        if self.unknown == "error" and (codes == 255).any():
+        if self.unknown == "error" and (codes == UNKNOWN).any():
             self._refuse(codes, starts, texts)
         return codes, starts
 
     def _refuse(self, codes: Array, starts: Array, texts: list[str]) -> None:
         """Raise ``InvalidInputError`` that tells which letters are outside the alphabet."""
-        at = np.flatnonzero(codes == 255)
+        at = np.flatnonzero(codes == UNKNOWN)
         rows = np.unique(np.searchsorted(starts, at, side="right") - 1)
         outside = sorted({texts[row][i - starts[row]] for i, row in
                           ((i, int(np.searchsorted(starts, i, side="right")) - 1) for i in at[:1000])})  # fmt: skip
@@ -232,7 +243,7 @@ class Kmers(ObjectKernel):
 
 def _table(letters: str) -> Array:
     """Return the number of each of 256 characters, 255 for those that are no letters."""
-    table = np.full(256, 255, dtype=np.uint8)
+    table = np.full(256, UNKNOWN, dtype=np.uint8)
     for code, letter in enumerate(letters):
         if letter.lower() not in letters and len(letter.lower()) == 1 and ord(letter.lower()) < 256:
             table[ord(letter.lower())] = code
@@ -241,157 +252,31 @@ def _table(letters: str) -> Array:
     return table
 
 
-@compiled()
-def place_of(word: Any, n_features: int, seed: Any) -> Any:
-    """Return the place of a word: its number where there are places enough, else a hash of it (splitmix64)."""
-    if word < np.uint64(n_features):
-        return np.int64(word)
-    h = word + (seed + np.uint64(1)) * np.uint64(0x9E3779B97F4A7C15)
-    h = (h ^ (h >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
-    h = (h ^ (h >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
-    h = h ^ (h >> np.uint64(31))
-    return np.int64(h % np.uint64(n_features))
+class KmerRows(FeatureRows):
+    """Sequences as letters: their features are counted whenever they are needed, and take no memory."""
 
+    def __init__(self, codes: Array, starts: Array, loop: tuple[Any, ...], normalized: bool) -> None:
+        self.codes, self.starts, self._loop, self._normalized = codes, starts, loop, normalized
+        squares = squares_of(codes, starts, *loop)
+        self.squares = (squares > 0).astype(np.float64) if normalized else squares
+        roots = np.sqrt(squares)
+        self._scale = np.divide(1.0, roots, out=np.zeros_like(roots), where=roots > 0) if normalized else None
 
-@compiled()
-def neighbors_of(word: int, length: int, size: int, mismatches: int, out: Array, used: Array) -> int:
-    """Write all words that differ from one in at most so many letters into ``out``; return how many."""
-    out[0], used[0], count = word, 0, 1
-    power = 1
-    for _ in range(length):
-        digit = (word // power) % size
-        for i in range(count):
-            if used[i] < mismatches:
-                for other in range(size):
-                    if other != digit:
-                        out[count] = out[i] + (other - digit) * power
-                        used[count] = used[i] + 1
-                        count += 1
-        power *= size
-    return count
+    def adjoint(self, r: Array) -> Array:
+        """Return ``sum_i r_i phi(x_i)``."""
+        amounts = np.asarray(r, dtype=np.float64) if self._scale is None else r * self._scale
+        return spread(self.codes, self.starts, *self._loop, np.ascontiguousarray(amounts))
 
+    def scores(self, w: Array) -> Array:
+        """Return ``phi(x_i)' w``."""
+        sums = gather(self.codes, self.starts, *self._loop, np.ascontiguousarray(w, dtype=np.float64))
+        return sums if self._scale is None else sums * self._scale
 
-@compiled()
-def add_word(place: int, weight: float, counts: Array, touched: Array, n: int) -> int:
-    """Add to the count of a place, and remember a new one; return how many are remembered."""
-    if counts[place] == 0.0:
-        touched[n] = place
-        n += 1
-    counts[place] += weight
-    return n
-
-
-@compiled()
-def count_row(
-    row: Array,
-    size: int,
-    lengths: Array,
-    roots: Array,
-    masks: Array,
-    mismatches: int,
-    positional: bool,
-    shift: int,
-    n_features: int,
-    seed: int,
-    counts: Array,
-    touched: Array,
-    n: int,
-    words: Array,
-    used: Array,
-) -> int:
-    """Add the features of one sequence of letters to ``counts``; return how many places are remembered."""
-    longest = lengths[-1]
-    a_place = 0  # words that may stand at one place
-    if masks.shape[1]:
-        a_place = masks.shape[0] * size ** masks.shape[1]
-    else:
-        for length in lengths:
-            a_place += size**length
-    for start in range(row.size):
-        offset, code, done = 0, 0, 0
-        for slot in range(lengths.size):
-            length = lengths[slot]
-            if start + length > row.size:
-                break
-            while done < length and row[start + done] != 255:
-                code = code * size + row[start + done]
-                done += 1
-            if done < length:
-                break
-            if masks.shape[1]:
-                count = masks.shape[0]
-                for mask in range(count):
-                    word = 0
-                    for at in masks[mask]:
-                        word = word * size + row[start + at]
-                    words[mask] = mask * size ** masks.shape[1] + word
-            elif mismatches:
-                count = neighbors_of(code, longest, size, mismatches, words, used)
-            else:
-                count, words[0] = 1, offset + code
-            for i in range(count):
-                if not positional:
-                    n = add_word(place_of(np.uint64(words[i]), n_features, seed), roots[slot], counts, touched, n)
-                else:
-                    for near in range(start - shift, start + shift + 1):  # places before the first are places too
-                        full = np.uint64(near + shift) * np.uint64(a_place) + np.uint64(words[i])
-                        n = add_word(place_of(full, n_features, seed), roots[slot], counts, touched, n)
-            offset += size**length
-    return n
-
-
-@compiled()
-def count_kmers(
-    codes: Array,
-    starts: Array,
-    size: int,
-    lengths: Array,
-    roots: Array,
-    masks: Array,
-    mismatches: int,
-    most_words: int,
-    positional: bool,
-    shift: int,
-    both: bool,
-    n_features: int,
-    seed: int,
-    normalized: bool,
-) -> tuple[Array, Array, Array]:
-    """Return counts of k-mers as the data, indices (unsorted) and ends of a CSR matrix."""
-    counts = np.zeros(n_features)
-    per_window = max(most_words, masks.shape[0]) * lengths.size * (2 * shift + 1) * (2 if both else 1)
-    longest = 0
-    for i in range(starts.size - 1):
-        longest = max(longest, starts[i + 1] - starts[i])
-    touched = np.empty(min(longest * per_window, n_features) + 1, dtype=np.int64)
-    words, used = np.empty(per_window, dtype=np.int64), np.empty(per_window, dtype=np.int64)
-    room = max(16, min(codes.size * per_window, 16 + 2 * codes.size))
-    data, indices, ends = np.empty(room), np.empty(room, dtype=np.int32), np.zeros(starts.size, dtype=np.int64)
-    filled = 0
-    for i in range(starts.size - 1):
-        row = codes[starts[i] : starts[i + 1]]
-        n = count_row(row, size, lengths, roots, masks, mismatches, positional, shift, n_features, seed,
-                      counts, touched, 0, words, used)  # fmt: skip
-        if both:
-            other = row[::-1].copy()
-            for j in range(other.size):
-                if other[j] != 255:
-                    other[j] = size - 1 - other[j]
-            n = count_row(other, size, lengths, roots, masks, mismatches, positional, shift, n_features, seed,
-                          counts, touched, n, words, used)  # fmt: skip
-        if filled + n > room:
-            room = max(2 * room, filled + n)
-            data, old = np.empty(room), data[:filled]
-            data[:filled] = old
-            indices, older = np.empty(room, dtype=np.int32), indices[:filled]
-            indices[:filled] = older
-        total = 0.0
-        for j in range(n):
-            total += counts[touched[j]] ** 2
-        scale = 1.0 / np.sqrt(total) if normalized and total > 0.0 else 1.0
-        for j in range(n):
-            data[filled + j], indices[filled + j] = counts[touched[j]] * scale, touched[j]
-            counts[touched[j]] = 0.0
-        filled += n
-        ends[i + 1] = filled
-    return data[:filled], indices[:filled], ends
+    def rows(self, index: Any) -> csr_array:
+        """Return the features of some sequences."""
+        chosen = np.arange(len(self.starts) - 1)[index]
+        parts = [self.codes[self.starts[i] : self.starts[i + 1]] for i in chosen]
+        starts = np.concatenate([[0], np.cumsum([len(part) for part in parts])]).astype(np.int64)
+        codes = np.concatenate([np.zeros(0, np.uint8), *parts])
+        data, indices, ends = count_kmers(codes, starts, *self._loop, self._normalized)
+        return csr_array((data, indices, ends), shape=(len(chosen), self._loop[0][7]))

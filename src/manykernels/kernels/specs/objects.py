@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -23,6 +23,33 @@ from manykernels.validation.arrays import Array
 
 MOST_FEATURES = 2**22  # of one kernel; those beyond share the places of others, by a hash
 _SHOWN = 40  # letters of a value in a message
+
+
+class FeatureRows:
+    """Objects to work with, by their features: what sums over rows and functions of features need.
+
+    Parameters
+    ----------
+    matrix : csr_array of shape (n, n_places)
+    """
+
+    squares: Array  # (n,): of the lengths of the features
+
+    def __init__(self, matrix: csr_array) -> None:
+        self._matrix = matrix
+        self.squares = np.asarray(matrix.multiply(matrix).sum(axis=1)).ravel()
+
+    def adjoint(self, r: Array) -> Array:
+        """Return ``sum_i r_i phi(x_i)``, (n_places,)."""
+        return np.asarray(self._matrix.T @ r)
+
+    def scores(self, w: Array) -> Array:
+        """Return ``phi(x_i)' w``, (n,)."""
+        return np.asarray(self._matrix @ w)
+
+    def rows(self, index: Any) -> csr_array:
+        """Return the features of some objects, (len(index), n_places)."""
+        return self._matrix[np.arange(self._matrix.shape[0])[index]]
 
 
 @dataclass(frozen=True)
@@ -59,6 +86,24 @@ class ObjectKernel(KernelSpec):
             If an object is not what the kernel reads.
         """
 
+    def read(self, objects: Any, shared: dict[Any, Any] | None = None) -> FeatureRows:
+        """Return objects to work with.
+
+        Parameters
+        ----------
+        objects : sequence of n objects
+        shared : dict, optional
+            What kernels that read the same objects may keep there for one another.
+
+        Returns
+        -------
+        FeatureRows
+        """
+        shared = {} if shared is None else shared
+        if self.feature_map not in shared:
+            shared[self.feature_map] = FeatureRows(self.features(objects))
+        return shared[self.feature_map]
+
     @property
     @abstractmethod
     def n_places(self) -> int:
@@ -78,6 +123,16 @@ class ObjectKernel(KernelSpec):
     def feature_map(self) -> ObjectKernel:
         """What kernels share whose features are the same."""
         return self
+
+    def unit(self) -> ObjectKernel:
+        """Return the kernel whose features have unit length.
+
+        Returns
+        -------
+        ObjectKernel
+        """
+        own: Any = self
+        return replace(own, normalized=True) if hasattr(self, "normalized") else self
 
     def reads(self, column: int) -> frozenset[str]:
         """Objects: whatever they are, the kernel looks at them itself."""

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -10,15 +12,18 @@ from numpy.typing import NDArray
 from manykernels.grams.factored.base import FactorOperator
 from manykernels.grams.rows import held
 from manykernels.objective.losses.curvature import Curvature, inner
-from manykernels.solvers.factored.group_penalty import PenaltyCurve
+from manykernels.solvers.factored.group_penalty import GroupPenalty, PenaltyCurve
 from manykernels.solvers.factored.group_problem import GroupProblem, line_minimum
-from manykernels.solvers.factored.objective import FactoredObjective, Point
+from manykernels.solvers.factored.objective import FactoredObjective, Point, is_matrix_free
 from manykernels.solvers.factored.tuning import (
     BLOCK_PER_RANK,
     BLOCK_ROWS,
     CYCLES,
     MAX_GRADIENTS,
     OVERSHOOT,
+    POWER_MARGIN,
+    POWER_STEPS,
+    PRECONDITIONER_SHARE,
     RESIDUAL,
     SWEEP_TOL,
     SWEEPS_A_CYCLE,
@@ -31,7 +36,7 @@ Array = NDArray[Any]
 
 
 def conjugate_step(
-    objective: FactoredObjective, v: Array, slope: Array, curvature: Curvature, problems: list[GroupProblem]
+    objective: FactoredObjective, v: Array, slope: Array, curvature: Curvature, problems: list[Any]
 ) -> tuple[Array, Any, Array]:
     """Move the groups that are not zero toward the minimum of the quadratic, whose slopes at ``v`` are given.
 
@@ -153,7 +158,10 @@ class Block:
         low = int(np.searchsorted(penalty.starts, objective.ends[slot]))
         high = low + len(self.operator.kernels)
         self.span = low, high
-        self.problem = GroupProblem(self._hessian(curvature), penalty.part(low, high))
+        self.problem: Any = self._problem(curvature, penalty.part(low, high))
+
+    def _problem(self, curvature: Curvature, penalty: GroupPenalty) -> Any:
+        return GroupProblem(self._hessian(curvature), penalty)
 
     def _hessian(self, curvature: Curvature) -> Array:
         rows = max(BLOCK_ROWS, BLOCK_PER_RANK * int(self.operator.starts[-1]))
@@ -162,3 +170,61 @@ class Block:
     def minimize(self, v: Array, slope: Array, outside: Any) -> Array:
         """Return the coefficients that minimize the quadratic in this block, the others as they are."""
         return self.problem.solve(v, self.operator.adjoint(slope), 0.1, outside)[0]
+
+
+def block_of(objective: FactoredObjective, slot: int, curvature: Curvature) -> Block:
+    """Return one operator's own quadratic, on its Hessian or on products with it."""
+    return (FreeBlock if is_matrix_free(objective.operators[slot]) else Block)(objective, slot, curvature)
+
+
+class FreeBlock(Block):
+    """The quadratic of one operator of too many factors for a Hessian: below ``size ||d||^2 / 2``.
+
+    ``size`` is about the largest eigenvalue of the Hessian, by products with it. A group's turn is a proximal step,
+    which says whether it is zero; conjugate gradients move those that are not.
+    """
+
+    def __init__(self, objective: FactoredObjective, slot: int, curvature: Curvature) -> None:
+        self._none = objective.problem.constant_scores(0.0)
+        super().__init__(objective, slot, curvature)
+
+    def _problem(self, curvature: Curvature, penalty: GroupPenalty) -> ScaledProblem:
+        x = self.operator.adjoint(curvature.diagonal)  # of features that are all positive, near the first eigenvector
+        size = 0.0
+        for _ in range(POWER_STEPS):
+            length = float(np.linalg.norm(x))
+            if length == 0.0:
+                break
+            image = self._none.copy()
+            self.operator.add_scores(x / length, image)
+            x = self.operator.adjoint(curvature.product(image))
+            size = max(size, float(np.linalg.norm(x)))
+        return ScaledProblem(max(POWER_MARGIN * size, 1e-300), penalty)
+
+
+class ScaledProblem:
+    """``min_v q'v + size ||v||^2 / 2 + Omega(v)`` of one group: a proximal step."""
+
+    def __init__(self, size: float, penalty: GroupPenalty) -> None:
+        self.size, self.penalty = size, penalty
+
+    def solve(self, v: Array, gradient: Array, tol: float, outside: Any = None) -> tuple[Array, Array]:
+        """Return the minimum from ``v``, at which the quadratic has this gradient, and the gradient there."""
+        if outside is not None:
+            self.penalty = replace(self.penalty, outside=outside)
+        # In the direction of what is pulled at, the quadratic has one coordinate, and so has its minimum.
+        pull = self.size * v - gradient
+        length = float(np.linalg.norm(pull))
+        if length == 0.0:
+            return np.zeros_like(v), gradient - self.size * v
+        one = replace(self.penalty, starts=np.array([0, 1]))
+        along, slope = np.zeros(1), np.array([-length])
+        one.sweep(np.array([[self.size]]), np.array([self.size]), along, slope)
+        new = along[0] / length * pull
+        return new, gradient + self.size * (new - v)
+
+    def preconditioner(self, v: Array) -> Callable[[Array], Array]:
+        """Return the division by a size between those of the penalty and of the quadratic; zero on a group at zero."""
+        curve = PenaltyCurve.at(self.penalty, v)
+        scale = np.where(curve.free, 1.0 / (curve.pull + PRECONDITIONER_SHARE * self.size), 0.0)
+        return lambda r: scale * r

@@ -27,7 +27,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from manykernels.objective.losses.curvature import SAMPLE_PER_RANK, Curvature, inner
-from manykernels.solvers.factored.backfitting import Block, backfitting_step
+from manykernels.solvers.factored.backfitting import backfitting_step, block_of
 from manykernels.solvers.factored.block_descent import DescentModel, descends
 from manykernels.solvers.factored.group_problem import GroupProblem
 from manykernels.solvers.factored.objective import FactoredObjective, Point
@@ -65,7 +65,7 @@ class Models:
 
     rows: int
     dense: GroupProblem | None = None
-    blocks: list[Block] | None = None
+    blocks: list[Any] | None = None
     descent: DescentModel | None = None
     descending: bool = True
     damping: float = FIRST_DAMPING
@@ -153,9 +153,11 @@ def _advance(
         if models.descent is None:
             models.descent = DescentModel(objective, curvature.diagonal)
         v, shift, change = models.descent.step(objective, point, slopes)
-    elif objective.rank > RANK_LIMIT or first_rows(objective) * objective.products > DENSE_WORK:
+    elif (
+        objective.matrix_free or objective.rank > RANK_LIMIT or first_rows(objective) * objective.products > DENSE_WORK
+    ):
         if models.blocks is None:
-            models.blocks = [Block(objective, slot, curvature) for slot in range(len(objective.operators))]
+            models.blocks = [block_of(objective, slot, curvature) for slot in range(len(objective.operators))]
         v, shift, change = backfitting_step(objective, point, slopes, curvature, models.blocks)
     else:
         if models.dense is None:

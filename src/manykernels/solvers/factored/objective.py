@@ -75,6 +75,11 @@ class OutputOperator:
         return np.sum(squares, axis=0), np.max(scores, axis=0)
 
 
+def is_matrix_free(operator: Any) -> bool:
+    """Whether an operator's Hessian is not to be formed: sparse features are many."""
+    return bool(getattr(getattr(operator, "base", operator), "matrix_free", False))
+
+
 def per_output(operators: Sequence[FactorOperator], problem: Problem) -> list[FactorOperator]:
     """Return factors as the problem's vectors need them: of several outputs once for each."""
     return [OutputOperator(each, problem.n_targets) for each in operators] if problem.shared else list(operators)
@@ -119,6 +124,11 @@ class FactoredObjective:
         """Whether second derivatives are the same at all scores, and factors in memory: sums of them can be kept."""
         quadratic = getattr(self.problem.loss, "linear_dual", False)
         return quadratic and all(isinstance(operator, DenseOperator) for operator in self.operators)
+
+    @property
+    def matrix_free(self) -> bool:
+        """Whether some factors are for products only."""
+        return any(is_matrix_free(operator) for operator in self.operators)
 
     def scores(self, v: Array) -> Array:
         """Return ``Z v`` without the intercept."""

@@ -48,6 +48,9 @@ MAX_GRADIENTS = 15
 RESIDUAL = 0.1  # of the first one, in the norm of the preconditioner
 BLOCK_ROWS = 1500
 BLOCK_PER_RANK = 15
+POWER_STEPS = 4  # toward the largest eigenvalue of a Hessian that is not formed
+POWER_MARGIN = 1.1  # of what they find
+PRECONDITIONER_SHARE = 0.01  # of it, beside the curvature of the penalty: most directions have less
 
 # Objective
 INTERCEPT_STEPS = 20

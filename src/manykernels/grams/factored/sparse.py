@@ -1,0 +1,291 @@
+"""Kernels of objects by sparse features: exact, and nothing is held but the nonzeros, or less.
+
+    K_m = Phi_m Phi_m' scale_m,      u_m^2 = scale_m ||Phi_m' r||^2
+
+Factors are the features that some row has; how they are read is the kernel's own affair (`FeatureRows`): from a matrix
+in compressed form, or, of sequences, counted again in every product.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import cached_property, partial
+from typing import Any
+
+import numpy as np
+from scipy.sparse import csr_array
+
+from manykernels.grams.factored.base import ROUNDING, FactoredStack, FactorOperator
+from manykernels.grams.factored.operators import DenseOperator, adjoints
+from manykernels.grams.rows.columns import ColumnTable
+from manykernels.kernels import KernelSpec, ObjectKernel
+from manykernels.validation.arrays import Array
+
+FEW_FEATURES = 300  # whose Hessians are formed; of more, only products with them
+DENSE_ENTRIES = 2**23  # of features that are kept as an array: 64 MB
+
+
+class SparseOperator:
+    """Sparse features of one kernel, as products.
+
+    Parameters
+    ----------
+    kernel : int
+    positions : tuple of int
+        The column of objects.
+    spec : ObjectKernel
+    root : float
+        What features are multiplied by.
+    seen : (rank,) int or None
+        The features that some row has; None: all of them.
+    table : ColumnTable, optional
+        The rows; given later by `over`.
+    """
+
+    def __init__(
+        self,
+        kernel: int,
+        positions: tuple[int, ...],
+        spec: ObjectKernel,
+        root: float,
+        seen: Array | None,
+        table: ColumnTable | None = None,
+    ) -> None:
+        self.kernels, self.positions, self.spec, self.root, self.seen = np.array([kernel]), positions, spec, root, seen
+        self.rank = spec.n_places if seen is None else len(seen)
+        self.starts = np.array([0, self.rank])
+        self._table = table
+
+    @property
+    def matrix_free(self) -> bool:
+        """Whether its Hessian has too many entries, so that solvers ask for products only."""
+        return self.rank > FEW_FEATURES
+
+    @property
+    def _rows(self) -> Any:
+        assert self._table is not None
+        return self._table.features_of(self.spec, self.positions[0])
+
+    def over(self, table: ColumnTable) -> SparseOperator:
+        """Return the same features of other rows."""
+        return SparseOperator(int(self.kernels[0]), self.positions, self.spec, self.root, self.seen, table)
+
+    def add_scores(self, v: Array, out: Array) -> None:
+        """Add ``Z v`` to ``out``."""
+        out += self._rows.scores(self.weights(v))
+
+    def weights(self, v: Array) -> Array:
+        """Return the weights of all features that coefficients mean, (n_places,)."""
+        if self.seen is None:
+            return self.root * v
+        whole = np.zeros(self.spec.n_places)
+        whole[self.seen] = self.root * v
+        return whole
+
+    def adjoint(self, rho: Array) -> Array:
+        """Return ``Z' rho``."""
+        sums = self._rows.adjoint(rho)
+        return self.root * (sums if self.seen is None else sums[self.seen])
+
+    def rows(self, index: Any) -> Array:
+        """Return rows of ``Z`` as an array: of few features, or few rows."""
+        found = self._rows.rows(index)
+        return self.root * (found if self.seen is None else found.tocsc()[:, self.seen]).toarray()
+
+    def squares(self) -> Array:
+        """Return the diagonal of the kernel, (n,)."""
+        return self.root**2 * self._rows.squares
+
+    def excess(self, v: Array) -> tuple[Array, Array]:
+        """Nothing: features leave nothing out."""
+        return np.zeros(1), np.zeros(1)
+
+
+class SparseStack(FactoredStack):
+    """Kernels of objects by their sparse features, which leave nothing but rounding.
+
+    Parameters
+    ----------
+    table : ColumnTable
+    positions : sequence of tuple of int
+        The column of every kernel.
+    specs : sequence of ObjectKernel
+        Explicit ones.
+    scales : (M,) float
+    names : sequence of str, optional
+    seen : dict, optional
+        Which features some row has, as far as it is known, by kernel.
+    """
+
+    def __init__(
+        self,
+        table: ColumnTable,
+        positions: Sequence[tuple[int, ...]],
+        specs: Sequence[ObjectKernel],
+        scales: Array,
+        *,
+        names: Sequence[str] | None = None,
+        seen: dict[int, Array | None] | None = None,
+    ) -> None:
+        super().__init__(len(specs), table.n_rows, np.float64, names=names)
+        self.table, self.positions, self.specs = table, tuple(positions), tuple(specs)
+        self.scales = np.asarray(scales, dtype=np.float64)
+        self._seen: dict[int, Array | None] = {} if seen is None else seen
+
+    def _features_seen(self, kernel: int) -> Array | None:
+        """Return the features that some row has; of rows in chunks, all."""
+        if kernel not in self._seen:
+            spec, column = self.specs[kernel], self.positions[kernel][0]
+            found = None
+            if not self.table.chunked:
+                found = np.flatnonzero(self.table.features_of(spec, column).adjoint(np.ones(self.n_samples)))
+            self._seen[kernel] = found
+        return self._seen[kernel]
+
+    def _template(self, kernel: int, seen: Array | None) -> SparseOperator:
+        root = float(np.sqrt(self.scales[kernel]))
+        return SparseOperator(kernel, self.positions[kernel], self.specs[kernel], root, seen)
+
+    def templates(self, kernels: Sequence[int], tol: float = 0.0) -> list[SparseOperator]:
+        """Return operators without rows, which ``over(table)`` gives them."""
+        return [self._template(int(m), self._features_seen(int(m))) for m in kernels]
+
+    def operators(self, kernels: Sequence[int], tol: float) -> list[FactorOperator]:
+        """Return one operator a kernel; few features are kept as an array."""
+        made: list[Any] = self.table.operators(self.templates(kernels))
+        if self.table.chunked:
+            return made
+        few = FEW_FEATURES, DENSE_ENTRIES / self.n_samples
+        return [DenseOperator.of(one) if one.rank <= min(few) else one for one in made]
+
+    def weights_of(self, kernel: int, v: Array) -> Array:
+        """Return the weights of all features that coefficients of a factor mean, (n_places,)."""
+        return self.templates([kernel])[0].weights(v)
+
+    def factor(self, kernel: int, tol: float) -> Array:
+        """Return the features that some row has, (N, rank)."""
+        return self.features(kernel, self.table, tol)
+
+    def features(self, kernel: int, X: ColumnTable, tol: float) -> Array:
+        """Return the same features of new samples."""
+        return self.templates([kernel])[0].over(X).rows(slice(None))
+
+    @cached_property
+    def _plain(self) -> list[SparseOperator]:
+        """All features of all kernels."""
+        return [self._template(m, None) for m in range(self.n_kernels)]
+
+    @property
+    def _used(self) -> list[int]:
+        return sorted({j for columns in self.positions for j in columns})
+
+    def _quad(self, r: Array) -> Array:
+        if not self.table.chunked:  # one vector of features at a time
+            return np.array([_square(template.over(self.table).adjoint(r)) for template in self._plain])
+        sums = self.table.reduce(self._used, partial(adjoints, self._plain), r)
+        return np.array([_square(part) for part in sums])
+
+    def _apply_each(self, columns: Array, kernels: Array) -> Array:
+        out = np.zeros((len(kernels), self.n_samples, columns.shape[1]))
+        for own, m in zip(out, kernels.tolist(), strict=True):
+            operator = self._plain[m].over(self.table)
+            for t, column in enumerate(columns.T):
+                scores = np.zeros(self.n_samples)
+                operator.add_scores(operator.adjoint(np.ascontiguousarray(column)), scores)
+                own[:, t] = scores
+        return out
+
+    def _block(self, rows: Array, cols: Array, kernels: Array) -> Array:
+        out = np.empty((len(kernels), len(rows), len(cols)))
+        for slot, m in enumerate(kernels.tolist()):
+            found = self._compressed(m)
+            out[slot] = self.scales[m] * (found[rows] @ found[cols].T).toarray()
+        return out
+
+    def _compressed(self, kernel: int) -> csr_array:
+        """Return the features that some row has as a matrix, (N, rank): whoever asks for entries asks many times."""
+        key = self.positions[kernel][0], self.specs[kernel].feature_map
+        known = self.table.__dict__.setdefault("_compressed", {})
+        if key not in known:
+            found = self.table.features_of(self.specs[kernel], key[0]).rows(slice(None))
+            seen = self._features_seen(kernel)
+            if seen is not None:
+                found.indices = np.searchsorted(seen, found.indices).astype(found.indices.dtype)
+                found = csr_array((found.data, found.indices, found.indptr), shape=(found.shape[0], len(seen)))
+            known.clear()  # one kernel's entries are read at a time, in blocks
+            known[key] = found
+        return known[key]
+
+    def cross_apply(self, kernel: int, X: ColumnTable, rho: Array) -> Array:
+        """Return ``sum_i rho_i k_m(x, x_i)`` at new rows, (n,)."""
+        template, out = self._plain[kernel], np.zeros(X.n_rows)
+        template.over(X).add_scores(template.over(self.table).adjoint(rho), out)
+        return out
+
+    def _kernel_diag(self, kernel: int) -> Array:
+        return self._plain[kernel].over(self.table).squares()
+
+    @cached_property
+    def largest(self) -> Array:
+        """Return the largest diagonal entry of every kernel, (M,)."""
+        return np.asarray(self.table.reduce(self._used, partial(_largest, self._plain), combine=np.maximum))
+
+    def diag_sums(self, weight: Array) -> Array:
+        """Return ``sum_i s_i k_m(x_i, x_i)``, (M,)."""
+        return np.asarray(self.table.reduce(self._used, partial(_weighted, self._plain), weight))
+
+    @property
+    def error_constants(self) -> Array:
+        """Rounding beside ``||rho||_1^2``."""
+        return ROUNDING * self.largest
+
+    def many_directions(self, kernel: int) -> bool:
+        """Whether features are so many that among few rows the matrix is less work."""
+        seen = self._features_seen(kernel)
+        return seen is not None and len(seen) > FEW_FEATURES
+
+    def spec_of(self, kernel: int) -> KernelSpec:
+        """Return a kernel by itself, without scale."""
+        return self.specs[kernel]
+
+    def columns_of(self, kernel: int) -> tuple[int, ...]:
+        """Return the column that a kernel acts on."""
+        return self.positions[kernel]
+
+    def exact_quad(self, kernel: int, rho: Array) -> tuple[float, float]:
+        """Return the value from features, which is exact."""
+        one = self._take(np.array([kernel]))
+        return float(one.quad(rho)[0]), float(one.error_bound(rho)[0])
+
+    @property
+    def exact_cost(self) -> float:
+        """Rows that one product reads."""
+        return float(self.n_samples)
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of the columns."""
+        return self.table.nbytes
+
+    def _take(self, kernels: Array) -> SparseStack:
+        chosen = kernels.tolist()
+        return SparseStack(
+            self.table,
+            [self.positions[m] for m in chosen],
+            [self.specs[m] for m in chosen],
+            self.scales[kernels],
+            names=self._names_of(kernels),
+            seen={at: self._seen[m] for at, m in enumerate(chosen) if m in self._seen},
+        )
+
+
+def _square(values: Array) -> float:
+    return float(values @ values)
+
+
+def _largest(templates: Sequence[SparseOperator], table: ColumnTable) -> Array:
+    return np.array([template.over(table).squares().max(initial=0.0) for template in templates])
+
+
+def _weighted(templates: Sequence[SparseOperator], table: ColumnTable, weight: Array) -> Array:
+    return np.array([template.over(table).squares() @ weight for template in templates])
