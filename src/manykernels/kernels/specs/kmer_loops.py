@@ -43,6 +43,61 @@ def neighbors_of(word: int, length: int, size: int, mismatches: int, out: Array,
     return count
 
 
+@compiled(inline="always")
+def touch(
+    mode: int, place: int, weight: float, amount: float, table: Array, touched: Array, n: int
+) -> tuple[int, float]:
+    """Count a place (and remember it in ``touched`` if it is new), add to it, or read it."""
+    if mode == GATHER:
+        return n, weight * table[place]
+    if mode == SPREAD:
+        table[place] += amount * weight
+        return n, 0.0
+    if table[place] == 0.0:
+        touched[n] = place
+        n += 1
+    table[place] += weight
+    return n, 0.0
+
+
+@compiled()
+def walk_one_length(
+    row: Array, length: int, size: int, power: int, mode: int, amount: float, table: Array, touched: Array, n: int
+) -> tuple[int, float]:
+    """Go through the windows of one length: from one to the next a letter goes and a letter comes."""
+    code, known, total = 0, 0, 0.0
+    for i in range(row.size):
+        if row[i] == UNKNOWN:
+            code, known = 0, 0
+            continue
+        code, known = code * size + row[i], known + 1
+        if known > length:
+            code -= row[i - length] * power
+        if known >= length:
+            n, found = touch(mode, code, 1.0, amount, table, touched, n)
+            total += found
+    return n, total
+
+
+@compiled(inline="always")
+def words_of(
+    row: Array, start: int, code: int, longest: int, size: int, masks: Array, kept: int, mismatches: int,
+    words: Array, used: Array,
+) -> int:  # fmt: skip
+    """Write the words that a window shows, which has this code, into ``words``; return how many."""
+    if masks.shape[1]:
+        for mask in range(masks.shape[0]):
+            word = 0
+            for at in masks[mask]:
+                word = word * size + row[start + at]
+            words[mask] = mask * kept + word
+        return masks.shape[0]
+    if mismatches:
+        return neighbors_of(code, longest, size, mismatches, words, used)
+    words[0] = code
+    return 1
+
+
 @compiled()
 def walk(
     row: Array, plan: Any, mode: int, amount: float, table: Array, touched: Array, n: int, words: Array, used: Array
@@ -53,78 +108,29 @@ def walk(
     adds ``amount`` times them; GATHER sums the entries of ``table``, so often as they count. Returns how many places
     are remembered, and the sum.
     """
-    size, lengths, roots, masks, mismatches, positional, shift, n_places, seed = plan
-    longest, total, a_place, kept = lengths[-1], 0.0, 0, 1
-    for _ in range(masks.shape[1]):
-        kept *= size
-    powers = np.empty(lengths.size, dtype=np.int64)
-    for slot in range(lengths.size):
-        power = 1
-        for _ in range(lengths[slot]):
-            power *= size
-        powers[slot] = power
-        a_place += power
-    if masks.shape[1]:
-        a_place = masks.shape[0] * kept
+    size, lengths, roots, masks, mismatches, positional, shift, n_places, seed, powers, a_place, kept = plan
     if lengths.size == 1 and not masks.shape[1] and not mismatches and not positional and powers[0] <= n_places:
-        code, known = 0, 0  # one length: from window to window one letter goes and one comes
-        for i in range(row.size):
-            letter = row[i]
-            if letter == UNKNOWN:
-                code, known = 0, 0
-                continue
-            code, known = code * size + letter, known + 1
-            if known > longest:
-                code -= row[i - longest] * powers[0]
-            if known >= longest:
-                if mode == GATHER:
-                    total += table[code]
-                elif mode == SPREAD:
-                    table[code] += amount
-                else:
-                    if table[code] == 0.0:
-                        touched[n] = code
-                        n += 1
-                    table[code] += 1.0
-        return n, total
+        return walk_one_length(row, lengths[0], size, powers[0], mode, amount, table, touched, n)
+    total = 0.0
     for start in range(row.size):
         offset, code, done = 0, 0, 0
         for slot in range(lengths.size):
-            length = lengths[slot]
-            if start + length > row.size:
+            if start + lengths[slot] > row.size:
                 break
-            while done < length and row[start + done] != UNKNOWN:
+            while done < lengths[slot] and row[start + done] != UNKNOWN:
                 code = code * size + row[start + done]
                 done += 1
-            if done < length:
+            if done < lengths[slot]:
                 break
-            count = 1
-            if masks.shape[1]:
-                count = masks.shape[0]
-                for mask in range(count):
-                    word = 0
-                    for at in masks[mask]:
-                        word = word * size + row[start + at]
-                    words[mask] = mask * kept + word
-            elif mismatches:
-                count = neighbors_of(code, longest, size, mismatches, words, used)
-            else:
-                words[0] = offset + code
-            for i in range(count):
+            n_words = words_of(row, start, offset + code, lengths[-1], size, masks, kept, mismatches, words, used)
+            for i in range(n_words):
                 for near in range(2 * shift + 1):  # places before the first are places too
                     full = np.uint64(words[i])
                     if positional:
                         full += np.uint64(start + near) * np.uint64(a_place)
                     place = place_of(full, n_places, seed)
-                    if mode == GATHER:
-                        total += roots[slot] * table[place]
-                    elif mode == SPREAD:
-                        table[place] += amount * roots[slot]
-                    else:
-                        if table[place] == 0.0:
-                            touched[n] = place
-                            n += 1
-                        table[place] += roots[slot]
+                    n, found = touch(mode, place, roots[slot], amount, table, touched, n)
+                    total += found
             offset += powers[slot]
     return n, total
 

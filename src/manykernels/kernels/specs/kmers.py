@@ -136,7 +136,7 @@ class Kmers(ObjectKernel):
             raise InvalidInputError("shift moves k-mers that have a place; set positional=True.")
         if self.reverse_complement and (self.positional or self.alphabet not in ("dna", "rna")):
             raise InvalidInputError("reverse_complement reads 'dna' or 'rna' whose k-mers have no place.")
-        if float(len(letters)) ** (self.k - self.gaps) * max(comb(self.k, self.gaps), 1) > LONGEST:
+        if float(len(letters)) ** self.k * max(comb(self.k, self.gaps), 1) > LONGEST:
             raise InvalidInputError(
                 f"k={self.k} letters of {len(letters)} make more words than 64 bits can tell apart."
             )
@@ -201,9 +201,11 @@ class Kmers(ObjectKernel):
         lengths = np.arange(shortest, self.k + 1)
         kept = self.k - self.gaps
         masks = np.array(list(combinations(range(self.k), kept))) if self.gaps else np.zeros((1, 0), dtype=np.int64)
+        powers = np.array([size ** int(length) for length in lengths], dtype=np.int64)
+        a_place = len(masks) * size**kept if self.gaps else int(powers.sum())
         plan = (
             size, lengths, np.sqrt(self.k - lengths + 1.0), masks.astype(np.int64), self.mismatches, self.positional,
-            self.shift, self.n_places, np.uint64(self.seed),
+            self.shift, self.n_places, np.uint64(self.seed), powers, a_place, size**kept,
         )  # fmt: skip
         words = sum(comb(self.k, i) * (size - 1) ** i for i in range(self.mismatches + 1))
         return plan, max(words, len(masks)), self.reverse_complement
