@@ -164,6 +164,145 @@ print(f"{abs(one - two).max():.1e}")
         "tests/estimators/test_parameters_seeds.py",
     ),
     Case(
+        "2", "SimpleMKL, N = 42, M = 3, a quantile loss at 3e-8 of the mean: seconds and status without a time limit",
+        """
+rng = np.random.default_rng(37); X = rng.normal(size=(42, 3)); K = np.exp(-(X.T[:, :, None] - X.T[:, None]) ** 2 / 0.02)
+started = time.process_time()
+y = X[:, 0] + rng.normal(size=42)
+found = solve(K, y, loss="quantile", regularizer="simplex", strength=1e-6, solver="simplemkl")
+print(f"{found.status}, {'under' if time.process_time() - started < 22 else 'over'} 22 CPU s")
+""",
+        "tests/solvers/test_simplemkl.py",
+    ),
+    Case(
+        "3", "hinge, 1,001 rows, one Gaussian of width 0.3 on four columns",
+        """
+X = rng.normal(size=(1001, 4)); y = np.where(np.sin(2 * X[:, 0]) * X[:, 1] + 0.3 * rng.normal(size=1001) > 0, 1, -1)
+model = made(MKLClassifier, kernels=KernelBank.joint(widths=[0.3]), loss="hinge", alpha=1 / 1001).fit(X, y)
+print(f"{model.solution_.status}, gap {model.dual_gap_:.0e}")
+""",
+        "tests/solvers/factored/test_solver.py",
+    ),
+    Case(
+        "4", "the untouched classifier, 8,000 rows of 6 numbers",
+        """
+X = rng.normal(size=(8000, 6)); y = X[:, 0] * X[:, 1] + X[:, 2] + 0.5 * rng.normal(size=8000) > 0
+model = made(MKLClassifier, time_limit=40.0).fit(X, y)
+print(f"{model.solution_.status}, accuracy {model.score(X, y):.2f}")
+""",
+        "tests/estimators/test_default_bank.py",
+    ),
+    Case(
+        "5", "factors of a column at 1e9, not standardized: value told, and what its predictions lose",
+        """
+X = rng.normal(size=(107, 2)) + 1e9; y = np.where(X[:, 0] > 1e9, 1, -1)
+bank = KernelBank([("a", Polynomial(2), [0]), ("b", Polynomial(2), [1])], standardize=False)
+model = made(MKLClassifier, kernels=bank, loss="squared_hinge", alpha=0.01, representation="factored").fit(X, y)
+own = float(np.maximum(0, 1 - y * model.decision_function(X)) @ np.maximum(0, 1 - y * model.decision_function(X))) / 2
+told = model.solution_.certificate.primal
+print(f"{model.solution_.status}, told {told:.3g}, its predictions lose {own:.3g}")
+""",
+        "tests/solvers/factored/test_solver.py",
+    ),
+    Case(
+        "9", "a model file with a bracket in the header of an array",
+        """
+import zipfile
+path = os.path.join(tempfile.mkdtemp(), "model.mkl"); X = rng.normal(size=(30, 2))
+save_model(made(MKLRegressor).fit(X, X[:, 0]), path)
+with zipfile.ZipFile(path) as old: members = {name: old.read(name) for name in old.namelist()}
+name = next(name for name in members if name.endswith(".npy"))
+members[name] = members[name].replace(b")", b"(", 1)
+with zipfile.ZipFile(path, "w") as new: [new.writestr(*member) for member in members.items()]
+load_model(path)
+""",
+        "tests/inspection/test_model_file_mutations.py",
+    ),
+    Case(
+        "10", "a report onto a full disk: what is raised, and what is left of the old one",
+        """
+import resource, matplotlib.pyplot
+path = os.path.join(tempfile.mkdtemp(), "report.html"); X = rng.normal(size=(40, 2))
+model = made(MKLRegressor).fit(X, X[:, 0]); report(model, X, X[:, 0], path); size = os.path.getsize(path)
+resource.setrlimit(resource.RLIMIT_FSIZE, (999, 999))
+try: report(model, X, X[:, 0], path)
+except Exception as error: print(f"{type(error).__name__}, {'whole' if os.path.getsize(path) == size else 'in part'}")
+""",
+        "tests/inspection/test_files.py",
+    ),
+    Case(
+        "11", "rows from a Parquet file that is cut off",
+        """
+path = os.path.join(tempfile.mkdtemp(), "rows.parquet"); pd.DataFrame({"a": range(9)}).to_parquet(path)
+with open(path, "rb") as file: half = file.read()[:-20]
+with open(path, "wb") as file: file.write(half)
+open_rows(path)
+""",
+        "tests/grams/rows/test_parquet.py",
+    ),
+    Case(
+        "16", "Ctrl-C in the first evaluation of a search for widths",
+        """
+import manykernels.discovery.families.search as search
+pressed = []
+def press(self, *given, real=search.FamilySearch.maximize, **named):
+    pressed.append(1)
+    if len(pressed) == 1: raise KeyboardInterrupt
+    return real(self, *given, **named)
+search.FamilySearch.maximize = press
+X = rng.normal(size=(40, 2)); model = made(GaussianMKL).fit(X, X[:, 0])
+print(f"{model.solution_.status}, gap {model.dual_gap_:.2g}")
+""",
+        "tests/estimators/test_interrupts.py",
+    ),
+    Case(
+        "19", "rows in another order: largest difference of predictions on landmarks",
+        """
+X = rng.normal(size=(1500, 3)); y = np.sin(2 * X[:, 0]) + X[:, 1] * X[:, 2]; other = rng.permutation(1500)
+bank = KernelBank.joint(widths=[1.0], standardize=True)
+fit = lambda at: made(MKLRegressor, kernels=bank, alpha=1e-3, representation="factored").fit(X[at], y[at]).predict(X)
+print(f"{abs(fit(np.arange(1500)) - fit(other)).max():.0e}")
+""",
+        "tests/grams/factored/test_landmarks.py",
+    ),
+    Case(
+        "20", "first columns of the table of weights",
+        """
+X = rng.normal(size=(40, 2)); print(list(made(MKLRegressor).fit(X, X[:, 0]).weights_frame().columns[:3]))
+""",
+        "tests/estimators/test_estimators.py",
+    ),
+    Case(
+        "21", "manykernels warm",
+        """
+import subprocess
+done = subprocess.run([sys.executable, "-m", "manykernels.cli", "warm", "--help"], capture_output=True, text=True)
+print("there" if done.returncode == 0 else "no such command")
+""",
+        "tests/cli/test_warm.py",
+    ),
+    Case(
+        "22", "100,000 columns x 12 rows, in Python",
+        """
+X = rng.normal(size=(12, 100_000)); started = time.process_time()
+model = made(MKLRegressor).fit(X, X[:, 0])
+print(f"{model.solution_.status}, {'under' if time.process_time() - started < 25 else 'over'} 25 CPU s")
+""",
+        "tests/grams/test_plan.py",
+    ),
+    Case(
+        "23", "1 : 99 classes, 1,000 rows",
+        """
+X = rng.normal(size=(1000, 6)); s = X[:, 0] + X[:, 1] * X[:, 2]; y = s > np.quantile(s, 0.99)
+made(MKLClassifier).fit(X, s > np.median(s)); clock = [time.process_time()]
+for target in (s > np.median(s), y):
+    model = made(MKLClassifier).fit(X, target); clock.append(time.process_time())
+halves, rare = np.diff(clock)
+print(f"{model.solution_.status}, {'at most' if rare < 3 * halves else 'more than'} three times that of 1 : 1")
+""",
+        "tests/estimators/test_default_strength.py",
+    ),
+    Case(
         "-", "survival CV of a penalty that keeps every kernel (found by the fuzzer)",
         """
 X = rng.normal(size=(40, 3)); y = survival_array(rng.random(40) < 0.7, rng.exponential(size=40))
@@ -211,12 +350,14 @@ def main() -> None:
     """Print the table."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--source", type=Path, action="append", help="checkout to run on; may be given twice")
+    parser.add_argument("--points", type=lambda text: text.split(","), help="these points only: 2,16,21")
     parser.add_argument("--smoke", action="store_true", help="the first cases only")
     options = parser.parse_args()
     sources = options.source or [HERE]
     print("| point | tried | " + " | ".join(f"at {revision(source)}" for source in sources) + " | test |")
     print("|" + " --- |" * (len(sources) + 3))
-    for case in CASES[: 2 if options.smoke else None]:
+    chosen = [case for case in CASES if options.points is None or case.number in options.points]
+    for case in chosen[: 2 if options.smoke else None]:
         found = " | ".join(happened(case, source.resolve()) for source in sources)
         print(f"| {case.number} | {case.tried} | {found} | `{case.test}` |", flush=True)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable, Iterator, Mapping
 from types import UnionType
 from typing import Any, ClassVar, Union, get_args, get_origin, get_type_hints
@@ -128,7 +129,8 @@ def is_of(value: Any, hint: Any) -> bool:
     if origin is list:
         return isinstance(value, list) and all(is_of(item, inner[0]) for item in value)
     if hint in (int, float):
-        return isinstance(value, (int, hint)) and not isinstance(value, bool)
+        in_range = hint is int or not isinstance(value, int) or abs(value) <= sys.float_info.max
+        return in_range and isinstance(value, (int, hint)) and not isinstance(value, bool)
     cls = origin or hint
     plain = isinstance(cls, type) and cls is not Any and cls is not type and not getattr(cls, "_is_protocol", False)
     return isinstance(value, cls) if plain else True
@@ -375,6 +377,8 @@ def _model(model: BaseMKL) -> Iterator[str]:
     yield from (name for name, own in kinds.items() if not isinstance(getattr(model, name, own[0]()), own))
     if not isinstance(model.dual_gap_, (int, float)):
         yield "dual_gap_"
+    if getattr(model, "_loss", None) is None:
+        yield "_loss"
     strength: Any = getattr(model, "alpha_", getattr(model, "alpha", 0.0))
     if isinstance(getattr(model, "penalty", ""), (str, Mapping)) and not (
         np.size(strength) and np.asarray(strength).dtype.kind in "fi"

@@ -1,0 +1,106 @@
+"""Fits that may use no more memory than their plan says: ``python benchmarks/memory_limits.py --fits 1000``.
+
+Each fit runs in a child of a process in which everything is imported and compiled. The child may map what its parent
+has mapped (that is the interpreter with its libraries, which no plan knows) and ``--factor`` times the plan of the fit,
+by ``RLIMIT_AS``, which is what ``ulimit -v`` sets. Counted are fits, planned refusals, and whatever else was raised.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import resource
+import warnings
+from collections import Counter
+from typing import Any
+
+import numpy as np
+
+from manykernels import Gaussian, KernelBank, Linear, MKLClassifier, MKLRegressor
+from manykernels.exceptions import MemoryBudgetError
+from manykernels.grams.training import plan_for
+
+OUTCOMES = ("fitted", "refused", "MemoryError", "other")
+
+
+def drawn(seed: int) -> tuple[Any, KernelBank, Any, Any, Any]:
+    """Return an estimator, its kernels, rows, target and representation: 50 to 1,200 rows, 1 to 12 columns."""
+    rng = np.random.default_rng([seed, 7])
+    n, p = int(50 * 24 ** rng.random()), int(rng.integers(1, 13))
+    X = rng.normal(size=(n, p))
+    score = np.sin(2 * X[:, 0]) + 0.3 * rng.normal(size=n)
+    widths = np.round(10 ** rng.uniform(-0.7, 0.7, size=int(rng.integers(1, 9))), 3).tolist()
+    bank = KernelBank.per_feature([Gaussian(width) for width in widths] + [Linear()], standardize=True)
+    representation = str(rng.choice(["auto", "gram", "factored"]))
+    resources = {"representation": representation}
+    if rng.random() < 0.5:
+        loss = str(rng.choice(["squared", "huber", "epsilon_insensitive"]))
+        return MKLRegressor(bank, loss=loss, alpha="0.1*max", resources=resources), bank, X, score, representation
+    loss = str(rng.choice(["logistic", "hinge", "squared_hinge"]))
+    labels = score > np.median(score)
+    return MKLClassifier(bank, loss=loss, alpha="0.1*max", resources=resources), bank, X, labels, representation
+
+
+def planned_for(bank: KernelBank, X: Any, representation: str) -> Any:
+    """Return the plan of a fit, as the estimator makes it."""
+    return plan_for(bank, X, representation=representation, memory_budget=None, n_targets=1)
+
+
+def mapped() -> int:
+    """Return the bytes that this process has mapped."""
+    with open("/proc/self/statm") as file:
+        return int(file.read().split()[0]) * resource.getpagesize()
+
+
+def outcome(seed: int, factor: float) -> int:
+    """Fit in a child under its limit; return the place of what became of it in `OUTCOMES`."""
+    model, bank, X, y, representation = drawn(seed)
+    told = planned_for(bank, X, representation)
+    planned = told.nbytes + told.working_nbytes
+    child = os.fork()
+    if child:
+        return os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
+    code = 3
+    try:
+        limit = mapped() + int(factor * planned)
+        resource.setrlimit(resource.RLIMIT_AS, (limit, limit))
+        model.fit(X, y)
+        code = 0
+    except MemoryBudgetError:
+        code = 1
+    except MemoryError:
+        code = 2
+    except Exception as error:
+        print(f"seed {seed}: {type(error).__name__}: {error}", flush=True)
+    finally:
+        os._exit(code)
+
+
+def main() -> None:
+    """Print how many fits ended how."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--fits", type=int, default=300)
+    parser.add_argument("--seed", type=int, default=0, help="first seed")
+    parser.add_argument("--factor", type=float, default=1.3)
+    parser.add_argument("--smoke", action="store_true", help="three fits")
+    options = parser.parse_args()
+    warnings.simplefilter("ignore")
+    for seed in range(12):  # compiled here, once, and no part of any plan
+        model, _, X, y, _ = drawn(10**6 + seed)
+        model.fit(X[:60], y[:60])
+    found: Counter[str] = Counter()
+    for seed in range(options.seed, options.seed + (3 if options.smoke else options.fits)):
+        code = outcome(seed, options.factor)
+        name = OUTCOMES[code] if 0 <= code < len(OUTCOMES) else f"killed by signal {-code}"
+        found[name] += 1
+        if name not in ("fitted", "refused"):
+            model, bank, X, _, representation = drawn(seed)
+            told = planned_for(bank, X, representation)
+            print(
+                f"seed {seed}: {name}, {X.shape}, {told.kind}, {told.nbytes + told.working_nbytes:,} bytes", flush=True
+            )
+    print(f"at {options.factor:g} times the plan: " + ", ".join(f"{count} {name}" for name, count in found.items()))
+
+
+if __name__ == "__main__":
+    main()
