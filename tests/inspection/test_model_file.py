@@ -418,9 +418,9 @@ def test_flipped_bytes_are_refused_or_harmless(saved: Path, named: Named) -> Non
 
 def test_newer_versions_are_refused_by_name(saved: Path) -> None:
     def change(document: dict[str, Any], arrays: dict[str, bytes]) -> None:
-        document.update(format_version=3, library_version="9.9.9", more={})
+        document.update(format_version=4, library_version="9.9.9", more={})
 
-    with pytest.raises(ModelFileError, match=r"format version 3, written by manykernels 9\.9\.9.*Update manykernels"):
+    with pytest.raises(ModelFileError, match=r"format version 4, written by manykernels 9\.9\.9.*Update manykernels"):
         load_model(rebuilt(saved, change))
 
 

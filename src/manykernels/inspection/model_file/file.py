@@ -19,7 +19,7 @@ from manykernels.inspection.model_file.values import ESTIMATORS, Decoder, Encode
 __all__ = ["load_model", "read_metadata", "save_model"]
 
 FORMAT = "manykernels model"
-FORMAT_VERSION = 2
+FORMAT_VERSION = 3
 # What values of wrong types and shapes raise when they are put together.
 BROKEN = (ValueError, TypeError, KeyError, AttributeError, IndexError, OverflowError, RecursionError)
 KEYS = {"format", "format_version", "library_version", "model", "metadata"}
