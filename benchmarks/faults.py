@@ -190,7 +190,7 @@ X = rng.normal(size=(8000, 6)); y = X[:, 0] * X[:, 1] + X[:, 2] + 0.5 * rng.norm
 model = made(MKLClassifier, time_limit=40.0).fit(X, y)
 print(f"{model.solution_.status}, accuracy {model.score(X, y):.2f}")
 """,
-        "tests/estimators/test_default_bank.py",
+        "tests/estimators/test_estimators.py",
     ),
     Case(
         "5", "factors of a column at 1e9, not standardized: value told, and what its predictions lose",
@@ -300,7 +300,7 @@ for target in (s > np.median(s), y):
 halves, rare = np.diff(clock)
 print(f"{model.solution_.status}, {'at most' if rare < 3 * halves else 'more than'} three times that of 1 : 1")
 """,
-        "tests/estimators/test_default_strength.py",
+        "tests/estimators/test_strength.py",
     ),
     Case(
         "-", "survival CV of a penalty that keeps every kernel (found by the fuzzer)",

@@ -29,7 +29,7 @@ def drawn(seed: int) -> tuple[Any, KernelBank, Any, Any, Any]:
     n, p = int(50 * 24 ** rng.random()), int(rng.integers(1, 13))
     X = rng.normal(size=(n, p))
     score = np.sin(2 * X[:, 0]) + 0.3 * rng.normal(size=n)
-    widths = np.round(10 ** rng.uniform(-0.7, 0.7, size=int(rng.integers(1, 9))), 3).tolist()
+    widths = np.unique(np.round(10 ** rng.uniform(-0.7, 0.7, size=int(rng.integers(1, 9))), 3)).tolist()
     bank = KernelBank.per_feature([Gaussian(width) for width in widths] + [Linear()], standardize=True)
     representation = str(rng.choice(["auto", "gram", "factored"]))
     resources = {"representation": representation}
