@@ -10,15 +10,26 @@ from typing import Any
 import numpy as np
 import pandas as pd
 import pytest
+from sklearn.feature_extraction.text import CountVectorizer
+from sklearn.metrics.pairwise import cosine_similarity
 
-from manykernels import Gaussian, KernelBank, MKLClassifier, MKLClassifierCV, load_model, save_model
-from manykernels.exceptions import InvalidInputError
-from manykernels.kernels import KERNELS, KernelSpec, Kmers, ObjectKernel
+from manykernels import Gaussian, KernelBank, MKLClassifier, MKLClassifierCV, MKLRegressor, load_model, save_model
+from manykernels.exceptions import IncompatibleError, InvalidInputError
+from manykernels.kernels import KERNELS, Fingerprint, GraphFeatures, KernelSpec, Kmers, Ngrams, ObjectKernel
 from manykernels.testing.kernel import KernelContract
 
 RNG = np.random.default_rng(0)
 SEQUENCES = ["".join(RNG.choice(list("ACGT"), size)) for size in RNG.integers(3, 30, 23)]
 SEQUENCES[7] = SEQUENCES[3]
+TEXTS = [" ".join(RNG.choice(["red", "green", "blue", "sea", "sky"], size)) for size in RNG.integers(1, 9, 23)]
+TEXTS[7] = TEXTS[3]
+PRINTS = [{int(j): int(RNG.integers(1, 4)) for j in RNG.choice(40, 9, replace=False)} for _ in range(23)]
+PRINTS[7] = PRINTS[3]
+GRAPHS: list[Any] = [
+    ([(int(a), int(b)) for a, b in RNG.integers(0, 6, (7, 2)) if a != b], {j: "ab"[j % 2] for j in range(6)})
+    for _ in range(23)
+]
+GRAPHS[7] = GRAPHS[3]
 
 EXAMPLES: dict[str, list[tuple[ObjectKernel, list[Any]]]] = {
     "kmers": [
@@ -29,6 +40,9 @@ EXAMPLES: dict[str, list[tuple[ObjectKernel, list[Any]]]] = {
         (Kmers(6, n_features=50, seed=3), SEQUENCES),
         (Kmers(2, alphabet="abc ", unknown="skip"), [text.lower().replace("t", " ") for text in SEQUENCES]),
     ],
+    "ngrams": [(Ngrams(1), TEXTS), (Ngrams(3, "char", shortest=2, binary=True, normalized=False), TEXTS)],
+    "fingerprint": [(Fingerprint(kind), PRINTS) for kind in ("tanimoto", "minmax", "linear")],
+    "graph_features": [(GraphFeatures(), GRAPHS), (GraphFeatures("shortest_path", normalized=False), GRAPHS)],
 }
 CASES = [case for cases in EXAMPLES.values() for case in cases]
 
@@ -200,6 +214,81 @@ def test_parameters_without_a_meaning_are_refused(parameters: dict[str, Any], wo
     """Each with what to do."""
     with pytest.raises(InvalidInputError, match=words):
         Kmers(**parameters)
+
+
+# --- texts, molecules, graphs ---------------------------------------------------------------------------------------
+
+
+def test_ngrams_are_those_of_scikit_learn() -> None:
+    """Counts of a vectorizer that learns its vocabulary have the same inner products: no two words share a place."""
+    counts = CountVectorizer(ngram_range=(1, 2)).fit_transform(TEXTS).astype(float)
+    expected = cosine_similarity(counts)
+    np.testing.assert_allclose(Ngrams(2, shortest=1)(TEXTS), expected, atol=1e-12)
+
+
+def test_fingerprints_are_compared_as_their_formulas_say() -> None:
+    """Tanimoto and MinMax on counts, in plain Python."""
+    for a, row, bits in zip(PRINTS, Fingerprint("minmax")(PRINTS), Fingerprint()(PRINTS), strict=True):
+        for b, minmax, tanimoto in zip(PRINTS, row, bits, strict=True):
+            places, product_ = a.keys() | b.keys(), sum(a[j] * b.get(j, 0) for j in a)
+            low, high = ([pick(a.get(j, 0), b.get(j, 0)) for j in places] for pick in (min, max))
+            assert minmax == pytest.approx(sum(low) / sum(high))
+            squares = sum(v * v for v in a.values()) + sum(v * v for v in b.values())
+            assert tanimoto == pytest.approx(product_ / (squares - product_))
+
+
+def test_subtrees_are_counted_as_by_hand() -> None:
+    """A triangle and a path of three nodes: labels, then labels with their neighbors."""
+    triangle, path = ([(0, 1), (1, 2), (2, 0)], {}), ([(0, 1), (1, 2)], {})
+    expected = [[9.0 + 9.0, 9.0 + 3.0], [9.0 + 3.0, 9.0 + 5.0]]
+    np.testing.assert_array_equal(GraphFeatures(depth=1, normalized=False)([triangle, path]), expected)
+    lengths = GraphFeatures("shortest_path", normalized=False)([triangle, path])
+    np.testing.assert_array_equal(lengths, [[9.0, 6.0], [6.0, 5.0]])
+
+
+@pytest.mark.parametrize(
+    ("kernel", "objects", "words"),
+    [
+        (Ngrams(1), ["a text", "  "], "1 of 2 texts are empty"),
+        (Fingerprint(), [{1: -2}], "not negative"),
+        (Fingerprint(), [3.5], "got float in row 0"),
+        (GraphFeatures(), [([], {})], "in row 0 has no nodes"),
+        (GraphFeatures(), ["a-b"], "got str in row 0"),
+    ],
+)
+def test_bad_objects_are_refused_in_words(kernel: ObjectKernel, objects: list[Any], words: str) -> None:
+    """The message says what was wrong and where."""
+    with pytest.raises(InvalidInputError) as caught:
+        kernel(objects)
+    assert words in str(caught.value)
+
+
+def test_smiles_are_read_by_rdkit() -> None:
+    """Equal molecules written in two ways are one; what does not parse is told."""
+    pytest.importorskip("rdkit")
+    np.testing.assert_allclose(Fingerprint()(["CCO", "OCC"]), 1.0)
+    with pytest.raises(InvalidInputError, match="1 of 2 SMILES do not parse, first 'C1CC' in row 1"):
+        Fingerprint()(["CCO", "C1CC"])
+
+
+def test_kernels_without_features_are_held_as_matrices() -> None:
+    """Tanimoto's kernel is no inner product: factors are refused with the reason, and the plan takes matrices."""
+    X = pd.DataFrame({"molecule": PRINTS})
+    y = RNG.normal(size=len(PRINTS))
+    bank = KernelBank([("t", Fingerprint(), "molecule")])
+    with pytest.raises(IncompatibleError, match="similarity='linear'"):
+        MKLRegressor(bank, alpha=0.1, resources={"representation": "factored"}).fit(X, y)
+    assert MKLRegressor(bank, alpha=0.01).fit(X, y).dual_gap_ <= 1e-3
+
+
+def test_the_default_bank_sees_sequences() -> None:
+    """Long texts of few letters get k-mers, positional ones where all have one length; other texts are refused."""
+    X, _ = table(60)
+    names = KernelBank.auto().fit(X).names
+    assert "dna: kmers(4, unknown=skip)" in names
+    assert "dna: kmers(4, positional, shortest=1, unknown=skip)" in names
+    with pytest.raises(InvalidInputError, match="'dna'"):
+        KernelBank.auto().fit(X.assign(dna=[f"note {i} on patient {i}" for i in range(60)]))
 
 
 # --- in a bank, and in models ----------------------------------------------------------------------------------------

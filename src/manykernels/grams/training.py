@@ -11,7 +11,7 @@ import pandas as pd
 from manykernels.exceptions import IncompatibleError, InvalidInputError
 from manykernels.grams import GramStack, build_stack
 from manykernels.grams.factored import served_by
-from manykernels.grams.factored.banks import fit_factors, refusal
+from manykernels.grams.factored.banks import fit_factors, refusal, without_features
 from manykernels.grams.factored.features import by_levels
 from manykernels.grams.plan import (
     FACTORED,
@@ -202,7 +202,9 @@ def plan_for(
         n_targets=n_targets,
         shared=shared,
         averages=averages,
-        obstacle=obstacle or refusal(bank, fit_intercept=fit_intercept),
+        obstacle=obstacle
+        or refusal(bank, fit_intercept=fit_intercept)
+        or without_features([spec for _, spec, _ in expanded]),
     )
 
 

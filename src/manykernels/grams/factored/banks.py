@@ -108,6 +108,12 @@ def _read(X: Any, bank: KernelBank) -> tuple[list[NamedKernel], ColumnTable]:
     rows = Table.of(X)
     bank.check(rows)
     kernels = bank.expand(rows)
+    own = {columns[0] for _, spec, columns in kernels if isinstance(spec, ObjectKernel)}
+    if own:
+        refuse_without_features([spec for _, spec, _ in kernels])
+        table = ColumnTable(rows, standardize=bank.standardize, missing=bank.missing, used=_used(kernels))
+        table.objects = {j: rows.objects(j) for j in own}
+        return kernels, table
     return kernels, ColumnTable(rows, standardize=bank.standardize, missing=bank.missing, used=_used(kernels))
 
 
@@ -119,6 +125,10 @@ def _read_chunks(source: RowSource, bank: KernelBank) -> tuple[list[NamedKernel]
     rows = Table.of(head)
     bank.check(rows)
     kernels = bank.expand(rows)
+    if any(isinstance(spec, ObjectKernel) for _, spec, _ in kernels):
+        raise IncompatibleError(
+            "Kernels of objects, such as sequences, read rows in memory, and these come in chunks. Read them first."
+        )
     options: dict[str, Any] = {"standardize": bank.standardize, "missing": bank.missing}
     table = ChunkedTable(source, rows, **options, used=_used(kernels))
     if not table.gaps.any():
@@ -313,6 +323,7 @@ def fit_factors(bank: KernelBank, X: Any, *, fit_intercept: bool = True) -> tupl
         columns = MixedRows(columns, values.objects)
     table = ColumnTable(columns, missing="mask" if gaps else "error")
     del values
+    refuse_without_features(raw.specs)
     places = [tuple(np.searchsorted(raw.used, columns).tolist()) for columns in raw.positions]
     unit = bank.normalize == "unit_diagonal"
     specs = [_with_unit_diagonal(spec) if unit else spec for spec in raw.specs]
@@ -324,6 +335,20 @@ def fit_factors(bank: KernelBank, X: Any, *, fit_intercept: bool = True) -> tupl
     scales = training_scales(means[:, None], bank.normalize, raw.names)
     fitted = FittedBank(raw, scales / counts if bank.normalize == "trace" else scales, bank.normalize)
     return fitted, composed(table, raw.names, places, specs, fitted.scales, bank.landmarks_by)
+
+
+def without_features(specs: Sequence[KernelSpec]) -> str | None:
+    """Return why kernels of objects cannot be held as factors, if so."""
+    wrong = [spec for spec in specs if isinstance(spec, ObjectKernel) and not spec.explicit]
+    if not wrong:
+        return None
+    return f"{wrong[0].label} is no inner product of features; take similarity='linear'"
+
+
+def refuse_without_features(specs: Sequence[KernelSpec]) -> None:
+    """Raise ``IncompatibleError`` for kernels of objects that cannot be held as factors."""
+    if why := without_features(specs):
+        raise IncompatibleError(f"This bank cannot be held as factors: {why}. Or pass representation='gram'.")
 
 
 def _with_unit_diagonal(spec: KernelSpec) -> KernelSpec:

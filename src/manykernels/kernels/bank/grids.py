@@ -26,11 +26,12 @@ from manykernels.kernels.specs.binned import Binned
 from manykernels.kernels.specs.categorical import Ordinal, Overlap
 from manykernels.kernels.specs.inner import Linear, Polynomial
 from manykernels.kernels.specs.interaction import Interaction
+from manykernels.kernels.specs.kmers import Kmers
 from manykernels.kernels.specs.landmarks import Landmarks
 from manykernels.kernels.specs.radial import Gaussian, Matern, Periodic
 from manykernels.kernels.specs.widths import MedianWidth, width_grid
 from manykernels.kernels.tables.issues import ColumnIssue
-from manykernels.kernels.tables.kinds import READ_AS, describe
+from manykernels.kernels.tables.kinds import READ_AS, alphabet_of, describe
 from manykernels.validation.arrays import Array, check_count
 
 __all__ = [
@@ -73,8 +74,10 @@ class DefaultKernels(BankEntry):
     on all of them together, ``4 (d + 1)`` kernels for d columns. Beyond 200 columns only the linear kernel is taken per
     column, ``d + 4`` kernels; one column alone gets 4. Dates: the same four kernels, and periodic ones of the year, the
     week and the day as far as the dates differ in them. Ordered categoricals: :class:`Ordinal`. Text, booleans and
-    other categories: :class:`Overlap`, on every column and on all of them together. Kernels on several columns leave
-    out those with missing values. Of :class:`Views`, the numbers of a view are taken together only.
+    other categories: :class:`Overlap`, on every column and on all of them together. DNA, RNA and proteins, long
+    texts of few letters that differ from row to row: :class:`Kmers`, positional too where all have one length. Kernels
+    on several columns leave out those with missing values. Of :class:`Views`, the numbers of a view are taken together
+    only.
     """
 
     def expand(self, table: Table) -> list[NamedKernel]:
@@ -107,6 +110,8 @@ def entries_by_type(table: Table) -> list[BankEntry]:
         entries.append(PerFeature(DEFAULT_SPECS + _periods(table.codes([j])[:, 0]), named_columns(table, [j])))
     if by_kind.get("ordered"):
         entries.append(PerFeature((Ordinal(),), named_columns(table, by_kind["ordered"])))
+    for j in by_kind.get("text", []):
+        entries += [PerFeature(specs, named_columns(table, [j])) for specs in (_sequence_specs(table, j),) if specs]
     if categories:
         entries.append(PerFeature((Overlap(),), named_columns(table, categories)))
         together = _complete(table, categories)
@@ -120,10 +125,23 @@ def unusable_columns(table: Table) -> list[ColumnIssue]:
     found = []
     for j in range(table.n_columns):
         kind = table.kind(j)
-        if kind == "text" or kind not in READ_AS:
+        if (kind == "text" and not _sequence_specs(table, j)) or kind not in READ_AS:
             held = describe(table.data.iloc[:, j])  # arrays hold numbers only
             found.append(ColumnIssue(table.names[j], "text" if kind == "text" else "unusable", held))
     return found
+
+
+def _sequence_specs(table: Table, column: int) -> tuple[KernelSpec, ...]:
+    """Return kernels of k-mers for a column of sequences, positional ones where all have one length; none for texts."""
+    texts = table.data.iloc[:, column].dropna()
+    alphabet = alphabet_of(texts)
+    if alphabet is None:
+        return ()
+    lengths = (1, 2, 3) if alphabet == "protein" else (1, 2, 3, 4, 5, 6)
+    specs = [Kmers(k, alphabet=alphabet, unknown="skip") for k in lengths]
+    if texts.str.len().nunique() == 1:
+        specs += [Kmers(k, alphabet=alphabet, unknown="skip", positional=True, shortest=1) for k in lengths[1::2]]
+    return tuple(specs)
 
 
 def _entries_of_numbers(table: Table, numbers: list[int]) -> list[BankEntry]:

@@ -7,12 +7,15 @@ from manykernels.kernels.specs.base import KERNELS, KernelSpec, register_kernel,
 from manykernels.kernels.specs.binned import Binned
 from manykernels.kernels.specs.categorical import Missing, Ordinal, Overlap
 from manykernels.kernels.specs.general import ChiSquared, Dirichlet, FromCallable, Pairwise
+from manykernels.kernels.specs.graphs import GraphFeatures
 from manykernels.kernels.specs.inner import Cosine, Linear, Polynomial, Tanimoto, WeightedPolynomial
 from manykernels.kernels.specs.interaction import ColumnPower, Interaction
 from manykernels.kernels.specs.kmers import Kmers
 from manykernels.kernels.specs.landmarks import Landmarks
+from manykernels.kernels.specs.molecules import Fingerprint
 from manykernels.kernels.specs.objects import ObjectKernel
 from manykernels.kernels.specs.radial import ArdGaussian, Gaussian, Laplacian, Matern, Periodic
+from manykernels.kernels.specs.texts import Ngrams
 
 __all__ = [
     "KERNELS",
@@ -22,8 +25,10 @@ __all__ = [
     "ColumnPower",
     "Cosine",
     "Dirichlet",
+    "Fingerprint",
     "FromCallable",
     "Gaussian",
+    "GraphFeatures",
     "Interaction",
     "KernelSpec",
     "Kmers",
@@ -32,6 +37,7 @@ __all__ = [
     "Linear",
     "Matern",
     "Missing",
+    "Ngrams",
     "ObjectKernel",
     "Ordinal",
     "Overlap",

@@ -77,6 +77,22 @@ def _kind_of_texts(column: pd.Series) -> str:
     return "text" if distinct > (WORDY_SHARE if wordy else TEXT_SHARE) * len(present) else "category"
 
 
+LETTERS = {"dna": "ACGTN", "rna": "ACGUN", "protein": "ACDEFGHIKLMNPQRSTVWYXBZUO*"}
+SHORT_SEQUENCES = 10.0  # letters on average: shorter texts are codes
+LOOKED_AT = 1000  # texts that say what a column of texts holds
+
+
+def alphabet_of(column: pd.Series) -> str | None:
+    """Return the alphabet of a column of sequences, "dna", "rna" or "protein"; None for other texts."""
+    texts = column.dropna().iloc[:LOOKED_AT]
+    if not len(texts) or not all(isinstance(text, str) for text in texts):
+        return None
+    if texts.str.len().mean() < SHORT_SEQUENCES:
+        return None
+    letters = set("".join(texts))
+    return next((name for name, own in LETTERS.items() if letters.issubset(own)), None)
+
+
 def describe(column: pd.Series) -> str:
     """Return in a few words what a column holds that is not numbers."""
     present = column.dropna()

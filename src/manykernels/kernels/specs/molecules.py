@@ -1,0 +1,202 @@
+"""Kernels of molecules: fingerprints as sparse counts, by their inner product, Tanimoto's or the MinMax kernel.
+
+    linear       p = phi(x)' phi(z), of unit length if normalized
+    tanimoto     p / (|phi(x)|^2 + |phi(z)|^2 - p)
+    minmax       sum_j min(phi_j(x), phi_j(z)) / sum_j max(phi_j(x), phi_j(z))
+
+A count c is c places that are one: on these, min is a product of bits, and MinMax is Tanimoto's kernel.
+
+Ralaivola, Swamidass, Saigo, Baldi, "Graph kernels for chemical informatics", Neural Networks 18 (2005).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from importlib import import_module
+from typing import Any, ClassVar
+
+import numpy as np
+from scipy.sparse import csr_array
+
+from manykernels.exceptions import InvalidInputError
+from manykernels.kernels.specs.base import register_kernel
+from manykernels.kernels.specs.distances import SparsePoints
+from manykernels.kernels.specs.objects import ObjectKernel, as_objects, unit_rows
+from manykernels.validation.arrays import Array, check_choice, check_count
+
+SIMILARITIES = ("tanimoto", "minmax", "linear")
+
+
+@register_kernel
+@dataclass(frozen=True)
+class Fingerprint(ObjectKernel):
+    """Molecules are alike that share substructures: Tanimoto, MinMax or linear kernel of sparse fingerprints.
+
+    A column holds SMILES, of which RDKit makes Morgan fingerprints of counts (``pip install rdkit``), or fingerprints
+    as they come: RDKit's vectors of bits or counts, mappings from positions to counts, or sets of positions.
+
+    Parameters
+    ----------
+    similarity : {"tanimoto", "minmax", "linear"}, default="tanimoto"
+        What becomes of counts; "tanimoto" and "linear" take them as numbers.
+    radius : int, default=2
+        Of Morgan's environments, for SMILES.
+    binary : bool, default=False
+        Whether counts above one are one.
+    n_features : int, default=4096
+        Places; positions beyond share them, modulo their number.
+    normalized : bool, default=True
+        Whether features of the linear kernel have unit length; the others are one for equal molecules in any case.
+
+    Raises
+    ------
+    InvalidInputError
+        If a parameter has no meaning.
+
+    Examples
+    --------
+    >>> from manykernels.kernels import Fingerprint
+    >>> Fingerprint("minmax")([{1: 2, 5: 1}, {1: 1, 7: 1}]).round(2)
+    array([[1.  , 0.25],
+           [0.25, 1.  ]])
+    """
+
+    kind: ClassVar[str] = "fingerprint"
+    similarity: str = "tanimoto"
+    radius: int = 2
+    binary: bool = False
+    n_features: int = 4096
+    normalized: bool = True
+
+    def __post_init__(self) -> None:
+        check_choice(self.similarity, SIMILARITIES, "similarity")
+        object.__setattr__(self, "radius", check_count(self.radius, "radius", least=0, most=20))
+        object.__setattr__(self, "n_features", check_count(self.n_features, "n_features", most=2**24))
+        for name in ("binary", "normalized"):
+            if not isinstance(getattr(self, name), (bool, np.bool_)):
+                raise InvalidInputError(f"{name} must be True or False, got {getattr(self, name)!r}.")
+
+    @property
+    def explicit(self) -> bool:
+        """Whether it is the linear kernel."""
+        return self.similarity == "linear"
+
+    @property
+    def n_places(self) -> int:
+        """Positions, and of counts as bits so many for each."""
+        return self.n_features * (MOST_COUNT if self.similarity == "minmax" else 1)
+
+    def features(self, objects: Any) -> csr_array:
+        """Return the fingerprint of every molecule.
+
+        Parameters
+        ----------
+        objects : sequence of str, RDKit vectors, mappings, sets or None
+
+        Returns
+        -------
+        csr_array of shape (n, n_places)
+
+        Raises
+        ------
+        InvalidInputError
+            SMILES that do not parse, negative counts, and objects that are no fingerprints.
+        """
+        found = as_objects(objects)
+        counts = self._counted(found)
+        indptr = np.concatenate([[0], np.cumsum([len(each) for each in counts])]).astype(np.int64)
+        indices = np.array([j for each in counts for j in each], dtype=np.int64) % self.n_features
+        data = np.array([count for each in counts for count in each.values()], dtype=np.float64)
+        matrix = csr_array((data, indices, indptr), shape=(len(found), self.n_features))
+        matrix.sum_duplicates()
+        matrix.eliminate_zeros()
+        if self.binary:
+            matrix.data[:] = 1.0
+        if self.similarity == "minmax":
+            return _unary(matrix, self.n_places)
+        return unit_rows(matrix) if self.explicit and self.normalized else matrix
+
+    def _counted(self, objects: Array) -> list[Mapping[int, float]]:
+        """Return positions with counts of every molecule, or say which objects have none."""
+        smiles = [i for i, item in enumerate(objects) if isinstance(item, str)]
+        counts: list[Any] = [None] * len(objects)
+        if smiles:
+            for i, found in zip(smiles, self._of_smiles([objects[i] for i in smiles], smiles), strict=True):
+                counts[i] = found
+        for i, item in enumerate(objects):
+            if counts[i] is None:
+                counts[i] = {} if item is None else _given(item, i)
+        wrong = [i for i, each in enumerate(counts) if any(not 0 <= count < np.inf for count in each.values())]
+        if wrong:
+            raise InvalidInputError(
+                f"Counts of a fingerprint must be finite and not negative, but row {wrong[0]} has others."
+            )
+        return counts
+
+    def _of_smiles(self, smiles: list[str], rows: list[int]) -> list[dict[int, float]]:
+        """Return Morgan fingerprints of counts, by RDKit."""
+        try:
+            chem, generators = import_module("rdkit.Chem"), import_module("rdkit.Chem.rdFingerprintGenerator")
+            log = import_module("rdkit.RDLogger")
+        except ImportError as error:
+            raise InvalidInputError(
+                "Strings are read as SMILES, of which RDKit makes fingerprints: python -m pip install rdkit. Or pass "
+                "fingerprints, such as {position: count}."
+            ) from error
+        generator = generators.GetMorganGenerator(radius=self.radius, fpSize=self.n_features)
+        log.DisableLog("rdApp.error")
+        try:
+            molecules = [chem.MolFromSmiles(text) for text in smiles]
+        finally:
+            log.EnableLog("rdApp.error")
+        wrong = [at for at, (text, one) in enumerate(zip(smiles, molecules, strict=True)) if one is None or not text]
+        if wrong:
+            raise InvalidInputError(
+                f"{len(wrong)} of {len(smiles)} SMILES do not parse, first {smiles[wrong[0]]!r} in row "
+                f"{rows[wrong[0]]}. Correct or drop them."
+            )
+        return [dict(generator.GetCountFingerprint(one).GetNonzeroElements()) for one in molecules]
+
+    def of_points(self, left: SparsePoints, right: SparsePoints) -> Array:
+        """Return the kernel between rows of fingerprints; two without any position are alike by zero."""
+        products = left.inner(right)
+        if self.explicit:
+            return products
+        union = left.squared_norms[:, None] + right.squared_norms - products
+        return np.divide(products, union, out=np.zeros_like(products), where=union > 0)
+
+    def diag_of_points(self, points: SparsePoints) -> Array:
+        """Return ``k(x, x)``: one, and zero without any position."""
+        return points.squared_norms if self.explicit else (points.squared_norms > 0).astype(np.float64)
+
+
+MOST_COUNT = 64  # as which larger counts are read by the MinMax kernel
+
+
+def _given(item: Any, row: int) -> Mapping[int, float]:
+    """Return positions with counts of a fingerprint as it came."""
+    if hasattr(item, "GetNonzeroElements"):
+        return dict(item.GetNonzeroElements())
+    if hasattr(item, "GetOnBits"):
+        return dict.fromkeys(item.GetOnBits(), 1.0)
+    if isinstance(item, (set, frozenset)):
+        item = dict.fromkeys(item, 1.0)
+    whole = isinstance(item, Mapping) and all(isinstance(j, (int, np.integer)) and j >= 0 for j in item)
+    if not whole:
+        raise InvalidInputError(
+            f"A fingerprint is SMILES, RDKit's vector, {{position: count}} or a set of positions, got "
+            f"{type(item).__name__} in row {row}."
+        )
+    return item
+
+
+def _unary(matrix: csr_array, n_places: int) -> csr_array:
+    """Return counts as bits: a count c is c places that are one."""
+    if (matrix.data != np.rint(matrix.data)).any():
+        raise InvalidInputError("The MinMax kernel needs whole counts; take similarity='tanimoto' for other numbers.")
+    counts = np.minimum(matrix.data, MOST_COUNT).astype(np.int64)
+    ends = np.concatenate([[0], np.cumsum(counts)])
+    within = np.arange(ends[-1]) - np.repeat(ends[:-1], counts)
+    indices = np.repeat(matrix.indices.astype(np.int64) * MOST_COUNT, counts) + within
+    return csr_array((np.ones(len(indices)), indices, ends[matrix.indptr]), shape=(matrix.shape[0], n_places))
