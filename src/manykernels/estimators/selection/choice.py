@@ -183,6 +183,8 @@ class CrossValidated(KeepsHeldOut):
         if found and folds.ending.status is None:
             with folds.ending.noted():
                 self._record(folds, found, splits)
+        for each in folds.folds:
+            each.close(kernels=True)  # the last fit has the memory for itself
         if searches:
             self._learn_choice(candidates, whole, samples, time_left(end), levels)
         else:
