@@ -31,7 +31,7 @@ BANK = KernelBank.per_feature(Linear()) + KernelBank.landmarks(count=12)
 
 
 def test_a_kernel_on_landmarks_is_the_projection_of_its_base() -> None:
-    spec: Any = KernelBank.joint(Landmarks(Gaussian("median"), 9, center=False)).fit(X).specs[0]
+    spec: Any = KernelBank.joint(Landmarks(Gaussian("median"), 9, center=False)).fit(X).table.specs[0]
     points, units = np.array(spec.points), np.array(spec.units)
     assert all((row == X).all(axis=1).any() for row in points)
     np.testing.assert_allclose(units, 1.0 / X.std(axis=0))
@@ -42,13 +42,13 @@ def test_a_kernel_on_landmarks_is_the_projection_of_its_base() -> None:
 
 
 def test_centered_functions_have_mean_zero_over_landmarks() -> None:
-    spec: Any = KernelBank.joint(Landmarks(Matern(2.0, 0.5), 9)).fit(X).specs[0]
+    spec: Any = KernelBank.joint(Landmarks(Matern(2.0, 0.5), 9)).fit(X).table.specs[0]
     np.testing.assert_allclose(spec(spec.points).sum(axis=0), 0.0, atol=1e-12)
 
 
 def test_columns_are_divided_by_what_they_vary() -> None:
     table = np.column_stack([X[:, 0] * 100, np.where(X[:, 1] > 1.5, 7.0, 2.0), np.full(len(X), 3.0)])
-    spec: Any = KernelBank.joint(Landmarks(Matern(1.0, 0.5), 20)).fit(table).specs[0]
+    spec: Any = KernelBank.joint(Landmarks(Matern(1.0, 0.5), 20)).fit(table).table.specs[0]
     np.testing.assert_allclose(spec.units, [1.0 / table[:, 0].std(), 0.2, 0.0])
     moved = table + np.array([0.0, 0.0, 50.0])
     np.testing.assert_allclose(spec(moved, table), spec(table), atol=1e-12)

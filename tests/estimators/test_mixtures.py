@@ -309,16 +309,16 @@ def found(gains: Sequence[float], p_value: float, share: float = 0.25) -> bool:
 
 def test_a_finding_is_told_by_permuted_targets_or_by_a_test_over_folds() -> None:
     lucky = [0.3, -0.2, 0.1, -0.1, 0.0]
-    assert found(lucky, 0.05)
-    assert not found([-gain for gain in lucky], 0.05)
-    assert not found(lucky, 0.1)
-    # The quantile of t with 4 degrees of freedom is 1.533, and five folds that share rows count as 2.22.
+    assert found(lucky, 0.025)
+    assert not found([-gain for gain in lucky], 0.025)
+    assert not found(lucky, 0.05)
+    # The quantile of t with 4 degrees of freedom is 2.132, and five folds that share rows count as 2.22.
     spread, error = np.array([-2, -1, 0, 1, 2]), np.sqrt(10 / 4 / 5)
-    needed = 1.5332 * 1.5 * error
+    needed = 2.1318 * 1.5 * error
     assert (found(spread + 1.01 * needed, 0.5), found(spread + 0.99 * needed, 0.5)) == (True, False)
     assert (found(spread + 1.51 * error, np.nan), found(spread + 1.49 * error, np.nan)) == (True, False)
-    assert found(spread + 1.6 * error, 0.5, share=0.0)
-    assert [found([0.1], p) for p in (0.05, 0.5, np.nan)] == [True, False, True]
+    assert found(spread + 2.2 * error, 0.5, share=0.0)
+    assert [found([0.1], p) for p in (0.025, 0.5, np.nan)] == [True, False, True]
 
 
 def test_permutations_count_where_samples_are_exchangeable() -> None:

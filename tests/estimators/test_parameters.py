@@ -117,7 +117,7 @@ def test_that_share_of_targets_lies_below_the_quantile(tau):
 
 
 def test_tau_goes_through_cross_validation_path_and_clone():
-    model = MKLRegressorCV(loss="quantile", loss_parameters={"tau": 0.9}, alphas=[0.05], cv=2).fit(X, Y)
+    model = MKLRegressorCV(loss="quantile", loss_parameters={"tau": 0.9}, alphas=[0.05], cv=5).fit(X, Y)
     assert clone(model).loss_parameters == {"tau": 0.9}
     path = regularization_path(X, Y, loss="quantile", loss_parameters={"tau": 0.9}, alphas=[model.alpha_])
     plain = MKLRegressor(loss="quantile", loss_parameters={"tau": 0.9}, alpha=model.alpha_).fit(X, Y)

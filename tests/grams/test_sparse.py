@@ -12,6 +12,7 @@ from manykernels import Gaussian, KernelBank, MKLClassifier, MKLRegressor, load_
 from manykernels.grams import build_stack
 from manykernels.grams.factored import sparse
 from manykernels.grams.factored.banks import fit_factors
+from manykernels.grams.factored.sparse import SparseStack
 from manykernels.grams.rows.columns import ColumnTable
 from manykernels.kernels import Kmers
 from manykernels.kernels.bank.columns import Table
@@ -20,6 +21,7 @@ from manykernels.objective import Problem, get_loss, get_regularizer
 from manykernels.solvers import solve
 from manykernels.solvers.factored.newton import minimize
 from manykernels.solvers.factored.objective import FactoredObjective, Point
+from manykernels.testing import GramStackContract
 
 KERNELS = [
     ("2", Kmers(2), "dna"),
@@ -47,6 +49,22 @@ def stacks(seed: int, n: int = 40) -> tuple[Any, Any]:
 def factored_stack_of(X: pd.DataFrame, bank: KernelBank) -> Any:
     """Return the stack of a bank on rows, through the door of estimators."""
     return fit_factors(bank, X)[1]
+
+
+class TestSparseStack(GramStackContract):
+    """The laws of every Gram stack."""
+
+    stack_class = SparseStack
+    rtol = 1e-10
+    bank = KernelBank([kernel for kernel in KERNELS if kernel[2] == "dna"])
+
+    def create(self, rng: np.random.Generator) -> Any:
+        whole = factored_stack_of(table(int(rng.integers(100))), self.bank)
+        return getattr(whole, "parts", [whole])[0]
+
+    def dense(self, rng: np.random.Generator) -> Any:
+        fitted, prepared = self.bank.fit_prepare(table(int(rng.integers(100))))
+        return fitted.block(prepared, prepared)
 
 
 @pytest.mark.parametrize("seed", range(20))

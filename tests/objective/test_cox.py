@@ -92,7 +92,7 @@ def test_doubling_a_weight_is_a_second_sample() -> None:
 
 def test_only_solvers_of_joint_losses_take_it() -> None:
     problem = cases()[0].problem()
-    assert solvers_for(problem) == ["working_set", "interior_point"]
+    assert solvers_for(problem) == ["working_set", "interior_point", "block_coordinate"]
     with pytest.raises(IncompatibleError, match="one of all samples together"):
         SOLVERS["spicymkl"]().solve(problem)
     with pytest.raises(IncompatibleError, match="at gradients only"):

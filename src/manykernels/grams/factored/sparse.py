@@ -212,6 +212,7 @@ class SparseStack(FactoredStack):
             if seen is not None:
                 found.indices = np.searchsorted(seen, found.indices).astype(found.indices.dtype)
                 found = csr_array((found.data, found.indices, found.indptr), shape=(found.shape[0], len(seen)))
+            found.sort_indices()  # sums in one order, so that blocks are symmetric to the last bit
             known.clear()  # one kernel's entries are read at a time, in blocks
             known[key] = found
         return known[key]

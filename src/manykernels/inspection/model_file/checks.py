@@ -202,6 +202,9 @@ def _product_kernels(kernels: ProductKernels) -> Iterator[str]:
 
 def _wrong_rows(bank: FittedBank, rows: PreparedRows[Any]) -> Iterator[str]:
     """Yield the parts of prepared rows that are not what the bank would have prepared."""
+    if not isinstance(rows, PreparedRows):
+        yield "support"
+        return
     n_rows, n_kernels = rows.n_samples, len(bank)
     shape = (n_kernels, n_rows)
     # Rows may lack columns whatever the normalization.
