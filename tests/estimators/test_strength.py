@@ -328,8 +328,10 @@ def test_one_weak_narrow_effect_is_told_from_noise() -> None:
     assert warned <= 3  # six with 19 orders
 
 
-def test_fewer_orders_are_drawn_of_more_samples() -> None:
-    assert [permutations_for(n) for n in (10, 500, 1000, 2000, 5000, 10**6)] == [199, 199, 99, 39, 19, 19]
+def test_fewer_orders_are_drawn_of_more_samples_and_where_they_cost_more() -> None:
+    assert [permutations_for(n, 1.0) for n in (10, 500, 1000, 2000, 5000, 10**6)] == [199, 199, 99, 39, 19, 19]
+    assert [permutations_for(10, cost) for cost in (1e7, 1e8, 1e9, 1e12)] == [199, 19, 19, 19]
+    assert permutations_for(10, 2.5e7) == 99
 
 
 def test_noise_is_told_from_truth() -> None:

@@ -56,6 +56,7 @@ MOST_PERMUTATIONS = 199  # more of them tell apart what is weak, which 19 standa
 PERMUTED_ENTRIES = (
     100_000  # of all targets together, beyond which fewer permutations are drawn: weak effects are clear there
 )
+PERMUTED_COST = 2.5e9  # multiplications of all quadratic forms of permuted targets, beyond which fewer are drawn, too
 SAME = 1e-12  # spread of norms below which they are equal but for rounding
 SIGNIFICANT = 0.05  # p-value up to which a relation is no noise
 COLUMN_BYTES = 128 * 2**20  # of permuted dual coefficients that are held at once
@@ -243,7 +244,8 @@ def noise_levels(
     n_samples = problems[0].n_samples
     models = [problem.zero_model() for problem in problems]
     entries, largest = sum(rho.size for rho, _ in models), max(rho.size for rho, _ in models)
-    orders = _orders(n_samples, seed, strata, groups, n_permutations or permutations_for(entries))
+    cost = problems[0].stack.quad_cost * entries / n_samples
+    orders = _orders(n_samples, seed, strata, groups, n_permutations or permutations_for(entries, cost))
     most = min(COLUMN_BYTES // (8 * largest), MOST_COLUMNS * n_samples // largest)
     together = max(1, most // len(orders))
     squares: list[Array] = []
@@ -260,12 +262,13 @@ def noise_levels(
     return [_level(*parts) for parts in zip(problems, squares, models, strict=True)]
 
 
-def permutations_for(n_entries: int) -> int:
-    """Return how many permutations of so many entries tell what noise reaches.
+def permutations_for(n_entries: int, cost: float) -> int:
+    """Return how many permutations of so many entries, each at this cost, tell what noise reaches.
 
     One less than a multiple of 20, so that 5 % can be had.
     """
-    return 20 * int(np.clip(PERMUTED_ENTRIES // (20 * n_entries), 1, (1 + MOST_PERMUTATIONS) // 20)) - 1
+    most = min(PERMUTED_ENTRIES / n_entries, PERMUTED_COST / cost)
+    return 20 * int(np.clip(most // 20, 1, (1 + MOST_PERMUTATIONS) // 20)) - 1
 
 
 def _orders(n_samples: int, seed: int, strata: Array | None, groups: Array | None, n_permutations: int) -> Array:

@@ -122,6 +122,11 @@ class GramStack(ABC):
         return 0.0
 
     @property
+    def quad_cost(self) -> float:
+        """Multiplications of one quadratic form of every kernel, about."""
+        return 0.5 * self.n_kernels * float(self.n_samples) ** 2
+
+    @property
     @abstractmethod
     def nbytes(self) -> int:
         """Bytes held by this stack."""

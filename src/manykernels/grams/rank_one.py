@@ -44,6 +44,11 @@ class RankOneStack(GramStack):
         self._features = features
 
     @property
+    def quad_cost(self) -> float:
+        """Multiplications of one quadratic form of every kernel."""
+        return float(self.n_kernels * self.n_samples)
+
+    @property
     def features(self) -> Array:
         """The features, (M, N), as a read-only view."""
         view = self._features.view()

@@ -21,6 +21,7 @@ from manykernels.validation.arrays import Array
 __all__ = ["CHUNK_ROWS", "DenseOperator", "FactorOperator", "FactoredStack"]
 
 ROUNDING = 1e-14  # of sums of kernel values, beside ||rho||_1^2 and the largest diagonal entry
+USUAL_RANK = 32.0  # features of a kernel, where its cost is estimated before any is made
 STORED_BYTES = 4e9  # of factors of a working set; those of Gaussians of one column are not stored
 
 
@@ -234,6 +235,11 @@ class FactoredStack(GramStack):
     def exact_cost(self) -> float:
         """Kernel values that one exact quadratic form computes."""
         return 0.5 * float(self.n_samples) ** 2
+
+    @property
+    def quad_cost(self) -> float:
+        """Multiplications of one quadratic form of every kernel, about: a few dozen features a row."""
+        return USUAL_RANK * self.n_kernels * float(self.n_samples)
 
     def diag(self) -> Array:
         """Diagonals of all kernels, (M, N) float64."""

@@ -160,6 +160,11 @@ class CompositeStack(FactoredStack):
         """Return the largest cost of any part."""
         return max(part.exact_cost for part in self.parts)
 
+    @property
+    def quad_cost(self) -> float:
+        """Return the cost of all parts."""
+        return sum(part.quad_cost for part in self.parts)
+
     def _apply_each(self, columns: Array, kernels: Array) -> Array:
         out = np.empty((len(kernels), self.n_samples, columns.shape[1]))
         for number, part in enumerate(self.parts):

@@ -22,6 +22,7 @@ from manykernels.kernels import KernelSpec, ObjectKernel
 from manykernels.validation.arrays import Array
 
 FEW_FEATURES = 300  # whose Hessians are formed; of more, only products with them
+A_LETTER = 20.0  # multiplications that take as long as a letter of a pass
 DENSE_ENTRIES = 2**23  # of features that are kept as an array: 64 MB
 
 
@@ -262,6 +263,11 @@ class SparseStack(FactoredStack):
     def exact_cost(self) -> float:
         """Rows that one product reads."""
         return float(self.n_samples)
+
+    @property
+    def quad_cost(self) -> float:
+        """Multiplications of one quadratic form of every kernel, about: each reads all letters."""
+        return A_LETTER * self.n_kernels * float(self.nbytes)
 
     @property
     def nbytes(self) -> int:

@@ -25,6 +25,7 @@ from manykernels.validation.arrays import Array
 PASS_TOL = 1e-12  # of the expansion, and asked of the transform
 TRANSFORM_ERROR = 1e-11  # of a Fourier sum beside ||rho||_1: ten times what the transform is asked for
 MAX_MODES = 2**21
+A_MODE = 500.0  # multiplications that take as long as a frequency of a transform
 DIMENSIONS = (2, 3)
 
 
@@ -95,6 +96,14 @@ class WindowStack(NystroemStack):
     def _width(self, kernel: int) -> float:
         spec: Any = self.specs[kernel]
         return known_width(spec.width)
+
+    @property
+    def quad_cost(self) -> float:
+        """Multiplications of one transform a window, about, and of landmarks for the others."""
+        planned = [window for _, window in self._windows if window is not None]
+        rest = sum(len(own) for own, window in self._windows if window is None)
+        modes = sum(float(np.prod(window.modes)) for window in planned)
+        return A_MODE * modes + super().quad_cost * rest / max(self.n_kernels, 1)
 
     def quad_bounds(self, rho: Array) -> tuple[Array, Array]:
         """Return bounds (M,) from below and above on ``rho' K_m rho``: one transform for all widths of some columns."""
