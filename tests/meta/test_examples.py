@@ -25,6 +25,7 @@ PROMISES = {
     "counts.py": ["frequency: gap", "cost of a claim: gap", "pure premium of a year"],
     "mixed_models.py": ["always in: subject, days, subject x days", "m0: gaussian"],
     "omics_tree.py": ["of 60 genes at l1_ratio", "held-out concordance 0.", "rna apoptosis g"],
+    "export_model.py": ["SQLite and the model differ by", "Python with NumPy alone: ill", "any other"],
     "custom_kernel.py": ["histogram_intersection(power=0.5)", "held-out accuracy 0."],
     "custom_solver.py": ["direct_ridge: gap", "it needs a quadratic conjugate without box and kink"],
     "custom_stack.py": ["1.0 MB instead of 32", "heaviest: kernel 7, kernel 42"],
