@@ -15,7 +15,7 @@ from manykernels.exceptions import IncompatibleError, InvalidInputError
 from manykernels.inspection import export_model
 from manykernels.inspection.export import evaluate
 from manykernels.inspection.export.extraction import program_of
-from manykernels.kernels import Gaussian, Laplacian, Linear, Matern, Polynomial
+from manykernels.kernels import Binned, Gaussian, Interaction, Laplacian, Linear, Matern, Overlap, Polynomial
 
 EPOCH, DAY = pd.Timestamp("1970-01-01"), pd.Timedelta(days=1)
 N = 150
@@ -312,3 +312,24 @@ def test_what_cannot_be_exported_is_said(tmp_path):
     kernels = (X @ X.T)[None]
     with pytest.raises(IncompatibleError, match="not on precomputed kernels"):
         export_model(MKLRegressor("precomputed", alpha=0.1).fit(kernels, wave(X)), tmp_path / "model.sql")
+
+
+@pytest.mark.parametrize("representation", ["gram", "factored"])
+@pytest.mark.parametrize("standardize", [False, True])
+@pytest.mark.parametrize("kernel", ["one", "pair", "with bins"])
+def test_numbers_that_are_equal_or_not_are_levels(kernel, standardize, representation, tmp_path):
+    rng = np.random.default_rng(0)
+    X = np.column_stack([0.1 * rng.integers(0, 4, 200), rng.integers(5, 9, 200) / 3, rng.normal(size=200)])
+    y = (X[:, 0] > 0.15) + 2 * (X[:, 1] > 2) * (X[:, 0] < 0.05) + np.sin(X[:, 2])
+    entry = {
+        "one": (Overlap(), [0]),
+        "pair": (Interaction(((Overlap(), (0,)), (Overlap(), (1,)))), [0, 1]),
+        "with bins": (Interaction(((Overlap(), (0,)), (Binned(Gaussian(0.3), 8), (1,)))), [0, 2]),
+    }[kernel]
+    model = MKLRegressor(
+        KernelBank([("k", *entry)], standardize=standardize),
+        alpha=1e-3,
+        resources={"representation": representation},
+    ).fit(X, y)
+    found = by_sqlite(export_model(model, tmp_path / "model.sql").path, as_read(X))
+    np.testing.assert_allclose(found["score"], model.predict(X), atol=1e-9)

@@ -20,7 +20,7 @@ from sklearn.base import is_classifier, is_regressor
 from manykernels.estimators.supervised.factored import FactoredExpansion
 from manykernels.exceptions import IncompatibleError
 from manykernels.grams.factored.cells import grid_parts
-from manykernels.grams.factored.prediction import FourierSeries, LandmarkFunction
+from manykernels.grams.factored.prediction import CellFunction, FourierSeries, LandmarkFunction
 from manykernels.grams.prediction import KernelExpansion
 from manykernels.inspection.displays.kernel_table import known_features
 from manykernels.inspection.export.evaluate import SMOOTH, kernel_values, term_values
@@ -132,8 +132,7 @@ class Extraction:
         if kind == "levels":
             if encoding.read_as != "number":
                 return Axis(name, column, "levels", levels=encoding.levels, text=text)
-            levels = np.unique(np.concatenate([self._known(m, place) for m in own]))
-            return Axis(name, column, "levels", levels=tuple(levels.tolist()), unit=unit)
+            return Axis(name, column, "levels", levels=self._levels(own, place, column), unit=unit)
         if kind == "steps":  # false and true
             return Axis(name, column, "steps", edges=(0.5,))
         if kind != "pieces":
@@ -145,6 +144,23 @@ class Extraction:
         low, high = (float(every.min()), float(every.max())) if len(every) else (0.0, 1.0)
         reach = high - low or 1.0
         return Axis(name, column, "pieces", low=low - reach, high=high + reach, n_pieces=FEWEST_PIECES, unit=unit)
+
+    def _levels(self, own: list[int], place: int, column: int) -> tuple[float, ...]:
+        """Return the numbers that kernels on equal values know of a column, as they were given.
+
+        Standardizing them loses the last bit; of the decimals that are standardized to the same the shortest is taken.
+        """
+        found = [self._points(m)[0][:, place] for m in own]
+        for part in self.expansion.parts if isinstance(self.expansion, FactoredExpansion) else ():
+            if part.kernel in own and isinstance(part.function, CellFunction):
+                found.append(part.function.levels[place])
+        at = int(np.searchsorted(self.table.used, column))
+        mean, scale = float(self.table.column_means[at]), float(self.table.column_scales[at])
+        levels = []
+        for value in np.unique(np.concatenate(found)).tolist():
+            decimals = [float(f"{value * scale + mean:.{digits}g}") for digits in range(1, 18)]
+            levels.append(next((one for one in decimals if (one - mean) / scale == value), decimals[-1]))
+        return tuple(levels)
 
     def _numbers(self, column: int) -> Array:
         """Return the numbers of a column of the given rows."""
