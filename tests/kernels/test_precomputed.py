@@ -283,7 +283,7 @@ def test_kernels_of_other_samples_are_told_from_the_fitted_ones(stack: KernelSta
     with pytest.raises(InvalidInputError, match="Both sides were detached"):
         fitted.block(rows.detach(), rows.detach())
     with pytest.raises(InvalidInputError, match="kernel of each new sample with itself"):
-        PrecomputedBank("unit_diagonal").fit(stack[:20]).prepare(stack.block([0, 1, 2], np.arange(3), np.arange(20)))
+        PrecomputedBank("unit_diagonal").fit(stack[:20]).prepare(stack[:3].against(np.arange(20)))
     with pytest.raises(InvalidInputError, match="fit needs"):
         PrecomputedBank().fit(KernelStack.rectangular(np.ones((1, 2, 3))))
 
@@ -325,4 +325,4 @@ def test_matrices_of_chosen_kernels_are_theirs_in_their_order(grams: np.ndarray)
     np.testing.assert_array_equal(held.array[np.ix_([0, 1, 2], held.samples, held.samples)], grams[[2, 0, 1]])
     whole = fitted.grams(rows)
     assert whole is not None
-    assert np.shares_memory(whole.array, KernelStack(grams).whole())
+    assert np.shares_memory(whole.array, KernelStack(grams)._whole())

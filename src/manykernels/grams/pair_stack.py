@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
 import numpy as np
@@ -169,7 +169,7 @@ class PairStack(GramStack):
     def _quad(self, r: Array) -> Array:
         """Return ``<A V B, V>`` of every kernel as ``<V' A V, B>``, so that each left kernel is read once."""
         table, squares = self._index.scatter(r), np.empty(self.n_kernels)
-        for a, kernels in self._by_left(np.arange(self.n_kernels)).items():
+        for a, kernels in by_left(self._products, np.arange(self.n_kernels)).items():
             small = (table.T @ self._factors.left(a)) @ table
             for m in kernels:
                 squares[m] = float(np.vdot(small, self._factors.right(self._products[m][1])))
@@ -192,25 +192,14 @@ class PairStack(GramStack):
 
     def _products_with(self, rows: PairIndex, weights: Array, active: Array, columns: Array) -> Array:
         """Return ``sum_m d_m K_m(rows, pairs) columns``, with one product for each left kernel."""
-        total = np.zeros((len(rows), columns.shape[1]))
         sums = self._sums_of(weights, active)
-        for k, column in enumerate(columns.T):
-            table = self._index.scatter(column)
-            if rows.dense:
-                whole = np.zeros(self._index.shape)
-                for a, right in sums.items():
-                    whole += self._factors.left(a) @ (table @ right)
-                total[:, k] = rows.read(whole)
-                continue
-            for a, right in sums.items():
-                total[:, k] += rows.gather(self._factors.left(a), table @ right)
-        return total
+        return vec_trick(rows, self._index, ((self._factors.left(a), right) for a, right in sums.items()), columns)
 
     def _sums_of(self, weights: Array, active: Array) -> dict[int | None, Array]:
         """Return the weighted sums of the right kernels that share a left one; those of the last weights are kept."""
         known = self._last
         if known is None or not np.array_equal(known[0], weights):
-            sums = {a: self._summed(weights, kernels) for a, kernels in self._by_left(active).items()}
+            sums = {a: self._summed(weights, kernels) for a, kernels in by_left(self._products, active).items()}
             self._last = known = (weights.copy(), sums)
         return known[1]
 
@@ -220,13 +209,6 @@ class PairStack(GramStack):
         for m in kernels:
             total += weights[m] * self._factors.right(self._products[m][1])
         return total
-
-    def _by_left(self, kernels: Array) -> dict[int | None, list[int]]:
-        """Return kernels by what they have on the left."""
-        groups: dict[int | None, list[int]] = {}
-        for m in kernels:
-            groups.setdefault(self._products[m][0], []).append(int(m))
-        return groups
 
     def _combine(self, weights: Array, active: Array) -> Array:
         self._check_room(self.n_samples**2)
@@ -315,7 +297,25 @@ def _name(a: int | None, b: int | None) -> str:
     return " x ".join(parts)
 
 
-# Scores of new pairs by the generalized vec trick: kernels between members only, never between pairs.
+def by_left(products: Products, kernels: Array) -> dict[int | None, list[int]]:
+    """Return kernels by what they have on the left."""
+    groups: dict[int | None, list[int]] = {}
+    for m in kernels.tolist():
+        groups.setdefault(products[m][0], []).append(m)
+    return groups
+
+
+def vec_trick(rows: PairIndex, known: PairIndex, factors: Iterable[tuple[Array, Array]], columns: Array) -> Array:
+    """Return ``sum_a (A_a kron B_a)(rows, known) columns``, (n, k), with kernels between members only."""
+    tables, total = [known.scatter(column) for column in columns.T], np.zeros((len(rows), columns.shape[1]))
+    wholes = np.zeros((len(tables), *rows.shape)) if rows.dense else None
+    for left, right in factors:
+        for k, table in enumerate(tables):
+            if wholes is None:
+                total[:, k] += rows.gather(left, table @ right.T)
+            else:
+                wholes[k] += left @ (table @ right.T)
+    return total if wholes is None else np.stack([rows.read(whole) for whole in wholes], axis=1)
 
 
 def stack_of(kernels: ProductKernels, pairs: MemberPairs) -> PairStack:
@@ -330,15 +330,10 @@ def pair_scores(
     kernels: ProductKernels, new: MemberPairs, support: MemberPairs, weights: Array, columns: Array
 ) -> Array:
     """Return ``sum_m d_m sum_l rho_l k_m(pair, pair_l)`` of new pairs, (n, k), for coefficients (N, k)."""
-    rows, known = new.indexed(kernels.sign), support.indexed(kernels.sign)
-    total = np.zeros((len(rows), columns.shape[1]))
-    by_left: dict[int | None, list[int]] = {}
-    for m in np.flatnonzero(weights):
-        by_left.setdefault(kernels.products[m][0], []).append(int(m))
-    tables = [known.scatter(column) for column in columns.T]
-    for a, those in by_left.items():
-        left = kernels.factor(new, support, a, 0)
-        right = sum(weights[m] * kernels.factor(new, support, kernels.products[m][1], 1) for m in those)
-        for k, table in enumerate(tables):
-            total[:, k] += rows.gather(left, table @ np.asarray(right).T)
-    return total
+
+    def factors() -> Iterator[tuple[Array, Array]]:
+        for a, those in by_left(kernels.products, np.flatnonzero(weights)).items():
+            right = sum(weights[m] * kernels.factor(new, support, kernels.products[m][1], 1) for m in those)
+            yield kernels.factor(new, support, a, 0), np.asarray(right)
+
+    return vec_trick(new.indexed(kernels.sign), support.indexed(kernels.sign), factors(), columns)

@@ -10,7 +10,7 @@ import numpy as np
 
 from manykernels.estimators.supervised.problems import Fit
 from manykernels.grams.factored import FactoredStack
-from manykernels.grams.factored.prediction import KernelFunction, expansion, portable
+from manykernels.grams.factored.prediction import KernelFunction
 from manykernels.grams.prediction import KernelExpansion
 from manykernels.kernels import FittedBank
 from manykernels.kernels.bank.columns import Table
@@ -162,7 +162,7 @@ def _offsets(parts: Sequence[KernelPart], first: int, shape: tuple[int, ...]) ->
 def _part(stack: FactoredStack, component: Component, target: int, place: dict[int, int], centered: bool) -> KernelPart:
     """Return a component as a function that needs no stack."""
     kernel, v = component.kernel, component.coefficients
-    function = expansion(stack, kernel, v) if component.tol is None else portable(stack, kernel, v, component.tol)
+    function = stack.expansion(kernel, v) if component.tol is None else stack.portable(kernel, v, component.tol)
     offset = _mean(stack, kernel, function) if centered else 0.0
     return KernelPart(target + component.target, place[kernel], function, offset)
 

@@ -48,6 +48,11 @@ SERVED_BY: tuple[tuple[str, Callable[[KernelSpec, int, Levels], bool]], ...] = (
 )
 """Which stack serves a kernel: the first that can."""
 
+KINDS: dict[str, type[Any]] = {
+    "sparse": SparseStack, "explicit": ExplicitStack, "grid": GridStack, "scan": ScanStack, "window": WindowStack,
+    "nystroem": NystroemStack,
+}  # fmt: skip
+
 
 def served_by(spec: KernelSpec, n_columns: int, levels: Levels = None) -> str:
     """Return the kind of factored stack that serves a kernel on that many columns."""
@@ -153,18 +158,11 @@ def _used(kernels: list[NamedKernel]) -> list[int]:
 def _part(
     kind: str, table: ColumnTable, positions: list[Positions], specs: list[Any], scales: Array, landmarks_by: str
 ) -> FactoredStack:
-    if kind == "sparse":
-        return SparseStack(table, positions, specs, scales)
-    if kind in ("explicit", "grid"):
-        return (ExplicitStack if kind == "explicit" else GridStack)(table, positions, specs, scales)
-    if kind in ("nystroem", "window"):
-        return (NystroemStack if kind == "nystroem" else WindowStack)(
-            table, positions, specs, scales, landmarks_by=landmarks_by
-        )
-    columns = np.array([column for (column,) in positions])
-    if kind == "scan":
-        return ScanStack(table, columns, specs, scales)
-    return FourierStack(table, columns, np.array([known_width(spec.width) for spec in specs]), scales)
+    if kind == "fourier":
+        columns = np.array([column for (column,) in positions])
+        return FourierStack(table, columns, np.array([known_width(spec.width) for spec in specs]), scales)
+    options = {"landmarks_by": landmarks_by} if kind in ("nystroem", "window") else {}
+    return KINDS[kind](table, positions, specs, scales, **options)
 
 
 def _resolved(

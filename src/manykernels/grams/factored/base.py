@@ -11,11 +11,12 @@ import numpy as np
 
 from manykernels.exceptions import MemoryBudgetError
 from manykernels.grams.base import GramStack
-from manykernels.grams.factored.landmark_cholesky import rank_limit
+from manykernels.grams.factored.landmark_cholesky import NystroemFeatures, rank_limit
 from manykernels.grams.factored.operators import CHUNK_ROWS, DenseOperator
+from manykernels.grams.factored.prediction import KernelFunction, LandmarkFunction, on_landmarks, spanning_rows
 from manykernels.grams.rows import RowVector, here
 from manykernels.grams.rows.columns import ColumnTable
-from manykernels.kernels import KernelSpec
+from manykernels.kernels import KernelSpec, Linear
 from manykernels.validation.arrays import Array
 
 __all__ = ["CHUNK_ROWS", "DenseOperator", "FactorOperator", "FactoredStack"]
@@ -59,25 +60,52 @@ class FactorOperator(Protocol):
 class FactoredStack(GramStack):
     """A Gram stack whose kernels have factors: ``K_m = Z_m Z_m' + E_m`` with ``E_m`` psd, everything linear in N.
 
-    A subclass supplies ``spec_of``, ``columns_of``, ``scales``, ``_quad``, ``factor``, ``features`` and
-    ``error_constants``.
+    A subclass supplies `templates`, ``_quad`` and ``_apply_each``, and says whether its passes are exact.
+
+    Parameters
+    ----------
+    table : ColumnTable
+    positions : sequence of tuple of int
+        The columns of every kernel.
+    specs : sequence of KernelSpec
+        The kernels by themselves.
+    scales : (M,) float
+        What each is multiplied by.
+    names : sequence of str, optional
     """
 
     has_factors: ClassVar[bool] = True
+    exact_passes: ClassVar[bool] = False  # whether `quad` is as good as summing kernel values, at O(N)
     table: ColumnTable
+    positions: tuple[tuple[int, ...], ...]
+    specs: tuple[Any, ...]
+    scales: Array
 
-    @abstractmethod
+    def __init__(
+        self,
+        table: ColumnTable,
+        positions: Sequence[tuple[int, ...]],
+        specs: Sequence[KernelSpec],
+        scales: Array,
+        *,
+        names: Sequence[str] | None = None,
+    ) -> None:
+        super().__init__(len(specs), table.n_rows, np.float64, names=names)
+        self.table, self.positions, self.specs = table, tuple(positions), tuple(specs)
+        self.scales = np.asarray(scales, dtype=np.float64)
+
     def factor(self, kernel: int, tol: float) -> Array:
         """Return ``Z_m`` (N, rank) with ``trace(K_m - Z_m Z_m') <= tol * trace(K_m)``."""
+        return self.features(kernel, self.table, tol)
 
-    @abstractmethod
     def features(self, kernel: int, X: ColumnTable, tol: float) -> Array:
         """Return the rows of ``Z_m`` that new samples would have, (n, rank)."""
+        return np.asarray(self.templates([kernel], tol)[0].over(X).rows(slice(None)))
 
     @property
-    @abstractmethod
     def error_constants(self) -> Array:
-        """Bounds (M,) on ``|quad(rho)_m - rho' K_m rho| / ||rho||_1^2``."""
+        """Bounds (M,) on ``|quad(rho)_m - rho' K_m rho| / ||rho||_1^2``: rounding, where nothing else is left out."""
+        return ROUNDING * self.largest
 
     def curve(self, kernel: int, tol: float, v: Array) -> Callable[[ColumnTable], Array]:
         """Return ``z_m(x)' v`` as a function of new rows that can go where they are."""
@@ -86,6 +114,28 @@ class FactoredStack(GramStack):
     def function(self, kernel: int, X: ColumnTable, tol: float, v: Array) -> Array:
         """Return ``z_m(x)' v`` at new rows, (n,)."""
         return self.curve(kernel, tol, v)(X)
+
+    def portable(self, kernel: int, v: Array, tol: float) -> KernelFunction:
+        """Return ``z_m(x)' v`` as a function of standardized columns that needs neither the stack nor its rows."""
+        spec, columns, root = self.spec_of(kernel), self.columns_of(kernel), float(np.sqrt(self.scales[kernel]))
+        features: Any = self.templates([kernel], tol)[0]._map
+        if isinstance(features, NystroemFeatures):
+            return on_landmarks(spec, features.landmarks, root * features.weights(v))
+        if isinstance(spec, Linear):  # a linear function is a linear kernel with one landmark
+            return LandmarkFunction(spec, root * v[None], np.ones(1))
+
+        def features_at(index: Array) -> Array:
+            reading = self.table.reading(spec, columns, index)
+            return root * reading.masked(features(reading.points))
+
+        rows, values = spanning_rows(features_at, self.n_samples, v)
+        return on_landmarks(spec, self.table.reading(spec, columns, rows).points, root**2 * values)
+
+    def expansion(self, kernel: int, rho: Array) -> KernelFunction:
+        """Return ``sum_i rho_i k_m(x, x_i)`` as a function of standardized columns."""
+        spec, support = self.spec_of(kernel), np.flatnonzero(rho)
+        reading = self.table.reading(spec, self.columns_of(kernel), support)
+        return on_landmarks(spec, reading.points, float(self.scales[kernel]) * reading.masked(rho[support]))
 
     def quad(self, r: Any) -> Array:
         """Return ``r' K_m r``, (M,), of a vector here or beside the rows."""
@@ -165,16 +215,17 @@ class FactoredStack(GramStack):
         """Whether a factor of few columns leaves much of a kernel, so that among few rows its matrix is less work."""
         return False
 
-    @abstractmethod
     def columns_of(self, kernel: int) -> tuple[int, ...]:
         """Return the columns that a kernel acts on."""
+        return self.positions[kernel]
 
-    @abstractmethod
     def spec_of(self, kernel: int) -> KernelSpec:
         """Return a kernel by itself, without scale."""
+        return self.specs[kernel]
 
-    scales: Array
-    """Factors (M,) of the kernels."""
+    @property
+    def _used(self) -> list[int]:
+        return sorted({j for m in range(self.n_kernels) for j in self.columns_of(m)})
 
     def cross_apply(self, kernel: int, X: ColumnTable, rho: Array) -> Array:
         """Return ``sum_i rho_i k_m(x, x_i)`` at new rows, (n,), from kernel values."""
@@ -226,6 +277,9 @@ class FactoredStack(GramStack):
 
     def exact_quad(self, kernel: int, rho: Array) -> tuple[float, float]:
         """Return ``rho' K_m rho`` of one kernel as well as it can be had, and a bound on its error."""
+        if self.exact_passes:
+            one = self._take(np.array([kernel]))
+            return float(one.quad(rho)[0]), float(one.error_bound(rho)[0])
         rho = here(rho)
         rows = np.flatnonzero(rho)
         value = float(self.restrict(rows).take([kernel]).quad(rho[rows])[0])
@@ -233,8 +287,8 @@ class FactoredStack(GramStack):
 
     @property
     def exact_cost(self) -> float:
-        """Kernel values that one exact quadratic form computes."""
-        return 0.5 * float(self.n_samples) ** 2
+        """Kernel values that one exact quadratic form computes, or rows that it reads."""
+        return float(self.n_samples) if self.exact_passes else 0.5 * float(self.n_samples) ** 2
 
     @property
     def quad_cost(self) -> float:
@@ -244,6 +298,21 @@ class FactoredStack(GramStack):
     def diag(self) -> Array:
         """Diagonals of all kernels, (M, N) float64."""
         return np.stack([self._kernel_diag(m) for m in range(self.n_kernels)])
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of the columns, which the stack reads in place."""
+        return self.table.nbytes
+
+    def _take(self, kernels: Array) -> FactoredStack:
+        chosen = kernels.tolist()
+        places, specs = [self.positions[m] for m in chosen], [self.specs[m] for m in chosen]
+        names, rest = self._names_of(kernels), self._of_kernels(kernels)
+        return type(self)(self.table, places, specs, self.scales[kernels], names=names, **rest)
+
+    def _of_kernels(self, kernels: Array) -> dict[str, Any]:
+        """Return what the constructor takes besides, for some of the kernels."""
+        return {}
 
 
 def columns_of(R: Any) -> list[Any]:

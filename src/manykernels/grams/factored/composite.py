@@ -11,6 +11,7 @@ import numpy as np
 from manykernels.grams.base import GramStack
 from manykernels.grams.factored.base import FactoredStack, FactorOperator
 from manykernels.grams.factored.operators import joined
+from manykernels.grams.factored.prediction import KernelFunction
 from manykernels.grams.rows.columns import ColumnTable
 from manykernels.kernels import KernelSpec
 from manykernels.validation.arrays import Array
@@ -30,7 +31,7 @@ class CompositeStack(FactoredStack):
     def __init__(
         self, parts: Sequence[FactoredStack], members: Sequence[Array], *, names: Sequence[str] | None = None
     ) -> None:
-        super().__init__(sum(map(len, members)), parts[0].n_samples, np.float64, names=names)
+        GramStack.__init__(self, sum(map(len, members)), parts[0].n_samples, np.float64, names=names)
         self.table = parts[0].table
         self.parts, self.members = tuple(parts), tuple(np.asarray(member) for member in members)
         self._part, self._place = np.empty(self.n_kernels, dtype=int), np.empty(self.n_kernels, dtype=int)
@@ -117,6 +118,16 @@ class CompositeStack(FactoredStack):
         part, place = self._at(kernel)
         return part.curve(place, tol, v)
 
+    def portable(self, kernel: int, v: Array, tol: float) -> KernelFunction:
+        """Return ``z_m(x)' v`` as a function that needs neither the stack nor its rows."""
+        part, place = self._at(kernel)
+        return part.portable(place, v, tol)
+
+    def expansion(self, kernel: int, rho: Array) -> KernelFunction:
+        """Return ``sum_i rho_i k_m(x, x_i)`` as a function of standardized columns."""
+        part, place = self._at(kernel)
+        return part.expansion(place, rho)
+
     def left_over(self, kernel: int, tol: float) -> float:
         """Return what a factor leaves of the trace because its rank may not grow."""
         part, place = self._at(kernel)
@@ -185,16 +196,11 @@ class CompositeStack(FactoredStack):
         part, place = self._at(kernel)
         return part._kernel_diag(place)
 
-    @property
-    def nbytes(self) -> int:
-        """Bytes of the columns, which all parts share."""
-        return self.table.nbytes
-
-    def _take(self, kernels: Array) -> GramStack:
+    def _take(self, kernels: Array) -> FactoredStack:
         parts, members = [], []
         for number, part in enumerate(self.parts):
             slots = np.flatnonzero(self._part[kernels] == number)
             if len(slots):
                 parts.append(part._take(self._place[kernels[slots]]))
                 members.append(slots)
-        return CompositeStack(parts, members, names=self._names_of(kernels))  # type: ignore[arg-type]  # parts of factors
+        return CompositeStack(parts, members, names=self._names_of(kernels))

@@ -33,18 +33,9 @@ def levels_of(spec: KernelSpec, positions: tuple[int, ...], table: ColumnTable) 
 
 
 class ExplicitStack(FactoredStack):
-    """Kernels by their features: linear, one-column polynomial and periodic, overlap, ordinal, missingness.
+    """Kernels that `feature_map` knows: linear, one-column polynomial and periodic, overlap, ordinal, missingness."""
 
-    Parameters
-    ----------
-    table : ColumnTable
-    positions : sequence of tuple of int
-        The columns of every kernel.
-    specs : sequence of KernelSpec
-        Kernels that `feature_map` knows features of.
-    scales : (M,) float
-    names : sequence of str, optional
-    """
+    exact_passes = True
 
     def __init__(
         self,
@@ -56,9 +47,7 @@ class ExplicitStack(FactoredStack):
         names: Sequence[str] | None = None,
         maps: Sequence[FeatureMap] | None = None,
     ) -> None:
-        super().__init__(len(specs), table.n_rows, np.float64, names=names)
-        self.table, self.positions, self.specs = table, tuple(positions), tuple(specs)
-        self.scales = np.asarray(scales, dtype=np.float64)
+        super().__init__(table, positions, specs, scales, names=names)
         self._maps = tuple(maps) if maps is not None else tuple(map(self._map, range(self.n_kernels)))
 
     def _map(self, kernel: int) -> FeatureMap:
@@ -67,29 +56,10 @@ class ExplicitStack(FactoredStack):
         assert found is not None
         return found
 
-    def spec_of(self, kernel: int) -> KernelSpec:
-        """Return a kernel by itself."""
-        return self.specs[kernel]
-
-    def columns_of(self, kernel: int) -> tuple[int, ...]:
-        """Return the columns that a kernel acts on."""
-        return self.positions[kernel]
-
     def templates(self, kernels: Sequence[int], tol: float = 0.0) -> list[FeatureOperator]:
         """Return operators without rows, which ``over(table)`` gives them."""
         parts = [(m, self.positions[m], self.specs[m], self._maps[m], float(self.scales[m])) for m in map(int, kernels)]
         return [FeatureOperator(*part) for part in parts]
-
-    def _rows(self, kernel: int, table: ColumnTable) -> Array:
-        return self.templates([kernel])[0].over(table).rows(slice(None))
-
-    def factor(self, kernel: int, tol: float) -> Array:
-        """Return the features, which leave nothing but rounding."""
-        return self._rows(kernel, self.table)
-
-    def features(self, kernel: int, X: ColumnTable, tol: float) -> Array:
-        """Return the features of new samples."""
-        return self._rows(kernel, X)
 
     def operators(self, kernels: Sequence[int], tol: float) -> list[FactorOperator]:
         """Return one operator a kernel; features that would take much memory are computed when they are needed."""
@@ -134,7 +104,7 @@ class ExplicitStack(FactoredStack):
     def _apply_each(self, columns: Array, kernels: Array) -> Array:
         out = np.empty((len(kernels), self.n_samples, columns.shape[1]))
         for slot, m in enumerate(kernels):
-            Z = self._rows(int(m), self.table)
+            Z = self.features(int(m), self.table, 0.0)
             out[slot] = Z @ (Z.T @ columns)
         return out
 
@@ -143,31 +113,5 @@ class ExplicitStack(FactoredStack):
         """Rounding beside ``||rho||_1^2``, and the tails of series."""
         return ROUNDING * self.largest + self.scales * [found.tail for found in self._maps]
 
-    @property
-    def nbytes(self) -> int:
-        """Bytes of the columns, which the stack reads in place."""
-        return self.table.nbytes
-
-    @property
-    def _used(self) -> list[int]:
-        return sorted({j for columns in self.positions for j in columns})
-
-    def exact_quad(self, kernel: int, rho: Array) -> tuple[float, float]:
-        """Return the value from features, which is exact."""
-        one = self._take(np.array([kernel]))
-        return float(one.quad(rho)[0]), float(one.error_bound(rho)[0])
-
-    @property
-    def exact_cost(self) -> float:
-        """Rows that one product reads."""
-        return float(self.n_samples)
-
-    def _take(self, kernels: Array) -> ExplicitStack:
-        return ExplicitStack(
-            self.table,
-            [self.positions[m] for m in kernels],
-            [self.specs[m] for m in kernels],
-            self.scales[kernels],
-            names=self._names_of(kernels),
-            maps=[self._maps[m] for m in kernels],
-        )
+    def _of_kernels(self, kernels: Array) -> dict[str, Any]:
+        return {"maps": [self._maps[m] for m in kernels.tolist()]}

@@ -12,6 +12,7 @@ import numpy as np
 from scipy.linalg import eigh, qr
 
 from manykernels.exceptions import InvalidInputError
+from manykernels.grams.base import GramStack
 from manykernels.grams.factored.base import FactoredStack, FactorOperator
 from manykernels.grams.factored.chunked import read_table
 from manykernels.grams.factored.fourier_factor import (
@@ -35,6 +36,7 @@ from manykernels.grams.factored.fourier_plan import (
 from manykernels.grams.factored.landmark_cholesky import NystroemFeatures, pivoted_cholesky, rank_limit
 from manykernels.grams.factored.loops import ORDER, add_moments, add_values
 from manykernels.grams.factored.operators import FeatureOperator, joined, stored
+from manykernels.grams.factored.prediction import FourierSeries, KernelFunction
 from manykernels.grams.rows.columns import ColumnTable, Reading
 from manykernels.kernels import Gaussian, KernelSpec
 from manykernels.validation.arrays import Array
@@ -140,6 +142,8 @@ class FourierStack(FactoredStack):
     ``rhohat`` comes from moments of the bins up to order 8. `error_constants` bounds what that misses.
     """
 
+    exact_passes = True
+
     def __init__(
         self,
         table: ColumnTable,
@@ -150,7 +154,7 @@ class FourierStack(FactoredStack):
         names: Sequence[str] | None = None,
         tol: float = PASS_TOL,
     ) -> None:
-        super().__init__(len(columns), table.n_rows, np.float64, names=names)
+        GramStack.__init__(self, len(columns), table.n_rows, np.float64, names=names)  # specs are made when asked for
         self.table, self.tol = table, tol
         self.columns = np.asarray(columns, dtype=np.int64)
         self.widths, self.scales = np.asarray(widths, dtype=np.float64), np.asarray(scales, dtype=np.float64)
@@ -315,11 +319,6 @@ class FourierStack(FactoredStack):
         """Return a kernel by itself, without scale."""
         return Gaussian(float(self.widths[kernel]))
 
-    @property
-    def nbytes(self) -> int:
-        """Bytes of the columns, which the stack reads in place."""
-        return self.table.nbytes
-
     def _take(self, kernels: Array) -> FourierStack:
         return FourierStack(
             self.table,
@@ -348,16 +347,6 @@ class FourierStack(FactoredStack):
         out[order[1:][same], 0] = order[:-1][same]
         out[order[:-1][same], 1] = order[1:][same]
         return out
-
-    def exact_quad(self, kernel: int, rho: Array) -> tuple[float, float]:
-        """Return the transform's value: it is as good as summing kernel values, at O(N)."""
-        one = self._take(np.array([kernel]))
-        return float(one.quad(rho)[0]), float(one.error_constants[0]) * float(np.abs(rho).sum()) ** 2
-
-    @property
-    def exact_cost(self) -> float:
-        """Rows that one transform reads."""
-        return float(self.n_samples)
 
     # --- factors ----------------------------------------------------------------------------------------------------
 
@@ -447,6 +436,12 @@ class FourierStack(FactoredStack):
         origin, spacing, table = self._curves[key]
         first, inverse, _ = self._geometry(column, spacing)
         return partial(values_of_pieces, column, first + origin * float(self.table.unit[column]), inverse, table)
+
+    def portable(self, kernel: int, v: Array, tol: float) -> KernelFunction:
+        """Return ``z_m(x)' v`` as a trigonometric series."""
+        if self._is_narrow(kernel):
+            return super().portable(kernel, v, tol)
+        return FourierSeries.of(self._factors_of([kernel])[0], v, float(self.table.low[self.columns[kernel]]))
 
 
 Geometry = tuple[int, float, float, int]

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from manykernels.grams.factored.base import ROUNDING, FactoredStack, FactorOperator
+from manykernels.grams.factored.base import FactoredStack, FactorOperator
 from manykernels.grams.factored.cells import (
     MAX_LEVELS,
     Axis,
@@ -19,6 +19,7 @@ from manykernels.grams.factored.cells import (
     grid_parts,
     sums_of_part,
 )
+from manykernels.grams.factored.prediction import CellFunction, KernelFunction
 from manykernels.grams.rows.columns import ColumnTable
 from manykernels.kernels import KernelSpec, Overlap
 from manykernels.validation.arrays import Array
@@ -29,17 +30,9 @@ class GridStack(FactoredStack):
 
     ``rho' K rho = <G, (K_1 x K_2) G>`` with ``G`` the sums of ``rho`` over the cells of two columns: exact, and one
     look at the rows a set of columns, for every width on it. So all pairs of columns are inside the certificate.
-
-    Parameters
-    ----------
-    table : ColumnTable
-    positions : sequence of tuple of int
-        The columns of every kernel.
-    specs : sequence of KernelSpec
-        With bins.
-    scales : (M,) float
-    names : sequence of str, optional
     """
+
+    exact_passes = True
 
     def __init__(
         self,
@@ -50,9 +43,7 @@ class GridStack(FactoredStack):
         *,
         names: Sequence[str] | None = None,
     ) -> None:
-        super().__init__(len(specs), table.n_rows, np.float64, names=names)
-        self.table, self.positions, self.specs = table, tuple(positions), tuple(specs)
-        self.scales = np.asarray(scales, dtype=np.float64)
+        super().__init__(table, positions, specs, scales, names=names)
         self._axes = self._axes_of_kernels()
         self._group, self._groups = self._laid_out()
         self._factors: dict[tuple[int, float], Array] = {}
@@ -163,24 +154,9 @@ class GridStack(FactoredStack):
         ]
 
     @property
-    def error_constants(self) -> Array:
-        """Rounding beside ``||rho||_1^2``."""
-        return ROUNDING * self.largest
-
-    @property
     def nbytes(self) -> int:
         """Bytes of the columns, which the stack reads in place, and of their codes."""
         return self.table.nbytes + 2 * self.n_samples * len(self._groups.axes)
-
-    def exact_quad(self, kernel: int, rho: Array) -> tuple[float, float]:
-        """Return the value from sums over cells, which is exact."""
-        one = self._take(np.array([kernel]))
-        return float(one.quad(rho)[0]), float(one.error_bound(rho)[0])
-
-    @property
-    def exact_cost(self) -> float:
-        """Rows that one product reads."""
-        return float(self.n_samples)
 
     # --- factors ----------------------------------------------------------------------------------------------------
 
@@ -190,10 +166,6 @@ class GridStack(FactoredStack):
             grams, counts = [axis.gram for axis in self._axes[kernel]], self._counts[self._group[kernel]]
             self._factors[kernel, tol] = cell_factor(grams, counts, tol)
         return float(np.sqrt(self.scales[kernel])) * self._factors[kernel, tol]
-
-    def axes_of(self, kernel: int) -> tuple[Axis, ...]:
-        """Return the axes of the cells of a kernel."""
-        return self._axes[kernel]
 
     def templates(self, kernels: Sequence[int], tol: float) -> list[CellOperator]:
         """Return operators without rows, which ``over(table)`` gives them."""
@@ -206,30 +178,11 @@ class GridStack(FactoredStack):
         made = zip(kernels, self.templates(kernels, tol), strict=True)
         return [operator.at(self._cells_of(int(self._group[m]))) for m, operator in made]
 
-    def factor(self, kernel: int, tol: float) -> Array:
-        """Return ``Z_m`` (N, rank)."""
-        return self.features(kernel, self.table, tol)
-
-    def features(self, kernel: int, X: ColumnTable, tol: float) -> Array:
-        """Return the rows of ``Z_m`` that new samples would have."""
-        return self.templates([kernel], tol)[0].over(X).rows(slice(None))
-
-    def spec_of(self, kernel: int) -> KernelSpec:
-        """Return a kernel by itself, without scale."""
-        return self.specs[kernel]
-
-    def columns_of(self, kernel: int) -> tuple[int, ...]:
-        """Return the columns that a kernel acts on."""
-        return self.positions[kernel]
-
-    def _take(self, kernels: Array) -> GridStack:
-        return GridStack(
-            self.table,
-            [self.positions[m] for m in kernels],
-            [self.specs[m] for m in kernels],
-            self.scales[kernels],
-            names=self._names_of(kernels),
-        )
+    def portable(self, kernel: int, v: Array, tol: float) -> KernelFunction:
+        """Return ``z_m(x)' v`` as its values in the cells."""
+        axes = self._axes[kernel]
+        values = (self.cell_features(kernel, tol) @ v).reshape([len(axis.gram) for axis in axes])
+        return CellFunction(self.specs[kernel], tuple(axis.levels for axis in axes), values)
 
 
 def mean_diagonals(

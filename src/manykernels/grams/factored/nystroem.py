@@ -26,18 +26,7 @@ class NystroemStack(FactoredStack):
 
     ``||Z' rho||^2 <= rho' K rho <= ||Z' rho||^2 + (sum_i |rho_i| sqrt(E_ii))^2`` with ``E = K - Z Z'``.
 
-    Parameters
-    ----------
-    table : ColumnTable
-    positions : sequence of tuple of int
-        The columns of every kernel.
-    specs : sequence of KernelSpec
-    scales : (M,) float
-    names : sequence of str, optional
-    rank : int, default=100
-        Of the factors that a pass uses.
-    landmarks_by : {"cholesky", "uniform", "k-means"}, default="cholesky"
-        How landmarks are chosen among the rows.
+    The factors of a pass have at most ``rank`` columns; ``landmarks_by`` says how landmarks are chosen among the rows.
     """
 
     def __init__(
@@ -51,10 +40,8 @@ class NystroemStack(FactoredStack):
         rank: int = PASS_RANK,
         landmarks_by: str = "cholesky",
     ) -> None:
-        super().__init__(len(specs), table.n_rows, np.float64, names=names)
-        self.table, self.positions, self.specs = table, tuple(positions), tuple(specs)
-        self.scales, self.rank = np.asarray(scales, dtype=np.float64), rank
-        self.landmarks_by = landmarks_by
+        super().__init__(table, positions, specs, scales, names=names)
+        self.rank, self.landmarks_by = rank, landmarks_by
         self._maps: dict[tuple[int, float, int], NystroemFeatures] = {}
 
     # --- factors ----------------------------------------------------------------------------------------------------
@@ -85,10 +72,6 @@ class NystroemStack(FactoredStack):
         """Return operators without rows, which ``over(table)`` gives them."""
         return [self._operator(int(m), tol, rank_limit(self.n_samples)) for m in kernels]
 
-    def factor(self, kernel: int, tol: float) -> Array:
-        """Return ``Z_m`` (N, rank); at most `rank_limit` landmarks are taken."""
-        return self.features(kernel, self.table, tol)
-
     def features(self, kernel: int, X: ColumnTable, tol: float) -> Array:
         """Return the rows of ``Z_m`` that new samples would have."""
         operator = self.templates([kernel], tol)[0].over(X)
@@ -107,42 +90,15 @@ class NystroemStack(FactoredStack):
         """Return the bounds of every one of these vectors, for which features are evaluated once."""
         self._count(self.n_kernels)
         templates = [self._operator(m, PASS_TOL, self.rank) for m in range(self.n_kernels)]
-        positions = sorted({j for columns in self.positions for j in columns})
-        sums = self.table.reduce(positions, partial(_sums, templates), *rhos)
+        sums = self.table.reduce(self._used, partial(_sums, templates), *rhos)
         inner = np.array([np.einsum("rk,rk->k", images, images) for images, _ in sums])
         outer = inner + np.array([left**2 for _, left in sums])
         sizes = [float(np.abs(rho).sum()) ** 2 for rho in rhos]
         slack = ROUNDING * self.largest[:, None] * np.array(sizes)
         return list(zip(np.maximum(inner - slack, 0.0).T, (outer + slack).T, strict=True))
 
-    @property
-    def error_constants(self) -> Array:
-        """Rounding beside ``||rho||_1^2``: ``quad`` sums kernel values; passes use `quad_bounds`."""
-        return ROUNDING * self.largest
-
-    @property
-    def nbytes(self) -> int:
-        """Bytes of the columns, which the stack reads in place."""
-        return self.table.nbytes
-
-    def spec_of(self, kernel: int) -> KernelSpec:
-        """Return a kernel by itself, without scale."""
-        return self.specs[kernel]
-
-    def columns_of(self, kernel: int) -> tuple[int, ...]:
-        """Return the columns that a kernel acts on."""
-        return self.positions[kernel]
-
-    def _take(self, kernels: Array) -> NystroemStack:
-        return type(self)(
-            self.table,
-            [self.positions[m] for m in kernels],
-            [self.specs[m] for m in kernels],
-            self.scales[kernels],
-            names=self._names_of(kernels),
-            rank=self.rank,
-            landmarks_by=self.landmarks_by,
-        )
+    def _of_kernels(self, kernels: Array) -> dict[str, Any]:
+        return {"rank": self.rank, "landmarks_by": self.landmarks_by}
 
 
 def _sums(templates: Sequence[FeatureOperator], table: ColumnTable, *rhos: Array) -> list[tuple[Array, Array]]:

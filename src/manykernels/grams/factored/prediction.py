@@ -9,14 +9,10 @@ from typing import Any
 import numpy as np
 from scipy.linalg import qr
 
-from manykernels.grams.factored import CompositeStack, FactoredStack, FourierStack
 from manykernels.grams.factored.cells import axis_codes, cells_of, grid_parts
 from manykernels.grams.factored.fourier_factor import FACTOR_TOL, FourierFactor
 from manykernels.grams.factored.fourier_plan import reach
-from manykernels.grams.factored.grid import GridStack
-from manykernels.grams.factored.landmark_cholesky import NystroemFeatures
-from manykernels.grams.factored.sparse import SparseStack
-from manykernels.kernels import Linear, ObjectKernel
+from manykernels.kernels import ObjectKernel
 from manykernels.kernels.bank.normalization import unit_factors
 from manykernels.kernels.specs.base import KernelSpec
 from manykernels.validation.arrays import Array
@@ -42,6 +38,16 @@ class FourierSeries:
     omega: float  # in the unit of the standardized column
     cosines: Array  # (K + 1,) float64
     sines: Array  # (K + 1,) float64
+
+    @classmethod
+    def of(cls, factor: FourierFactor, coefficients: Array, low: float) -> FourierSeries:
+        """Return the function with these coefficients on the leading directions; data begin at ``low``."""
+        n = len(factor.omega)
+        weights = factor.directions[:, : len(coefficients)] @ coefficients
+        cosines, sines = factor.amplitude * weights[:n], np.zeros(n)
+        sines[1:] = factor.amplitude[1:] * weights[n:]
+        reached = factor.middle + reach(FACTOR_TOL) * factor.width
+        return cls(low + factor.middle, reached, 2 * np.pi / factor.period, cosines, sines)
 
     def __call__(self, points: Array) -> Array:
         """Return the function at points (n, 1), by Horner's rule on the unit circle."""
@@ -112,66 +118,11 @@ class SparseFunction:
 KernelFunction = FourierSeries | LandmarkFunction | CellFunction | SparseFunction
 
 
-def portable(stack: FactoredStack, kernel: int, coefficients: Array, tol: float) -> KernelFunction:
-    """Return ``z_m(x)' v`` as a function of standardized columns that needs neither the stack nor its rows."""
-    if isinstance(stack, CompositeStack):
-        return portable(*stack._at(kernel), coefficients, tol)
-    if isinstance(stack, FourierStack) and not stack._is_narrow(kernel):
-        (factor,) = stack._factors_of([kernel])
-        return _series(factor, coefficients, float(stack.table.low[stack.columns[kernel]]))
-    if isinstance(stack, GridStack):
-        axes = stack.axes_of(kernel)
-        values = (stack.cell_features(kernel, tol) @ coefficients).reshape([len(axis.gram) for axis in axes])
-        return CellFunction(stack.spec_of(kernel), tuple(axis.levels for axis in axes), values)
-    if isinstance(stack, SparseStack):
-        return SparseFunction.of(stack.specs[kernel], stack.weights_of(kernel, coefficients))
-    spec, root = stack.spec_of(kernel), float(np.sqrt(stack.scales[kernel]))
-    features: Any = stack.templates([kernel], tol)[0]._map
-    if isinstance(features, NystroemFeatures):
-        return _on_landmarks(spec, features.landmarks, root * features.weights(coefficients))
-    if isinstance(spec, Linear):  # a linear function is a linear kernel with one landmark
-        return LandmarkFunction(spec, root * coefficients[None], np.ones(1))
-    columns = stack.columns_of(kernel)
-    rows, values = spanning_rows(
-        lambda index: root * features_at(stack, features, kernel, index), stack.n_samples, coefficients
-    )
-    points = stack.table.reading(spec, columns, rows).points
-    return _on_landmarks(spec, points, root**2 * values)
-
-
-def features_at(stack: FactoredStack, features: Any, kernel: int, index: Array) -> Array:
-    """Return features of some rows, zero where the kernel is."""
-    reading = stack.table.reading(stack.spec_of(kernel), stack.columns_of(kernel), index)
-    return reading.masked(features(reading.points))
-
-
-def expansion(stack: FactoredStack, kernel: int, rho: Array) -> KernelFunction:
-    """Return ``sum_i rho_i k_m(x, x_i)`` as a function of standardized columns."""
-    if isinstance(stack, CompositeStack):
-        return expansion(*stack._at(kernel), rho)
-    if isinstance(stack, SparseStack):
-        v = stack.templates([kernel])[0].over(stack.table).adjoint(rho)
-        return SparseFunction.of(stack.specs[kernel], stack.weights_of(kernel, v))
-    spec, support = stack.spec_of(kernel), np.flatnonzero(rho)
-    reading = stack.table.reading(spec, stack.columns_of(kernel), support)
-    return _on_landmarks(spec, reading.points, float(stack.scales[kernel]) * reading.masked(rho[support]))
-
-
-def _on_landmarks(spec: Any, points: Array, coefficients: Array) -> LandmarkFunction:
+def on_landmarks(spec: Any, points: Array, coefficients: Array) -> LandmarkFunction:
     """Return a function on landmarks, of the kernel itself where the spec is one divided by its diagonal."""
     if spec.kind == "unit_diagonal":
         return LandmarkFunction(spec.base, points, coefficients, unit_diagonal=True)
     return LandmarkFunction(spec, points, coefficients)
-
-
-def _series(factor: FourierFactor, coefficients: Array, low: float) -> FourierSeries:
-    """Return the function with these coefficients on the leading directions; data begin at ``low``."""
-    n = len(factor.omega)
-    weights = factor.directions[:, : len(coefficients)] @ coefficients
-    cosines, sines = factor.amplitude * weights[:n], np.zeros(n)
-    sines[1:] = factor.amplitude[1:] * weights[n:]
-    reached = factor.middle + reach(FACTOR_TOL) * factor.width
-    return FourierSeries(low + factor.middle, reached, 2 * np.pi / factor.period, cosines, sines)
 
 
 def spanning_rows(features: Callable[[Array], Array], n_rows: int, wanted: Array) -> tuple[Array, Array]:

@@ -13,7 +13,7 @@ from manykernels.grams.factored.landmark_cholesky import rank_limit
 from manykernels.grams.factored.loops import matern_recursion
 from manykernels.grams.factored.operators import FeatureOperator
 from manykernels.grams.rows.columns import ColumnTable
-from manykernels.kernels import KernelSpec, Laplacian, Matern
+from manykernels.kernels import Laplacian, Matern
 from manykernels.kernels.specs.widths import known_width
 from manykernels.validation.arrays import Array
 
@@ -21,26 +21,16 @@ from manykernels.validation.arrays import Array
 class ScanStack(FactoredStack):
     """Laplacian kernels and Matern kernels of smoothness 1/2, 3/2, 5/2 of single columns.
 
-    Parameters
-    ----------
-    table : ColumnTable
-    columns : (M,) int
-        Which column each kernel acts on.
-    specs : sequence of Laplacian or Matern
-        With numbers as widths.
-    scales : (M,) float
-    names : sequence of str, optional
-
-    Notes
-    -----
     ``sum_j p(|x_i - x_j|) exp(-|x_i - x_j|) rho_j`` with a polynomial ``p`` of degree 0, 1 or 2 is one recursion over
     the sorted rows from each side with 1, 2 or 3 states: exact to rounding.
     """
 
+    exact_passes = True
+
     def __init__(
         self,
         table: ColumnTable,
-        columns: Array,
+        positions: Sequence[tuple[int, ...]],
         specs: Sequence[Laplacian | Matern],
         scales: Array,
         *,
@@ -51,9 +41,8 @@ class ScanStack(FactoredStack):
                 "Laplacian and Matern kernels of single columns need rows in sorted order, which workers that hold "
                 "parts of them do not have. Take Gaussian kernels, or rows from Parquet files."
             )
-        super().__init__(len(columns), table.n_rows, np.float64, names=names)
-        self.table, self.columns, self.specs = table, np.asarray(columns, dtype=np.int64), tuple(specs)
-        self.scales = np.asarray(scales, dtype=np.float64)
+        super().__init__(table, positions, specs, scales, names=names)
+        self.columns = np.array([column for (column,) in positions], dtype=np.int64)
 
     def _states(self, kernel: int) -> tuple[int, float]:
         """Return the number of states and the rate at which the exponential decays."""
@@ -105,47 +94,13 @@ class ScanStack(FactoredStack):
         """Rounding beside ``||rho||_1^2``, at worst: a state is rounded once a row; the recursions are exact."""
         return (ROUNDING + 4 * np.finfo(np.float64).eps * self.n_samples) * self.scales
 
-    @property
-    def nbytes(self) -> int:
-        """Bytes of the columns, which the stack reads in place."""
-        return self.table.nbytes
-
-    def spec_of(self, kernel: int) -> KernelSpec:
-        """Return a kernel by itself, without scale."""
-        return self.specs[kernel]
-
-    def columns_of(self, kernel: int) -> tuple[int, ...]:
-        """Return the columns that a kernel acts on."""
-        return (int(self.columns[kernel]),)
-
-    def exact_quad(self, kernel: int, rho: Array) -> tuple[float, float]:
-        """Return the recursion's value, which is exact."""
-        return float(self.take([kernel]).quad(rho)[0]), float(self.error_constants[kernel] * np.abs(rho).sum() ** 2)
-
-    @property
-    def exact_cost(self) -> float:
-        """Rows that one recursion reads."""
-        return float(self.n_samples)
-
-    def _take(self, kernels: Array) -> ScanStack:
-        specs = [self.specs[m] for m in kernels]
-        return ScanStack(self.table, self.columns[kernels], specs, self.scales[kernels], names=self._names_of(kernels))
-
     # --- factors ----------------------------------------------------------------------------------------------------
 
     def templates(self, kernels: Sequence[int], tol: float) -> list[FeatureOperator]:
         """Return projections on landmarks; rough kernels need many, at most `rank_limit` are taken."""
         made = []
         for m in map(int, kernels):
-            spec, columns = self.specs[m], self.columns_of(m)
+            spec, columns = self.specs[m], self.positions[m]
             features = drawn_features(spec, columns, self.table, tol, rank_limit(self.n_samples))
             made.append(FeatureOperator(m, columns, spec, features, float(self.scales[m])))
         return made
-
-    def factor(self, kernel: int, tol: float) -> Array:
-        """Return a projection on landmarks."""
-        return self.features(kernel, self.table, tol)
-
-    def features(self, kernel: int, X: ColumnTable, tol: float) -> Array:
-        """Return the rows of the factor that new samples would have."""
-        return self.templates([kernel], tol)[0].over(X).rows(slice(None))

@@ -15,10 +15,11 @@ from typing import Any
 import numpy as np
 from scipy.sparse import csr_array
 
-from manykernels.grams.factored.base import ROUNDING, FactoredStack, FactorOperator
+from manykernels.grams.factored.base import FactoredStack, FactorOperator
 from manykernels.grams.factored.operators import DenseOperator, adjoints
+from manykernels.grams.factored.prediction import KernelFunction, SparseFunction
 from manykernels.grams.rows.columns import ColumnTable
-from manykernels.kernels import KernelSpec, ObjectKernel
+from manykernels.kernels import ObjectKernel
 from manykernels.validation.arrays import Array
 
 FEW_FEATURES = 300  # whose Hessians are formed; of more, only products with them
@@ -105,18 +106,10 @@ class SparseOperator:
 class SparseStack(FactoredStack):
     """Kernels of objects by their sparse features, which leave nothing but rounding.
 
-    Parameters
-    ----------
-    table : ColumnTable
-    positions : sequence of tuple of int
-        The column of every kernel.
-    specs : sequence of ObjectKernel
-        Explicit ones.
-    scales : (M,) float
-    names : sequence of str, optional
-    seen : dict, optional
-        Which features some row has, as far as it is known, by kernel.
+    ``seen`` says which features some row has, by kernel, as far as it is known.
     """
+
+    exact_passes = True
 
     def __init__(
         self,
@@ -128,9 +121,7 @@ class SparseStack(FactoredStack):
         names: Sequence[str] | None = None,
         seen: dict[int, Array | None] | None = None,
     ) -> None:
-        super().__init__(len(specs), table.n_rows, np.float64, names=names)
-        self.table, self.positions, self.specs = table, tuple(positions), tuple(specs)
-        self.scales = np.asarray(scales, dtype=np.float64)
+        super().__init__(table, positions, specs, scales, names=names)
         self._seen: dict[int, Array | None] = {} if seen is None else seen
 
     def _features_seen(self, kernel: int) -> Array | None:
@@ -159,26 +150,18 @@ class SparseStack(FactoredStack):
         few = FEW_FEATURES, DENSE_ENTRIES / self.n_samples
         return [DenseOperator.of(one) if one.rank <= min(few) else one for one in made]
 
-    def weights_of(self, kernel: int, v: Array) -> Array:
-        """Return the weights of all features that coefficients of a factor mean, (n_places,)."""
-        return self.templates([kernel])[0].weights(v)
+    def portable(self, kernel: int, v: Array, tol: float) -> KernelFunction:
+        """Return ``z_m(x)' v`` as the weights of the features."""
+        return SparseFunction.of(self.specs[kernel], self.templates([kernel])[0].weights(v))
 
-    def factor(self, kernel: int, tol: float) -> Array:
-        """Return the features that some row has, (N, rank)."""
-        return self.features(kernel, self.table, tol)
-
-    def features(self, kernel: int, X: ColumnTable, tol: float) -> Array:
-        """Return the same features of new samples."""
-        return self.templates([kernel])[0].over(X).rows(slice(None))
+    def expansion(self, kernel: int, rho: Array) -> KernelFunction:
+        """Return ``sum_i rho_i k_m(x, x_i)`` as the weights of the features."""
+        return self.portable(kernel, self.templates([kernel])[0].over(self.table).adjoint(rho), 0.0)
 
     @cached_property
     def _plain(self) -> list[SparseOperator]:
         """All features of all kernels."""
         return [self._template(m, None) for m in range(self.n_kernels)]
-
-    @property
-    def _used(self) -> list[int]:
-        return sorted({j for columns in self.positions for j in columns})
 
     def _quad(self, r: Array) -> Array:
         if not self.table.chunked:  # one vector of features at a time
@@ -236,54 +219,18 @@ class SparseStack(FactoredStack):
         """Return ``sum_i s_i k_m(x_i, x_i)``, (M,)."""
         return np.asarray(self.table.reduce(self._used, partial(_weighted, self._plain), weight))
 
-    @property
-    def error_constants(self) -> Array:
-        """Rounding beside ``||rho||_1^2``."""
-        return ROUNDING * self.largest
-
     def many_directions(self, kernel: int) -> bool:
         """Whether features are so many that among few rows the matrix is less work."""
         seen = self._features_seen(kernel)
         return seen is not None and len(seen) > FEW_FEATURES
-
-    def spec_of(self, kernel: int) -> KernelSpec:
-        """Return a kernel by itself, without scale."""
-        return self.specs[kernel]
-
-    def columns_of(self, kernel: int) -> tuple[int, ...]:
-        """Return the column that a kernel acts on."""
-        return self.positions[kernel]
-
-    def exact_quad(self, kernel: int, rho: Array) -> tuple[float, float]:
-        """Return the value from features, which is exact."""
-        one = self._take(np.array([kernel]))
-        return float(one.quad(rho)[0]), float(one.error_bound(rho)[0])
-
-    @property
-    def exact_cost(self) -> float:
-        """Rows that one product reads."""
-        return float(self.n_samples)
 
     @property
     def quad_cost(self) -> float:
         """Multiplications of one quadratic form of every kernel, about: each reads all letters."""
         return A_LETTER * self.n_kernels * float(self.nbytes)
 
-    @property
-    def nbytes(self) -> int:
-        """Bytes of the columns."""
-        return self.table.nbytes
-
-    def _take(self, kernels: Array) -> SparseStack:
-        chosen = kernels.tolist()
-        return SparseStack(
-            self.table,
-            [self.positions[m] for m in chosen],
-            [self.specs[m] for m in chosen],
-            self.scales[kernels],
-            names=self._names_of(kernels),
-            seen={at: self._seen[m] for at, m in enumerate(chosen) if m in self._seen},
-        )
+    def _of_kernels(self, kernels: Array) -> dict[str, Any]:
+        return {"seen": {at: self._seen[m] for at, m in enumerate(kernels.tolist()) if m in self._seen}}
 
 
 def _square(values: Array) -> float:

@@ -99,10 +99,10 @@ class StackSamples(RowData):
     def columns_among(self, other: StackSamples) -> Array:
         """Return the columns of this side's matrices that hold the samples of ``other``, (n_other,) int."""
         if self.matrices.is_square:
-            return self.matrices.columns_of(other.ids)
+            return self.matrices._columns_of(other.ids)
         if other.positions is None:
             raise InvalidInputError("The kernels among new samples are not in a rectangular KernelStack.")
-        return self.matrices.training_columns()[other.positions]
+        return self.matrices._training_columns()[other.positions]
 
 
 @dataclass(frozen=True, eq=False)
@@ -139,7 +139,7 @@ class StackKernels(RawKernels[StackSamples]):
         """Check samples: of the stack that was fitted, or with kernels between them and its training samples."""
         stack = X if isinstance(X, KernelStack) else KernelStack.rectangular(X)
         kernels = self._find_kernels(stack)
-        stack.columns_of(self.training_ids)
+        stack._columns_of(self.training_ids)
         self._check_same(stack, kernels)
         ids = stack.sample_ids
         training = stack.is_square and np.array_equal(ids, self.training_ids)
@@ -156,7 +156,7 @@ class StackKernels(RawKernels[StackSamples]):
                 raise InvalidInputError("Both sides were detached from their kernels; prepare one of them again.")
             self.evaluate(right, left, False, kernels, out.transpose(0, 2, 1))
             return
-        raw = a.stack.block(a.kernel_ids[kernels], a.ids[left.rows], a.columns_among(b)[right.rows])
+        raw = a.stack._block(a.kernel_ids[kernels], a.ids[left.rows], a.columns_among(b)[right.rows])
         out[:] = raw
         if same:
             # Input may differ from its transpose by rounding; what solvers read does not.
@@ -165,26 +165,26 @@ class StackKernels(RawKernels[StackSamples]):
 
     def diagonals(self, rows: PreparedRows[StackSamples], kernels: Array) -> Array:
         """Return ``k(x, x)`` of these kernels, (m, n) float64."""
-        return rows.data.matrices.self_kernels()[rows.data.kernel_ids[kernels]].astype(np.float64)
+        return rows.data.matrices._self_kernels()[rows.data.kernel_ids[kernels]].astype(np.float64)
 
     def row_means(self, rows: PreparedRows[StackSamples], training: PreparedRows[StackSamples] | None = None) -> Array:
         """Return the mean of each kernel of every sample with the training samples, (M, n), kernel by kernel."""
         data = rows.data
-        columns = data.matrices.columns_of(self.training_ids)
+        columns = data.matrices._columns_of(self.training_ids)
         means = np.empty((len(self.names), rows.n_samples))
         for m, kernel in enumerate(data.kernel_ids):  # no block outlives its mean: the next takes its place in memory
-            means[m] = data.matrices.block([kernel], data.ids, columns)[0].mean(axis=1, dtype=np.float64)
+            means[m] = data.matrices._block([kernel], data.ids, columns)[0].mean(axis=1, dtype=np.float64)
         return means
 
     def held(self, data: StackSamples) -> HeldGrams | None:
         """Return the matrices of the stack, if all of them are meant, in their order."""
         if not np.array_equal(data.kernel_ids, np.arange(data.matrices.n_kernels)):
             return None
-        return HeldGrams(data.matrices.whole(), data.ids, self.unproven(data))
+        return HeldGrams(data.matrices._whole(), data.ids, self.unproven(data))
 
     def unproven(self, data: StackSamples) -> Unproven | None:
         """Return which kernels nobody has yet proven positive semidefinite."""
-        return data.matrices.unproven(data.kernel_ids)
+        return data.matrices._unproven_of(data.kernel_ids)
 
     def take(self, kernels: Array) -> StackKernels:
         """Return these kernels only, in that order."""
@@ -204,7 +204,7 @@ class StackKernels(RawKernels[StackSamples]):
     def _find_kernels(self, stack: KernelStack) -> Array:
         """Return where the kernels are in a stack: by name if names were chosen, else by position."""
         place = {name: m for m, name in enumerate(stack.names)}
-        if set(self.names) <= set(place) and (stack.named or stack.n_kernels == self.n_stack_kernels):
+        if set(self.names) <= set(place) and (stack._named or stack.n_kernels == self.n_stack_kernels):
             return np.array([place[name] for name in self.names])
         if stack.n_kernels != self.n_stack_kernels:
             raise InvalidInputError(
@@ -226,4 +226,4 @@ class StackKernels(RawKernels[StackSamples]):
 
 def _probe(stack: KernelStack, training_ids: Array) -> Array:
     """Return some entries of every kernel, (M, <= 16) float64."""
-    return stack.block(slice(None), training_ids[:1], training_ids[:PROBE_COLUMNS])[:, 0].astype(np.float64)
+    return stack._block(slice(None), training_ids[:1], training_ids[:PROBE_COLUMNS])[:, 0].astype(np.float64)

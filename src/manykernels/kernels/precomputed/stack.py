@@ -110,24 +110,8 @@ class KernelStack:
 
     _unproven: Unproven | None = None
 
-    def unproven(self, kernels: object) -> Unproven | None:
-        """Return which of some kernels are still to be proven positive semidefinite; None if none is.
-
-        Parameters
-        ----------
-        kernels : slice or (m,) int
-
-        Returns
-        -------
-        Unproven or None
-
-        Examples
-        --------
-        >>> import numpy as np
-        >>> from manykernels import KernelStack
-        >>> KernelStack(np.eye(2)[None]).unproven(slice(None)) is None
-        True
-        """
+    def _unproven_of(self, kernels: object) -> Unproven | None:
+        """Return which of some kernels are still to be proven positive semidefinite; None if none is."""
         return None if self._unproven is None else self._unproven.take(kernels)
 
     @property
@@ -136,7 +120,7 @@ class KernelStack:
         return len(self._base)
 
     @property
-    def named(self) -> bool:
+    def _named(self) -> bool:
         """Whether the names were chosen by somebody, so that kernels may be found by them."""
         return self._names != _kernel_names(None, len(self._names))
 
@@ -207,25 +191,8 @@ class KernelStack:
         view._diagonal = None if self._diagonal is None else self._diagonal[:, rows]
         return view
 
-    def whole(self) -> Array:
-        """Return the kernels among all samples of the stack that this is a view of, (M, N, N), read-only.
-
-        Raises
-        ------
-        InvalidInputError
-            For a rectangular stack.
-
-        Returns
-        -------
-        ndarray of shape (M, N, N)
-
-        Examples
-        --------
-        >>> import numpy as np
-        >>> from manykernels import KernelStack
-        >>> KernelStack(np.stack([np.eye(3), np.ones((3, 3))]))[[0, 2]].whole().shape
-        (2, 3, 3)
-        """
+    def _whole(self) -> Array:
+        """Return the kernels among all samples of the stack that this is a view of, (M, N, N), read-only."""
         self._check_square()
         return self._base
 
@@ -249,7 +216,7 @@ class KernelStack:
         (2, 2, 2)
         """
         self._check_square()
-        return self.block(slice(None), self._rows, self._rows)
+        return self._block(slice(None), self._rows, self._rows)
 
     def _check_square(self) -> None:
         if self._columns is not None:
@@ -286,32 +253,10 @@ class KernelStack:
         >>> stack[[2]].against([0, 1]).tolist()
         [[[0.0, 0.0]], [[1.0, 1.0]]]
         """
-        return self.block(slice(None), self._rows, self.columns_of(training_ids, positions))
+        return self._block(slice(None), self._rows, self._columns_of(training_ids, positions))
 
-    def columns_of(self, training_ids: Any, positions: Any = None) -> Array:
-        """Return where the training samples are among the columns of the underlying matrices, (n_train or k,) int.
-
-        Parameters
-        ----------
-        training_ids : (n_train,) int
-        positions : (k,) int, optional
-
-        Returns
-        -------
-        (n_train or k,) int
-
-        Raises
-        ------
-        InvalidInputError
-            If the training samples are not in this stack.
-
-        Examples
-        --------
-        >>> import numpy as np
-        >>> from manykernels import KernelStack
-        >>> KernelStack(np.eye(4)[None])[[0, 3]].columns_of([1, 2], positions=[1]).tolist()
-        [2]
-        """
+    def _columns_of(self, training_ids: Any, positions: Any = None) -> Array:
+        """Return where the training samples are among the columns of the underlying matrices, (n_train or k,) int."""
         ids = np.asarray(training_ids)
         if self._columns is not None:
             if len(ids) != len(self._columns):
@@ -327,68 +272,19 @@ class KernelStack:
             )
         return ids if positions is None else ids[positions]
 
-    def training_columns(self) -> Array:
-        """Return the columns of a rectangular stack in the order of its training samples, (n_train,) int.
-
-        Returns
-        -------
-        ndarray of shape (n_train,)
-            Those of a square stack are its own samples.
-
-        Examples
-        --------
-        >>> import numpy as np
-        >>> from manykernels import KernelStack
-        >>> KernelStack.rectangular(np.ones((1, 2, 3))).training_columns().tolist()
-        [0, 1, 2]
-        """
+    def _training_columns(self) -> Array:
+        """Return the columns of a rectangular stack in the order of its training samples, (n_train,) int."""
         return self._rows.copy() if self._columns is None else self._columns.copy()
 
-    def block(self, kernels: Any, rows: Array, columns: Array) -> Array:
-        """Return entries of the underlying matrices, (m, r, c), without copying more than those.
-
-        Parameters
-        ----------
-        kernels : slice or (m,) int
-        rows, columns : (r,) and (c,) int
-            Sample ids.
-
-        Returns
-        -------
-        (m, r, c) ndarray
-            A read-only view if everything is asked for.
-
-        Examples
-        --------
-        >>> import numpy as np
-        >>> from manykernels import KernelStack
-        >>> KernelStack(np.eye(4)[None]).block([0], [1, 2], [2]).tolist()
-        [[[0.0], [1.0]]]
-        """
+    def _block(self, kernels: Any, rows: Array, columns: Array) -> Array:
+        """Return entries of the underlying matrices, (m, r, c), without copying more than those."""
         whole = isinstance(kernels, slice) and kernels == slice(None)
         if whole and _is_all(rows, self._base.shape[1]) and _is_all(columns, self._base.shape[2]):
             return self._base
         return self._base[np.ix_(np.arange(self.n_kernels)[kernels], rows, columns)]
 
-    def self_kernels(self) -> Array:
-        """Return the kernel of each sample with itself, (M, n).
-
-        Raises
-        ------
-        InvalidInputError
-            For a rectangular stack made without ``diagonal``.
-
-        Returns
-        -------
-        ndarray of shape (M, n)
-
-        Examples
-        --------
-        >>> import numpy as np
-        >>> from manykernels import KernelStack
-        >>> KernelStack(2.0 * np.eye(4)[None])[[1, 2]].self_kernels().tolist()
-        [[2.0, 2.0]]
-        """
+    def _self_kernels(self) -> Array:
+        """Return the kernel of each sample with itself, (M, n)."""
         if self._among:
             return self._base[:, self._rows, self._rows]
         if self._diagonal is None:

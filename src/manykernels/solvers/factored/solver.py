@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from manykernels.exceptions import IncompatibleError
 from manykernels.grams.factored import FactoredStack
-from manykernels.grams.factored.prediction import KernelFunction, expansion, portable
+from manykernels.grams.factored.prediction import KernelFunction
 from manykernels.objective.certificate import Certificate
 from manykernels.objective.losses.smoothing import check_smoothable
 from manykernels.objective.problem import Problem
@@ -294,7 +294,7 @@ def _largest_noise(stack: Any, components: Sequence[Component]) -> float:
 def _function(stack: FactoredStack, component: Component) -> KernelFunction:
     """Return a component as predictions evaluate it."""
     kernel, v = component.kernel, component.coefficients
-    return expansion(stack, kernel, v) if component.tol is None else portable(stack, kernel, v, component.tol)
+    return stack.expansion(kernel, v) if component.tol is None else stack.portable(kernel, v, component.tol)
 
 
 def _told_again(found: Solution, model: CertifiedIterate, tol: float) -> Solution:
