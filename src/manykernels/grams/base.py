@@ -60,6 +60,7 @@ class GramStack(ABC):
     """
 
     has_factors: ClassVar[bool] = False  # whether kernels have factors, and forms have bounds on their errors
+    evaluates: ClassVar[bool] = False  # whether every reading evaluates kernels, which a copy in memory would save
 
     spare_bytes: int | None = None
 

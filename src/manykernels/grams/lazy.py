@@ -46,6 +46,8 @@ class LazyStack(GramStack):
     array([3.9202, 1.4436])
     """
 
+    evaluates = True
+
     def __init__(
         self,
         bank: FittedBank,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -159,6 +159,8 @@ class KernelExpansion:
     n_kernels: int  # number of all kernels
     weights: Array  # (K, m) float64: d of the active kernels; (1, m) if all functions share them
     coefficients: Array  # (K, n_support) float64: rho of the support samples
+
+    of_samples: ClassVar[bool] = True  # whether it keeps support samples; functions of factors know none
 
     @classmethod
     def of(cls, bank: FittedBank, prepared: PreparedRows[Any], weights: Array, coefficients: Array) -> KernelExpansion:

@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from functools import cache, partial
 from math import ceil
 from numbers import Integral
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -86,8 +86,7 @@ def second_step(search: PolynomialSearch, found: Discovery, mu: float | None = N
 
 def _strength(problem: Problem, penalties: Array, mu: float) -> float:
     """Return the strength of the squared penalty that has the optimum of a lasso on features."""
-    assert isinstance(problem.stack, RankOneStack)
-    features = problem.stack.features
+    features = cast("RankOneStack", problem.stack).features
     lasso = WeightedLasso(problem.y, problem.weight, problem.fit_intercept, lambda _: features, lambda _: penalties)
     coefficients = lasso.solved(mu, ((),) * len(features), np.zeros(len(features)))[0]
     size = float(penalties @ np.abs(coefficients))

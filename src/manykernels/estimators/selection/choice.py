@@ -56,7 +56,7 @@ from manykernels.estimators.supervised.samples import Rows, Samples
 from manykernels.estimators.supervised.targets import sample_weights
 from manykernels.exceptions import ConvergenceWarning, IncompatibleError, InvalidInputError, MemoryBudgetError
 from manykernels.grams.training import as_bank
-from manykernels.kernels import KernelStack, Pairs
+from manykernels.kernels import Pairs
 from manykernels.objective.losses import Loss
 from manykernels.objective.regularizers import BlockL1, Penalty, Regularizer, parameters_of, with_l1_ratio
 from manykernels.solvers.progress import count_to
@@ -380,7 +380,7 @@ class CrossValidated(KeepsHeldOut):
         """Return the plain estimator with these parameters, which knows the columns of these rows."""
         model = self._plain_estimator()
         model.kernels = self._decided
-        model.n_features_in_ = len(rows) if isinstance(rows, KernelStack) else self.n_features_in_
+        model.n_features_in_ = len(rows) if self._takes_kernels else self.n_features_in_
         if hasattr(self, "feature_names_in_"):
             model.feature_names_in_ = self.feature_names_in_
         return model

@@ -19,7 +19,7 @@ from manykernels.estimators.selection.descent import descend, without_bar
 from manykernels.estimators.supervised.factored import FactoredExpansion, expanded
 from manykernels.estimators.supervised.problems import Fit
 from manykernels.exceptions import InvalidInputError
-from manykernels.grams import LazyStack, build_stack, cross_combine
+from manykernels.grams import build_stack, cross_combine
 from manykernels.grams.plan import stack_nbytes
 from manykernels.grams.prediction import KernelExpansion
 from manykernels.kernels.bank.columns import Table
@@ -182,7 +182,7 @@ def on_stored(
 ) -> list[Problem]:
     """Return problems for solvers that read kernels often: on matrices that are held, where they fit the memory."""
     stack = training.stack
-    if not isinstance(stack, LazyStack):
+    if not stack.evaluates:
         return problems
     settings = {"memory_budget": memory_budget, "n_jobs": stack.n_threads, "n_targets": len(problems), "dtype": dtype}
     held = build_stack(training.bank, training.prepared, **settings)
@@ -281,7 +281,7 @@ class Fold:
     def stored_bytes(self) -> int:
         """What the matrices of this fold take while models are solved, where they are not held already."""
         stack = self.training.stack
-        return stack_nbytes("packed", *stack.shape[:2], "float32") if isinstance(stack, LazyStack) else 0
+        return stack_nbytes("packed", *stack.shape[:2], "float32") if stack.evaluates else 0
 
     def stored(self) -> list[Problem]:
         """Return the problems on matrices that are held, until the fold is closed."""

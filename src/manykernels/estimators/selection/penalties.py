@@ -39,7 +39,7 @@ class PenaltyFamily:
 
     def at(self, alpha: float, total_weight: float) -> Regularizer:
         """Return the penalty of strength ``alpha`` relative to the mean loss, for samples of this total weight."""
-        if isinstance(self.penalty, Regularizer):
+        if not isinstance(self.penalty, (str, Mapping)):
             return replace(self.penalty, strength=strength_from_alpha(alpha, total_weight))
         return get_regularizer(self.penalty, strength_from_alpha(alpha, total_weight), **self.parameters)
 

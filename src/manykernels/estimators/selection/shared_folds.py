@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
 
@@ -12,8 +12,7 @@ from manykernels.estimators.selection.folds import Fold, HeldOut, Opened
 from manykernels.estimators.supervised.base import BaseMKL
 from manykernels.estimators.supervised.problems import Fit
 from manykernels.estimators.supervised.samples import Samples
-from manykernels.grams.factored import CompositeStack, ExplicitStack, FourierStack
-from manykernels.grams.factored.grid import GridStack
+from manykernels.grams.factored import FactoredStack
 from manykernels.grams.plan import FACTORED, memory_bytes
 from manykernels.grams.training import Training, as_bank
 from manykernels.kernels import KernelBank
@@ -30,7 +29,6 @@ if TYPE_CHECKING:
 
 AUTO, OWN, SHARED = "auto", "own", "shared"
 FOLD_KERNELS = (AUTO, OWN, SHARED)
-FEW_COLUMNS = (FourierStack, ExplicitStack, GridStack)  # stacks whose factors have few columns; landmarks may be many
 
 Split = tuple["Array", "Array"]
 
@@ -155,8 +153,8 @@ def _learned(bank: Any, rows: Any, training: Training) -> str | None:
         return "kernels are scaled by the rows of each fold"
     if tuple(spec for _, spec, _ in bank.expand(rows)) != fitted.specs:
         return "widths are those of the rows of each fold"
-    parts = training.stack.parts if isinstance(training.stack, CompositeStack) else (training.stack,)
-    return None if all(isinstance(part, FEW_COLUMNS) for part in parts) else "kernels take many landmarks"
+    stack = cast("FactoredStack", training.stack)
+    return None if stack.few_columns else "kernels take many landmarks"
 
 
 def _partition(splits: Sequence[Split], n: int) -> bool:

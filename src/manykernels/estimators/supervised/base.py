@@ -34,7 +34,7 @@ from manykernels.estimators.strength import (
     stronger,
 )
 from manykernels.estimators.supervised.explanation import Explanations
-from manykernels.estimators.supervised.factored import FactoredExpansion, expanded
+from manykernels.estimators.supervised.factored import expanded
 from manykernels.estimators.supervised.problems import Fit, build_problems, solve_problems
 from manykernels.estimators.supervised.samples import Rows, Samples, check_alignment, checked_rows
 from manykernels.estimators.supervised.targets import (
@@ -439,7 +439,7 @@ class BaseMKL(SaysWhichParameter, NotebookCard, Explanations, TakesGroups):
         """
         for name in ("support_", "dual_coef_", "approximate_gap_", "_support_targets", "_support_weights"):
             self.__dict__.pop(name, None)
-        self.representation_ = FACTORED if isinstance(self._expansion, FactoredExpansion) else GRAM
+        self.representation_ = GRAM if self._expansion.of_samples else FACTORED
         factored = [found.functions for found in solutions if isinstance(found.functions, FactorFunctions)]
         if factored:
             self.approximate_gap_ = max(functions.approximate_gap for functions in factored)

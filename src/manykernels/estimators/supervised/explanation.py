@@ -15,11 +15,8 @@ from manykernels.estimators.supervised.importance import all_bends, of_factors, 
 from manykernels.estimators.supervised.leave_out import LeftOut
 from manykernels.estimators.supervised.problems import Fit
 from manykernels.estimators.supervised.samples import Rows, Samples
-from manykernels.grams.factored import FactoredStack
-from manykernels.grams.prediction import KernelExpansion
 from manykernels.kernels import FittedBank
 from manykernels.kernels.bank.columns import Table
-from manykernels.objective.losses import SharedLoss
 from manykernels.threads import blas_limit
 from manykernels.validation.arrays import Array, check_choice
 
@@ -265,9 +262,9 @@ class Explanations:
 
     def _keeps_rows(self, losses: Sequence[Any]) -> bool:
         """Whether a model keeps all that it takes to leave its rows out."""
-        each = [loss.each if isinstance(loss, SharedLoss) else loss for loss in losses]
+        each = [loss.each for loss in losses]
         smooth = all(loss.couples_samples or (loss.smooth and loss == each[0]) for loss in each)
-        known = isinstance(self._expansion, KernelExpansion) and "_support_targets" in self.__dict__
+        known = self._expansion.of_samples and "_support_targets" in self.__dict__
         return known and smooth and self._expansion.bank.on_columns  # others are kernels of given samples
 
     def _keep_importance(self, fit: Fit, samples: Samples, losses: Sequence[Any], kernels: Any) -> None:
@@ -287,7 +284,7 @@ class Explanations:
             return
         known = (samples.y, samples.weight)
         try:
-            if isinstance(kernels, FactoredStack):
+            if not expansion.of_samples:
                 left = of_factors(self, kernels, fit, *known)
             else:
                 rho = np.vstack([found.dual_coef.T for found in fit.solutions])

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any, ClassVar, cast
 
 import numpy as np
 
@@ -70,6 +70,8 @@ class FactoredExpansion:
     n_kernels: int  # number of all kernels
     weights: Array  # (K, m) float64: d of the active kernels
     parts: tuple[KernelPart, ...]
+
+    of_samples: ClassVar[bool] = False
 
     @property
     def n_targets(self) -> int:

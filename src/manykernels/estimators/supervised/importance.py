@@ -23,7 +23,7 @@ from manykernels.estimators.supervised.leave_out import (
 )
 from manykernels.grams.factored import FactoredStack
 from manykernels.kernels import FittedBank
-from manykernels.objective.losses import SharedLoss, get_shared_loss
+from manykernels.objective.losses import get_shared_loss
 from manykernels.solvers.factored.objective import is_matrix_free
 from manykernels.validation.arrays import Array
 
@@ -179,13 +179,13 @@ def _targets(
 
 def _smooth(losses: Sequence[Any]) -> bool:
     """Whether dual coefficients follow from scores."""
-    return all((loss.each if isinstance(loss, SharedLoss) else loss).smooth for loss in losses)
+    return all(loss.each.smooth for loss in losses)
 
 
 def _negative_gradients(losses: Sequence[Any], y: Array, scores: Array, weight: Array) -> Array:
     if losses[0].couples_samples:
         return -losses[0].bind(y[:, 0], weight).gradient(scores[:, 0])[:, None]
-    if isinstance(losses[0], SharedLoss):
+    if losses[0].of_several:
         return -weight[:, None] * losses[0].derivative(y, scores)
     columns = zip(losses, y.T, scores.T, strict=True)
     return -np.column_stack([weight * loss.derivative(*one) for loss, *one in columns])

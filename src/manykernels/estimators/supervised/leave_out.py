@@ -40,7 +40,6 @@ import numpy as np
 from scipy.linalg import block_diag, cho_factor, cho_solve
 
 from manykernels.exceptions import IncompatibleError
-from manykernels.objective.losses import Multinomial, SharedLoss
 from manykernels.objective.losses.cox import STRATUM
 from manykernels.objective.problem import Problem
 from manykernels.validation.arrays import Array
@@ -104,12 +103,12 @@ def bends_of(problem: Problem, weights: Array, norms: Array, active: Array) -> A
 def curvatures(losses: Sequence[Any], y: Array, scores: Array, rho: Array, weight: Array, unit: Array) -> Array:
     """Return ``W`` (n, K); ``unit`` (K,) is the prior variance of the scores, by which kinks are stiff."""
     first = losses[0]
-    if isinstance(first, Multinomial):  # without what ties the scores of a row
+    if first.of_several and first.coupled:  # without what ties the scores of a row
         shares = first.curvature(y, scores)
         return weight[:, None] * shares * (1.0 - shares)
     if first.couples_samples:
         return np.asarray(first.bind(y[:, 0], weight).curvature(scores[:, 0]).diagonal)[:, None]
-    each = [first.each] * y.shape[1] if isinstance(first, SharedLoss) else losses
+    each = [first.each] * y.shape[1] if first.of_several else losses
     columns = zip(each, y.T, scores.T, rho.T, unit, strict=True)
     return np.column_stack([_curvature(*one, weight) for one in columns])
 
@@ -205,7 +204,7 @@ class LeftOut:
 def losses_of_rows(losses: Sequence[Any], y: Array, scores: Array, weight: Array) -> tuple[Array, Array]:
     """Return the loss of each row, a mean over targets, and its weight; of a partial likelihood, of each event."""
     first = losses[0]
-    if isinstance(first, SharedLoss):
+    if first.of_several:
         return first.value(y, scores), weight
     if first.couples_samples:
         return _losses_of_events(y[:, 0], scores[:, 0], weight)

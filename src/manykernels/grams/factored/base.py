@@ -76,6 +76,7 @@ class FactoredStack(GramStack):
 
     has_factors: ClassVar[bool] = True
     exact_passes: ClassVar[bool] = False  # whether `quad` is as good as summing kernel values, at O(N)
+    few_columns: bool = False  # whether factors have few columns, whatever the tolerance; landmarks may be many
     table: ColumnTable
     positions: tuple[tuple[int, ...], ...]
     specs: tuple[Any, ...]

@@ -38,6 +38,11 @@ class CompositeStack(FactoredStack):
         for number, member in enumerate(self.members):
             self._part[member], self._place[member] = number, np.arange(len(member))
 
+    @property
+    def few_columns(self) -> bool:  # type: ignore[override]  # a constant of others
+        """Whether the factors of all parts have few columns."""
+        return all(part.few_columns for part in self.parts)
+
     def _at(self, kernel: int) -> tuple[FactoredStack, int]:
         return self.parts[self._part[kernel]], int(self._place[kernel])
 

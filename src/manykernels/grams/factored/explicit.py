@@ -35,7 +35,7 @@ def levels_of(spec: KernelSpec, positions: tuple[int, ...], table: ColumnTable) 
 class ExplicitStack(FactoredStack):
     """Kernels that `feature_map` knows: linear, one-column polynomial and periodic, overlap, ordinal, missingness."""
 
-    exact_passes = True
+    exact_passes = few_columns = True
 
     def __init__(
         self,

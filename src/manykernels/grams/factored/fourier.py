@@ -142,7 +142,7 @@ class FourierStack(FactoredStack):
     ``rhohat`` comes from moments of the bins up to order 8. `error_constants` bounds what that misses.
     """
 
-    exact_passes = True
+    exact_passes = few_columns = True
 
     def __init__(
         self,

@@ -32,7 +32,7 @@ class GridStack(FactoredStack):
     look at the rows a set of columns, for every width on it. So all pairs of columns are inside the certificate.
     """
 
-    exact_passes = True
+    exact_passes = few_columns = True
 
     def __init__(
         self,

@@ -24,7 +24,8 @@ from manykernels.inspection.reports.evaluation import FOLDS, HELD_OUT, TRAINING,
 from manykernels.inspection.reports.report import MKLReport
 from manykernels.inspection.reports.scores import check_one_prediction
 from manykernels.inspection.reports.tasks import SURVIVAL, task_of
-from manykernels.kernels import KernelStack, Pairs, PrecomputedBank, Views
+from manykernels.kernels import Pairs, PrecomputedBank, Views
+from manykernels.kernels.precomputed.stack import as_kernel_stack
 from manykernels.objective.losses.survival import check_survival
 from manykernels.validation.arrays import check_count
 
@@ -169,7 +170,7 @@ def _checked(model: Any, X: Any, y: Any, what: str) -> tuple[Any, Array, str]:
     """Return rows, targets as an array, and the name of the target."""
     kernels = None if isinstance(model, Pipeline) and len(model) > 1 else getattr(last_step(model), "kernels", None)
     if isinstance(kernels, PrecomputedBank) or (isinstance(kernels, str) and kernels == "precomputed"):
-        X = X if isinstance(X, KernelStack) else KernelStack(X)
+        X = as_kernel_stack(X)
     elif issparse(X):
         X = X.tocsr()
     elif not hasattr(X, "iloc") and not isinstance(X, (Views, Pairs)):

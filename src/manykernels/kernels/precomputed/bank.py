@@ -137,7 +137,7 @@ class StackKernels(RawKernels[StackSamples]):
 
     def prepare(self, X: object) -> PreparedRows[StackSamples]:
         """Check samples: of the stack that was fitted, or with kernels between them and its training samples."""
-        stack = X if isinstance(X, KernelStack) else KernelStack.rectangular(X)
+        stack = as_kernel_stack(X, square=False)
         kernels = self._find_kernels(stack)
         stack._columns_of(self.training_ids)
         self._check_same(stack, kernels)

@@ -77,6 +77,7 @@ class Loss(abc.ABC):
     """
 
     couples_samples: ClassVar[bool] = False
+    of_several: ClassVar[bool] = False  # whether it is a loss of several scores a sample
     name: ClassVar[str]
     task: ClassVar[str]
     smooth: ClassVar[bool]

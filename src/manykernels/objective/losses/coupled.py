@@ -31,6 +31,7 @@ class CoupledLoss(abc.ABC):
     linear_dual: ClassVar[bool] = False
     support: ClassVar[str] = "survival"
     couples_samples: ClassVar[bool] = True
+    of_several: ClassVar[bool] = False  # whether it is a loss of several scores a sample
     capabilities: ClassVar[frozenset[Capability]] = frozenset({Capability.CURVED_CONJUGATE})
 
     @property

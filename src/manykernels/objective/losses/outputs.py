@@ -41,6 +41,7 @@ class SharedLoss(abc.ABC):
     coupled: ClassVar[bool] = False
     steepness: ClassVar[float] = np.inf
     couples_samples: ClassVar[bool] = False
+    of_several: ClassVar[bool] = True  # whether it is a loss of several scores a sample
     kink: ClassVar[float] = 0.0
     piecewise_linear: ClassVar[bool] = False
 
