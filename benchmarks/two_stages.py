@@ -28,6 +28,7 @@ from manykernels.discovery import (
     FamilySearch,
     GaussianFamily,
     Limits,
+    SearchProblem,
     SearchSettings,
     align_family,
     discover_in_two_stages,
@@ -93,7 +94,7 @@ def one_width(name: str, train: Any, test: Any) -> list[dict[str, Any]]:
         ascent, started = AscentSettings(update), time.process_time()
         aligned = align_family(FamilySearch(family, train[0]), train[1], np.ones(len(train[1])), ascent=ascent)
         seconds = time.process_time() - started
-        found = discover_in_two_stages(*train, family, loss="hinge", strength=STRENGTH, ascent=ascent)
+        found = discover_in_two_stages(SearchProblem(*train, loss="hinge", strength=STRENGTH), family, ascent=ascent)
         row = {"data": name, "update": update, "alignment": aligned.alignment, "bound": aligned.upper_bound}
         row |= {"kernels": len(aligned.weights), "cpu_s": seconds, "error": 100 * test_error(found, train, test)}
         rows.append(row)
@@ -108,9 +109,12 @@ def width_a_feature(name: str, train: Any, test: Any) -> list[dict[str, Any]]:
     for label, settings in [*((named(one), one) for one in (*graded, *shrunk)), ("validated", graded)]:
         started = time.process_time()
         found = discover_in_two_stages(
-            *train, ArdGaussianFamily(0.05, 50.0), loss="hinge", strength=STRENGTH, settings=settings,
-            limits=Limits(max_iter=20), random_state=0,
-        )  # fmt: skip
+            SearchProblem(*train, loss="hinge", strength=STRENGTH),
+            ArdGaussianFamily(0.05, 50.0),
+            settings=settings,
+            limits=Limits(max_iter=20),
+            random_state=0,
+        )
         seconds = time.process_time() - started
         spread = np.mean([np.std(np.log(kernel.spec.widths)) for kernel in found.kernels]) if found.kernels else 0.0
         row = {"data": name, "search": label, "spread": spread, "cpu_s": seconds}

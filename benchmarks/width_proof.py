@@ -19,7 +19,7 @@ import _common as common
 import numpy as np
 import pandas as pd
 
-from manykernels.discovery import ArdGaussianFamily, Limits, SearchSettings, discover_greedily
+from manykernels.discovery import ArdGaussianFamily, Limits, SearchProblem, SearchSettings, discover_greedily
 
 ALPHA, TOL = 1.0 / 60, 1e-3
 INTERVALS = ((0.2, 10.0), (0.05, 50.0))
@@ -34,9 +34,12 @@ def prove(n_columns: int, interval: tuple[float, float], budgets: tuple[int, ...
 
     def search(proof: int) -> Any:
         return discover_greedily(
-            points, y, ArdGaussianFamily(*interval), loss="squared", strength=ALPHA * n_samples,
-            settings=SearchSettings(proof=proof), limits=Limits(TOL), random_state=0,
-        ).solution.certificate  # fmt: skip
+            SearchProblem(points, y, strength=ALPHA * n_samples),
+            ArdGaussianFamily(*interval),
+            settings=SearchSettings(proof=proof),
+            limits=Limits(TOL),
+            random_state=0,
+        ).solution.certificate
 
     claimed, rows = search(0), []
     for most in budgets:

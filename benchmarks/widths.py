@@ -17,7 +17,7 @@ import _common as common
 import numpy as np
 import pandas as pd
 
-from manykernels.discovery import FiniteFamily, GaussianFamily, KernelFamily, Limits, discover_greedily
+from manykernels.discovery import FiniteFamily, GaussianFamily, KernelFamily, Limits, SearchProblem, discover_greedily
 
 ALPHA = 0.01
 INTERVAL = GaussianFamily(0.05, 50.0)
@@ -43,7 +43,7 @@ def search(points: np.ndarray, y: np.ndarray, loss: str, family: KernelFamily, u
     """Return what one search took."""
     started = time.process_time()
     limits, strength = Limits(tol=tol, max_iter=100), ALPHA * len(y)
-    found = discover_greedily(points, y, family, loss=loss, strength=strength, update=update, limits=limits)
+    found = discover_greedily(SearchProblem(points, y, loss, strength=strength), family, update=update, limits=limits)
     return {
         "reached": found.solution.certificate.relative_gap <= tol,
         "iterations": found.solution.n_iter,

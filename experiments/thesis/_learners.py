@@ -19,6 +19,7 @@ from manykernels.discovery import (
     AscentSettings,
     Discovery,
     FamilySearch,
+    SearchProblem,
     SearchSettings,
     TargetSpace,
     align_family,
@@ -173,12 +174,12 @@ def greedy(wide: bool, *, change: float, update: str = "frank_wolfe") -> Learner
     """Return CKL, which is GCD-1s (Algorithm 6), or IKL (``"corrective"``), with one width or one a feature."""
 
     def learn(task: Task, settings: Settings, loss: str) -> list[Model]:
-        common = {"loss": loss, "update": update, "settings": SearchSettings(n_starts=1 if wide else 5)}
+        common = {"update": update, "settings": SearchSettings(n_starts=1 if wide else 5)}
         return [
             model_of(
                 discover_greedily(
-                    *task.train, settings.family(wide), strength=strength, limits=settings.limits(wide, change),
-                    random_state=0, **common,
+                    SearchProblem(*task.train, loss, strength=strength), settings.family(wide),
+                    limits=settings.limits(wide, change), random_state=0, **common,
                 )
             )
             for strength in settings.strengths
@@ -194,12 +195,12 @@ def sampled(wide: bool) -> Learner:
     """
 
     def learn(task: Task, settings: Settings, loss: str) -> list[Model]:
-        common = {"loss": loss, "settings": SearchSettings(n_starts=1 if wide else 5), "corrective": False}
+        common = {"settings": SearchSettings(n_starts=1 if wide else 5), "corrective": False}
         return [
             model_of(
                 discover_by_sampling(
-                    *task.train, settings.family(wide), strength=strength, n_draws=settings.most(wide),
-                    limits=settings.limits(wide), random_state=0, **common,
+                    SearchProblem(*task.train, loss, strength=strength), settings.family(wide),
+                    n_draws=settings.most(wide), limits=settings.limits(wide), random_state=0, **common,
                 )
             )
             for strength in settings.strengths

@@ -21,6 +21,7 @@ from manykernels.discovery import (
     FamilySearch,
     GaussianFamily,
     Limits,
+    SearchProblem,
     SearchSettings,
     TargetSpace,
     align_family,
@@ -249,7 +250,11 @@ def one_stage(family: Any, n_starts: int) -> Method:
         watch = Watch(sizes.seconds, CHANGE)
         common = {"limits": Limits(CHANGE, sizes.most_kernels, callback=watch), "settings": SearchSettings(n_starts)}
         found = discover_greedily(
-            *data.train, family, loss="hinge", strength=strength, update="frank_wolfe", random_state=0, **common
+            SearchProblem(*data.train, loss="hinge", strength=strength),
+            family,
+            update="frank_wolfe",
+            random_state=0,
+            **common,
         )
         solution = found.solution
         kernel = Kernel([part.spec for part in found.kernels], solution.kernel_weights)

@@ -30,6 +30,7 @@ from manykernels.discovery import (
     DirichletFamily,
     FamilySearch,
     Limits,
+    SearchProblem,
     TargetSpace,
     align_family,
     discover_greedily,
@@ -150,7 +151,9 @@ def continuous_methods(data: Data, sizes: Sizes) -> tuple[dict[str, float], list
         started = time.process_time()
         limits, models = Limits(tol=5e-2, max_iter=sizes.max_iter), []
         for C in ONE_STAGE_CONSTANTS:
-            part = discover_greedily(points, y, FAMILY, loss="hinge", strength=1 / C, update=update, limits=limits)
+            part = discover_greedily(
+                SearchProblem(points, y, "hinge", strength=1 / C), FAMILY, update=update, limits=limits
+            )
             models.append((np.array([kernel.spec.frequency for kernel in part.kernels]), part.solution))
         errors[name], (frequencies, solution) = best_model(data, models)
         seconds[name] = time.process_time() - started

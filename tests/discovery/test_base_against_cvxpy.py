@@ -22,6 +22,7 @@ from manykernels.discovery import (
     FiniteFamily,
     GaussianFamily,
     Limits,
+    SearchProblem,
     discover_greedily,
     discover_hierarchical,
     discover_polynomial,
@@ -105,9 +106,14 @@ def test_sgd_1s_with_polishing(points: np.ndarray, loss: str, p: float) -> None:
     y = target(points, loss)
     best = feature_optimum(monomials(points, ordered_products()), y, loss, lp_penalty(p))
     found = discover_polynomial(
-        points, y, loss=loss, strength=STRENGTH, degree=DEGREE, p=p, degree_penalties=DEGREE_PENALTIES, normalize=None,
-        limits=Limits(STOCHASTIC), random_state=0,
-    )  # fmt: skip
+        SearchProblem(points, y, loss, strength=STRENGTH),
+        degree=DEGREE,
+        p=p,
+        degree_penalties=DEGREE_PENALTIES,
+        normalize=None,
+        limits=Limits(STOCHASTIC),
+        random_state=0,
+    )
     assert str(found.solution.status) == "converged"
     assert_certified(found, best, STOCHASTIC)
 
@@ -117,9 +123,15 @@ def test_sgd_1s_as_in_the_thesis_by_stochastic_steps_alone(points: np.ndarray, l
     y = target(points, loss)
     best = feature_optimum(monomials(points, ordered_products()), y, loss, lp_penalty(2.0))
     found = discover_polynomial(
-        points, y, loss=loss, strength=STRENGTH, degree=DEGREE, degree_penalties=DEGREE_PENALTIES,
-        normalize=None, n_steps=1500, polish=False, limits=Limits(1e-6), random_state=0,
-    )  # fmt: skip
+        SearchProblem(points, y, loss, strength=STRENGTH),
+        degree=DEGREE,
+        degree_penalties=DEGREE_PENALTIES,
+        normalize=None,
+        n_steps=1500,
+        polish=False,
+        limits=Limits(1e-6),
+        random_state=0,
+    )
     assert_certified(found, best, STOCHASTIC)
 
 
@@ -139,7 +151,7 @@ def test_hkl(points: np.ndarray, loss: str) -> None:
     nodes = [index for index in ordered_products() if tuple(sorted(index)) == index]
     best = feature_optimum(monomials(points, nodes), y, loss, graph_penalty(nodes))
     found = discover_hierarchical(
-        points, y, loss=loss, strength=STRENGTH, degree=DEGREE, growth=GROWTH, limits=Limits(tol=EXACT)
+        SearchProblem(points, y, loss, strength=STRENGTH), degree=DEGREE, growth=GROWTH, limits=Limits(tol=EXACT)
     )
     assert_certified(found, best, EXACT)
 
@@ -163,7 +175,9 @@ def gaussian_grams(points: np.ndarray) -> np.ndarray:
 def greedy(points: np.ndarray, y: np.ndarray, loss: str, update: str, limits: Limits) -> tuple[Discovery, float]:
     """Return what the search finds, and the optimum."""
     family = FiniteFamily.of(GaussianFamily(0.05, 50.0), WIDTHS)
-    found = discover_greedily(points, y, family, loss=loss, strength=WAVE_STRENGTH, update=update, limits=limits)
+    found = discover_greedily(
+        SearchProblem(points, y, loss, strength=WAVE_STRENGTH), family, update=update, limits=limits
+    )
     best = conic_optimum(SmallProblem(gaussian_grams(points), y, loss, "simplex", WAVE_STRENGTH)).primal
     return found, best
 

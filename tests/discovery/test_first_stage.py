@@ -21,6 +21,7 @@ from manykernels.discovery import (
     Limits,
     MaternFamily,
     PairWeights,
+    SearchProblem,
     SearchSettings,
     TargetSpace,
     align_family,
@@ -203,9 +204,12 @@ def relevant_task(relevant: bool) -> tuple[np.ndarray, np.ndarray]:
 def discover(settings: Any, relevant: bool = True) -> Any:
     """Return the model of both stages."""
     return discover_in_two_stages(
-        *relevant_task(relevant), ArdGaussianFamily(0.05, 50.0), loss="hinge", strength=0.5, settings=settings,
-        limits=Limits(max_iter=5), random_state=0,
-    )  # fmt: skip
+        SearchProblem(*relevant_task(relevant), loss="hinge", strength=0.5),
+        ArdGaussianFamily(0.05, 50.0),
+        settings=settings,
+        limits=Limits(max_iter=5),
+        random_state=0,
+    )
 
 
 def test_few_steps_keep_widths_together() -> None:

@@ -15,6 +15,7 @@ from manykernels.discovery import (
     GaussianFamily,
     LaplacianFamily,
     Limits,
+    SearchProblem,
     SearchSettings,
     discover_by_sampling,
     discover_greedily,
@@ -75,8 +76,10 @@ def test_one_width_a_feature_is_drawn_feature_after_feature() -> None:
 def test_corrected_weights_come_close_to_the_optimum(loss: str) -> None:
     points, y = drawn_task()
     y = y if loss == "squared" else np.sign(y)
-    best = discover_greedily(points, y, FAMILY, loss=loss, strength=0.2, limits=Limits(tol=1e-4)).solution
-    drawn = discover_by_sampling(points, y, FAMILY, loss=loss, strength=0.2, n_draws=25, random_state=0).solution
+    best = discover_greedily(SearchProblem(points, y, loss, strength=0.2), FAMILY, limits=Limits(tol=1e-4)).solution
+    drawn = discover_by_sampling(
+        SearchProblem(points, y, loss, strength=0.2), FAMILY, n_draws=25, random_state=0
+    ).solution
     assert best.certificate.primal * (1 - 1e-4) <= drawn.certificate.primal <= 1.05 * best.certificate.primal
     assert drawn.certificate.dual <= best.certificate.primal
     assert drawn.certificate.relative_gap < 0.25
@@ -85,7 +88,7 @@ def test_corrected_weights_come_close_to_the_optimum(loss: str) -> None:
 def test_averaged_weights_give_the_model_they_stand_for() -> None:
     points, y = drawn_task()
     found = discover_by_sampling(
-        points, y, FAMILY, loss="squared", strength=0.2, n_draws=12, corrective=False, random_state=0
+        SearchProblem(points, y, strength=0.2), FAMILY, n_draws=12, corrective=False, random_state=0
     )
     solution, weights = found.solution, found.solution.kernel_weights
     assert weights.sum() == pytest.approx(1 / 0.2)
@@ -104,7 +107,7 @@ def test_averaged_weights_give_the_model_they_stand_for() -> None:
 def test_draws_repeat_with_the_seed() -> None:
     points, y = drawn_task()
     first, second, other = (
-        discover_by_sampling(points, y, FAMILY, loss="squared", strength=0.2, n_draws=5, random_state=seed)
+        discover_by_sampling(SearchProblem(points, y, strength=0.2), FAMILY, n_draws=5, random_state=seed)
         for seed in (0, 0, 1)
     )
     assert first.kernels == second.kernels
@@ -121,6 +124,6 @@ def test_draws_repeat_with_the_seed() -> None:
 )
 def test_errors(changes: dict[str, Any], message: str) -> None:
     points, y = drawn_task()
-    arguments: dict[str, Any] = {"family": FAMILY, "loss": "squared", "strength": 1.0}
+    arguments: dict[str, Any] = {"family": FAMILY}
     with pytest.raises(InvalidInputError, match=message):
-        discover_by_sampling(points, y, **(arguments | changes))
+        discover_by_sampling(SearchProblem(points, y, strength=1.0), **(arguments | changes))

@@ -12,15 +12,17 @@ from manykernels.discovery import (
     ArdGaussianFamily,
     DirichletFamily,
     Discovery,
+    FamilySearch,
     FiniteFamily,
     GaussianFamily,
     LaplacianFamily,
     Limits,
+    SearchProblem,
     SearchSettings,
     discover_greedily,
 )
-from manykernels.discovery.one_stage.greedy import make_learner, slide_parameters
-from manykernels.discovery.one_stage.mixture import Mixture
+from manykernels.discovery.one_stage.greedy import slide_parameters
+from manykernels.discovery.one_stage.mixture import Learner, Mixture
 from manykernels.exceptions import InvalidInputError
 from manykernels.solvers import Status, WorkingSet
 
@@ -72,9 +74,12 @@ def recomputed(found: Discovery, points: np.ndarray, y: np.ndarray, loss: str, f
 def test_frank_wolfe_approaches_the_same_optimum(loss: str) -> None:
     points, y = drawn_task(loss)
     family = FiniteFamily.of(GaussianFamily(0.05, 50.0), WIDTHS)
-    best = discover_greedily(points, y, family, loss=loss, strength=STRENGTH, limits=Limits(tol=1e-7))
+    best = discover_greedily(SearchProblem(points, y, loss, strength=STRENGTH), family, limits=Limits(tol=1e-7))
     slow = discover_greedily(
-        points, y, family, loss=loss, strength=STRENGTH, update="frank_wolfe", limits=Limits(tol=1e-2, max_iter=200)
+        SearchProblem(points, y, loss, strength=STRENGTH),
+        family,
+        update="frank_wolfe",
+        limits=Limits(tol=1e-2, max_iter=200),
     )
     assert slow.solution.status is Status.CONVERGED
     optimum = best.solution.certificate.primal
@@ -89,7 +94,7 @@ def test_the_certificate_holds_over_a_dense_grid(loss: str, update: str) -> None
     points, y = drawn_task(loss)
     family = GaussianFamily(0.05, 50.0)
     limits = Limits(tol=1e-5 if update in ("corrective", "sliding") else 2e-2, max_iter=40)
-    found = discover_greedily(points, y, family, loss=loss, strength=STRENGTH, update=update, limits=limits)
+    found = discover_greedily(SearchProblem(points, y, loss, strength=STRENGTH), family, update=update, limits=limits)
     certificate = found.solution.certificate
     primal, dual = recomputed(found, points, y, loss, family)
     assert certificate.primal == pytest.approx(primal, rel=1e-9)
@@ -106,7 +111,10 @@ def test_sliding_ends_at_the_same_optimum_in_fewer_iterations(loss: str) -> None
     points, y = drawn_task(loss)
     still, slid = (
         discover_greedily(
-            points, y, GaussianFamily(0.05, 50.0), loss=loss, strength=STRENGTH, update=update, limits=Limits(tol=1e-6)
+            SearchProblem(points, y, loss, strength=STRENGTH),
+            GaussianFamily(0.05, 50.0),
+            update=update,
+            limits=Limits(tol=1e-6),
         ).solution
         for update in ("corrective", "sliding")
     )
@@ -118,10 +126,8 @@ def test_sliding_ends_at_the_same_optimum_in_fewer_iterations(loss: str) -> None
 @pytest.mark.parametrize("loss", LOSSES)
 def test_the_slope_of_a_slide_is_that_of_the_objective(loss: str, monkeypatch: pytest.MonkeyPatch) -> None:
     points, y = drawn_task(loss)
-    learner = make_learner(
-        points, y, ArdGaussianFamily(0.05, 50.0), loss=loss, strength=STRENGTH, sample_weight=None,
-        fit_intercept=True, settings=SearchSettings(), columns=None,
-    )  # fmt: skip
+    problem = SearchProblem(points, y, loss, strength=STRENGTH)
+    learner = Learner(problem, FamilySearch(ArdGaussianFamily(0.05, 50.0), points))
     mixture = Mixture().with_member(learner.search, np.array([0.5, 2.0]))[0]
     mixture = mixture.with_member(learner.search, np.array([1.0, 0.7]))[0].weighted(np.array([0.3, 0.7]))
     slopes = {}
@@ -140,10 +146,8 @@ def test_the_slope_of_a_slide_is_that_of_the_objective(loss: str, monkeypatch: p
 
 def test_kernels_that_slid_to_one_place_are_one(monkeypatch: pytest.MonkeyPatch) -> None:
     points, y = drawn_task("squared")
-    learner = make_learner(
-        points, y, GaussianFamily(0.05, 50.0), loss="squared", strength=STRENGTH, sample_weight=None,
-        fit_intercept=True, settings=SearchSettings(), columns=None,
-    )  # fmt: skip
+    problem = SearchProblem(points, y, strength=STRENGTH)
+    learner = Learner(problem, FamilySearch(GaussianFamily(0.05, 50.0), points))
     places = np.log([0.3, 0.7, 0.7 * (1 + 1e-9)])
 
     def meet(objective: Any, start: Any, **settings: Any) -> OptimizeResult:
@@ -162,7 +166,7 @@ def test_kernels_that_slid_to_one_place_are_one(monkeypatch: pytest.MonkeyPatch)
 def test_other_families(family: Any) -> None:
     points, y = drawn_task("squared")
     points = points[:, :1]
-    found = discover_greedily(points, y, family, loss="squared", strength=STRENGTH, limits=Limits(tol=1e-4))
+    found = discover_greedily(SearchProblem(points, y, strength=STRENGTH), family, limits=Limits(tol=1e-4))
     primal, dual = recomputed(found, points, y, "squared", family)
     assert found.solution.status is Status.CONVERGED
     assert found.solution.certificate.primal == pytest.approx(primal, rel=1e-9)
@@ -172,7 +176,7 @@ def test_other_families(family: Any) -> None:
 def test_a_width_a_feature_is_better_where_features_differ() -> None:
     points, y = drawn_task("squared")
     values = [
-        discover_greedily(points, y, family(0.05, 50.0), loss="squared", strength=STRENGTH, random_state=0).solution
+        discover_greedily(SearchProblem(points, y, strength=STRENGTH), family(0.05, 50.0), random_state=0).solution
         for family in (GaussianFamily, ArdGaussianFamily)
     ]
     assert values[1].certificate.primal < 0.95 * values[0].certificate.primal
@@ -182,9 +186,10 @@ def test_weights_and_intercept_count() -> None:
     points, y = drawn_task("hinge")
     weight = np.where(np.arange(len(y)) % 3 == 0, 2.0, 1.0)
     repeated = np.repeat(np.arange(len(y)), weight.astype(int))
-    family, settings = GaussianFamily(0.05, 50.0), {"loss": "hinge", "strength": STRENGTH, "limits": Limits(tol=1e-6)}
-    one = discover_greedily(points, y, family, sample_weight=weight, fit_intercept=False, **settings)
-    two = discover_greedily(points[repeated], y[repeated], family, fit_intercept=False, **settings)
+    family, limits = GaussianFamily(0.05, 50.0), Limits(tol=1e-6)
+    posed: dict[str, Any] = {"loss": "hinge", "strength": STRENGTH, "fit_intercept": False}
+    one = discover_greedily(SearchProblem(points, y, sample_weight=weight, **posed), family, limits=limits)
+    two = discover_greedily(SearchProblem(points[repeated], y[repeated], **posed), family, limits=limits)
     assert one.solution.certificate.primal == pytest.approx(two.solution.certificate.primal, rel=2e-6)
     assert one.solution.intercept == 0.0
 
@@ -198,11 +203,11 @@ def test_ctrl_c_and_time_limits_keep_the_best_model() -> None:
         return False
 
     family = GaussianFamily(0.05, 50.0)
-    broken = discover_greedily(points, y, family, loss="squared", strength=STRENGTH, limits=Limits(1e-9, callback=stop))
+    broken = discover_greedily(SearchProblem(points, y, strength=STRENGTH), family, limits=Limits(1e-9, callback=stop))
     assert broken.solution.status is Status.INTERRUPTED
     assert len(broken.solution.history) == 3
     assert len(broken.kernels) >= 1
-    late = discover_greedily(points, y, family, loss="squared", strength=STRENGTH, limits=Limits(1e-9, time_limit=1e-9))
+    late = discover_greedily(SearchProblem(points, y, strength=STRENGTH), family, limits=Limits(1e-9, time_limit=1e-9))
     assert late.solution.status is Status.TIME_LIMIT
 
 
@@ -217,7 +222,7 @@ def test_ctrl_c_inside_a_finite_problem_ends_the_search(monkeypatch: pytest.Monk
         step(self, problem, state)
 
     monkeypatch.setattr(WorkingSet, "step", interrupted)
-    found = discover_greedily(points, y, GaussianFamily(0.05, 50.0), loss="squared", strength=STRENGTH)
+    found = discover_greedily(SearchProblem(points, y, strength=STRENGTH), GaussianFamily(0.05, 50.0))
     assert found.solution.status is Status.INTERRUPTED
     assert steps == [1]
     assert len(found.solution.history) == 1
@@ -225,7 +230,7 @@ def test_ctrl_c_inside_a_finite_problem_ends_the_search(monkeypatch: pytest.Monk
 
 def test_a_strength_above_the_largest_selects_nothing() -> None:
     points, y = drawn_task("squared")
-    found = discover_greedily(points, y, GaussianFamily(0.05, 50.0), loss="squared", strength=1e9)
+    found = discover_greedily(SearchProblem(points, y, strength=1e9), GaussianFamily(0.05, 50.0))
     assert found.kernels == ()
     assert found.solution.intercept == pytest.approx(y.mean())
 
@@ -234,21 +239,11 @@ def test_a_strength_above_the_largest_selects_nothing() -> None:
     ("changes", "message"),
     [
         ({"update": "greedy"}, "update must be one of 'corrective', 'sliding', 'pairwise', 'frank_wolfe'"),
-        ({"strength": 0.0}, "strength must be a finite positive number"),
         ({"family": "gaussian"}, "family must be a KernelFamily"),
-        ({"columns": [1]}, r"columns must have shape \(2,\), got \(1,\)"),
-        ({"points": np.ones(3)}, "points must have shape"),
         ({"settings": SearchSettings(shrinkage=1.0)}, "belongs to the search in two stages"),
     ],
 )
 def test_errors(changes: dict[str, Any], message: str) -> None:
     points, y = drawn_task("squared")
-    arguments = {
-        "points": points,
-        "target": y,
-        "family": GaussianFamily(0.05, 50.0),
-        "loss": "squared",
-        "strength": 1.0,
-    }
     with pytest.raises(InvalidInputError, match=message):
-        discover_greedily(**(arguments | changes))
+        discover_greedily(SearchProblem(points, y, strength=1.0), **({"family": GaussianFamily(0.05, 50.0)} | changes))

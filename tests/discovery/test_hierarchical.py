@@ -10,7 +10,7 @@ import cvxpy as cp
 import numpy as np
 import pytest
 
-from manykernels.discovery import HierarchicalDiscovery, Limits, discover_hierarchical
+from manykernels.discovery import HierarchicalDiscovery, Limits, SearchProblem, discover_hierarchical
 from manykernels.discovery.hierarchical.graph import (
     ROOT,
     HierarchicalNorm,
@@ -108,8 +108,16 @@ def optimum(roots: list[np.ndarray], nodes: list[Node], y: np.ndarray, loss: str
 
 
 def search(points: np.ndarray, y: np.ndarray, **more: Any) -> HierarchicalDiscovery:
-    given = {"strength": STRENGTH, "growth": GROWTH, "degree": D, "limits": Limits(tol=1e-7), "normalize": None}
-    return discover_hierarchical(points, y, **(given | more))
+    given: dict[str, Any] = {
+        "strength": STRENGTH,
+        "growth": GROWTH,
+        "degree": D,
+        "limits": Limits(tol=1e-7),
+        "normalize": None,
+    }
+    given: dict[str, Any] = given | more
+    posed = {key: given.pop(key) for key in ("loss", "strength", "sample_weight", "fit_intercept") if key in given}
+    return discover_hierarchical(SearchProblem(points, y, **posed), **given)
 
 
 def primal(points: np.ndarray, y: np.ndarray, loss: str, found: HierarchicalDiscovery, nodes: list[Node]) -> float:
@@ -328,7 +336,7 @@ def test_what_is_found_has_all_of_its_factors(kernels: str, points: np.ndarray, 
 def test_few_of_many_kernels_are_visited(rng: np.random.Generator) -> None:
     X = rng.normal(size=(200, 40))
     y = X[:, 3] + 2.0 * X[:, 3] * X[:, 17] - X[:, 30] + 0.2 * rng.normal(size=200)
-    found = discover_hierarchical(X, y, strength=5.0, degree=3, growth=4.0)
+    found = discover_hierarchical(SearchProblem(X, y, strength=5.0), degree=3, growth=4.0)
     assert found.solution.status is Status.CONVERGED
     assert {kernel.name for kernel in found.kernels} >= {"x3", "x17", "x30", "x3 x x17"}
     assert found.n_visited < 150  # of 12341

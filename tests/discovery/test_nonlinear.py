@@ -10,7 +10,7 @@ import pytest
 from numpy.typing import NDArray
 from scipy.optimize import check_grad, minimize
 
-from manykernels.discovery import Limits, discover_nonlinear, project_on_ball
+from manykernels.discovery import Limits, SearchProblem, discover_nonlinear, project_on_ball
 from manykernels.discovery.nonlinear import NonlinearProblem
 from manykernels.exceptions import InvalidInputError
 from manykernels.grams import DenseStack
@@ -79,7 +79,7 @@ def test_gradient_against_differences(degree: int, loss: str) -> None:
 
 def test_value_is_the_one_of_the_thesis() -> None:
     X, y = data()
-    found = discover_nonlinear(X, y, strength=0.3, constant=False, fit_intercept=False, degree=2)
+    found = discover_nonlinear(SearchProblem(X, y, strength=0.3, fit_intercept=False), constant=False, degree=2)
     expected = ridge_value(found.base_weights, X, y, 2, 0.3)
     assert found.solution.certificate.primal == pytest.approx(expected, rel=1e-10)
     assert found.solution.certificate.relative_gap < 1e-8
@@ -91,8 +91,8 @@ def test_value_is_the_one_of_the_thesis() -> None:
 @pytest.mark.parametrize("degree", [1, 2])
 def test_a_general_solver_finds_nothing_better_nearby(degree: int) -> None:
     X, y = data()
-    settings: dict[str, Any] = {"strength": 0.5, "constant": False, "fit_intercept": False, "degree": degree}
-    found = discover_nonlinear(X, y, **settings, limits=Limits(tol=1e-9, max_iter=500))
+    problem, limits = SearchProblem(X, y, strength=0.5, fit_intercept=False), Limits(tol=1e-9, max_iter=500)
+    found = discover_nonlinear(problem, constant=False, degree=degree, limits=limits)
     other = minimize(
         ridge_value,
         found.base_weights,
@@ -109,9 +109,10 @@ def test_a_general_solver_finds_nothing_better_nearby(degree: int) -> None:
 
 def test_degree_one_is_convex_and_the_stationarity_a_bound() -> None:
     X, y = data()
-    settings: dict[str, Any] = {"strength": 0.5, "constant": False, "degree": 1}
-    rough = discover_nonlinear(X, y, **settings, limits=Limits(tol=0.5, max_iter=1))
-    best = discover_nonlinear(X, y, **settings, limits=Limits(tol=1e-10, max_iter=500))
+    rough, best = (
+        discover_nonlinear(SearchProblem(X, y, strength=0.5), constant=False, degree=1, limits=limits)
+        for limits in (Limits(tol=0.5, max_iter=1), Limits(tol=1e-10, max_iter=500))
+    )
     lost = rough.solution.certificate.primal / best.solution.certificate.primal - 1
     assert rough.stationarity > 1e-6
     assert 1 - 1 / (1 + lost) <= rough.stationarity * (1 + 1e-9)
@@ -120,7 +121,9 @@ def test_degree_one_is_convex_and_the_stationarity_a_bound() -> None:
 def test_every_start_of_degree_two_ends_at_a_stationary_point() -> None:
     X, y = data()
     for reference in (0.0, 0.5, [1.0, 0.0, 0.0, 0.0, 0.2]):
-        found = discover_nonlinear(X, y, strength=0.1, reference=reference, limits=Limits(tol=1e-7, max_iter=500))
+        found = discover_nonlinear(
+            SearchProblem(X, y, strength=0.1), reference=reference, limits=Limits(tol=1e-7, max_iter=500)
+        )
         center = np.broadcast_to(reference, 5)
         theta = np.append(found.base_weights, found.constant_weight)
         # A stationary point is where the ball is met in the direction of the negative gradient.
@@ -132,7 +135,7 @@ def test_every_start_of_degree_two_ends_at_a_stationary_point() -> None:
 
 def test_the_objective_never_rises() -> None:
     X, y = data()
-    found = discover_nonlinear(X, np.sign(y), loss="hinge", degree=3, strength=0.2, limits=Limits(tol=1e-6))
+    found = discover_nonlinear(SearchProblem(X, np.sign(y), "hinge", strength=0.2), degree=3, limits=Limits(tol=1e-6))
     values = [record.primal for record in found.solution.history]
     assert len(values) > 2
     assert (np.diff(values) <= 1e-12 * values[0]).all()
@@ -141,15 +144,15 @@ def test_the_objective_never_rises() -> None:
 def test_sample_weights_count_as_repetitions() -> None:
     X, y = data()
     counts = np.random.default_rng(0).integers(1, 4, size=40)
-    weighted = discover_nonlinear(X, y, strength=0.5, weight=counts.astype(float))
-    repeated = discover_nonlinear(np.repeat(X, counts, axis=0), np.repeat(y, counts), strength=0.5)
+    weighted = discover_nonlinear(SearchProblem(X, y, strength=0.5, sample_weight=counts.astype(float)))
+    repeated = discover_nonlinear(SearchProblem(np.repeat(X, counts, axis=0), np.repeat(y, counts), strength=0.5))
     np.testing.assert_allclose(weighted.base_weights, repeated.base_weights, rtol=1e-6)
 
 
 @pytest.mark.parametrize("unit", [1e-150, 1e-100, 1e-12, 1e-6, 1e6, 1e12, 1e100])
 def test_the_unit_of_the_target_is_the_unit_of_the_model(unit: float) -> None:
     X, y = data()
-    plain, scaled = (discover_nonlinear(X, c * y, strength=0.5) for c in (1.0, unit))
+    plain, scaled = (discover_nonlinear(SearchProblem(X, c * y, strength=0.5)) for c in (1.0, unit))
     np.testing.assert_allclose(scaled.base_weights, plain.base_weights, rtol=1e-9)
     np.testing.assert_allclose(scaled.solution.dual_coef / unit, plain.solution.dual_coef, rtol=1e-6)
     assert scaled.stationarity == pytest.approx(plain.stationarity, rel=1e-4)
@@ -157,12 +160,14 @@ def test_the_unit_of_the_target_is_the_unit_of_the_model(unit: float) -> None:
 
 def test_limits_stop_the_descent_and_say_so() -> None:
     X, y = data()
-    short = discover_nonlinear(X, y, strength=0.5, limits=Limits(tol=1e-12, max_iter=1, name="descent"))
+    short = discover_nonlinear(SearchProblem(X, y, strength=0.5), limits=Limits(tol=1e-12, max_iter=1, name="descent"))
     assert short.solution.status is Status.MAX_ITER
     assert "Increase max_iter" in short.solution.message
-    asked = discover_nonlinear(X, y, strength=0.5, limits=Limits(tol=1e-12, callback=lambda record: True))
+    asked = discover_nonlinear(
+        SearchProblem(X, y, strength=0.5), limits=Limits(tol=1e-12, callback=lambda record: True)
+    )
     assert asked.solution.status is Status.STOPPED_BY_CALLBACK
-    late = discover_nonlinear(X, y, strength=0.5, limits=Limits(tol=1e-12, time_limit=1e-9))
+    late = discover_nonlinear(SearchProblem(X, y, strength=0.5), limits=Limits(tol=1e-12, time_limit=1e-9))
     assert late.solution.status is Status.TIME_LIMIT
 
 
@@ -180,10 +185,10 @@ def test_limits_stop_the_descent_and_say_so() -> None:
 def test_bad_parameters_are_explained(given: dict[str, Any], words: str) -> None:
     X, y = data()
     with pytest.raises(InvalidInputError, match=words), np.errstate(over="ignore"):
-        discover_nonlinear(X, y, **({"strength": 1.0} | given))
+        discover_nonlinear(SearchProblem(X, y, strength=given.pop("strength", 1.0)), **given)
 
 
 def test_a_target_whose_squares_underflow_is_refused() -> None:
     X, y = data()
     with pytest.raises(InvalidInputError, match=r"underflows at zero scores: y reaches only \d.*e-160"):
-        discover_nonlinear(X, 1e-160 * y, strength=0.5)
+        discover_nonlinear(SearchProblem(X, 1e-160 * y, strength=0.5))

@@ -10,7 +10,7 @@ import cvxpy as cp
 import numpy as np
 import pytest
 
-from manykernels.discovery import Limits, PolynomialDiscovery, discover_polynomial
+from manykernels.discovery import Limits, PolynomialDiscovery, SearchProblem, discover_polynomial
 from manykernels.discovery.polynomial.descent import MirrorDescent, RidgeSolver, WarmStartedSolver, project_on_lp_ball
 from manykernels.discovery.polynomial.family import PolynomialFamily, multiplicity
 from manykernels.discovery.polynomial.product_bases import RankOneBase
@@ -82,9 +82,10 @@ def optimum(points: np.ndarray, y: np.ndarray, loss: str, p: float, normalize: s
 def discover(
     points: np.ndarray, y: np.ndarray, loss: str = "squared", p: float = 2.0, **more: Any
 ) -> PolynomialDiscovery:
-    settings = {"strength": STRENGTH, "degree": D, "degree_penalties": RHO, "random_state": 0, "limits": Limits(1e-4)}
-    settings["normalize"] = None
-    return discover_polynomial(points, y, loss=loss, p=p, **(settings | more))
+    settings = {"degree": D, "degree_penalties": RHO, "random_state": 0, "limits": Limits(1e-4), "normalize": None}
+    posed = {key: more.pop(key) for key in ("strength", "sample_weight", "fit_intercept") if key in more}
+    problem = SearchProblem(points, y, more.pop("loss", loss), **({"strength": STRENGTH} | posed))
+    return discover_polynomial(problem, p=more.pop("p", p), **(settings | more))
 
 
 def recomputed(
@@ -264,8 +265,8 @@ def test_general_base_kernels_reach_the_optimum_on_all_products(
 ) -> None:
     base = [(Gaussian(1.0), (0,)), (Gaussian(2.0), (1, 2)), (Linear(), (3,))]
     limits = Limits(1e-6)
-    options = {"strength": 0.5, "base": base, "degree": 3, "p": 1.5, "limits": limits, "normalize": normalize}
-    found = discover_polynomial(points, signal, **options, random_state=0)
+    options = {"base": base, "degree": 3, "p": 1.5, "limits": limits, "normalize": normalize}
+    found = discover_polynomial(SearchProblem(points, signal, strength=0.5), **options, random_state=0)
     grams = [spec(points[:, list(columns)]) for spec, columns in base]
     levels = [[gram**a / (np.mean(np.diag(gram) ** a) if normalize else 1.0) for gram in grams] for a in (1, 2, 3)]
     indices = [i for d in range(4) for i in product(range(3), repeat=d)]
@@ -284,7 +285,9 @@ def test_general_base_kernels_reach_the_optimum_on_all_products(
 
 
 def test_one_kernel_for_every_column(points: np.ndarray, signal: np.ndarray) -> None:
-    found = discover_polynomial(points, signal, strength=0.5, base=Gaussian("median"), degree=1, random_state=0)
+    found = discover_polynomial(
+        SearchProblem(points, signal, strength=0.5), base=Gaussian("median"), degree=1, random_state=0
+    )
     spec = next(kernel.spec for kernel in found.kernels if kernel.columns == (2,))
     distances = np.abs(points[:, 2, None] - points[:, 2])[np.triu_indices(N, 1)]
     np.testing.assert_allclose(spec.width, np.median(distances))  # type: ignore[attr-defined]
@@ -342,7 +345,7 @@ def test_runs_are_reproducible_and_do_not_touch_their_data(points: np.ndarray, s
 
 def test_centered_powers_need_columns(points: np.ndarray, signal: np.ndarray) -> None:
     with pytest.raises(InvalidInputError, match="normalize='centered' needs base kernels that are linear"):
-        discover_polynomial(points, signal, strength=1.0, base=Gaussian(1.0), normalize="centered")
+        discover_polynomial(SearchProblem(points, signal, strength=1.0), base=Gaussian(1.0), normalize="centered")
 
 
 BAD = [
@@ -385,6 +388,8 @@ def test_an_interrupt_inside_a_restricted_solve_ends_the_search(monkeypatch: pyt
 
     monkeypatch.setattr(WorkingSet, "step", interrupted)
     X = np.random.default_rng(0).normal(size=(40, 4))
-    found = discover_polynomial(X, X[:, 0] * X[:, 1], strength=0.1, p=1.0, random_state=0, limits=Limits(tol=1e-6))
+    found = discover_polynomial(
+        SearchProblem(X, X[:, 0] * X[:, 1], strength=0.1), p=1.0, random_state=0, limits=Limits(tol=1e-6)
+    )
     assert found.solution.status is Status.INTERRUPTED
     assert len(runs) == 1

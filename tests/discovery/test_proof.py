@@ -12,6 +12,7 @@ from manykernels.discovery import (
     ArdGaussianFamily,
     GaussianFamily,
     Limits,
+    SearchProblem,
     SearchSettings,
     discover_greedily,
 )
@@ -75,9 +76,12 @@ def test_the_dual_bound_lies_below_every_list(loss: str) -> None:
     points, y = drawn_task(loss)
     family = ArdGaussianFamily(0.2, 10.0)
     found = discover_greedily(
-        points, y, family, loss=loss, strength=0.5, settings=SearchSettings(proof=20_000),
-        limits=Limits(1e-2), random_state=0,
-    )  # fmt: skip
+        SearchProblem(points, y, loss, strength=0.5),
+        family,
+        settings=SearchSettings(proof=20_000),
+        limits=Limits(1e-2),
+        random_state=0,
+    )
     certificate = found.solution.certificate
     assert found.solution.status is Status.CONVERGED
     assert 0 <= certificate.relative_gap <= 1e-2
@@ -93,11 +97,13 @@ def test_what_a_proof_meets_is_searched_from() -> None:
     rng = np.random.default_rng([0, 2])
     points = rng.normal(size=(60, 2))
     y = np.sin(2 * points[:, 0]) + 0.3 * rng.normal(size=60)
-    shared: dict[str, Any] = {"loss": "squared", "strength": 1.0, "limits": Limits(1e-3), "random_state": 0}
-    shared["fit_intercept"] = False
     plain, found = (
         discover_greedily(
-            points, y, ArdGaussianFamily(0.3, 6.0), settings=SearchSettings(n_starts=1, proof=proof), **shared
+            SearchProblem(points, y, strength=1.0, fit_intercept=False),
+            ArdGaussianFamily(0.3, 6.0),
+            settings=SearchSettings(n_starts=1, proof=proof),
+            limits=Limits(1e-3),
+            random_state=0,
         ).solution.certificate
         for proof in (0, 6000)
     )
@@ -110,9 +116,12 @@ def test_what_a_proof_meets_is_searched_from() -> None:
 def test_a_proof_that_falls_short_is_told() -> None:
     points, y = drawn_task("squared")
     found = discover_greedily(
-        points, y, ArdGaussianFamily(0.05, 50.0), loss="squared", strength=0.5, settings=SearchSettings(proof=10),
-        limits=Limits(1e-3), random_state=0,
-    )  # fmt: skip
+        SearchProblem(points, y, strength=0.5),
+        ArdGaussianFamily(0.05, 50.0),
+        settings=SearchSettings(proof=10),
+        limits=Limits(1e-3),
+        random_state=0,
+    )
     assert found.solution.status is Status.STALLED
     assert found.solution.certificate.relative_gap > 1e-3
     assert found.solution.message.endswith("A larger proof may bring the bound down")
@@ -132,7 +141,8 @@ def test_the_estimator_proves() -> None:
         (lambda: SearchSettings(proof=-1), "proof must be an integer of at least 0"),
         (
             lambda: discover_greedily(
-                *drawn_task("squared"), GaussianFamily(0.1, 1.0), loss="squared", strength=1.0,
+                SearchProblem(*drawn_task("squared"), strength=1.0),
+                GaussianFamily(0.1, 1.0),
                 settings=SearchSettings(proof=5),
             ),
             "is for Gaussian kernels with one width a feature",

@@ -16,6 +16,7 @@ from manykernels.discovery import (
     FiniteFamily,
     GaussianFamily,
     Limits,
+    SearchProblem,
     SearchSettings,
     TargetSpace,
     align_family,
@@ -139,7 +140,7 @@ def test_a_finite_family_nears_the_best_alignment(criterion: str) -> None:
 
 def test_the_second_stage_is_an_svm_on_the_kernel_found() -> None:
     points, y = drawn_task()
-    found = discover_in_two_stages(points, y, GaussianFamily(0.05, 50.0), loss="hinge", strength=0.5)
+    found = discover_in_two_stages(SearchProblem(points, y, "hinge", strength=0.5), GaussianFamily(0.05, 50.0))
     gram = sum(d * k.spec(points) for d, k in zip(found.solution.kernel_weights, found.kernels, strict=True))
     scores = gram @ found.solution.dual_coef + found.solution.intercept
     machine = SVC(C=1.0, kernel="precomputed", tol=1e-8).fit(gram, y)
@@ -180,7 +181,10 @@ def test_limits_and_interrupts_keep_the_kernels_so_far() -> None:
     assert (short.status, len(short.history)) == (Status.MAX_ITER, 2)
     assert align_family(search, y, ones, gain=0.0, limits=Limits(time_limit=1e-9)).status is Status.TIME_LIMIT
     broken = discover_in_two_stages(
-        points, y, search.family, loss="hinge", strength=1.0, gain=0.0, limits=Limits(callback=lambda record: True)
+        SearchProblem(points, y, "hinge", strength=1.0),
+        search.family,
+        gain=0.0,
+        limits=Limits(callback=lambda record: True),
     )
     assert broken.solution.status is Status.STOPPED_BY_CALLBACK
     assert broken.solution.message.startswith("The first stage stopped (stopped_by_callback) after 1 kernels")
@@ -192,14 +196,14 @@ def test_limits_and_interrupts_keep_the_kernels_so_far() -> None:
 )
 def test_a_first_stage_that_was_cut_off_is_told(limits: Limits, status: Status) -> None:
     points, y = drawn_task()
-    settings: dict[str, Any] = {"loss": "squared", "strength": 1.0}
-    cut = discover_in_two_stages(points, y, GaussianFamily(0.05, 50.0), limits=limits, **settings).solution
+    problem, family = SearchProblem(points, y, strength=1.0), GaussianFamily(0.05, 50.0)
+    cut = discover_in_two_stages(problem, family, limits=limits).solution
     assert cut.status is status
     assert cut.message.startswith(f"The first stage stopped ({status}) after 1 kernels at centered alignment")
     assert (
         f"Increase {'max_iter' if status is Status.MAX_ITER else 'time_limit'}, or accept a larger gain" in cut.message
     )
-    whole = discover_in_two_stages(points, y, GaussianFamily(0.05, 50.0), **settings).solution
+    whole = discover_in_two_stages(problem, family).solution
     assert whole.status is Status.CONVERGED
     assert whole.message.startswith("converged: relative duality gap")
 
@@ -209,7 +213,7 @@ def test_a_first_stage_that_was_cut_off_is_told(limits: Limits, status: Status) 
 def test_a_constant_target_finds_no_kernel(criterion: str, value: float) -> None:
     points, _ = drawn_task()
     found = discover_in_two_stages(
-        points, np.full(40, value), GaussianFamily(0.05, 50.0), loss="squared", strength=1.0, criterion=criterion
+        SearchProblem(points, np.full(40, value), strength=1.0), GaussianFamily(0.05, 50.0), criterion=criterion
     )
     assert found.kernels == ()
     assert "no kernel of the family has a positive centered alignment" in found.solution.message
@@ -219,7 +223,7 @@ def test_a_constant_target_finds_no_kernel(criterion: str, value: float) -> None
 
 def test_constant_columns_find_no_kernel() -> None:
     _, y = drawn_task()
-    found = discover_in_two_stages(np.full((40, 2), 0.3), y, GaussianFamily(0.05, 50.0), loss="squared", strength=1.0)
+    found = discover_in_two_stages(SearchProblem(np.full((40, 2), 0.3), y, strength=1.0), GaussianFamily(0.05, 50.0))
     assert found.kernels == ()
 
 
@@ -233,4 +237,4 @@ def test_constant_columns_find_no_kernel() -> None:
 def test_errors(changes: dict[str, Any], message: str) -> None:
     points, y = drawn_task()
     with pytest.raises(InvalidInputError, match=message):
-        discover_in_two_stages(points, y, GaussianFamily(0.05, 50.0), loss="hinge", strength=1.0, **changes)
+        discover_in_two_stages(SearchProblem(points, y, "hinge", strength=1.0), GaussianFamily(0.05, 50.0), **changes)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -24,10 +23,9 @@ from manykernels import (
     NonlinearMKL,
     PolynomialMKL,
 )
-from manykernels.discovery import Candidate, Discovery, Found, Limits, run_search
+from manykernels.discovery import Candidate, Discovery, Found, Limits, SearchProblem, run_search
 from manykernels.estimators.searches.base import BaseKernelSearch, unique_names
 from manykernels.grams import DenseStack
-from manykernels.objective.losses import Loss
 from manykernels.objective.problem import Problem
 from manykernels.objective.regularizers import get_regularizer
 from manykernels.solvers import Status, solve
@@ -57,14 +55,9 @@ class TwoKernels(BaseKernelSearch):
         self.tol = tol
         self.max_iter = max_iter
 
-    def _search(
-        self, points: Any, names: Sequence[str], target: Any, weight: Any, loss: Loss, strength: float
-    ) -> Discovery:
-        grams = np.array([kernel.spec(points[:, list(kernel.columns)]) for kernel in FOUND])
-        regularizer = get_regularizer("l1", strength)
-        problem = Problem(
-            DenseStack(grams), target, loss, regularizer, fit_intercept=self.fit_intercept, sample_weight=weight
-        )
+    def _search(self, posed: SearchProblem) -> Discovery:
+        grams = np.array([kernel.spec(posed.points[:, list(kernel.columns)]) for kernel in FOUND])
+        problem = posed.on(DenseStack(grams), get_regularizer("l1", posed.strength))
         limits = Limits(self.tol, self.max_iter, name="search for two kernels")
         return run_search(self._candidates(problem), limits, problem)
 
@@ -177,9 +170,9 @@ def test_names_of_columns_are_compared(data: Any) -> None:
 
 def test_kernels_of_one_name_get_numbers(data: Any) -> None:
     class Several(TwoKernels):
-        def _search(self, points: Any, *args: Any, **kwargs: Any) -> Discovery:
-            found = super()._search(points, *args, **kwargs)
-            width = 1.0 + float(np.mean(args[1]) > 0)
+        def _search(self, posed: SearchProblem) -> Discovery:
+            found = super()._search(posed)
+            width = 1.0 + float(np.mean(posed.target) > 0)
             renamed = (Found("first", Gaussian(width), (0,)), found.kernels[1])
             return Discovery(renamed, found.solution)
 
@@ -203,9 +196,9 @@ class Interrupted(TwoKernels):
         self.runs, self.pressed = 0, run
         return self
 
-    def _search(self, *args: Any, **kwargs: Any) -> Discovery:
+    def _search(self, posed: SearchProblem) -> Discovery:
         self.runs += 1
-        found = super()._search(*args, **kwargs)
+        found = super()._search(posed)
         stopped = replace(found.solution, status=Status.INTERRUPTED, message="interrupted")
         return replace(found, solution=stopped) if self.runs == self.pressed else found
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from manykernels.discovery.base import Candidate, Discovery, Found, Limits, run_search
+from manykernels.discovery.base import Candidate, Discovery, Found, Limits, SearchProblem, run_search
 from manykernels.discovery.families.base import FiniteFamily, KernelFamily, PairWeights
 from manykernels.discovery.families.dirichlet import DirichletFamily
 from manykernels.discovery.families.radial import (
@@ -43,6 +43,7 @@ __all__ = [
     "PairWeights",
     "PolynomialDiscovery",
     "RadialFamily",
+    "SearchProblem",
     "SearchSettings",
     "TargetSpace",
     "align_family",

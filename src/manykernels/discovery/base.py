@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import KW_ONLY, dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -12,15 +12,104 @@ from scipy.optimize import minimize_scalar
 from sklearn.utils import check_random_state as legacy_random_state
 
 from manykernels.exceptions import ConvergenceWarning, InvalidInputError
+from manykernels.grams import DenseStack, GramStack
 from manykernels.kernels import KernelSpec
 from manykernels.objective.certificate import Certificate, KKTResiduals
+from manykernels.objective.losses import get_loss
 from manykernels.objective.problem import Problem
+from manykernels.objective.regularizers import Regularizer
 from manykernels.solvers import Solution, Status, configured_solver
 from manykernels.solvers.learners.learners import LearnerFit
 from manykernels.solvers.run import Run
 from manykernels.solvers.solution import Limits, Model
-from manykernels.validation.arrays import Array
-from manykernels.validation.parameters import RandomSource, check_instance, check_random_state
+from manykernels.validation.arrays import Array, check_points, check_positive_vector, check_vector, real_array
+from manykernels.validation.parameters import (
+    RandomSource,
+    check_column_names,
+    check_flag,
+    check_instance,
+    check_random_state,
+)
+
+
+@dataclass(frozen=True, eq=False)
+class SearchProblem:
+    r"""What every search is posed: a problem ``sum_i s_i l(y_i, f(x_i) + b)`` plus a penalty, its kernels to be found.
+
+    Parameters
+    ----------
+    points : array-like of shape (n_samples, n_columns)
+        On which kernels act as they are; usually standardized.
+    target : array-like of shape (n_samples,)
+        Numbers, or signs for a loss of classification.
+    loss : Loss or str, default="squared"
+        Any loss of the library.
+    strength : float
+        ``lambda`` of the penalty, positive, on the sum of losses. Only a search that chooses it goes without.
+    sample_weight : array-like of shape (n_samples,), optional
+        Positive weights ``s``, one by default.
+    fit_intercept : bool, default=True
+        Whether to learn the constant ``b``, which is not penalized.
+    names : sequence of str, optional
+        Of the columns; ``x0``, ``x1``, ... by default.
+
+    Raises
+    ------
+    InvalidInputError
+        If one of them cannot be used, or there are several targets.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from manykernels.discovery import GaussianFamily, SearchProblem, discover_greedily
+    >>> x = np.linspace(-2.0, 2.0, 60)[:, None]
+    >>> problem = SearchProblem(x, np.sin(4.0 * x[:, 0]), strength=0.1)
+    >>> len(discover_greedily(problem, GaussianFamily(0.05, 50.0)).kernels) < 5
+    True
+    """
+
+    points: Array
+    target: Array
+    loss: Any = "squared"
+    _: KW_ONLY
+    strength: float = None  # type: ignore[assignment]  # chosen by the search; penalties refuse None in words
+    sample_weight: Array | None = None
+    fit_intercept: bool = True
+    names: Sequence[str] = None  # type: ignore[assignment]  # x0, x1, ...
+
+    def __post_init__(self) -> None:
+        points, loss, target = check_points(self.points), get_loss(self.loss), real_array(self.target, "target")
+        if target.ndim > 1:
+            raise InvalidInputError(
+                f"target has shape {target.shape}, but a search finds kernels for one target of shape (n_samples,). "
+                "Search for each column apart."
+            )
+        checked = {"points": points, "loss": loss}
+        checked["target"] = loss.check_target(check_vector(self.target, len(points), "target"))
+        if self.sample_weight is not None:
+            checked["sample_weight"] = check_positive_vector(self.sample_weight, len(points), "sample_weight")
+        checked["names"] = check_column_names(self.names, points.shape[1])
+        check_flag(self.fit_intercept, "fit_intercept")
+        for name, value in checked.items():
+            object.__setattr__(self, name, value)
+
+    def on(self, stack: GramStack, regularizer: Regularizer, kernel_penalties: Array | None = None) -> Problem:
+        """Return the problem on some kernels."""
+        return Problem(
+            stack,
+            self.target,
+            self.loss,
+            regularizer,
+            fit_intercept=self.fit_intercept,
+            sample_weight=self.sample_weight,
+            kernel_penalties=kernel_penalties,
+        )
+
+    def without_kernels(self, regularizer: Regularizer) -> Problem:
+        """Return the problem on a kernel that is zero."""
+        n_samples = len(self.points)
+        return self.on(DenseStack(np.zeros((1, n_samples, n_samples))), regularizer)
+
 
 # The certificate of a model over a family of kernels of which only the norm of the dual vector is known.
 
@@ -220,15 +309,6 @@ def without_empty(discovery: Discovery) -> Discovery:
     kept = np.flatnonzero(weights)
     kernels = tuple(discovery.kernels[m] for m in kept)
     return Discovery(kernels, replace(discovery.solution, kernel_weights=weights[kept]))
-
-
-def check_one_target(problem: Problem) -> None:
-    """Refuse several targets: a search finds kernels for one."""
-    if problem.y.ndim != 1:
-        raise InvalidInputError(
-            f"target has shape {problem.y.shape}, but a search finds kernels for one target of shape (n_samples,). "
-            "Search for each column apart."
-        )
 
 
 def solve_quietly(problem: Problem, tol: float, warm_start: Solution | None = None, **limits: Any) -> Solution:

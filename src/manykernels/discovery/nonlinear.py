@@ -8,25 +8,17 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import ArrayLike
 
-from manykernels.discovery.base import Discovery, Found, Limits, check_one_target, checked_limits, learner_certificate
+from manykernels.discovery.base import Discovery, Found, Limits, SearchProblem, checked_limits, learner_certificate
 from manykernels.exceptions import InvalidInputError
 from manykernels.grams import DenseStack
 from manykernels.kernels import WeightedPolynomial
-from manykernels.objective.losses import Loss, get_loss
 from manykernels.objective.problem import Problem
 from manykernels.objective.regularizers import Ridge
 from manykernels.solvers import Solution, Status
 from manykernels.solvers.learners.learners import LearnerFit, fit_learner
 from manykernels.solvers.run import ADVICE, CertifiedModel, Run
-from manykernels.validation.arrays import (
-    Array,
-    check_count,
-    check_nonnegative_vector,
-    check_points,
-    check_positive,
-    check_vector,
-)
-from manykernels.validation.parameters import check_column_names, check_flag
+from manykernels.validation.arrays import Array, check_count, check_nonnegative_vector, check_positive, check_vector
+from manykernels.validation.parameters import check_flag
 
 # The problem of non-linear combinations of kernels: the set of weights, the objective and its gradient.
 
@@ -277,18 +269,12 @@ class NonlinearDiscovery(Discovery):
 
 
 def discover_nonlinear(
-    points: Array,
-    target: Array,
+    problem: SearchProblem,
     *,
-    strength: float,
     degree: int = 2,
-    loss: Loss | str = "squared",
     radius: float = 1.0,
     reference: ArrayLike | None = None,
     constant: bool = True,
-    weight: Array | None = None,
-    fit_intercept: bool = True,
-    names: Sequence[str] | None = None,
     limits: Limits | None = None,
 ) -> NonlinearDiscovery:
     r"""Find the weights of ``K_theta = (sum_i theta_i K_i)^D`` on the linear kernels of columns (NLMKL).
@@ -298,16 +284,9 @@ def discover_nonlinear(
 
     Parameters
     ----------
-    points : ndarray of shape (N, p)
-        Columns, best standardized.
-    target : ndarray of shape (N,)
-        Numbers, or signs for a loss of classification.
-    strength : float
-        ``lambda``, on the sum of losses.
+    problem : SearchProblem
     degree : int, default=2
         ``D``, at least 1.
-    loss : Loss or str, default="squared"
-        Loss of a score for a target.
     radius : float, default=1.0
         ``Lambda``, positive. The objective falls as weights grow, so that the result is always this far from
         ``theta_0``.
@@ -315,12 +294,6 @@ def discover_nonlinear(
         ``theta_0``, non-negative; by default one over the number of weights.
     constant : bool, default=True
         Whether a constant kernel is among the base kernels, which brings in all degrees below D; the last of p weights.
-    weight : ndarray of shape (N,), optional
-        Positive sample weights.
-    fit_intercept : bool, default=True
-        Whether there is an intercept.
-    names : sequence of str, optional
-        Names of the columns.
     limits : Limits, optional
         ``tol`` bounds the stationarity, see Notes.
 
@@ -349,28 +322,19 @@ def discover_nonlinear(
     Examples
     --------
     >>> import numpy as np
-    >>> from manykernels.discovery import discover_nonlinear
+    >>> from manykernels.discovery import SearchProblem, discover_nonlinear
     >>> X = np.random.default_rng(0).normal(size=(60, 3))
-    >>> found = discover_nonlinear(X, X[:, 0] * X[:, 1], strength=0.1)
+    >>> found = discover_nonlinear(SearchProblem(X, X[:, 0] * X[:, 1], strength=0.1))
     >>> found.base_weights.argmin(), found.stationarity < 1e-3
     (np.int64(2), True)
     """
-    chosen, rows = checked_limits(limits, Limits(name="projected gradient")), check_points(points)
-    known = check_column_names(names, rows.shape[1])
+    limits, rows = checked_limits(limits, Limits(name="projected gradient")), problem.points
     features = np.column_stack([rows, np.ones(len(rows))]) if check_flag(constant, "constant") else rows
-    problem = Problem(
-        DenseStack(np.zeros((1, len(rows), len(rows)))),
-        target,
-        get_loss(loss) if isinstance(loss, str) else loss,
-        Ridge(strength),
-        fit_intercept=check_flag(fit_intercept, "fit_intercept"),
-        sample_weight=weight,
-    )
-    check_one_target(problem)
-    problem.check_precision()
+    empty = problem.without_kernels(Ridge(problem.strength))
+    empty.check_precision()
     center, size = _reference(reference, features.shape[1]), check_positive(radius, "radius")
-    posed = NonlinearProblem(features, problem, check_count(degree, "degree"), float(strength), center, size)
-    return _discovery(NonlinearDescent(posed, chosen), known)
+    posed = NonlinearProblem(features, empty, check_count(degree, "degree"), float(problem.strength), center, size)
+    return _discovery(NonlinearDescent(posed, limits), problem.names)
 
 
 def _reference(reference: ArrayLike | None, size: int) -> Array:

@@ -8,7 +8,7 @@ from typing import Any, TypeVar
 import numpy as np
 
 from manykernels.exceptions import InvalidInputError
-from manykernels.validation.arrays import check_count, check_positive, check_vector
+from manykernels.validation.arrays import check_count, check_positive
 
 RandomSource = int | np.random.RandomState | np.random.Generator | None
 Kind = TypeVar("Kind")
@@ -47,17 +47,6 @@ def check_column_names(names: Any, n_columns: int) -> list[str]:
     if isinstance(names, str) or not hasattr(names, "__len__") or len(names) != n_columns:
         raise InvalidInputError(f"names must hold one name for each of the {n_columns} columns, got {names!r}.")
     return [str(name) for name in names]
-
-
-def check_positions(columns: Any, n_columns: int) -> tuple[int, ...]:
-    """Return the positions in a table of the columns of the points: different, from 0; None for the same."""
-    if columns is None:
-        return tuple(range(n_columns))
-    array = check_vector(columns, n_columns, "columns")
-    positions = tuple(int(column) for column in array)
-    if np.any(array != positions) or min(positions) < 0 or len(set(positions)) < n_columns:
-        raise InvalidInputError(f"columns must be different positions counted from 0, got {columns!r}.")
-    return positions
 
 
 def check_random_state(value: Any) -> Any:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 
 import numpy as np
@@ -12,8 +12,8 @@ from manykernels.discovery.base import (
     Candidate,
     Discovery,
     Limits,
+    SearchProblem,
     certificate_of,
-    check_one_target,
     checked_limits,
     run_search,
 )
@@ -28,15 +28,12 @@ from manykernels.discovery.hierarchical.newton import (
 from manykernels.discovery.hierarchical.product_grid import AnovaGrid, MonomialGrid, NormalizedMonomialGrid, ProductGrid
 from manykernels.discovery.polynomial.product_bases import check_normalize
 from manykernels.exceptions import InvalidInputError
-from manykernels.grams import as_stack
 from manykernels.kernels import Gaussian, KernelSpec
 from manykernels.objective.certificate import Certificate
-from manykernels.objective.losses import Loss, get_loss
 from manykernels.objective.problem import Problem
 from manykernels.objective.regularizers import Simplex
 from manykernels.solvers import Status
-from manykernels.validation.arrays import Array, check_count, check_growth, check_points
-from manykernels.validation.parameters import check_column_names, check_flag
+from manykernels.validation.arrays import Array, check_count, check_growth
 
 # The search of hierarchical kernel learning: a hull that grows from the root, solved and bounded in turn.
 
@@ -88,9 +85,8 @@ class HierarchicalSearch:
     """The hull, the Newton iteration on it, and the group weights by which dual vectors are split."""
 
     grid: ProductGrid
-    base: Problem
-    strength: float
-    names: Sequence[str]
+    posed: SearchProblem
+    base: Problem  # without kernels
     tol: float
     max_kernels: int
     deadline: float = np.inf
@@ -129,7 +125,7 @@ class HierarchicalSearch:
             certificate = self._certificate(reduced, model, norm.whole)
             yield self._candidate(model, certificate)
             hull_gap = self._certificate(reduced, model, norm.inside).relative_gap
-            room = OUTSIDE_SHARE * self.tol * 2.0 * self.strength * abs(certificate.primal)
+            room = OUTSIDE_SHARE * self.tol * 2.0 * self.posed.strength * abs(certificate.primal)
             necessary, doubtful = norm.violators(norm.inside + room)
             goal = max(CLOSER * min(certificate.relative_gap, 1.0), HULL_SHARE * self.tol)
             if not self._add(necessary):
@@ -156,7 +152,7 @@ class HierarchicalSearch:
     def _reduced(self) -> ReducedProblem:
         nodes = self.hull.nodes
         penalties = np.array([self.grid.penalty(node) for node in nodes])
-        norm = HierarchicalNorm(hull_matrix(nodes), penalties, self.strength)
+        norm = HierarchicalNorm(hull_matrix(nodes), penalties, self.posed.strength)
         return ReducedProblem(self.base, self.grid.stack(nodes), norm)
 
     def _solved(self, goal: float, gap: float) -> _Model:
@@ -200,12 +196,12 @@ class HierarchicalSearch:
         each = reduced.stack.apply_each(model.rho)
         f, t = d @ each, d * np.sqrt(np.maximum(each @ model.rho, 0.0))
         return certificate_of(base, (model.rho, f, model.b), reduced.regularizer.value(t), model.feasible,
-                                dual_square / (2.0 * self.strength))  # fmt: skip
+                                dual_square / (2.0 * self.posed.strength))  # fmt: skip
 
     def _candidate(self, model: _Model, certificate: Certificate) -> Candidate:
         chosen = np.flatnonzero(model.d)
         return Candidate(
-            kernels=tuple(self.grid.found(self.hull.nodes[m], self.names) for m in chosen),
+            kernels=tuple(self.grid.found(self.hull.nodes[m], self.posed.names) for m in chosen),
             dual_coef=model.rho,
             kernel_weights=model.d[chosen],
             intercept=model.b,
@@ -236,19 +232,13 @@ class HierarchicalDiscovery(Discovery):
 
 
 def discover_hierarchical(
-    points: Array,
-    target: Array,
+    problem: SearchProblem,
     *,
-    loss: Loss | str = "squared",
-    strength: float,
     kernels: str | KernelSpec = "polynomial",
     degree: int = 3,
     growth: float = 3.0,
     normalize: str | None = None,
     max_kernels: int = 1000,
-    names: Sequence[str] | None = None,
-    fit_intercept: bool = True,
-    sample_weight: Array | None = None,
     limits: Limits | None = None,
 ) -> HierarchicalDiscovery:
     r"""Learn with a hierarchical norm over all products of one-dimensional kernels.
@@ -264,14 +254,8 @@ def discover_hierarchical(
 
     Parameters
     ----------
-    points : ndarray of shape (N, r)
-        Columns, usually standardized.
-    target : ndarray of shape (N,)
-        Numbers, or signs for the losses of classification.
-    loss : Loss or str, default="squared"
-        Any loss of the library.
-    strength : float
-        ``lambda``, positive.
+    problem : SearchProblem
+        The constant kernel, the root, always belongs to the graph.
     kernels : {"polynomial", "multilinear", "anova"} or KernelSpec, default="polynomial"
         Monomials; monomials without powers; products of Gaussian kernels of width 1 on different columns; or products
         of the given kernel on different columns.
@@ -284,12 +268,6 @@ def discover_hierarchical(
         first, None leaves it as it is. Other kernels are taken as they are.
     max_kernels : int, default=1000
         Largest hull; the search ends when it would be exceeded.
-    names : sequence of str, optional
-        Column names; ``x0``, ``x1``, ... by default.
-    fit_intercept : bool, default=True
-        Whether to learn a constant that is not penalized; the constant kernel, the root, always belongs to the graph.
-    sample_weight : ndarray of shape (N,), optional
-        Positive weights ``s``.
     limits : Limits, optional
         When to stop; by default at a relative gap of 1e-3.
 
@@ -311,28 +289,18 @@ def discover_hierarchical(
     Examples
     --------
     >>> import numpy as np
-    >>> from manykernels.discovery import discover_hierarchical
+    >>> from manykernels.discovery import SearchProblem, discover_hierarchical
     >>> X = np.random.default_rng(0).standard_normal((100, 8))
-    >>> found = discover_hierarchical(X, X[:, 0] + X[:, 0] * X[:, 5], strength=1.0, degree=2)
+    >>> found = discover_hierarchical(SearchProblem(X, X[:, 0] + X[:, 0] * X[:, 5], strength=1.0), degree=2)
     >>> sorted(kernel.name for kernel in found.kernels)
     ['x0', 'x0 x x5', 'x5']
     """
-    grid = _grid(check_points(points), kernels, degree, growth, check_normalize(normalize))
-    names, limits = check_column_names(names, grid.n_columns), checked_limits(limits, Limits())
-    empty = np.zeros((1, grid.n_samples, grid.n_samples))
-    base = Problem(
-        as_stack(empty),
-        target,
-        get_loss(loss),
-        Simplex(strength),
-        fit_intercept=check_flag(fit_intercept, "fit_intercept"),
-        sample_weight=sample_weight,
-    )
-    check_one_target(base)
+    grid = _grid(problem.points, kernels, degree, growth, check_normalize(normalize))
+    limits, base = checked_limits(limits, Limits()), problem.without_kernels(Simplex(problem.strength))
     base.check_precision()
     deadline = time.perf_counter() + (np.inf if limits.time_limit is None else limits.time_limit)
     most = check_count(max_kernels, "max_kernels")
-    search = HierarchicalSearch(grid, base, strength, names, limits.tol, most, deadline)
+    search = HierarchicalSearch(grid, problem, base, limits.tol, most, deadline)
     found = run_search(search.candidates(), limits, base)
     solution = found.solution
     if search.full and solution.status is Status.STALLED:

@@ -6,13 +6,13 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
 import numpy as np
-from numpy.typing import ArrayLike
 from scipy.optimize import brentq, minimize
 
 from manykernels.discovery.base import (
     Candidate,
     Discovery,
     Limits,
+    SearchProblem,
     checked_limits,
     random_generator,
     run_search,
@@ -32,19 +32,11 @@ from manykernels.discovery.one_stage.mixture import (
 )
 from manykernels.discovery.one_stage.proof import check_provable, proven
 from manykernels.exceptions import InvalidInputError
-from manykernels.objective.losses import Loss, get_loss
 from manykernels.objective.problem import Problem
 from manykernels.solvers import Solution
 from manykernels.solvers.learners.learners import LearnerFit
-from manykernels.validation.arrays import (
-    Array,
-    check_choice,
-    check_points,
-    check_positive,
-    check_positive_vector,
-    check_vector,
-)
-from manykernels.validation.parameters import RandomSource, check_flag, check_positions
+from manykernels.validation.arrays import Array, check_choice
+from manykernels.validation.parameters import RandomSource
 
 # Moving the kernels found: greedy steps take the top of a peak at the time, and never look back unless told to.
 #
@@ -57,7 +49,7 @@ def slide_parameters(learner: Learner, mixture: Mixture, tol: float) -> Mixture:
 
     ``dJ/dp_m = -theta_m / (2 lambda) d(rho'K_m rho)/dp_m``, by the envelope theorem.
     """
-    search, empty = learner.search, learner.start()[0]
+    search, empty = learner.search, learner.empty
     share = mixture.weights / learner.strength
 
     def objective(flat: Array) -> tuple[float, Array]:
@@ -92,18 +84,12 @@ UPDATES = ("corrective", "sliding", "pairwise", "frank_wolfe")
 
 
 def discover_greedily(
-    points: ArrayLike,
-    target: ArrayLike,
+    problem: SearchProblem,
     family: KernelFamily,
     *,
-    loss: str | Loss,
-    strength: float,
-    sample_weight: ArrayLike | None = None,
-    fit_intercept: bool = True,
     update: str = "corrective",
     settings: SearchSettings | None = None,
     limits: Limits | None = None,
-    columns: Sequence[int] | None = None,
     random_state: RandomSource = 0,
 ) -> Discovery:
     r"""Find kernels of a family one at a time, each where the dual norm is largest.
@@ -124,24 +110,13 @@ def discover_greedily(
 
     Parameters
     ----------
-    points : array-like of shape (n_samples, n_columns)
-        On which the kernels act, usually standardized.
-    target : array-like of shape (n_samples,)
-        Signs or numbers, as the loss asks.
+    problem : SearchProblem
     family : KernelFamily
-    loss : str or Loss
-    strength : float
-        ``lambda``, on the sum of losses.
-    sample_weight : array-like of shape (n_samples,), optional
-        Positive.
-    fit_intercept : bool, default=True
     update : {"corrective", "sliding", "pairwise", "frank_wolfe"}, default="corrective"
     settings : SearchSettings, optional
         How members are searched for.
     limits : Limits, optional
         When to stop; the gap is that over the whole family.
-    columns : sequence of int, optional
-        Positions of the columns of ``points`` in the table; all of them by default.
     random_state : int, RandomState, Generator or None, default=0
         For random starts of searches in several parameters.
 
@@ -161,10 +136,10 @@ def discover_greedily(
     Examples
     --------
     >>> import numpy as np
-    >>> from manykernels.discovery import GaussianFamily, discover_greedily
+    >>> from manykernels.discovery import GaussianFamily, SearchProblem, discover_greedily
     >>> x = np.linspace(-2.0, 2.0, 60)[:, None]
-    >>> family = GaussianFamily(0.05, 50.0)
-    >>> found = discover_greedily(x, np.sin(4.0 * x[:, 0]), family, loss="squared", strength=0.1)
+    >>> problem = SearchProblem(x, np.sin(4.0 * x[:, 0]), strength=0.1)
+    >>> found = discover_greedily(problem, GaussianFamily(0.05, 50.0))
     >>> bool(found.solution.certificate.relative_gap <= 1e-3), len(found.kernels) < 5
     (True, True)
     """
@@ -175,13 +150,10 @@ def discover_greedily(
             f"shrinkage={settings.shrinkage:g} belongs to the search in two stages: in one stage it would leave no "
             "bound on the family. Set it to 0, or stages=2."
         )
-    learner = make_learner(
-        points, target, family, loss=loss, strength=strength, sample_weight=sample_weight,
-        fit_intercept=fit_intercept, settings=settings, columns=columns,
-    )  # fmt: skip
+    learner = Learner(problem, FamilySearch(family, problem.points, settings))
     check_provable(learner)
     rng = random_generator(random_state)
-    named, shell = replace(limits, name=f"greedy search ({update})"), learner.start()[0]
+    named, shell = replace(limits, name=f"greedy search ({update})"), learner.empty
     if update not in ("corrective", "sliding"):
         found = run_search(_descend(learner, limits, rng, update), named, shell)
         return proven(learner, found, limits, None) if settings.proof else found
@@ -193,39 +165,13 @@ def discover_greedily(
     return proven(learner, search(()), limits, search) if settings.proof else search(())
 
 
-def make_learner(
-    points: ArrayLike,
-    target: ArrayLike,
-    family: KernelFamily,
-    *,
-    loss: str | Loss,
-    strength: float,
-    sample_weight: ArrayLike | None,
-    fit_intercept: bool,
-    settings: SearchSettings,
-    columns: Sequence[int] | None,
-) -> Learner:
-    """Return the problem but its kernels, checked; parameters as in :func:`discover_greedily`."""
-    rows, chosen = check_points(points), get_loss(loss)
-    weight = np.ones(len(rows)) if sample_weight is None else sample_weight
-    return Learner(
-        FamilySearch(family, rows, settings),
-        chosen.check_target(check_vector(target, len(rows), "target")),
-        check_positive_vector(weight, len(rows), "sample_weight"),
-        chosen,
-        check_positive(strength, "strength"),
-        check_flag(fit_intercept, "fit_intercept"),
-        check_positions(columns, rows.shape[1]),
-    )
-
-
 def _begin(
     learner: Learner, limits: Limits, rng: np.random.Generator
 ) -> tuple[Candidate, FamilyCertificate, LearnerFit]:
     """Return the model without kernels and the first kernel to take."""
-    empty, rho, b = learner.start()
+    rho, b = learner.empty.zero_model()
     model = rho, np.zeros(1), b
-    certified = certify(learner, empty, model, tol=limits.tol, rng=rng)
+    certified = certify(learner, learner.empty, model, tol=limits.tol, rng=rng)
     start = candidate(learner, [certified.worst.parameter], model, certified.certificate, 0)
     return start, certified, LearnerFit(rho, b, certified.certificate.dual, certified.certificate.gap, 0)
 

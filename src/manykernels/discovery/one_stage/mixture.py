@@ -4,15 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 
 import numpy as np
 
-from manykernels.discovery.base import Candidate, Found
+from manykernels.discovery.base import Candidate, Found, SearchProblem
 from manykernels.discovery.families.base import PairWeights
 from manykernels.discovery.families.search import BestMember, FamilySearch
 from manykernels.grams import as_stack
 from manykernels.objective.certificate import Certificate
-from manykernels.objective.losses import Loss
 from manykernels.objective.problem import Problem
 from manykernels.objective.regularizers.weight_sets import Simplex
 from manykernels.solvers.learners.learners import LearnerFit, fit_learner
@@ -43,31 +43,24 @@ MOST_MOVES = 12  # L-BFGS-B iterations of one slide of a learner, each a fit
 
 @dataclass(frozen=True, eq=False)
 class Learner:
-    """What a search poses but the kernels: ``sum_i s_i l(y_i, f_i + b) + (lambda/2) sum_m ||f_m||^2 / theta_m``."""
+    """A problem in a family of kernels: ``sum_i s_i l(y_i, f_i + b) + (lambda/2) sum_m ||f_m||^2 / theta_m``."""
 
+    posed: SearchProblem
     search: FamilySearch  # family and points
-    target: Array  # ndarray of shape (n_samples,)
-    weight: Array  # ndarray of shape (n_samples,)
-    loss: Loss
-    strength: float  # lambda
-    fit_intercept: bool
-    columns: tuple[int, ...]  # of the points in the table
+
+    @property
+    def strength(self) -> float:
+        """``lambda``."""
+        return self.posed.strength
+
+    @cached_property
+    def empty(self) -> Problem:
+        """The problem without kernels."""
+        return self.posed.without_kernels(Simplex(self.strength))
 
     def problem(self, grams: Sequence[Array]) -> Problem:
         """Return the problem on some kernels, weights on the simplex."""
-        return Problem(
-            as_stack(np.stack(grams)),
-            self.target,
-            self.loss,
-            Simplex(self.strength),
-            fit_intercept=self.fit_intercept,
-            sample_weight=self.weight,
-        )
-
-    def start(self) -> tuple[Problem, Array, float]:
-        """Return a problem without kernels, and its dual coefficients and intercept."""
-        empty = self.problem([np.zeros((len(self.target), len(self.target)))])
-        return empty, *empty.zero_model()
+        return self.posed.on(as_stack(np.stack(grams)), self.empty.regularizer)
 
     def fit(self, problem: Problem, gram: Array, warm: LearnerFit | None, tol: float) -> LearnerFit:
         """Return the learner on one kernel matrix ``sum_m d_m K_m``."""
@@ -79,7 +72,7 @@ class Learner:
         for m, parameter in enumerate(parameters):
             spec = self.search.family.spec(parameter)
             name = spec.label if len(parameter) <= 3 else f"{spec.kind} {m}"
-            kernels.append(Found(name, spec, self.columns))
+            kernels.append(Found(name, spec, tuple(range(self.search.points.shape[1]))))
         return tuple(kernels)
 
 

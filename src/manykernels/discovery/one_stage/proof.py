@@ -204,7 +204,7 @@ def _proof(learner: Learner, found: Discovery, limits: Limits) -> tuple[Discover
 def _problem(learner: Learner, found: Discovery) -> Problem:
     """Return the problem on the kernels found."""
     grams = [learner.search.gram(widths) for widths in _widths(found)]
-    return learner.problem(grams) if grams else learner.start()[0]
+    return learner.problem(grams) if grams else learner.empty
 
 
 def _widths(found: Discovery) -> list[Array]:

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
 import numpy as np
-from numpy.typing import ArrayLike
 from scipy.special import log_ndtr, logsumexp
 from scipy.stats import truncnorm
 
@@ -14,6 +13,7 @@ from manykernels.discovery.base import (
     Candidate,
     Discovery,
     Limits,
+    SearchProblem,
     checked_limits,
     random_generator,
     run_search,
@@ -22,7 +22,6 @@ from manykernels.discovery.base import (
 from manykernels.discovery.families.base import PairWeights
 from manykernels.discovery.families.radial import ArdGaussianFamily, GaussianFamily
 from manykernels.discovery.families.search import FamilySearch, SearchSettings, checked_settings
-from manykernels.discovery.one_stage.greedy import make_learner
 from manykernels.discovery.one_stage.mixture import (
     CHECKPOINTS,
     CORRECTIVE_TOL,
@@ -33,7 +32,6 @@ from manykernels.discovery.one_stage.mixture import (
     certify,
 )
 from manykernels.exceptions import InvalidInputError
-from manykernels.objective.losses import Loss
 from manykernels.solvers.learners.learners import LearnerFit
 from manykernels.validation.arrays import Array, check_count, check_positive
 from manykernels.validation.parameters import RandomSource, check_flag
@@ -88,20 +86,14 @@ def _draw_one(search: FamilySearch, pairs: PairWeights, rng: np.random.Generator
 
 
 def discover_by_sampling(
-    points: ArrayLike,
-    target: ArrayLike,
+    problem: SearchProblem,
     family: GaussianFamily | ArdGaussianFamily,
     *,
-    loss: str | Loss,
-    strength: float,
-    sample_weight: ArrayLike | None = None,
-    fit_intercept: bool = True,
     n_draws: int = 100,
     step: float = 1.0,
     corrective: bool = True,
     settings: SearchSettings | None = None,
     limits: Limits | None = None,
-    columns: Sequence[int] | None = None,
     random_state: RandomSource = 0,
 ) -> Discovery:
     r"""Find Gaussian kernels by stochastic gradient steps, each on one width drawn at random.
@@ -117,17 +109,8 @@ def discover_by_sampling(
 
     Parameters
     ----------
-    points : array-like of shape (n_samples, n_columns)
-        On which the kernels act, usually standardized.
-    target : array-like of shape (n_samples,)
-        Signs or numbers, as the loss asks.
+    problem : SearchProblem
     family : GaussianFamily or ArdGaussianFamily
-    loss : str or Loss
-    strength : float
-        ``lambda``, on the sum of losses.
-    sample_weight : array-like of shape (n_samples,), optional
-        Positive.
-    fit_intercept : bool, default=True
     n_draws : int, default=100
         Number of widths drawn.
     step : float, default=1.0
@@ -139,8 +122,6 @@ def discover_by_sampling(
         How the centers of the densities are searched for.
     limits : Limits, optional
         ``tol``, ``time_limit`` and ``callback`` count; the gap is that over the whole family.
-    columns : sequence of int, optional
-        Positions of the columns of ``points`` in the table; all of them by default.
     random_state : int, RandomState, Generator or None, default=0
 
     Returns
@@ -157,11 +138,10 @@ def discover_by_sampling(
     Examples
     --------
     >>> import numpy as np
-    >>> from manykernels.discovery import GaussianFamily, discover_by_sampling
+    >>> from manykernels.discovery import GaussianFamily, SearchProblem, discover_by_sampling
     >>> x = np.linspace(-2.0, 2.0, 60)[:, None]
-    >>> family = GaussianFamily(0.05, 50.0)
-    >>> settings = {"loss": "squared", "strength": 0.1, "n_draws": 20, "random_state": 0}
-    >>> found = discover_by_sampling(x, np.sin(4.0 * x[:, 0]), family, **settings)
+    >>> problem = SearchProblem(x, np.sin(4.0 * x[:, 0]), strength=0.1)
+    >>> found = discover_by_sampling(problem, GaussianFamily(0.05, 50.0), n_draws=20, random_state=0)
     >>> bool(found.solution.certificate.relative_gap < 0.05)
     True
     """
@@ -172,14 +152,11 @@ def discover_by_sampling(
             f"Widths are drawn for GaussianFamily and ArdGaussianFamily only, got {family!r}; a greedy search takes "
             "any family."
         )
-    learner = make_learner(
-        points, target, family, loss=loss, strength=strength, sample_weight=sample_weight,
-        fit_intercept=fit_intercept, settings=checked_settings(settings), columns=columns,
-    )  # fmt: skip
+    learner = Learner(problem, FamilySearch(family, problem.points, checked_settings(settings)))
     steps = _Steps(n_draws, step, check_flag(corrective, "corrective"))
     limits = replace(checked_limits(limits, Limits()), max_iter=-(-n_draws // steps.every), name="search by sampling")
     rng = random_generator(random_state)
-    return run_search(_sample(learner, limits, rng, steps), limits, learner.start()[0])
+    return run_search(_sample(learner, limits, rng, steps), limits, learner.empty)
 
 
 @dataclass(frozen=True)
@@ -196,7 +173,8 @@ class _Steps:
 
 def _sample(learner: Learner, limits: Limits, rng: np.random.Generator, steps: _Steps) -> Iterator[Candidate]:
     """Draw, step, average; offer the model now and then."""
-    empty, rho, b = learner.start()
+    empty = learner.empty
+    rho, b = empty.zero_model()
     certified = certify(learner, empty, (rho, np.zeros(1), b), tol=limits.tol, rng=rng)
     yield candidate(learner, [certified.worst.parameter], (rho, np.zeros(1), b), certified.certificate, 0)
     fit, mixture, sums, typical, solved = LearnerFit(rho, b, 0.0, 0.0, 0), Mixture(), np.zeros(0), -np.inf, 0

@@ -17,7 +17,7 @@ from manykernels.discovery.base import (
     Discovery,
     Found,
     Limits,
-    check_one_target,
+    SearchProblem,
     checked_limits,
     random_generator,
     run_search,
@@ -43,12 +43,11 @@ from manykernels.grams.plan import format_bytes, memory_bytes, stack_nbytes, wor
 from manykernels.kernels import Interaction, KernelSpec, Linear, Scaled
 from manykernels.kernels.specs.interaction import Part
 from manykernels.kernels.specs.widths import MedianDistances
-from manykernels.objective.losses import Loss, get_loss
 from manykernels.objective.problem import Problem
 from manykernels.solvers import Status
 from manykernels.solvers.run import interrupted
-from manykernels.validation.arrays import Array, check_count, check_points, check_positive
-from manykernels.validation.parameters import RandomSource, check_column_names, check_flag, check_random_state
+from manykernels.validation.arrays import Array, check_count, check_positive
+from manykernels.validation.parameters import RandomSource, check_flag, check_random_state
 
 LEAST_NORM = 1e-8  # of the largest: kernels of smaller norm are no part of the second step
 SECOND_TOL = 1e-8  # gap of the second step, on few kernels
@@ -133,19 +132,13 @@ class PolynomialDiscovery(Discovery):
 
 
 def discover_polynomial(
-    points: Array,
-    y: Array,
+    problem: SearchProblem,
     *,
-    loss: Loss | str = "squared",
-    strength: float | None = None,
     degree: int = 3,
     p: float = 2.0,
     degree_penalties: ArrayLike | None = None,
     base: KernelSpec | Sequence[Part] | None = None,
     normalize: str | None = "power",
-    names: Sequence[str] | None = None,
-    fit_intercept: bool = True,
-    sample_weight: Array | None = None,
     n_steps: int = 100,
     step_size: float | None = None,
     batch: int = 1,
@@ -176,13 +169,8 @@ def discover_polynomial(
 
     Parameters
     ----------
-    points : (N, r) float64
-        Columns, as a rule standardized.
-    y : (N,) float64
-        Target, or signs.
-    loss : Loss or str, default="squared"
-    strength : float
-        ``lambda``; relative to the sum, not the mean, of the losses. Not needed with ``folds``.
+    problem : SearchProblem
+        Without a strength if there are ``folds``.
     degree : int, default=3
         ``D``.
     p : float, default=2.0
@@ -196,10 +184,6 @@ def discover_polynomial(
         are independent has mean square one; the power of another base kernel is divided by its mean diagonal.
         "centered" takes the mean of each power off first (linear base kernels only). None leaves products as they are,
         which makes cubes of columns cheap and products of different columns dear.
-    names : sequence of str, optional
-        Of the columns.
-    fit_intercept : bool, default=True
-    sample_weight : (N,) array, optional
     n_steps : int, default=100
         Steps of the mirror descent.
     step_size : float, optional
@@ -242,11 +226,10 @@ def discover_polynomial(
     Examples
     --------
     >>> import numpy as np
-    >>> from manykernels.discovery import discover_polynomial
+    >>> from manykernels.discovery import SearchProblem, discover_polynomial
     >>> X = np.random.default_rng(0).normal(size=(80, 6))
-    >>> found = discover_polynomial(
-    ...     X, X[:, 0] * X[:, 1] ** 2, strength=0.1, p=1.0, names=list("abcdef"), random_state=0
-    ... )
+    >>> problem = SearchProblem(X, X[:, 0] * X[:, 1] ** 2, strength=0.1, names=list("abcdef"))
+    >>> found = discover_polynomial(problem, p=1.0, random_state=0)
     >>> found.kernels[found.solution.kernel_weights.argmax()].name, found.n_distinct
     ('a x b x b', 84)
 
@@ -254,8 +237,7 @@ def discover_polynomial(
     -----
     Afkanpour (2013), sections 4.1 and 4.2, problem (2.9) with ``nu = p``.
     """
-    points = check_points(points)
-    known, polish = check_column_names(names, points.shape[1]), check_flag(polish, "polish")
+    points, strength, polish = problem.points, problem.strength, check_flag(polish, "polish")
     parts, normalize = base_parts(points, base), check_normalize(normalize)
     family = PolynomialFamily.of(product_base(points, parts, normalize), degree, degree_penalties, p)
     if family.p > 2:
@@ -265,19 +247,15 @@ def discover_polynomial(
     budget, rng, tuned, pressed = check_positive(budget, "budget"), _generator(random_state), None, False
     if strength is None and folds is None:
         raise InvalidInputError("Give a strength, or folds for a cross-validation that chooses it.")
-    shell = Problem(
-        family.base.stack([()]), y, get_loss(loss), family.regularizer(1.0 if strength is None else strength),
-        sample_weight=sample_weight, fit_intercept=check_flag(fit_intercept, "fit_intercept"),
-        kernel_penalties=family.penalties([()]),
-    )  # fmt: skip
-    check_one_target(shell)
+    penalty = family.regularizer(1.0 if strength is None else strength)
+    shell = problem.on(family.base.stack([()]), penalty, family.penalties([()]))
     if folds is not None:
         folds = check_count(folds, "folds")
         tuned, pressed = _tuned(shell, family, normalize, folds, check_flag(adaptive, "adaptive"), rng)
         shell = replace(shell, regularizer=family.regularizer(tuned.strength))
     limits = checked_limits(limits, Limits(tol=1e-2, max_iter=30))
     rounds, tol = limits.max_iter if polish else 0, limits.tol
-    found_kernel = _namer(family.base, parts, known)
+    found_kernel = _namer(family.base, parts, problem.names)
     search = PolynomialSearch(family, shell, found_kernel, rng, tol, max_kernels, budget, limits.time_limit)
     whole = replace(limits, max_iter=rounds + n_steps, name="polynomial search")
     with interrupted() if pressed else nullcontext():

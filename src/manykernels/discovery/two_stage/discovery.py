@@ -8,12 +8,12 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
-from numpy.typing import ArrayLike
 
 from manykernels.discovery.base import (
     Candidate,
     Discovery,
     Limits,
+    SearchProblem,
     checked_limits,
     learner_certificate,
     random_generator,
@@ -21,11 +21,9 @@ from manykernels.discovery.base import (
 )
 from manykernels.discovery.families.base import KernelFamily
 from manykernels.discovery.families.search import FamilySearch, SearchSettings, checked_settings
-from manykernels.discovery.one_stage.greedy import make_learner
 from manykernels.discovery.one_stage.mixture import Learner, Mixture, candidate
 from manykernels.discovery.two_stage.first_stage import AlignedKernel, AscentSettings, align_family
 from manykernels.exceptions import InvalidInputError
-from manykernels.objective.losses import Loss
 from manykernels.solvers import Solution, Status
 from manykernels.validation.arrays import Array
 from manykernels.validation.parameters import RandomSource
@@ -80,7 +78,7 @@ def best_on_held_out(
     losses: list[float] = []
     if len(candidates) == 1:
         return candidates[0], 1
-    n_samples = len(learner.target)
+    n_samples = len(learner.search.points)
     folds = np.array_split(rng.permutation(n_samples), min(N_FOLDS, n_samples))
     seed = int(rng.integers(2**31))  # the same random starts for all
     with suppress(KeyboardInterrupt):
@@ -91,7 +89,7 @@ def best_on_held_out(
 
 def _held_out_loss(learner: Learner, fit: Fit, settings: SearchSettings, fold: Array, seed: int) -> float:
     """Return the weighted sum of losses on the rows of a fold, of a model of the others."""
-    kept = np.setdiff1d(np.arange(len(learner.target)), fold)
+    kept = np.setdiff1d(np.arange(len(learner.search.points)), fold)
     found = fit(settings, kept, seed)
     if found.solution.status is Status.INTERRUPTED:
         raise KeyboardInterrupt
@@ -99,7 +97,8 @@ def _held_out_loss(learner: Learner, fit: Fit, settings: SearchSettings, fold: A
     scores = np.full(len(fold), float(np.asarray(solution.intercept)))
     for kernel, weight in zip(found.kernels, solution.kernel_weights, strict=True):
         scores += weight * (kernel.spec(points[fold], points[kept]) @ solution.dual_coef)
-    return float(learner.weight[fold] @ learner.loss.value(learner.target[fold], scores))
+    problem = learner.empty
+    return float(problem.weight[fold] @ problem.loss.value(problem.y[fold], scores))
 
 
 LEARNER_TOL = 1e-9  # of the learner of the second stage
@@ -115,20 +114,14 @@ ADVICE = {
 
 
 def discover_in_two_stages(
-    points: ArrayLike,
-    target: ArrayLike,
+    problem: SearchProblem,
     family: KernelFamily,
     *,
-    loss: str | Loss,
-    strength: float,
-    sample_weight: ArrayLike | None = None,
-    fit_intercept: bool = True,
     criterion: str = "alignment",
     gain: float = 1e-3,
     ascent: AscentSettings | None = None,
     settings: SearchSettings | Sequence[SearchSettings] | None = None,
     limits: Limits | None = None,
-    columns: Sequence[int] | None = None,
     random_state: RandomSource = 0,
 ) -> Discovery:
     r"""Find a kernel that resembles the ideal one, then learn on it.
@@ -139,17 +132,8 @@ def discover_in_two_stages(
 
     Parameters
     ----------
-    points : array-like of shape (n_samples, n_columns)
-        On which the kernels act, usually standardized.
-    target : array-like of shape (n_samples,)
-        Signs or numbers, as the loss asks.
+    problem : SearchProblem
     family : KernelFamily
-    loss : str or Loss
-    strength : float
-        ``lambda``, on the sum of losses.
-    sample_weight : array-like of shape (n_samples,), optional
-        Positive.
-    fit_intercept : bool, default=True
     criterion : {"alignment", "distance"}, default="alignment"
         As in :func:`align_family`.
     gain : float, default=1e-3
@@ -160,8 +144,6 @@ def discover_in_two_stages(
         How members are searched for; with shrinkage, (6.2). Of several, those of smallest loss on held-out rows, in
         three folds: with one width a feature, a search that goes to its end fits noise (see :func:`graded_settings`).
     limits : Limits, optional
-    columns : sequence of int, optional
-        Positions of the columns of ``points`` in the table; all of them by default.
     random_state : int, RandomState, Generator or None, default=0
         For random starts of searches in several parameters.
 
@@ -180,19 +162,16 @@ def discover_in_two_stages(
     Examples
     --------
     >>> import numpy as np
-    >>> from manykernels.discovery import GaussianFamily, discover_in_two_stages
+    >>> from manykernels.discovery import GaussianFamily, SearchProblem, discover_in_two_stages
     >>> x = np.linspace(-2.0, 2.0, 60)[:, None]
-    >>> family = GaussianFamily(0.05, 50.0)
-    >>> found = discover_in_two_stages(x, np.sign(np.sin(4.0 * x[:, 0])), family, loss="hinge", strength=0.1)
+    >>> problem = SearchProblem(x, np.sign(np.sin(4.0 * x[:, 0])), "hinge", strength=0.1)
+    >>> found = discover_in_two_stages(problem, GaussianFamily(0.05, 50.0))
     >>> bool(found.solution.certificate.relative_gap < 1e-6)
     True
     """
     limits = checked_limits(limits, Limits(max_iter=50))
     candidates = checked_candidates(checked_settings(None) if settings is None else settings)
-    learner = make_learner(
-        points, target, family, loss=loss, strength=strength, sample_weight=sample_weight,
-        fit_intercept=fit_intercept, settings=candidates[-1], columns=columns,
-    )  # fmt: skip
+    learner = Learner(problem, FamilySearch(family, problem.points, candidates[-1]))
     steps = _Steps(criterion, gain, ascent, limits)
     rng = random_generator(random_state)
     best, n_tried = best_on_held_out(
@@ -218,24 +197,25 @@ class _Steps:
 
 def _part(learner: Learner, settings: SearchSettings, rows: Array) -> Learner:
     """Return the problem on some of the rows, the penalty as strong relative to their loss."""
-    weight = learner.weight[rows]
-    return replace(
-        learner,
-        search=FamilySearch(learner.search.family, learner.search.points[rows], settings),
-        target=learner.target[rows],
-        weight=weight,
-        strength=learner.strength * float(weight.sum() / learner.weight.sum()),
+    weight, points = learner.empty.weight, learner.search.points[rows]
+    posed = replace(
+        learner.posed,
+        points=points,
+        target=learner.empty.y[rows],
+        sample_weight=weight[rows],
+        strength=learner.strength * float(weight[rows].sum() / weight.sum()),
     )
+    return Learner(posed, FamilySearch(learner.search.family, points, settings))
 
 
 def _fit(learner: Learner, steps: _Steps, random_state: RandomSource) -> Discovery:
     """Return the model of both stages."""
     aligned = align_family(
-        learner.search, learner.target, learner.weight,
+        learner.search, learner.empty.y, learner.empty.weight,
         criterion=steps.criterion, gain=steps.gain, ascent=steps.ascent, limits=steps.limits, random_state=random_state,
     )  # fmt: skip
     second = replace(steps.limits, callback=None, name="second stage")
-    found = run_search(_second_stage(learner, aligned), second, learner.start()[0])
+    found = run_search(_second_stage(learner, aligned), second, learner.empty)
     status, message = _outcome(aligned, found.solution, steps.gain)
     solution = replace(found.solution, n_iter=len(aligned.history), message=message, status=status)
     return replace(found, solution=solution)
@@ -261,7 +241,7 @@ def _at_most(aligned: AlignedKernel) -> str:
 
 def _second_stage(learner: Learner, aligned: AlignedKernel) -> Iterator[Candidate]:
     """Yield one model: learn on the kernel of the first stage, or without kernels if it found none."""
-    empty = learner.start()[0]
+    empty = learner.empty
     parameters = aligned.parameters or (np.full(learner.search.n_parameters, learner.search.family.high),)
     weights = aligned.weights / learner.strength if aligned.parameters else np.zeros(1)
     grams = tuple(learner.search.gram(parameter) for parameter in parameters)

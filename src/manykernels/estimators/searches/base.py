@@ -15,7 +15,7 @@ from sklearn.metrics import accuracy_score, r2_score
 from sklearn.utils import ClassifierTags, RegressorTags
 from sklearn.utils.metaestimators import available_if
 
-from manykernels.discovery import Discovery, Found
+from manykernels.discovery import Discovery, Found, SearchProblem
 from manykernels.estimators.parameters import check_parameters
 from manykernels.estimators.strength import (
     AUTO,
@@ -38,7 +38,6 @@ from manykernels.grams.prediction import KernelExpansion, class_probabilities
 from manykernels.kernels import ArdGaussian, FittedBank, KernelBank, KernelSpec, Linear, PreparedRows
 from manykernels.kernels.bank.table_kernels import TablePoints
 from manykernels.objective.losses import Loss, get_loss
-from manykernels.objective.problem import Problem
 from manykernels.objective.regularizers import Simplex
 from manykernels.solvers import Solution, Status
 from manykernels.solvers.run import interrupted
@@ -134,14 +133,12 @@ class BaseKernelSearch(BaseMKL):
     tol_measure: ClassVar[str] = "relative duality gap"  # what tol asks for, for reports
 
     @abstractmethod
-    def _search(
-        self, points: Array, names: Sequence[str], target: Array, weight: Array, loss: Loss, strength: float
-    ) -> Discovery:
+    def _search(self, problem: SearchProblem) -> Discovery:
         """Find the kernels of one target."""
 
     def _given_to(self, search: Callable[..., Discovery]) -> dict[str, Any]:
-        """Return the parameters that this estimator has in common with its search, but the loss, which is a name."""
-        names = signature(search).parameters.keys() - {"loss"}
+        """Return the parameters that this estimator has in common with its search."""
+        names = signature(search).parameters.keys()
         return {name: value for name, value in self.get_params(deep=False).items() if name in names}
 
     # Searches learn both tasks, so that what is fixed for the other estimators follows from the loss.
@@ -191,32 +188,31 @@ class BaseKernelSearch(BaseMKL):
 
     def _search_each(self, rows: Rows, targets: Array, weight: Array, loss: Loss) -> list[Discovery]:
         table = KernelBank([("all", Linear())], standardize=self.standardize, normalize=None)
-        bank, prepared = table.fit_prepare(rows)
-        points = prepared.points(0)
+        points = table.fit_prepare(rows)[1].points(0)
         points.flags.writeable = False
-        names = [f"x{j}" for j in range(bank.n_features_in_)]
-        if hasattr(self, "feature_names_in_"):
-            names = [str(name) for name in self.feature_names_in_]
-        strengths = [self._strength(points, target, weight, loss) for target in targets.T]
-        alphas = np.array([alpha_from_strength(strength, float(weight.sum())) for strength in strengths])
+        given = {"fit_intercept": self.fit_intercept, "names": getattr(self, "feature_names_in_", None)}
+        posed = [SearchProblem(points, target, loss, sample_weight=weight, **given) for target in targets.T]
+        total = float(weight.sum())
+        problems = [replace(problem, strength=self._strength(problem, total)) for problem in posed]
+        alphas = np.array([alpha_from_strength(problem.strength, total) for problem in problems])
         self.alpha_ = float(alphas[0]) if self._single else alphas
         found: list[Discovery] = []
         with blas_threads(len(points), None):
-            for target, strength in zip(targets.T, strengths, strict=True):
+            for problem in problems:
                 # Ctrl-C is meant for all that would follow: models without kernels, each with its gap.
                 pressed = bool(found) and found[-1].solution.status is Status.INTERRUPTED
                 with interrupted() if pressed else nullcontext():
-                    found.append(self._search(points, names, target, weight, loss, strength))
+                    found.append(self._search(problem))
         return found
 
-    def _strength(self, points: Array, target: Array, weight: Array, loss: Loss) -> float:
+    def _strength(self, problem: SearchProblem, total_weight: float) -> float:
         """Return the strength for one target; text is relative to what leaves nothing to gain by a reference kernel."""
+        points = problem.points
         asked = relative_strength(self.alpha) if self._reference_kernels(points) else None
         if asked is None:
-            return strength_from_alpha(self.alpha, float(weight.sum()))
-        options: dict[str, Any] = {"fit_intercept": self.fit_intercept, "sample_weight": weight}
+            return strength_from_alpha(self.alpha, total_weight)
         stacks = (DenseStack(kernel(points)[None]) for kernel in self._reference_kernels(points))
-        problems = (Problem(stack, target, loss, Simplex(1.0), **options) for stack in stacks)
+        problems = (problem.on(stack, Simplex(1.0)) for stack in stacks)
         if self.alpha != AUTO and asked.unit == "noise":
             seed = noise_seed(self.random_state)
             posed = (

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any, ClassVar
 
@@ -15,6 +15,7 @@ from manykernels.discovery import (
     GaussianFamily,
     KernelFamily,
     Limits,
+    SearchProblem,
     SearchSettings,
     discover_by_sampling,
     discover_greedily,
@@ -31,7 +32,6 @@ from manykernels.estimators.supervised.problems import Fit
 from manykernels.estimators.supervised.samples import Samples
 from manykernels.exceptions import InvalidInputError
 from manykernels.kernels import KernelSpec
-from manykernels.objective.losses import Loss
 from manykernels.validation.arrays import Array, check_choice, check_count, check_parameter_range
 from manykernels.validation.parameters import RandomSource, check_flag
 
@@ -217,36 +217,25 @@ class GaussianMKL(BaseKernelSearch):
         """What ``tol`` asks for, for reports."""
         return super().tol_measure if self.stages == 1 else "growth of the alignment a kernel"
 
-    def _search(
-        self, points: Array, names: Sequence[str], target: Array, weight: Array, loss: Loss, strength: float
-    ) -> Discovery:
+    def _search(self, problem: SearchProblem) -> Discovery:
         """Find the kernels of one target in the way that the parameters say."""
-        return with_widths(self._discover(points, target, weight, loss, strength), names)
+        return with_widths(self._discover(problem), problem.names)
 
-    def _discover(self, points: Array, target: Array, weight: Array, loss: Loss, strength: float) -> Discovery:
-        limits = self._checked_limits()
-        common: dict[str, Any] = {
-            "loss": loss,
-            "strength": strength,
-            "sample_weight": weight,
-            "fit_intercept": self.fit_intercept,
-            "settings": self._checked_settings(points),
-            "limits": limits,
-            "random_state": self.random_state,
-        }
-        family = self._checked_family(points)
+    def _discover(self, problem: SearchProblem) -> Discovery:
+        limits, settings = self._checked_limits(), self._checked_settings(problem.points)
+        common: dict[str, Any] = {"settings": settings, "limits": limits, "random_state": self.random_state}
+        family = self._checked_family(problem.points)
         if self.stages == 2:
             ascent = AscentSettings("published" if self.update == "published" else "corrective")
             return discover_in_two_stages(
-                points, target, family, criterion=self.criterion, gain=self.tol, ascent=ascent, **common
+                problem, family, criterion=self.criterion, gain=self.tol, ascent=ascent, **common
             )
         if self.search == "greedy":
-            return discover_greedily(points, target, family, update=self.update, **common)
+            return discover_greedily(problem, family, update=self.update, **common)
         common["limits"] = replace(limits, max_iter=1)
         corrective = self.update in ("corrective", "sliding")
         return discover_by_sampling(
-            points,
-            target,
+            problem,
             family,  # type: ignore[arg-type]  # checked there, in words: not every family can draw
             n_draws=self._resources.limits()["max_iter"],
             corrective=corrective,

@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any, ClassVar
 
-from manykernels.discovery import Discovery, HierarchicalDiscovery, Limits, discover_hierarchical
+from manykernels.discovery import Discovery, HierarchicalDiscovery, Limits, SearchProblem, discover_hierarchical
 from manykernels.estimators.groups import Resources
 from manykernels.estimators.searches.base import BaseKernelSearch
 from manykernels.estimators.supervised.problems import Fit
 from manykernels.estimators.supervised.samples import Samples
 from manykernels.kernels import KernelSpec
-from manykernels.objective.losses import Loss
-from manykernels.validation.arrays import Array
 
 
 class HierarchicalMKL(BaseKernelSearch):
@@ -146,15 +144,10 @@ class HierarchicalMKL(BaseKernelSearch):
         """False: ``kernels`` says what is multiplied, X always holds columns."""
         return False
 
-    def _search(
-        self, points: Array, names: Sequence[str], target: Array, weight: Array, loss: Loss, strength: float
-    ) -> Discovery:
+    def _search(self, problem: SearchProblem) -> Discovery:
         """Search the graph for one target."""
-        return discover_hierarchical(
-            points, target, loss=loss, strength=strength, names=names, sample_weight=weight,
-            limits=Limits(self.tol, **self._resources.limits(), name="HKL search"),
-            **self._given_to(discover_hierarchical),
-        )  # fmt: skip
+        limits = Limits(self.tol, **self._resources.limits(), name="HKL search")
+        return discover_hierarchical(problem, limits=limits, **self._given_to(discover_hierarchical))
 
     def _keep_found(self, samples: Samples, found: list[Discovery]) -> Fit:
         """Keep the model and how much of the graph each target visited."""

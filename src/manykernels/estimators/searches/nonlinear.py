@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any, ClassVar
 
 import numpy as np
 
-from manykernels.discovery import Discovery, Limits, discover_nonlinear
+from manykernels.discovery import Discovery, Limits, SearchProblem, discover_nonlinear
 from manykernels.estimators.groups import Resources
 from manykernels.estimators.searches.base import BaseKernelSearch
 from manykernels.estimators.supervised.problems import Fit
 from manykernels.estimators.supervised.samples import Samples
-from manykernels.objective.losses import Loss
 from manykernels.validation.arrays import Array
 
 
@@ -148,15 +147,10 @@ class NonlinearMKL(BaseKernelSearch):
         """What was reached of what ``tol`` asks for: the stationarity."""
         return self.stationarity_
 
-    def _search(
-        self, points: Array, names: Sequence[str], target: Array, weight: Array, loss: Loss, strength: float
-    ) -> Discovery:
+    def _search(self, problem: SearchProblem) -> Discovery:
         """Find the weights of one target."""
         limits = Limits(self.tol, **self._resources.limits(), name="projected gradient descent")
-        return discover_nonlinear(
-            points, target, loss=loss, strength=strength, names=names, weight=weight, limits=limits,
-            **self._given_to(discover_nonlinear),
-        )  # fmt: skip
+        return discover_nonlinear(problem, limits=limits, **self._given_to(discover_nonlinear))
 
     def _keep_found(self, samples: Samples, found: list[Any]) -> Fit:
         """Keep the model, and the weights of the columns."""

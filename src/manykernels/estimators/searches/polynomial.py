@@ -7,7 +7,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from manykernels.discovery import Discovery, Limits, PolynomialDiscovery, discover_polynomial
+from manykernels.discovery import Discovery, Limits, PolynomialDiscovery, SearchProblem, discover_polynomial
 from manykernels.discovery.polynomial.family_norm import weakest
 from manykernels.estimators.groups import Resources
 from manykernels.estimators.searches.base import BaseKernelSearch
@@ -198,14 +198,11 @@ class PolynomialMKL(BaseKernelSearch):
         self.random_state = random_state
         self.resources = resources
 
-    def _search(
-        self, points: Array, names: Sequence[str], target: Array, weight: Array, loss: Loss, strength: float
-    ) -> PolynomialDiscovery:
+    def _search(self, problem: SearchProblem) -> PolynomialDiscovery:
         if self.base is not None and not isinstance(self.base, KernelSpec):
             raise InvalidInputError(f"base must be a kernel such as Gaussian('median'), or None, got {self.base!r}.")
         return discover_polynomial(
-            points, target, loss=loss, strength=strength, names=names, sample_weight=weight, folds=self.cv,
-            limits=Limits(self.tol, **self._resources.limits()),
+            problem, folds=self.cv, limits=Limits(self.tol, **self._resources.limits()),
             **self._given_to(discover_polynomial),
         )  # fmt: skip
 
