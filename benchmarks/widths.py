@@ -17,11 +17,11 @@ import _common as common
 import numpy as np
 import pandas as pd
 
-from manykernels.discovery import FiniteFamily, GaussianFamily, KernelFamily, Limits, SearchProblem, discover_greedily
+from manykernels.discovery import GaussianFamily, KernelFamily, Limits, SearchProblem, discover_greedily
 
 ALPHA = 0.01
 INTERVAL = GaussianFamily(0.05, 50.0)
-LIST = FiniteFamily.of(INTERVAL, np.geomspace(0.05, 50.0, 30))
+LIST = INTERVAL.listed(np.geomspace(0.05, 50.0, 30))
 LOSSES = ("squared", "hinge", "logistic")
 SEARCHES: tuple[tuple[str, KernelFamily, str, float], ...] = (
     ("30 listed widths", LIST, "corrective", 1e-6),

@@ -10,7 +10,6 @@ import pytest
 
 from manykernels.discovery import (
     FamilySearch,
-    FiniteFamily,
     GaussianFamily,
     Limits,
     SearchProblem,
@@ -174,12 +173,11 @@ PARTS: list[tuple[Callable[[], Any], str]] = [
     (lambda: Limits(callback=3), "callback must be None or take"),  # type: ignore[arg-type]
     (lambda: Limits(verbose=-1), "verbose must be an integer of at least 0"),
     (lambda: SearchSettings(n_starts=0), "n_starts must be an integer"),
-    (lambda: FiniteFamily.of(FAMILY, ["wide"]), "parameters must hold real numbers"),
-    (lambda: FiniteFamily.of(FAMILY, [1.0, np.nan]), "parameters contains 1 NaN"),
-    (lambda: FiniteFamily.of(FAMILY, [1.0, 100.0]), "Members must be between 0.1 and 10, .* got 100"),
-    (lambda: FiniteFamily.of(FAMILY, 3.0), "parameters must have shape"),
-    (lambda: FiniteFamily.of("gaussian", [1.0]), "base must be a KernelFamily"),  # type: ignore[arg-type]
-    (lambda: FamilySearch(FiniteFamily.of(FAMILY, [[1.0, 2.0]]), POINTS), r"has 1 parameter\(s\), but .* has 2"),
+    (lambda: FAMILY.listed(["wide"]), "parameters must hold real numbers"),
+    (lambda: FAMILY.listed([1.0, np.nan]), "parameters contains 1 NaN"),
+    (lambda: FAMILY.listed([1.0, 100.0]), "Members must be between 0.1 and 10, .* got 100"),
+    (lambda: FAMILY.listed(3.0), "parameters must have shape"),
+    (lambda: FamilySearch(FAMILY.listed([[1.0, 2.0]]), POINTS), r"has 1 parameter\(s\), but .* has 2"),
     (lambda: FamilySearch("gaussian", POINTS), "family must be a KernelFamily"),  # type: ignore[arg-type]
     (lambda: FamilySearch(FAMILY, put(POINTS, (0, 0), np.nan)), "points contains 1 NaN"),
     (lambda: align_family("search", TARGET, np.ones(20)), "search must be a FamilySearch"),  # type: ignore[arg-type]

@@ -19,7 +19,6 @@ from manykernels.alignment import aligned_weights
 from manykernels.alignment import weights as alignment_weights
 from manykernels.discovery import (
     Discovery,
-    FiniteFamily,
     GaussianFamily,
     Limits,
     SearchProblem,
@@ -174,7 +173,7 @@ def gaussian_grams(points: np.ndarray) -> np.ndarray:
 
 def greedy(points: np.ndarray, y: np.ndarray, loss: str, update: str, limits: Limits) -> tuple[Discovery, float]:
     """Return what the search finds, and the optimum."""
-    family = FiniteFamily.of(GaussianFamily(0.05, 50.0), WIDTHS)
+    family = GaussianFamily(0.05, 50.0).listed(WIDTHS)
     found = discover_greedily(
         SearchProblem(points, y, loss, strength=WAVE_STRENGTH), family, update=update, limits=limits
     )

@@ -17,7 +17,6 @@ from manykernels.discovery import (
     ArdGaussianFamily,
     DirichletFamily,
     FamilySearch,
-    FiniteFamily,
     GaussianFamily,
     KernelFamily,
     LaplacianFamily,
@@ -168,7 +167,7 @@ def test_shrinkage_pulls_widths_together(rng: np.random.Generator) -> None:
 def test_a_finite_family_is_searched_exactly(rng: np.random.Generator) -> None:
     base, widths = MaternFamily(0.1, 10.0), np.geomspace(0.1, 10.0, 9)
     points, vector = rng.normal(size=(20, 2)), rng.normal(size=20)
-    family, pairs = FiniteFamily.of(base, widths), PairWeights.rank_one(vector)
+    family, pairs = base.listed(widths), PairWeights.rank_one(vector)
     peak = FamilySearch(family, points).maximize(pairs)
     values = [vector @ base.spec([width])(points) @ vector for width in widths]
     assert peak.value == pytest.approx(max(values), rel=1e-12)
@@ -184,8 +183,8 @@ def test_a_finite_family_is_searched_exactly(rng: np.random.Generator) -> None:
         (lambda: DirichletFamily(-1.0, 0.5), "low of DirichletFamily must be a finite non-negative number"),
         (lambda: DirichletFamily(0.0, 5.0, degree=0), "degree must be an integer"),
         (lambda: MaternFamily(0.1, 1.0, nu=2.0), "nu must be 0.5, 1.5 or 2.5"),
-        (lambda: FiniteFamily.of(GaussianFamily(0.1, 1.0), []), "at least one member"),
-        (lambda: FiniteFamily(0.1, 1.0, "gaussian", ((1.0,),)), "base must be a KernelFamily"),
+        (lambda: GaussianFamily(0.1, 1.0).listed([]), "at least one member"),
+        (lambda: GaussianFamily(0.1, 1.0, members=()), "at least one member"),
         (lambda: PairWeights(np.ones((2, 3))), "square matrix"),
         (lambda: PairWeights(np.array([[1.0, 2.0], [0.0, 1.0]])), "must be symmetric"),
         (lambda: SearchSettings(n_starts=0), "n_starts must be an integer"),

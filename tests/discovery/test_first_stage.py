@@ -14,7 +14,6 @@ from manykernels.discovery import (
     AscentSettings,
     DirichletFamily,
     FamilySearch,
-    FiniteFamily,
     GaussianFamily,
     KernelFamily,
     LaplacianFamily,
@@ -68,7 +67,7 @@ def test_no_list_of_members_is_aligned_better_than_the_bound(family: KernelFamil
 def test_corrective_weights_are_those_of_the_list() -> None:
     points, y = drawn_task(1, 40)
     base, widths = GaussianFamily(0.05, 50.0), np.geomspace(0.1, 10.0, 12)
-    search = FamilySearch(FiniteFamily.of(base, widths), points)
+    search = FamilySearch(base.listed(widths), points)
     best = aligned_weights(np.stack([base.value(points, width) for width in widths]), y, target="numbers")
     for criterion in ("alignment", "distance"):
         found = align_family(search, y, np.ones(40), criterion=criterion, gain=0.0)

@@ -118,6 +118,7 @@ def test_draws_repeat_with_the_seed() -> None:
     ("changes", "message"),
     [
         ({"family": LaplacianFamily(0.1, 1.0)}, "Widths are drawn for GaussianFamily and ArdGaussianFamily only"),
+        ({"family": FAMILY.listed([1.0])}, "and from no list, got GaussianFamily"),
         ({"n_draws": 0}, "n_draws must be an integer"),
         ({"step": 0.0}, "step must be a finite positive number"),
     ],

@@ -13,7 +13,6 @@ from manykernels.discovery import (
     DirichletFamily,
     Discovery,
     FamilySearch,
-    FiniteFamily,
     GaussianFamily,
     LaplacianFamily,
     Limits,
@@ -61,9 +60,7 @@ def recomputed(found: Discovery, points: np.ndarray, y: np.ndarray, loss: str, f
     scores = sum(d * gram @ rho for d, gram in zip(solution.kernel_weights, grams, strict=True)) + solution.intercept
     norms = [d * np.sqrt(rho @ gram @ rho) for d, gram in zip(solution.kernel_weights, grams, strict=True)]
     low, high = family.coordinate(np.array([family.low, family.high]))
-    members = (
-        family.members if isinstance(family, FiniteFamily) else family.parameter(np.linspace(low, high, 800)[:, None])
-    )
+    members = family.members if family.members is not None else family.parameter(np.linspace(low, high, 800)[:, None])
     largest = max(rho @ family.spec(np.atleast_1d(member))(points) @ rho for member in members)
     largest = max(largest, *(rho @ gram @ rho for gram in grams))
     primal = loss_value(loss, y, scores) + STRENGTH / 2 * sum(norms) ** 2
@@ -73,7 +70,7 @@ def recomputed(found: Discovery, points: np.ndarray, y: np.ndarray, loss: str, f
 @pytest.mark.parametrize("loss", LOSSES)
 def test_frank_wolfe_approaches_the_same_optimum(loss: str) -> None:
     points, y = drawn_task(loss)
-    family = FiniteFamily.of(GaussianFamily(0.05, 50.0), WIDTHS)
+    family = GaussianFamily(0.05, 50.0).listed(WIDTHS)
     best = discover_greedily(SearchProblem(points, y, loss, strength=STRENGTH), family, limits=Limits(tol=1e-7))
     slow = discover_greedily(
         SearchProblem(points, y, loss, strength=STRENGTH),

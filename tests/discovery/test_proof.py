@@ -145,7 +145,7 @@ def test_the_estimator_proves() -> None:
                 GaussianFamily(0.1, 1.0),
                 settings=SearchSettings(proof=5),
             ),
-            "is for Gaussian kernels with one width a feature",
+            "is for Gaussian kernels with one width a feature, none of them listed",
         ),
         (lambda: GaussianMKL(stages=2, proof=5).fit(*drawn_task("squared")), "for the greedy search in one stage"),
     ],

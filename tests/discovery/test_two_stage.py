@@ -13,7 +13,6 @@ from manykernels.alignment.metrics import cosine
 from manykernels.discovery import (
     ArdGaussianFamily,
     FamilySearch,
-    FiniteFamily,
     GaussianFamily,
     Limits,
     SearchProblem,
@@ -124,7 +123,7 @@ def test_the_scale_of_the_target_does_not_count(criterion: str, scale: float) ->
 def test_a_finite_family_nears_the_best_alignment(criterion: str) -> None:
     points, y = drawn_task()
     base, widths = GaussianFamily(0.05, 50.0), np.geomspace(0.1, 10.0, 12)
-    search = FamilySearch(FiniteFamily.of(base, widths), points)
+    search = FamilySearch(base.listed(widths), points)
     aligned = align_family(search, y, np.ones(len(y)), criterion=criterion, gain=1e-9, limits=Limits(max_iter=400))
     space = TargetSpace(y, np.ones(len(y)))
     columns = np.stack([space.centered(base.value(points, width)).ravel() for width in widths], axis=1)

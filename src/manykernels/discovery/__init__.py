@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from manykernels.discovery.base import Candidate, Discovery, Found, Limits, SearchProblem, run_search
-from manykernels.discovery.families.base import FiniteFamily, KernelFamily, PairWeights
+from manykernels.discovery.families.base import KernelFamily, PairWeights
 from manykernels.discovery.families.dirichlet import DirichletFamily
 from manykernels.discovery.families.radial import (
     ArdGaussianFamily,
@@ -31,7 +31,6 @@ __all__ = [
     "DirichletFamily",
     "Discovery",
     "FamilySearch",
-    "FiniteFamily",
     "Found",
     "GaussianFamily",
     "HierarchicalDiscovery",

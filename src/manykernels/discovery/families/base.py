@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any, ClassVar, Self
 
@@ -20,7 +20,6 @@ from manykernels.validation.arrays import (
     check_symmetric_matrix,
     check_vector,
 )
-from manykernels.validation.parameters import check_instance
 
 # The symmetric weights of pairs of samples against which a search measures kernels: ``<A, K> = sum_ij A_ij K_ij``.
 
@@ -127,6 +126,13 @@ class KernelFamily(ABC):
     ----------
     low, high : float
         Smallest and largest value of every parameter.
+    members : tuple of tuple of float, optional
+        Parameters of the only members that are searched, as `listed` gives them.
+
+    Raises
+    ------
+    InvalidInputError
+        If the bounds are none, or members are missing or beyond them.
 
     Examples
     --------
@@ -137,6 +143,7 @@ class KernelFamily(ABC):
 
     low: float
     high: float
+    members: tuple[tuple[float, ...], ...] | None = field(default=None, kw_only=True, repr=False)
 
     logarithmic: ClassVar[bool] = True
     """Whether parameters are searched for on a logarithmic scale."""
@@ -145,6 +152,40 @@ class KernelFamily(ABC):
         low, high = check_parameter_range((self.low, self.high), type(self).__name__, allow_zero=not self.logarithmic)
         object.__setattr__(self, "low", low)
         object.__setattr__(self, "high", high)
+        if self.members is not None:
+            self._check_members(self.members)
+
+    def _check_members(self, members: tuple[tuple[float, ...], ...]) -> None:
+        if not members:
+            raise InvalidInputError("A finite family needs at least one member; none was given.")
+        numbers, slack = [number for member in members for number in member], 1e-9 * abs(self.high)
+        outside = [number for number in numbers if not self.low - slack <= number <= self.high + slack]
+        if outside:
+            raise InvalidInputError(
+                f"Members must be between {self.low:g} and {self.high:g}, the bounds of {self!r}, got "
+                f"{', '.join(f'{number:g}' for number in outside[:5])}."
+            )
+
+    def listed(self, parameters: ArrayLike) -> Self:
+        """Return the family of some members only: the finite kernel sets of the literature, searched exactly.
+
+        Parameters
+        ----------
+        parameters : array-like of shape (n_members,) or (n_members, n_parameters)
+
+        Returns
+        -------
+        KernelFamily
+
+        Examples
+        --------
+        >>> from manykernels.discovery import GaussianFamily
+        >>> GaussianFamily(0.1, 10.0).listed([0.5, 1.0]).members
+        ((0.5,), (1.0,))
+        """
+        rows = check_columns(parameters, np.size(parameters, 0) if np.ndim(parameters) else 0, "parameters")
+        rows = rows[:, None] if rows.ndim == 1 else rows
+        return replace(self, members=tuple(tuple(row) for row in rows.tolist()))
 
     def n_parameters(self, n_columns: int) -> int:
         """Return the number of parameters of a kernel on so many columns: 1, unless overridden.
@@ -350,107 +391,3 @@ class KernelFamily(ABC):
             Of the same shape.
         """
         return parameter if self.logarithmic else np.ones_like(parameter)
-
-
-@dataclass(frozen=True)
-class FiniteFamily(KernelFamily):
-    """Some members of a family, listed: the finite kernel sets of the literature, searched exactly.
-
-    Parameters
-    ----------
-    low, high : float
-        Those of the base.
-    base : KernelFamily
-    members : tuple of tuple of float
-        Parameters of each member.
-
-    Examples
-    --------
-    >>> from manykernels.discovery import FiniteFamily, GaussianFamily
-    >>> FiniteFamily.of(GaussianFamily(0.1, 10.0), [0.5, 1.0]).members
-    ((0.5,), (1.0,))
-    """
-
-    base: KernelFamily
-    members: tuple[tuple[float, ...], ...]
-
-    def __post_init__(self) -> None:
-        check_instance(self.base, KernelFamily, "base", "GaussianFamily(0.1, 10.0)")  # type: ignore[type-abstract]  # any of them
-        if not self.members:
-            raise InvalidInputError("A finite family needs at least one member; none was given.")
-        numbers, slack = [number for member in self.members for number in member], 1e-9 * abs(self.high)
-        outside = [number for number in numbers if not self.low - slack <= number <= self.high + slack]
-        if outside:
-            raise InvalidInputError(
-                f"Members must be between {self.low:g} and {self.high:g}, the bounds of {self.base!r}, got "
-                f"{', '.join(f'{number:g}' for number in outside[:5])}."
-            )
-
-    def check_members(self, n_parameters: int) -> None:
-        """Raise ``InvalidInputError`` if a member has another number of parameters than the kernels of the base.
-
-        Parameters
-        ----------
-        n_parameters : int
-
-        Raises
-        ------
-        InvalidInputError
-            If it has.
-        """
-        wrong = next((member for member in self.members if len(member) != n_parameters), None)
-        if wrong is not None:
-            raise InvalidInputError(
-                f"On these columns a member of {self.base!r} has {n_parameters} parameter(s), but {wrong!r} has "
-                f"{len(wrong)}."
-            )
-
-    @classmethod
-    def of(cls, base: KernelFamily, parameters: ArrayLike) -> FiniteFamily:
-        """Return the members of ``base`` with the given parameters.
-
-        Parameters
-        ----------
-        base : KernelFamily
-        parameters : array-like of shape (n_members,) or (n_members, n_parameters)
-
-        Returns
-        -------
-        FiniteFamily
-        """
-        check_instance(base, KernelFamily, "base", "GaussianFamily(0.1, 10.0)")  # type: ignore[type-abstract]  # any of them
-        rows = check_columns(parameters, np.size(parameters, 0) if np.ndim(parameters) else 0, "parameters")
-        rows = rows[:, None] if rows.ndim == 1 else rows
-        return cls(base.low, base.high, base, tuple(tuple(row) for row in rows.tolist()))
-
-    def n_parameters(self, n_columns: int) -> int:
-        """Return that of the base."""
-        return self.base.n_parameters(n_columns)
-
-    def prepare(self, points: Array) -> Any:
-        """Return what the base prepares."""
-        return self.base.prepare(points)
-
-    def gram(self, prepared: Any, parameter: Array) -> Array:
-        """Return the Gram matrix of a member."""
-        return self.base.gram(prepared, parameter)
-
-    def inner(self, prepared: Any, parameter: Array, pairs: PairWeights) -> tuple[float, Array]:
-        """Return value and derivative of the base."""
-        return self.base.inner(prepared, parameter, pairs)
-
-    def inner_many(self, prepared: Any, parameters: Array, pairs: PairWeights) -> tuple[Array, Array]:
-        """Return values and derivatives of the base."""
-        return self.base.inner_many(prepared, parameters, pairs)
-
-    def spec(self, parameter: Array) -> KernelSpec:
-        """Return the member as a kernel of the library."""
-        return self.base.spec(parameter)
-
-    def coordinate(self, parameter: Array) -> Array:
-        """Return that of the base."""
-        return self.base.coordinate(parameter)
-
-    def parameter(self, coordinate: Array) -> Array:
-        """Return that of the base."""
-        return self.base.parameter(coordinate)

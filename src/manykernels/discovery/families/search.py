@@ -9,7 +9,8 @@ from typing import Any
 import numpy as np
 from scipy.optimize import minimize
 
-from manykernels.discovery.families.base import FiniteFamily, KernelFamily, PairWeights
+from manykernels.discovery.families.base import KernelFamily, PairWeights
+from manykernels.exceptions import InvalidInputError
 from manykernels.validation.arrays import Array, check_count, check_points, check_positive
 from manykernels.validation.parameters import check_instance
 
@@ -208,8 +209,12 @@ class FamilySearch:
         check_instance(self.family, KernelFamily, "family", "GaussianFamily(0.1, 10.0)")  # type: ignore[type-abstract]  # any of them
         checked_settings(self.settings)
         object.__setattr__(self, "points", check_points(self.points))
-        if isinstance(self.family, FiniteFamily):
-            self.family.check_members(self.n_parameters)
+        wrong = next((one for one in self.family.members or () if len(one) != self.n_parameters), None)
+        if wrong is not None:
+            raise InvalidInputError(
+                f"On these columns a member of {self.family!r} has {self.n_parameters} parameter(s), but {wrong!r} has "
+                f"{len(wrong)}."
+            )
         object.__setattr__(self, "prepared", self.family.prepare(self.points))
 
     @property
@@ -281,8 +286,10 @@ class FamilySearch:
         >>> search.maximize(pairs).parameter.shape
         (1,)
         """
-        if isinstance(self.family, FiniteFamily):
-            return self._best_listed(self.family, pairs)
+        if self.family.members is not None:
+            values = self._of_members(pairs)
+            best = int(np.argmax(values))
+            return BestMember(np.array(self.family.members[best]), float(values[best]))
         low, high = self._box()
         grid = self._grid()
         diagonal = self._along_diagonal(grid, pairs)
@@ -323,7 +330,7 @@ class FamilySearch:
         >>> search.bound(pairs, best, 1e-3) >= best.value
         True
         """
-        if isinstance(self.family, FiniteFamily):
+        if self.family.members is not None:
             return known.value
         fourth = self.family.fourth_derivative(self.prepared, pairs) if self.n_parameters == 1 else None
         if fourth is None:
@@ -356,9 +363,8 @@ class FamilySearch:
         >>> round(search.ratio_bound(one, one), 2)
         1.0
         """
-        if isinstance(self.family, FiniteFamily):
-            members = np.array(self.family.members)
-            above, below = (self.family.inner_many(self.prepared, members, pairs)[0] for pairs in (upper, lower))
+        if self.family.members is not None:
+            above, below = self._of_members(upper), self._of_members(lower)
             kept = below > 0
             return float(np.max(above[kept] / below[kept])) if kept.any() else None
         if self.n_parameters > 1 or self.family.fourth_derivative(self.prepared, upper) is None:
@@ -422,11 +428,9 @@ class FamilySearch:
         short = np.array([float(f"{number:.{DIGITS}g}") for number in parameter])
         return np.clip(short, self.family.low, self.family.high)
 
-    def _best_listed(self, family: FiniteFamily, pairs: PairWeights) -> BestMember:
-        members = np.array(family.members)
-        values = family.inner_many(self.prepared, members, pairs)[0]
-        best = int(np.argmax(values))
-        return BestMember(members[best], float(values[best]))
+    def _of_members(self, pairs: PairWeights) -> Array:
+        """Return ``<A, K_p>`` of every member of a list."""
+        return self.family.inner_many(self.prepared, np.array(self.family.members), pairs)[0]
 
 
 def _local_maxima(values: Array) -> Array:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 
@@ -33,6 +32,7 @@ from manykernels.objective.certificate import Certificate
 from manykernels.objective.problem import Problem
 from manykernels.objective.regularizers import Simplex
 from manykernels.solvers import Status
+from manykernels.solvers.run import deadline, seconds_left
 from manykernels.validation.arrays import Array, check_count, check_growth
 
 # The search of hierarchical kernel learning: a hull that grows from the root, solved and bounded in turn.
@@ -89,7 +89,6 @@ class HierarchicalSearch:
     base: Problem  # without kernels
     tol: float
     max_kernels: int
-    deadline: float = np.inf
     hull: Hull = field(init=False)
     newton: HierarchicalNewton | None = None
     eta: Array = field(default_factory=lambda: np.ones(1))
@@ -108,11 +107,6 @@ class HierarchicalSearch:
     def _constant(self) -> bool:
         """Whether there is nothing to solve for: the constant kernel adds nothing to an intercept."""
         return self.base.fit_intercept and len(self.hull.nodes) == 1
-
-    @property
-    def late(self) -> bool:
-        """Whether the deadline has passed."""
-        return time.perf_counter() > self.deadline
 
     def candidates(self) -> Iterator[Candidate]:
         """Yield the zero model, then the model of every hull, each certified over the whole graph."""
@@ -159,7 +153,7 @@ class HierarchicalSearch:
         """Solve on the hull, from the last point if there is one, and from scratch if that does not get there."""
         reduced = self._reduced()
         warm = None if self.newton is None else grown_newton(self.newton, reduced, gap)
-        if warm is None or not (self._descended(warm, NEWTON_SHARE * goal) or self.late):
+        if warm is None or not (self._descended(warm, NEWTON_SHARE * goal) or seconds_left() == 0):
             self._descended(start_newton(reduced, *self.base.zero_model()), NEWTON_SHARE * goal)
         newton = self.newton
         assert newton is not None
@@ -169,7 +163,7 @@ class HierarchicalSearch:
         return self._model(newton.samples.rho, weights, newton.b)
 
     def _descended(self, newton: HierarchicalNewton, goal: float) -> bool:
-        steps, reached = descend(newton, goal, self.deadline)
+        steps, reached = descend(newton, goal)
         self.newton, self.eta = newton, newton.group_weights
         self.steps += steps
         return reached
@@ -298,10 +292,10 @@ def discover_hierarchical(
     grid = _grid(problem.points, kernels, degree, growth, check_normalize(normalize))
     limits, base = checked_limits(limits, Limits()), problem.without_kernels(Simplex(problem.strength))
     base.check_precision()
-    deadline = time.perf_counter() + (np.inf if limits.time_limit is None else limits.time_limit)
     most = check_count(max_kernels, "max_kernels")
-    search = HierarchicalSearch(grid, problem, base, limits.tol, most, deadline)
-    found = run_search(search.candidates(), limits, base)
+    search = HierarchicalSearch(grid, problem, base, limits.tol, most)
+    with deadline(limits.time_limit):
+        found = run_search(search.candidates(), limits, base)
     solution = found.solution
     if search.full and solution.status is Status.STALLED:
         solution = replace(solution, message=f"{solution.message} {FULL_ADVICE.format(max_kernels)}")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from dataclasses import dataclass, field
 from typing import Any, Protocol, cast
 
@@ -17,6 +16,7 @@ from manykernels.solvers.gram.newton_system import NewtonSystem
 from manykernels.solvers.gram.sample_variables import SampleVariables, start_samples
 from manykernels.solvers.gram.start import interior_point
 from manykernels.solvers.gram.tuning import PRUNING_FACTORS, START_BARRIER, START_FRACTION, lift
+from manykernels.solvers.run import OutOfTimeError
 from manykernels.validation.arrays import Array
 
 # Numbers that follow from no theorem: they decide the time, not what is certified.
@@ -345,14 +345,17 @@ def grown_newton(last: HierarchicalNewton, problem: ReducedProblem, gap: float) 
     return _newton(problem, samples, kernels, last.b)
 
 
-def descend(iteration: HierarchicalNewton, tol: float, deadline: float = np.inf) -> tuple[int, bool]:
-    """Take Newton steps until the relative gap over the hull is at most ``tol``."""
+def descend(iteration: HierarchicalNewton, tol: float) -> tuple[int, bool]:
+    """Take Newton steps until the relative gap over the hull is at most ``tol``, or the time is over."""
     for step in range(MOST_STEPS + 1):
         primal, dual = iteration.bounds()
         unit = max(abs(primal), iteration.problem.tiny)
         if primal - dual <= tol * unit:
             return step, True
-        if step == MOST_STEPS or time.perf_counter() > deadline:
+        if step == MOST_STEPS:
             return step, False
-        iteration.newton_step(WANTED_SHARE * tol * unit)
+        try:
+            iteration.newton_step(WANTED_SHARE * tol * unit)
+        except OutOfTimeError:  # before anything has moved
+            return step, False
     raise AssertionError("the loop returns in its last round")

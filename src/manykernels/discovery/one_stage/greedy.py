@@ -18,7 +18,7 @@ from manykernels.discovery.base import (
     run_search,
     solve_quietly,
 )
-from manykernels.discovery.families.base import FiniteFamily, KernelFamily, PairWeights
+from manykernels.discovery.families.base import KernelFamily, PairWeights
 from manykernels.discovery.families.search import FamilySearch, SearchSettings, checked_settings
 from manykernels.discovery.one_stage.mixture import (
     INNER_SHARE,
@@ -159,7 +159,7 @@ def discover_greedily(
         return proven(learner, found, limits, None) if settings.proof else found
 
     def search(seeds: Sequence[Array]) -> Discovery:
-        slides = update == "sliding" and not isinstance(family, FiniteFamily)
+        slides = update == "sliding" and family.members is None
         return run_search(_corrective(learner, limits, rng, slides=slides, seeds=seeds), named, shell)
 
     return proven(learner, search(()), limits, search) if settings.proof else search(())

@@ -159,10 +159,11 @@ SHARE = 0.25  # of the gap asked for, that the bound on the family may take
 
 def check_provable(learner: Learner) -> None:
     """Raise ``InvalidInputError`` if a proof is asked for that there is no way to."""
-    if learner.search.settings.proof and not isinstance(learner.search.family, ArdGaussianFamily):
+    family, most = learner.search.family, learner.search.settings.proof
+    if most and (not isinstance(family, ArdGaussianFamily) or family.members is not None):
         raise InvalidInputError(
-            f"proof={learner.search.settings.proof} is for Gaussian kernels with one width a feature, but the family "
-            f"is {learner.search.family!r}; leave it at 0: families of one parameter have their bound anyway."
+            f"proof={most} is for Gaussian kernels with one width a feature, none of them listed, but the family is "
+            f"{family!r}; leave it at 0: families of one parameter, and lists, have their bound anyway."
         )
 
 

@@ -147,10 +147,10 @@ def discover_by_sampling(
     """
     check_count(n_draws, "n_draws")
     check_positive(step, "step")
-    if not isinstance(family, (GaussianFamily, ArdGaussianFamily)):
+    if not isinstance(family, (GaussianFamily, ArdGaussianFamily)) or family.members is not None:
         raise InvalidInputError(
-            f"Widths are drawn for GaussianFamily and ArdGaussianFamily only, got {family!r}; a greedy search takes "
-            "any family."
+            f"Widths are drawn for GaussianFamily and ArdGaussianFamily only, and from no list, got {family!r}; a "
+            "greedy search takes any family."
         )
     learner = Learner(problem, FamilySearch(family, problem.points, checked_settings(settings)))
     steps = _Steps(n_draws, step, check_flag(corrective, "corrective"))

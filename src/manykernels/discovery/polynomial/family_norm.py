@@ -27,30 +27,13 @@ import numpy as np
 from manykernels.discovery.polynomial.family import PolynomialFamily
 from manykernels.discovery.polynomial.generating import Node, combined, moments, terms_of
 from manykernels.discovery.polynomial.product_bases import Index, Parts, ProductBase
-from manykernels.solvers.run import OutOfTimeError
+from manykernels.solvers.run import OutOfTimeError, check_deadline, deadline
 from manykernels.validation.arrays import Array
 
 # The sum over a polynomial family behind its dual norm, the largest summands, and the time that it may take.
 
 
 NEGLIGIBLE = 1e-17  # of a sum: less than its rounding
-
-
-class Deadline:
-    """When the time of a norm is over."""
-
-    def __init__(self, seconds: float | None = None) -> None:
-        self._deadline = np.inf if seconds is None else time.perf_counter() + seconds
-
-    @property
-    def left(self) -> float:
-        """Seconds left, not negative."""
-        return max(0.0, self._deadline - time.perf_counter()) if np.isfinite(self._deadline) else np.inf
-
-    def check(self) -> None:
-        """Raise OutOfTimeError if no time is left."""
-        if self.left == 0:
-            raise OutOfTimeError
 
 
 class ScoreSum:
@@ -152,7 +135,7 @@ WORTH = 0.2  # of an enumeration: what is spent on bounds that stand if it canno
 BELOW = np.tri(PANEL, dtype=bool)  # pairs that come again in the other order, or twice the same base kernel
 
 
-def enumerate_degree(family: PolynomialFamily, state: Array, degree: int, total: ScoreSum, deadline: Deadline) -> None:
+def enumerate_degree(family: PolynomialFamily, state: Array, degree: int, total: ScoreSum) -> None:
     """Add the scores of all distinct products of a degree.
 
     They are listed by the levels of their base kernels, which are of ascending position: products of the same levels
@@ -166,14 +149,14 @@ def enumerate_degree(family: PolynomialFamily, state: Array, degree: int, total:
         if len(levels) == 1:
             _add(total, scale * base.masses(state, None, levels), lambda at, d=degree: [(int(j),) * d for j in at])
         elif len(levels) == 2:
-            _add_panels(base, (), state, levels, scale, total, deadline)
+            _add_panels(base, (), state, levels, scale, total)
         elif len(levels) == ONE_BY_ONE:
             for j in range(base.n_base - 2):
                 extended = base.extend(state, j, levels[0])
-                _add_panels(base, (j,) * levels[0], extended, levels[1:], scale, total, deadline)
+                _add_panels(base, (j,) * levels[0], extended, levels[1:], scale, total)
         else:
             for last in range(len(levels) - 3, base.n_base - 2):
-                _add_batches(base, state, levels, last, scale, total, deadline)
+                _add_batches(base, state, levels, last, scale, total)
 
 
 def compositions(degree: int) -> Iterator[Parts]:
@@ -196,13 +179,11 @@ def _add(total: ScoreSum, scores: Array, indices: Any) -> None:
 # --- one prefix -----------------------------------------------------------------------------------------------------
 
 
-def _add_panels(
-    base: ProductBase, prefix: Index, state: Array, levels: Parts, scale: float, total: ScoreSum, deadline: Deadline
-) -> None:
+def _add_panels(base: ProductBase, prefix: Index, state: Array, levels: Parts, scale: float, total: ScoreSum) -> None:
     """Add all products of a prefix with two more base kernels ``j < k`` beyond it, at two levels."""
     a, b = levels
     for top in range(prefix[-1] + 1 if prefix else 0, base.n_base - 1, PANEL):
-        deadline.check()
+        check_deadline()
         scores = base.pair_masses(state, slice(top, min(top + PANEL, base.n_base)), top, (a, b))
         if scale != 1:
             scores *= scale
@@ -248,9 +229,7 @@ def _with_last(columns: Array, j: int) -> Array:
     return np.column_stack([columns, np.full(len(columns), j)])
 
 
-def _add_batches(
-    base: ProductBase, state: Array, levels: Parts, last: int, scale: float, total: ScoreSum, deadline: Deadline
-) -> None:
+def _add_batches(base: ProductBase, state: Array, levels: Parts, last: int, scale: float, total: ScoreSum) -> None:
     """Add all products whose last but two base kernel is ``last``, with two more beyond it."""
     a, b = levels[-2:]
     rows, cols = (last + 1 + at for at in np.triu_indices(base.n_base - last - 1, 1))
@@ -258,7 +237,7 @@ def _add_batches(
         prefixes, extended = _with_last(shorter, last), base.extend(states, last, levels[-3])
         width = max(FEWEST, BATCH // max(len(extended), base.state_size))
         for at in range(0, len(rows), width):
-            deadline.check()
+            check_deadline()
             pairs = rows[at : at + width], cols[at : at + width]
             scores = scale * base.tail_masses(extended, *pairs, (a, b))
             _add(total, scores, lambda found, prefixes=prefixes, pairs=pairs: _named(found, prefixes, pairs, levels))
@@ -288,14 +267,14 @@ def family_norm(
     family: PolynomialFamily, a: Array, n_largest: int = 0, budget: float = BUDGET, seconds: float | None = None
 ) -> FamilyNorm:
     """Return ``V`` of a dual vector and the kernels that matter most."""
-    deadline, degrees = Deadline(seconds), range(family.degree + 1)
+    ends, degrees = np.inf if seconds is None else time.perf_counter() + seconds, range(family.degree + 1)
     size = float(np.abs(a).max(initial=0.0))
     if size == 0:
         # Zero by any method; this names the one that another vector would be answered by.
-        return FamilyNorm(0.0, weakest([_method(family, d, _allowed(budget, deadline)) for d in degrees]))
+        return FamilyNorm(0.0, weakest([_method(family, d, _allowed(budget, ends)) for d in degrees]))
     total = ScoreSum(family.conjugate_exponent, n_largest, family.n_kernels)
     state = family.base.start(a / size)
-    method = weakest([_add_best_way(family, state, d, total, budget, deadline) for d in degrees])
+    method = weakest([_add_best_way(family, state, d, total, budget, ends) for d in degrees])
     largest, scores = total.largest()
     return FamilyNorm(size**2 * total.norm, method, largest, size**2 * scores)
 
@@ -305,37 +284,44 @@ def weakest(methods: Iterable[str]) -> str:
     return min(methods, key=METHODS.index)
 
 
-def _allowed(budget: float, deadline: Deadline) -> float:
-    return min(budget, SPEED * deadline.left)
+def _left(ends: float) -> float:
+    return max(0.0, ends - time.perf_counter())
+
+
+def _allowed(budget: float, ends: float) -> float:
+    return min(budget, SPEED * _left(ends))
 
 
 def _add_best_way(
-    family: PolynomialFamily, state: Array, degree: int, total: ScoreSum, budget: float, deadline: Deadline
+    family: PolynomialFamily, state: Array, degree: int, total: ScoreSum, budget: float, ends: float
 ) -> str:
     """Add one degree in the best way that can be afforded, and return which it was."""
     before = after = total.so_far
     reached = "bound"
-    for at, (method, length) in enumerate(_ways(family, degree, budget, deadline)):
+    for at, way in enumerate(_ways(family, degree, budget, ends)):
         total.restore(before)
         try:
             # The first way is short where time matters: there is always an answer.
-            _add_degree(family, state, degree, (method, length), total, deadline if at else Deadline())
+            with deadline(_left(ends) if at else None):
+                _add_degree(family, state, degree, way, total)
         except OutOfTimeError:
+            if at == 0:  # the time of what this norm is a part of
+                raise
             total.restore(after)
             break
-        reached, after = method, total.so_far
+        reached, after = way[0], total.so_far
     return reached
 
 
-def _ways(family: PolynomialFamily, degree: int, budget: float, deadline: Deadline) -> list[tuple[str, int]]:
+def _ways(family: PolynomialFamily, degree: int, budget: float, ends: float) -> list[tuple[str, int]]:
     """Return methods and lengths of prefixes: the best one that can be afforded, after shorter ones if time matters.
 
     How much a core multiplies in a second is known only roughly on a machine that others use as well.
     """
-    allowed = _allowed(budget, deadline)
+    allowed = _allowed(budget, ends)
     method = _method(family, degree, allowed)
     exact = [] if method == "bound" else [(method, 0)]
-    if degree == 0 or not np.isfinite(deadline.left):
+    if degree == 0 or not np.isfinite(ends):
         return exact or [("bound", _longest(family, degree, allowed))]
     worth = min(allowed, WORTH * _enumeration_cost(family, degree)) if exact else allowed
     short = min(SHORT, degree - 1)
@@ -343,16 +329,14 @@ def _ways(family: PolynomialFamily, degree: int, budget: float, deadline: Deadli
     return [("bound", length) for length in range(short, longest + 1)] + exact
 
 
-def _add_degree(
-    family: PolynomialFamily, state: Array, degree: int, way: tuple[str, int], total: ScoreSum, deadline: Deadline
-) -> None:
+def _add_degree(family: PolynomialFamily, state: Array, degree: int, way: tuple[str, int], total: ScoreSum) -> None:
     method, length = way
     if method == "enumeration":
-        enumerate_degree(family, state, degree, total, deadline)
+        enumerate_degree(family, state, degree, total)
     elif method == "identity":
-        total.add_sum(family.scales[degree] ** 2 * _sum_of_squares(family.base, state, degree, deadline))
+        total.add_sum(family.scales[degree] ** 2 * _sum_of_squares(family.base, state, degree))
     else:
-        _bound(family, state, degree, length, total, deadline)
+        _bound(family, state, degree, length, total)
 
 
 def _method(family: PolynomialFamily, degree: int, allowed: float) -> str:
@@ -389,7 +373,7 @@ def _composition_cost(base: ProductBase, degree: int, length: int) -> float:
 # --- the identity ---------------------------------------------------------------------------------------------------
 
 
-def _sum_of_squares(base: ProductBase, state: Array, degree: int, deadline: Deadline) -> float:
+def _sum_of_squares(base: ProductBase, state: Array, degree: int) -> float:
     """Return the sum over ordered products of ``degree`` factors of ``<M, K_i>^2``, from pairs of samples."""
     if degree == 0:
         return base.mass(state, None) ** 2
@@ -399,7 +383,7 @@ def _sum_of_squares(base: ProductBase, state: Array, degree: int, deadline: Dead
     weight = base.pair_weights(state, rows, cols)
     total = 0.0
     for at in range(0, len(rows), PANEL):
-        deadline.check()
+        check_deadline()
         tables = {parts: part[:, at : at + PANEL].T @ part for parts, part in vectors.items()}
         cumulants = [combined((c, tables[parts]) for c, parts in terms) for terms in orders]
         table = moments(cumulants, degree)[degree]
@@ -422,22 +406,18 @@ def _longest(family: PolynomialFamily, degree: int, allowed: float) -> int:
     return length
 
 
-def _bound(
-    family: PolynomialFamily, state: Array, degree: int, length: int, total: ScoreSum, deadline: Deadline
-) -> None:
+def _bound(family: PolynomialFamily, state: Array, degree: int, length: int, total: ScoreSum) -> None:
     """Add the sums of all products that begin alike as if each were one product."""
     root = Node(family.base, state, degree, family.cumulants)
     if length == 0:
         total.add(family.scales[degree] * np.array([family.base.mass(state, family.moments[degree])]))
     else:
-        _add_below(family, root, family.scales[degree], 1, length, total, deadline)
+        _add_below(family, root, family.scales[degree], 1, length, total)
 
 
-def _add_below(
-    family: PolynomialFamily, node: Node, scale: float, count: int, length: int, total: ScoreSum, deadline: Deadline
-) -> None:
+def _add_below(family: PolynomialFamily, node: Node, scale: float, count: int, length: int, total: ScoreSum) -> None:
     """Add what follows at a node, which stands for so many orderings of its factors, of ``length`` more factors."""
-    deadline.check()
+    check_deadline()
     share = 1.0 / family.conjugate_exponent
     if length == 1:
         total.add(scale * count**share * node.first_masses)
@@ -446,6 +426,6 @@ def _add_below(
         for level in range(1, node.left + 1):
             child, ways = node.child(int(j), level), count * comb(node.left - 1, level - 1)
             if child.left:
-                _add_below(family, child, scale, ways, length - 1, total, deadline)
+                _add_below(family, child, scale, ways, length - 1, total)
             else:
                 total.add(scale * ways**share * np.array([family.base.mass(child.state, None)]))
