@@ -128,7 +128,7 @@ def test_a_kernel_file_may_choose_its_normalization(run: Runner, data: Path, tmp
 
 def test_options_reach_the_estimator() -> None:
     options = FitOptions(
-        Path("x"), "y", seed=4,
+        data=Path("x"), target="y", seed=4,
         settings={"loss": "huber", "penalty": "ridge", "alpha": 0.5, "tol": 1e-3, "max_iter": 7,
                   "solver": "interior_point", "memory_budget": "1 GB", "n_jobs": None},
     )  # fmt: skip

@@ -42,7 +42,7 @@ def demonstration(tmp_path_factory: pytest.TempPathFactory) -> Demonstration:
         patch.setattr(demo, "SVC_GRID", {"svc__C": np.array([1.0, 10.0]), "svc__gamma": np.array([0.01, 0.1])})
         patch.setenv("COLUMNS", "200")
         with running("demo", as_json=False) as outcome:
-            demo.run_demo(folder, outcome, (X, y))
+            demo.run_demo(folder, outcome=outcome, data=(X, y))
     found = json.loads(json.dumps(outcome.result, allow_nan=False, default=_plain))
     return Demonstration(X, y, found, text.getvalue(), folder)
 

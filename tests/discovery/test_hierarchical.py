@@ -438,7 +438,8 @@ def test_the_time_limit_ends_a_round_between_two_steps(
     solution = search(points, signal, limits=Limits(tol=1e-9, time_limit=900.0)).solution
     assert solution.status is Status.TIME_LIMIT
     # Two rounds: the zero model, and the point that was reached when the time was over, certified as it is.
-    assert solution.newton_steps == 3
+    assert len(steps) == 3
+    assert solution.newton_steps == 2  # the third one had no time for its factorization
     assert solution.history[-1].primal < solution.history[0].primal
     assert np.isfinite(solution.certificate.relative_gap)
 

@@ -5,11 +5,12 @@ from __future__ import annotations
 import json
 import sys
 import warnings
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from enum import IntEnum
-from typing import Any
+from pathlib import Path
+from typing import Annotated, Any
 
 import pandas as pd
 import typer
@@ -21,8 +22,19 @@ from manykernels.exceptions import InvalidInputError
 from manykernels.inspection import MKLReport
 from manykernels.solvers import Status
 
+# Options that several commands have.
+
+
+Data = Annotated[Path, typer.Argument(help="Table: CSV (comma, semicolon, tab) or Parquet, a header line first.")]
+ModelFile = Annotated[Path, typer.Argument(help="File written by 'manykernels fit'.")]
+Force = Annotated[bool, typer.Option("--force", help="Replace files that are there.")]
+Seed = Annotated[int, typer.Option(min=0, help="Seed of the split, or of the folds.")]
+Picture = Annotated[Path | None, typer.Option(help="Picture to write (.png, .svg, .pdf).")]
+TableFile = Annotated[Path | None, typer.Option("--output", "-o", help="CSV or Parquet file for the whole table.")]
+
 # Names come from tables: neither [brackets] nor :signs: in them mean anything.
 AS_IT_IS: Any = {"markup": False, "emoji": False, "highlight": False}
+TABLE: Any = {"box": None, "title_justify": "left", "title_style": "bold", "padding": (0, 2, 0, 0)}
 
 
 class ExitCode(IntEnum):
@@ -128,12 +140,22 @@ def printable(text: Any, keep: str = "") -> str:
 
 def fact_table(facts: Mapping[str, Any], title: str | None = None) -> Table:
     """Return names and values side by side."""
-    style: dict[str, Any] = {"box": None, "title_justify": "left", "title_style": "bold", "padding": (0, 2, 0, 0)}
-    table = Table(title=title, show_header=False, **style)
+    table = Table(title=title, show_header=False, **TABLE)
     table.add_column(style="cyan", no_wrap=True)
     table.add_column(overflow="fold")
     for name, value in facts.items():
         table.add_row(printable(name), printable(value))
+    return table
+
+
+def column_table(title: str, names: Sequence[str], texts: Sequence[str]) -> Table:
+    """Return a table without rows: columns of texts may be folded, those of numbers end on the right."""
+    table = Table(title=title, **TABLE)
+    for name in names:
+        if name in texts:
+            table.add_column(name, overflow="fold")
+        else:
+            table.add_column(name, justify="right", no_wrap=True)
     return table
 
 
@@ -212,12 +234,8 @@ def weights_table(weights: pd.DataFrame, most: int = MOST_ROWS) -> Table:
     """Return the heaviest kernels with their weights, shares and bars."""
     rest = len(weights) - most
     title = "Selected kernels" + (f" (the {most} heaviest; {rest} more)" if rest > 0 else "")
-    table = Table(title=title, title_justify="left", title_style="bold", box=None, padding=(0, 2, 0, 0))
     led = [name for name in ("class", "output") if name in weights]
-    for name in (*led, "kernel"):
-        table.add_column(name, overflow="fold")
-    for name in ("weight", "norm_share"):
-        table.add_column(name, justify="right", no_wrap=True)
+    table = column_table(title, (*led, "kernel", "weight", "norm_share"), texts=(*led, "kernel"))
     table.add_column("", no_wrap=True, style="blue")
     largest = float(weights["norm_share"].max()) if len(weights) else 1.0
     for row in weights.head(most).to_dict("records"):

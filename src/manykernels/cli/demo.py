@@ -6,10 +6,11 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
 import numpy as np
 import pandas as pd
+import typer
 from rich.table import Table
 from sklearn.linear_model import LogisticRegression
 from sklearn.metrics import accuracy_score, roc_auc_score
@@ -18,13 +19,23 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 from sklearn.svm import SVC
 
-from manykernels.cli.console import Outcome, errors, fact_table, printable, solution_facts, verbosity, weights_table
+from manykernels.cli.console import (
+    Outcome,
+    column_table,
+    errors,
+    fact_table,
+    printable,
+    solution_facts,
+    verbosity,
+    weights_table,
+)
 from manykernels.datasets import load_bundled
 from manykernels.estimators import MKLClassifier
 from manykernels.inspection import ConvergenceDisplay, MKLReport, plot_overview, predictive_importance, save_model
 from manykernels.inspection.files import save_figure, write_file
 from manykernels.kernels import KernelBank
 
+OUTPUT = Path("demo_output")
 STRENGTH = 0.5  # C on the sum of losses, as in the experiments of the SpicyMKL paper
 SEED = 0
 TOL = 1e-6
@@ -43,8 +54,13 @@ class Judged:
     detail: str
 
 
-def run_demo(output: Path, outcome: Outcome, data: tuple[pd.DataFrame, pd.Series] | None = None) -> None:
-    """Fit all models, print the comparison, and write tables, model and picture."""
+def run_demo(
+    output: Annotated[Path, typer.Option("--output", "-o", help="Folder for tables, model and picture.")] = OUTPUT,
+    *,
+    outcome: Outcome,
+    data: tuple[pd.DataFrame, pd.Series] | None = None,
+) -> None:
+    """Fit 837 kernels to a bundled data set and compare with a tuned single-kernel SVC."""
     output.mkdir(parents=True, exist_ok=True)
     X, y = load_bundled("breast_cancer") if data is None else data
     X_train, X_test, y_train, y_test = train_test_split(X, y, test_size=0.2, stratify=y, random_state=SEED)
@@ -161,10 +177,7 @@ def describe(
 def importance_table(importance: pd.DataFrame, n_test: int) -> Table:
     """Return what predictions lose without each column, the most important first."""
     title = f"ROC AUC that the {n_test} rows held out lose when what a column says is shuffled between them"
-    table = Table(title=title, title_justify="left", title_style="bold", box=None, padding=(0, 2, 0, 0))
-    table.add_column("column", overflow="fold")
-    for name in ("ROC AUC lost", "p-value"):
-        table.add_column(name, justify="right", no_wrap=True)
+    table = column_table(title, ("column", "ROC AUC lost", "p-value"), texts=["column"])
     for row in importance.to_dict("records"):
         name = "all columns" if row["name"] == "all" else row["name"]
         table.add_row(printable(name), f"{row['importance']:.4f}", f"{row['p_value']:.3f}")
@@ -174,11 +187,7 @@ def importance_table(importance: pd.DataFrame, n_test: int) -> Table:
 def comparison_table(rows: list[Judged], n_test: int) -> Table:
     """Return all models side by side."""
     title = f"On the {n_test} rows held out (one row more or less: {1 / n_test:.3f} of accuracy)"
-    table = Table(title=title, title_justify="left", title_style="bold", box=None)
-    table.add_column("model", no_wrap=True)
-    for name in ("accuracy", "ROC AUC", "seconds"):
-        table.add_column(name, justify="right")
-    table.add_column("")
+    table = column_table(title, ("model", "accuracy", "ROC AUC", "seconds", ""), texts=("model", ""))
     for row in rows:
         table.add_row(row.name, f"{row.accuracy:.4f}", f"{row.roc_auc:.4f}", f"{row.seconds:.2f}", row.detail)
     return table

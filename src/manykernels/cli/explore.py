@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict
-from pathlib import Path
-from typing import Any
+from dataclasses import asdict, dataclass
+from typing import Annotated, Any
 
 import numpy as np
 import pandas as pd
+import typer
 from rich.table import Table
 from sklearn.model_selection import GroupKFold, KFold, StratifiedGroupKFold, StratifiedKFold
 
-from manykernels.cli.console import Outcome, fact_table, printable, verbosity
-from manykernels.cli.fit import FitOptions, bank_for, estimator_for, read_samples
+from manykernels.cli.console import Force, Outcome, Picture, TableFile, column_table, fact_table, printable, verbosity
+from manykernels.cli.fit import LearningOptions, TableOptions, estimator_for, read_task
 from manykernels.cli.inspect import check_picture
 from manykernels.cli.tables import check_new, write_table
 from manykernels.cli.targets import SURVIVAL, Samples
@@ -44,10 +44,9 @@ PASSED_ON = (
 SHOWN_NAMES = 2
 
 
-def run_plan(options: FitOptions, outcome: Outcome) -> None:
-    """Tell how many kernels a fit has and how it would hold them, without computing one."""
-    samples = read_samples(options, outcome)
-    bank = bank_for(options.kernels, options.views, list(samples.features.columns), outcome, options.missing)
+def run_plan(options: TableOptions, outcome: Outcome) -> None:
+    """Tell how many kernels a fit would have and what memory it would take."""
+    samples, bank = read_task(options, outcome)
     names = [entry[0] for entry in bank.expand(samples.features)]
     n_targets = len(np.unique(samples.target)) if samples.task == "classification" else 1
     n_targets = 1 if n_targets == 2 else n_targets
@@ -60,7 +59,7 @@ def run_plan(options: FitOptions, outcome: Outcome) -> None:
     )
     assert plan is not None
     outcome.result = {
-        "data": str(options.data),
+        "data": options.data,
         "task": samples.task,
         "n_samples": len(samples.target),
         "n_kernels": len(names),
@@ -78,37 +77,46 @@ def run_plan(options: FitOptions, outcome: Outcome) -> None:
     outcome.show(fact_table(facts))
 
 
-def run_path(options: FitOptions, n_alphas: int, output: Path | None, plot: Path | None, outcome: Outcome) -> None:
-    """Show what is selected as the penalty weakens: one certified model a strength, on all rows."""
-    check_new(output, "--output", options.force)
-    check_picture(plot, options.force)
-    samples = read_samples(options, outcome)
-    bank = bank_for(options.kernels, options.views, list(samples.features.columns), outcome, options.missing)
+@dataclass(frozen=True, kw_only=True)
+class PathOptions(TableOptions):
+    """What ``manykernels path`` is asked for."""
+
+    n_alphas: Annotated[int, typer.Option(min=1, help="Number of strengths.")] = 25
+    output: TableFile = None
+    plot: Picture = None
+    force: Force = False
+
+
+def run_path(options: PathOptions, outcome: Outcome) -> None:
+    """Show which kernels enter as the penalty weakens, one model a strength, on all rows."""
+    check_new(options.output, "--output", options.force)
+    check_picture(options.plot, options.force)
+    samples, bank = read_task(options, outcome)
     path = regularization_path(
         samples.features,
         _numbers(samples),
         kernels=bank,
-        n_alphas=n_alphas,
+        n_alphas=options.n_alphas,
         verbose=verbosity(),
         **_settings(options, samples),
     )
     table = _table(path)
-    if output is not None:
-        write_table(path.frame(), output)
-    if plot is not None:
-        save_figure(PathDisplay.from_path(path).plot().figure_, plot, dpi=100, bbox_inches="tight")
+    if options.output is not None:
+        write_table(path.frame(), options.output)
+    if options.plot is not None:
+        save_figure(PathDisplay.from_path(path).plot().figure_, options.plot, dpi=100, bbox_inches="tight")
     outcome.settle(Status.CONVERGED if (path.summary()["status"] == "converged").all() else Status.MAX_ITER)
     outcome.result = {
-        "data": str(options.data),
-        "target": options.target,
+        "data": options.data,
+        "target": options.column,
         "task": samples.task,
         "alpha_max": path.alpha_max,
         "path": table.to_dict("records"),
-        "output": None if output is None else str(output),
-        "plot": None if plot is None else str(plot),
+        "output": options.output,
+        "plot": options.plot,
     }
     outcome.show(_shown(table))
-    for written in (output, plot):
+    for written in (options.output, options.plot):
         if written is not None:
             outcome.show(f"Written to {written}")
 
@@ -125,9 +133,9 @@ def _numbers(samples: Samples) -> Any:
     return np.where(samples.target == classes[1], 1.0, -1.0)
 
 
-def _settings(options: FitOptions, samples: Samples) -> dict[str, Any]:
+def _settings(options: TableOptions, samples: Samples) -> dict[str, Any]:
     """Return the arguments of the path that the options stand for."""
-    given = {name: value for name, value in options.settings.items() if value is not None}
+    given = options.given
     penalty = given.get("penalty", PARAMETERS["penalty"].default)
     shapes = {name: given[name] for name in shape_of(REGULARIZERS[penalty]) if name in given}
     if samples.task == SURVIVAL:
@@ -154,10 +162,7 @@ def _table(path: RegularizationPath) -> pd.DataFrame:
 
 def _shown(table: pd.DataFrame) -> Table:
     """Return the table for people."""
-    shown = Table(box=None, padding=(0, 2, 0, 0), title="From the empty model down", title_justify="left")
-    for name in ("alpha", "kernels", "gap"):
-        shown.add_column(name, justify="right", no_wrap=True)
-    shown.add_column("enter here", overflow="fold")
+    shown = column_table("From the empty model down", ("alpha", "kernels", "gap", "enter here"), texts=["enter here"])
     for row in table.to_dict("records"):
         names = row["enters"][:SHOWN_NAMES]
         rest = len(row["enters"]) - len(names)
@@ -166,29 +171,37 @@ def _shown(table: pd.DataFrame) -> Table:
     return shown
 
 
-def run_compare(options: FitOptions, folds: int, output: Path | None, outcome: Outcome) -> None:
-    """Show learned weights beside weights that nobody learns, over the same folds."""
-    check_new(output, "--output", options.force)
-    check_parameters({name: value for name, value in options.settings.items() if value is not None})
-    samples = read_samples(options, outcome)
-    bank = bank_for(options.kernels, options.views, list(samples.features.columns), outcome, options.missing)
+@dataclass(frozen=True, kw_only=True)
+class CompareOptions(LearningOptions):
+    """What ``manykernels compare`` is asked for."""
+
+    folds: Annotated[int, typer.Option(min=2, help="Number of folds that are compared.")] = 5
+    output: TableFile = None
+    force: Force = False
+
+
+def run_compare(options: CompareOptions, outcome: Outcome) -> None:
+    """Tell in folds whether learning the weights is worth it: beside simpler weights."""
+    check_new(options.output, "--output", options.force)
+    check_parameters(options.given)
+    samples, bank = read_task(options, outcome)
     estimator = estimator_for(options, samples.task, bank)
-    splits = _splits(samples, folds, options.seed)
+    splits = _splits(samples, options.folds, options.seed)
     table = compare(estimator, samples.features, samples.target, cv=splits, groups=samples.groups, verbose=verbosity())
-    if output is not None:
-        write_table(table, output)
+    if options.output is not None:
+        write_table(table, options.output)
     outcome.result = {
-        "data": str(options.data),
-        "target": options.target,
+        "data": options.data,
+        "target": options.column,
         "task": samples.task,
-        "folds": folds,
+        "folds": options.folds,
         "score": _score_name(options, samples.task),
         "methods": table.astype(object).where(table.notna(), None).to_dict("records"),
-        "output": None if output is None else str(output),
+        "output": options.output,
     }
-    outcome.show(_compared(table, outcome.result["score"], folds))
-    if output is not None:
-        outcome.show(f"Written to {output}")
+    outcome.show(_compared(table, outcome.result["score"], options.folds))
+    if options.output is not None:
+        outcome.show(f"Written to {options.output}")
 
 
 def _splits(samples: Samples, folds: int, seed: int) -> list[Any]:
@@ -205,7 +218,7 @@ def _splits(samples: Samples, folds: int, seed: int) -> list[Any]:
         raise InvalidInputError(f"The rows cannot be split for --folds {folds}: {error}") from error
 
 
-def _score_name(options: FitOptions, task: str) -> str:
+def _score_name(options: TableOptions, task: str) -> str:
     """Return what the estimators call their score."""
     if task == SURVIVAL:
         return "concordance"
@@ -215,10 +228,8 @@ def _score_name(options: FitOptions, task: str) -> str:
 
 def _compared(table: pd.DataFrame, score: str, folds: int) -> Table:
     """Return the comparison for people."""
-    shown = Table(box=None, padding=(0, 2, 0, 0), title=f"Mean {score} in {folds} folds", title_justify="left")
-    shown.add_column("kernel weights", overflow="fold")
-    for name in (score, "difference", "p", "kernels", "CPU s a fold"):
-        shown.add_column(name, justify="right", no_wrap=True)
+    names = ("kernel weights", score, "difference", "p", "kernels", "CPU s a fold")
+    shown = column_table(f"Mean {score} in {folds} folds", names, texts=names[:1])
     for row in table.to_dict("records"):
         known = not np.isnan(row["score"])
         shown.add_row(

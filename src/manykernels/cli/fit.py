@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 import zipfile
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from enum import StrEnum
 from fnmatch import fnmatchcase
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any, ClassVar
 
 import numpy as np
+import typer
 from sklearn.model_selection import GroupKFold, GroupShuffleSplit, StratifiedGroupKFold, train_test_split
 
-from manykernels.cli.console import Outcome, report_tables, stage, tell, verbosity
+from manykernels.cli.console import Data, Outcome, Seed, report_tables, stage, tell, verbosity
 from manykernels.cli.tables import check_new, quoted, read_table
 from manykernels.cli.targets import SURVIVAL, Samples, split_columns
 from manykernels.estimators import (
@@ -49,9 +51,7 @@ def bank_named(kernels: str) -> KernelBank:
     return KernelBank.from_dict(read_toml(kernels))
 
 
-def bank_for(
-    kernels: str, views: Path | None, columns: Sequence[str], outcome: Outcome, missing: str = "error"
-) -> KernelBank:
+def bank_for(kernels: str, views: Path | None, columns: Sequence[str], outcome: Outcome, missing: str) -> KernelBank:
     """Return the bank that ``--kernels`` or ``--views`` ask for, for a table of these columns.
 
     ``missing`` other than "error" overrides what a file says of gaps.
@@ -97,39 +97,101 @@ def _members(name: str, chosen: Any, columns: Sequence[str]) -> list[str]:
 
 
 NO_MODEL = (Status.STALLED, Status.NUMERICAL_ERROR)  # saved with --force only
+ESTIMATORS: dict[str, tuple[Callable[..., Any], Callable[..., Any]]] = {
+    "classification": (MKLClassifier, MKLClassifierCV),
+    "regression": (MKLRegressor, MKLRegressorCV),
+    SURVIVAL: (MKLSurvival, MKLSurvivalCV),
+}
 TUNED = ("alpha", "l1_ratio")  # what --cv chooses
 
 
-@dataclass(frozen=True)
-class FitOptions:
-    """What the user asked for; see ``manykernels fit --help``."""
+class Task(StrEnum):
+    """What is predicted."""
 
-    data: Path
-    target: str
-    task: str = "auto"
-    kernels: str = "default"
-    test_size: float = 0.2
-    seed: int = 0
-    output: Path = Path("model.mkl")
-    force: bool = False
-    drop: tuple[str, ...] = ()
-    ids: tuple[str, ...] = ()
-    drop_missing: bool = False
-    missing: str = "error"
-    cv: int | None = None
-    groups: str | None = None
-    views: Path | None = None
-    event: str | None = None
-    strata: str | None = None
-    settings: Mapping[str, Any] = field(default_factory=dict)
+    AUTO = "auto"
+    CLASSIFICATION = "classification"
+    REGRESSION = "regression"
+
+
+class Gaps(StrEnum):
+    """What a missing value means."""
+
+    ERROR = "error"
+    MASK = "mask"
+    INDICATOR = "indicator"
+
+
+@dataclass(frozen=True, kw_only=True)
+class TableOptions:
+    """What every command on a table is asked for."""
+
+    data: Data
+    target: Annotated[str | None, typer.Option(help="Column to predict.")] = None
+    time: Annotated[str | None, typer.Option(help="Survival: column of times, in place of --target.")] = None
+    event: Annotated[str | None, typer.Option(help="Survival: column that says if the event was seen.")] = None
+    strata: Annotated[str | None, typer.Option(help="Survival: column of groups with baselines of their own.")] = None
+    task: Annotated[Task, typer.Option(help="'auto' looks at the target.")] = Task.AUTO
+    kernels: Annotated[str, typer.Option(help="'default', 'simplemkl' or a TOML file.")] = "default"
+    views: Annotated[Path | None, typer.Option(help="TOML file that names views: rna = ['gene1', 'rna_*'].")] = None
+    drop: Annotated[list[str] | None, typer.Option(help="Column that is no feature; may be repeated.")] = None
+    ids: Annotated[list[str] | None, typer.Option("--id", help="Column that names rows; may be repeated.")] = None
+    drop_missing: Annotated[bool, typer.Option("--drop-missing", help="Leave out rows with missing values.")] = False
+    missing: Annotated[
+        Gaps,
+        typer.Option(
+            help="Missing values: refuse them, leave rows out of the kernels they lack, or tell that they lack."
+        ),
+    ] = Gaps.ERROR
+    settings: Mapping[str, Any] = field(default_factory=dict)  # parameters of estimators
+
+    groups: ClassVar[str | None] = None
+
+    def __post_init__(self) -> None:
+        if (self.time is None) != (self.event is None) or (self.target is None) == (self.time is None):
+            raise typer.BadParameter("Name what to predict: --target COLUMN, or --time COLUMN and --event COLUMN.")
+        if self.strata is not None and self.event is None:
+            raise typer.BadParameter("--strata is for survival, with --time and --event.")
+        if self.time is not None and self.task != "auto":
+            raise typer.BadParameter("--time and --event are those of survival; leave out --task.")
+
+    @property
+    def column(self) -> str:
+        """The column to predict: the target, or the times."""
+        return self.target or self.time or ""
+
+    @property
+    def given(self) -> dict[str, Any]:
+        """The settings without those that were left to their defaults."""
+        return {name: value for name, value in self.settings.items() if value is not None}
+
+
+@dataclass(frozen=True, kw_only=True)
+class LearningOptions(TableOptions):
+    """What commands are asked for that fit an estimator."""
+
+    seed: Seed = 0
+    cv: Annotated[int | None, typer.Option(min=2, help="Choose strength and mixture in this many folds.")] = None
+    groups: Annotated[  # type: ignore[misc]  # a constant of the other commands
+        str | None, typer.Option(help="Column whose equal rows are never split; no feature.")
+    ] = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class FitOptions(LearningOptions):
+    """What ``manykernels fit`` is asked for."""
+
+    test_size: Annotated[float, typer.Option(min=0.0, max=0.99, help="Share of rows to hold out; 0 for none.")] = 0.2
+    output: Annotated[Path, typer.Option("--output", "-o", help="Model file to write.")] = Path("model.mkl")
+    force: Annotated[
+        bool, typer.Option("--force", help="Replace the file of --output; save a model also if its fit stalled.")
+    ] = False
 
 
 def run_fit(options: FitOptions, outcome: Outcome) -> None:
-    """Read, split, fit, judge, save and show."""
+    """Fit a model to a table, judge it on rows held out, and save it."""
     check_output(options.output, options.force)
-    check_parameters({name: value for name, value in options.settings.items() if value is not None})
-    samples = read_samples(options, outcome)
-    bank = bank_for(options.kernels, options.views, list(samples.features.columns), outcome, options.missing)
+    check_parameters(options.given)
+    samples, bank = read_task(options, outcome)
     train, test = hold_out(samples, options.test_size, options.seed)
     X_train, y_train = samples.features.iloc[train], samples.target[train]
     X_test, y_test = (None, None) if test is None else (samples.features.iloc[test], samples.target[test])
@@ -144,12 +206,12 @@ def run_fit(options: FitOptions, outcome: Outcome) -> None:
         save_model(estimator, options.output, metadata=_metadata(options, samples, train))
     outcome.result = {
         **report.to_dict(),
-        "data": str(options.data),
-        "target": options.target,
+        "data": options.data,
+        "target": options.column,
         **survival_columns(options),
         "task_reason": samples.reason,
         "features": list(samples.features.columns),
-        "model": str(options.output) if saved else None,
+        "model": options.output if saved else None,
     }
     _show(options, samples, report, outcome)
     if saved:
@@ -161,35 +223,38 @@ def run_fit(options: FitOptions, outcome: Outcome) -> None:
         )
 
 
-def read_samples(options: FitOptions, outcome: Outcome) -> Samples:
-    """Return the rows of the table to learn from; remarks on them go to the outcome."""
+def read_task(options: TableOptions, outcome: Outcome) -> tuple[Samples, KernelBank]:
+    """Return the rows of the table to learn from and the kernels; remarks on them go to the outcome."""
     with stage(f"reading {options.data}"):
         frame = read_table(options.data)
     samples = split_columns(
         frame,
-        options.target,
-        task=options.task,
-        drop=options.drop,
-        ids=options.ids,
+        options.column,
+        task=options.task.value,
+        drop=options.drop or (),
+        ids=options.ids or (),
         drop_missing=options.drop_missing,
-        missing=options.missing,
+        missing=options.missing.value,
         groups=options.groups,
         event=options.event,
         strata=options.strata,
     )
     for note in samples.notes:
         outcome.note(note)
-    return samples
+    return samples, bank_for(
+        options.kernels, options.views, list(samples.features.columns), outcome, options.missing.value
+    )
 
 
-def estimator_for(options: FitOptions, task: str, bank: KernelBank) -> Any:
+def estimator_for(options: LearningOptions, task: str, bank: KernelBank) -> Any:
     """Return the estimator, not fitted."""
     estimator = untrained(options, task, bank)
     estimator.set_params(random_state=options.seed, resources__verbose=verbosity())
-    given = {name: value for name, value in options.settings.items() if value is not None}
     known = estimator.get_params()
     foreign = [
-        name for name, value in given.items() if place_of(name) not in known and value != PARAMETERS[name].default
+        name
+        for name, value in options.given.items()
+        if place_of(name) not in known and value != PARAMETERS[name].default
     ]
     if foreign:
         option = foreign[0].replace("_", "-")
@@ -197,23 +262,17 @@ def estimator_for(options: FitOptions, task: str, bank: KernelBank) -> Any:
             raise InvalidInputError(f"--{option} is chosen by --cv; leave one of them out.")
         other = "." if task == SURVIVAL else ", or choose another --task."
         raise InvalidInputError(f"--{option} is not for {task}; leave it out{other}")
-    estimator.set_params(**{place_of(name): value for name, value in given.items() if place_of(name) in known})
+    estimator.set_params(**{place_of(name): value for name, value in options.given.items() if place_of(name) in known})
     return estimator
 
 
-def untrained(options: FitOptions, task: str, bank: KernelBank) -> Any:
+def untrained(options: LearningOptions, task: str, bank: KernelBank) -> Any:
     """Return the estimator of a task: at a given strength, or with one chosen in folds."""
-    classification = task == "classification"
-    if task == SURVIVAL:
-        folds: Any = options.cv if options.groups is None else GroupKFold(options.cv or 2)
-        return MKLSurvival(bank) if options.cv is None else MKLSurvivalCV(bank, cv=folds)
+    at_a_strength, in_folds = ESTIMATORS[task]
     if options.cv is None:
-        return MKLClassifier(bank) if classification else MKLRegressor(bank)
-    if options.groups is None:
-        folds = options.cv
-    else:
-        folds = StratifiedGroupKFold(options.cv) if classification else GroupKFold(options.cv)
-    return MKLClassifierCV(bank, cv=folds) if classification else MKLRegressorCV(bank, cv=folds)
+        return at_a_strength(bank)
+    grouped = StratifiedGroupKFold if task == "classification" else GroupKFold
+    return in_folds(bank, cv=options.cv if options.groups is None else grouped(options.cv))
 
 
 def hold_out(samples: Samples, test_size: float, seed: int) -> tuple[Array, Array | None]:
@@ -243,10 +302,10 @@ def _events(target: Array) -> Array | None:
     return target["event"] if target.dtype.names else None
 
 
-def survival_columns(options: FitOptions) -> dict[str, str]:
+def survival_columns(options: TableOptions) -> dict[str, str]:
     """Return the names of the columns of events and strata, where they were given."""
-    given = {"event": options.event, "strata": options.strata}
-    return {name: column for name, column in given.items() if column is not None}
+    columns = {"event": options.event, "strata": options.strata}
+    return {name: column for name, column in columns.items() if column is not None}
 
 
 def check_output(path: Path, force: bool) -> None:
@@ -258,26 +317,26 @@ def check_output(path: Path, force: bool) -> None:
 
 def _metadata(options: FitOptions, samples: Samples, train: Array) -> dict[str, Any]:
     return {
-        "target": options.target,
+        "target": options.column,
         **survival_columns(options),
         **({} if samples.levels is None else {"strata_levels": list(samples.levels)}),
         "data": options.data.name,
         "fitted_rows": packed(fingerprints(samples.features.iloc[train], samples.target[train])),
-        "left_out": [*options.drop, *options.ids],
+        "left_out": [*(options.drop or ()), *(options.ids or ())],
         "groups": options.groups,
         "task": samples.task,
         "drop_missing": options.drop_missing,
-        "missing": options.missing,
+        "missing": options.missing.value,
         "test_size": options.test_size,
         "seed": options.seed,
     }
 
 
-def _show(options: FitOptions, samples: Samples, report: MKLReport, outcome: Outcome) -> None:
+def _show(options: TableOptions, samples: Samples, report: MKLReport, outcome: Outcome) -> None:
     facts = {
         "table": f"{options.data}: {len(samples.target)} rows, {samples.features.shape[1]} columns to learn from",
         "task": f"{samples.task}, since {samples.reason}" if options.task == "auto" else samples.task,
-        ", ".join([options.target, *survival_columns(options).values()]): samples.describe_target(),
+        ", ".join([options.column, *survival_columns(options).values()]): samples.describe_target(),
         "rows": f"{report.n_samples} to fit, {report.n_test} held out",
     }
     outcome.show(*report_tables(report, facts), "")

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
-from manykernels.cli.console import Outcome, report_tables, stage
+import typer
+
+from manykernels.cli.console import Force, ModelFile, Outcome, Picture, report_tables, stage
 from manykernels.cli.predict import features_of, rows_of_fit
 from manykernels.cli.tables import check_new, read_table
 from manykernels.estimators.supervised.base import BaseMKL
@@ -21,11 +23,12 @@ from manykernels.inspection import (
 )
 from manykernels.inspection.files import save_figure
 
+REPORT = Path("report.html")
 PICTURES = (".png", ".svg", ".pdf")
 
 
-def run_inspect(model: Path, plot: Path | None, force: bool, outcome: Outcome) -> None:
-    """Load a model, show its report, and draw it if asked to."""
+def run_inspect(model: ModelFile, plot: Picture = None, force: Force = False, *, outcome: Outcome) -> None:
+    """Show what a model file holds: kernels, weights, duality gap, cost."""
     check_picture(plot, force)
     estimator, metadata = load_model(model), read_metadata(model)
     if not isinstance(estimator, BaseMKL):
@@ -37,12 +40,12 @@ def run_inspect(model: Path, plot: Path | None, force: bool, outcome: Outcome) -
     history = ConvergenceDisplay.from_estimator(estimator).frame()
     outcome.result = {
         **told.to_dict(),
-        "model": str(model),
+        "model": model,
         "metadata": metadata,
         "features": [str(name) for name in getattr(estimator, "feature_names_in_", ())],
         "classes": [_plain(label) for label in getattr(estimator, "classes_", ())],
         "history": history.to_dict("records"),
-        "plot": None if plot is None else str(plot),
+        "plot": plot,
     }
     facts = {
         "file": f"{model}, written by manykernels {metadata['library_version']}",
@@ -54,12 +57,20 @@ def run_inspect(model: Path, plot: Path | None, force: bool, outcome: Outcome) -
         outcome.show("", f"Drawn to {plot}")
 
 
-def run_export(model: Path, output: Path, tol: float, table: str, force: bool, outcome: Outcome) -> None:
-    """Write a model as a program that runs without this library."""
+def run_export(
+    model: ModelFile,
+    output: Annotated[Path, typer.Argument(help="File to write; its ending says what: .onnx, .sql, .py, .csv.")],
+    tol: Annotated[float, typer.Option(min=0.0, help="By how much curves may be missed, as a share of scores.")] = 1e-6,
+    table: Annotated[str, typer.Option(help="Of SQL: the table of the rows.")] = "data",
+    force: Force = False,
+    *,
+    outcome: Outcome,
+) -> None:
+    """Write a model as a program: .onnx, .sql, .py (NumPy alone) or .csv (a card)."""
     check_new(output, "OUTPUT", force)
     told = export_model(load_model(model), output, tol=tol, table=table)
     outcome.result = {
-        "path": str(told.path),
+        "path": told.path,
         "max_error": told.max_error,
         "ranges": told.ranges,
         "columns": list(told.columns),
@@ -75,8 +86,16 @@ def check_picture(plot: Path | None, force: bool) -> None:
         raise InvalidInputError(f"--plot: {str(plot)!r} must end in {', '.join(PICTURES)}.")
 
 
-def run_report(model: Path, data: Path, output: Path, title: str | None, force: bool, outcome: Outcome) -> None:
-    """Write a report on a saved model.
+def run_report(
+    model: ModelFile,
+    data: Annotated[Path, typer.Argument(help="The table it was fitted to, or one of new rows with the target.")],
+    output: Annotated[Path, typer.Option("--output", "-o", help="HTML file to write.")] = REPORT,
+    title: Annotated[str | None, typer.Option(help="Head of the report.")] = None,
+    force: Force = False,
+    *,
+    outcome: Outcome,
+) -> None:
+    """Write a report on a saved model into one HTML file.
 
     Rows that the model was fitted on are known by what is in them, so that only others are scored.
     """
@@ -106,8 +125,7 @@ def run_report(model: Path, data: Path, output: Path, title: str | None, force: 
     else:
         report(estimator, rows.iloc[train], y[train], output, X_test=rows.iloc[test], y_test=y[test], title=title)
     n_scored = 0 if test is None else len(test)
-    outcome.result = {"model": str(model), "data": str(data), "n_rows": len(rows), "n_held_out": n_scored}
-    outcome.result["report"] = str(output)
+    outcome.result = {"model": model, "data": data, "n_rows": len(rows), "n_held_out": n_scored, "report": output}
     outcome.show(f"Report on {len(rows)} rows, {n_scored} of them held out, written to {output}")
 
 

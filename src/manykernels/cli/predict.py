@@ -6,14 +6,14 @@ import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
 import numpy as np
 import pandas as pd
 import typer
 from sklearn.base import is_classifier
 
-from manykernels.cli.console import Outcome, errors, printable, score_facts, stage
+from manykernels.cli.console import Data, Force, ModelFile, Outcome, errors, printable, score_facts, stage
 from manykernels.cli.tables import (
     PARQUET,
     as_csv,
@@ -40,20 +40,25 @@ FITTED, HELD_OUT = ", on the rows it was fitted on", ", on rows it was not fitte
 
 @dataclass(frozen=True)
 class PredictOptions:
-    """What the user asked for; see ``manykernels predict --help``."""
+    """What ``manykernels predict`` is asked for."""
 
-    model: Path
-    data: Path
-    output: Path | None = None
-    proba: bool = False
-    at: tuple[float, ...] = ()
-    ids: tuple[str, ...] = ()
-    force: bool = False
-    chunk_rows: int | None = None
+    model: ModelFile
+    data: Data
+    output: Annotated[Path | None, typer.Option("--output", "-o", help="CSV or Parquet file to write.")] = None
+    proba: Annotated[bool, typer.Option("--proba", help="Add the probability of each class.")] = False
+    at: Annotated[
+        list[float] | None,
+        typer.Option(help="Survival: add the chance of no event up to this time; may be repeated.", min=0.0),
+    ] = None
+    ids: Annotated[list[str] | None, typer.Option("--id", help="Column to copy; may be repeated.")] = None
+    force: Force = False
+    chunk_rows: Annotated[int | None, typer.Option(min=1, help="Read, predict and write so many rows at a time.")] = (
+        None
+    )
 
 
 def run_predict(options: PredictOptions, outcome: Outcome) -> None:
-    """Read model and table, predict, write or print, and score where the true values are there."""
+    """Predict the rows of a table with a saved model; CSV on stdout, or --output."""
     model, metadata = load_model(options.model), read_metadata(options.model)
     if options.proba and isinstance(model, BaseMKL) and not hasattr(model, "predict_proba"):
         raise InvalidInputError("--proba needs a classifier fitted with --loss logistic; leave it out or fit again.")
@@ -65,13 +70,14 @@ def run_predict(options: PredictOptions, outcome: Outcome) -> None:
         return
     with stage(f"reading {options.data}"):
         frame = read_table(options.data)
-    check_columns(frame, options.ids, "--id")
+    copied = list(options.ids or ())
+    check_columns(frame, copied, "--id")
     features = features_of(model, frame)
     targets = _targets(metadata)
     predictions = _predictions(model, features, targets, options, _strata(frame, metadata, options))
     apart = _scores_apart(model, metadata, frame)
     known = None if apart else _scores(model, features, frame, targets, metadata.get("strata_levels"))
-    table = pd.concat([frame[list(options.ids)], predictions], axis=1)
+    table = pd.concat([frame[copied], predictions], axis=1)
     if options.output is not None:
         write_table(table, options.output)
         outcome.show(f"{len(table)} predictions written to {options.output}")
@@ -83,13 +89,13 @@ def run_predict(options: PredictOptions, outcome: Outcome) -> None:
         shown = ", ".join(f"{name} {value}" for name, value in score_facts(scores).items())
         errors().print(f"Against the {listed}{rows}: {shown}", soft_wrap=True)
     outcome.result = {
-        "model": str(options.model),
-        "data": str(options.data),
+        "model": options.model,
+        "data": options.data,
         "n_rows": len(table),
         "columns": {str(name): table[name].tolist() for name in table.columns},
         "scores": apart.get(HELD_OUT) if apart else known,
         "fitted_scores": apart.get(FITTED),
-        "output": None if options.output is None else str(options.output),
+        "output": options.output,
     }
 
 
@@ -98,16 +104,16 @@ def _predict_chunks(options: PredictOptions, model: Any, metadata: Mapping[str, 
     path = options.output
     if path is None or path.suffix.lower() in PARQUET or path.suffix.lower() == ".gz":
         raise InvalidInputError("--chunk-rows writes CSV as it goes; give --output a name that ends in .csv or .tsv.")
-    n_rows, separator = 0, "\t" if path.suffix.lower() == ".tsv" else ","
+    copied, n_rows, separator = list(options.ids or ()), 0, "\t" if path.suffix.lower() == ".tsv" else ","
     with replacing(path) as file:
         for frame in read_chunks(options.data, options.chunk_rows or 1):
-            check_columns(frame, options.ids, "--id")
+            check_columns(frame, copied, "--id")
             strata = _strata(frame, metadata, options)
             found = _predictions(model, features_of(model, frame), _targets(metadata), options, strata)
-            table = pd.concat([frame[list(options.ids)], found], axis=1)
+            table = pd.concat([frame[copied], found], axis=1)
             file.write(as_csv(table, separator, header=n_rows == 0).encode("utf-8"))
             n_rows += len(frame)
-    outcome.result = {"model": str(options.model), "data": str(options.data), "n_rows": n_rows, "output": str(path)}
+    outcome.result = {"model": options.model, "data": options.data, "n_rows": n_rows, "output": path}
     outcome.show(f"{n_rows} predictions written to {path}")
 
 
@@ -171,7 +177,7 @@ def _predictions(
     """Return a column of predictions, or one a target, which end on their names if these are known."""
     rows = features if hasattr(model, "feature_names_in_") else features.to_numpy()
     if isinstance(model, MKLSurvival):
-        return _hazards(model, rows, options.at, strata)
+        return _hazards(model, rows, options.at or (), strata)
     values = model.predict(rows)
     if values.ndim == 2:
         endings = targets if len(set(targets)) == values.shape[1] else range(values.shape[1])

@@ -39,14 +39,10 @@ ID_NAMES = re.compile(r"(?:.*[_ ])?(?:id|index|uuid)|unnamed: \d+", re.IGNORECAS
 
 def read_table(path: str | Path) -> pd.DataFrame:
     """Return the table in a CSV or Parquet file; the columns of CSV may be split by comma, semicolon, tab or bar."""
-    path = Path(path)
-    if not path.is_file():
-        raise InvalidInputError(f"There is no file {str(path)!r}.")
+    path = _there(path)
     frame = _read_parquet(path) if path.suffix.lower() in PARQUET else _read_csv(path)
     frame.columns = [str(name) for name in frame.columns]
-    repeated = list(frame.columns[frame.columns.duplicated()].unique())
-    if repeated:
-        raise InvalidInputError(f"Column names in {str(path)!r} must differ, but {quoted(repeated)} appear twice.")
+    _check_different(frame.columns.to_series(), path)
     if frame.empty:
         raise InvalidInputError(f"The table {str(path)!r} has no rows.")
     return frame.copy() if frame.shape[1] > FEW_COLUMNS else frame  # numbers in one block, not one each
@@ -172,9 +168,7 @@ def read_chunks(path: str | Path, n_rows: int) -> Iterator[pd.DataFrame]:
 
     Types are those of the whole file for Parquet, and found anew in each part of a CSV.
     """
-    path = Path(path)
-    if not path.is_file():
-        raise InvalidInputError(f"There is no file {str(path)!r}.")
+    path = _there(path)
     parts = _parquet_parts(path, n_rows) if path.suffix.lower() in PARQUET else _csv_parts(path, n_rows)
     for part in parts:
         part.columns = [str(name) for name in part.columns]
@@ -248,9 +242,19 @@ def _check_names(path: Path, delimiter: str) -> None:
         rows = csv.reader(file, delimiter=delimiter, skipinitialspace=True)
         header = next((row for row in rows if len(row) > 1 or any(map(str.strip, row))), [])
     names = pd.Series([name.strip() for name in header], dtype=object)
-    repeated = sorted(names[names.duplicated() & (names != "")].unique())
+    _check_different(names[names != ""], path)
+
+
+def _check_different(names: pd.Series, path: Path) -> None:
+    repeated = sorted(names[names.duplicated()].unique())
     if repeated:
         raise InvalidInputError(f"Column names in {str(path)!r} must differ, but {quoted(repeated)} appear twice.")
+
+
+def _there(path: str | Path) -> Path:
+    if not Path(path).is_file():
+        raise InvalidInputError(f"There is no file {str(path)!r}.")
+    return Path(path)
 
 
 def _dialect(path: Path) -> tuple[str, str]:

@@ -60,12 +60,10 @@ def split_columns(
     strata: str | None = None,
 ) -> Samples:
     """Return features and target of a table, checked."""
-    check_columns(frame, [target], "--target")
-    check_columns(frame, drop, "--drop")
-    check_columns(frame, ids, "--id")
-    check_columns(frame, [groups] if groups else [], "--groups")
-    check_columns(frame, [event] if event else [], "--event")
-    check_columns(frame, [strata] if strata else [], "--strata")
+    for option, names in {"target": [target], "drop": drop, "id": ids}.items():
+        check_columns(frame, names, f"--{option}")
+    for option, name in {"groups": groups, "event": event, "strata": strata}.items():
+        check_columns(frame, [name] if name else [], f"--{option}")
     left_out = list(dict.fromkeys([*drop, *ids, *([groups] if groups else [])]))
     targets = [target, *(name for name in (event, strata) if name is not None)]
     if len(set(targets)) < len(targets) or set(targets) & set(left_out):
@@ -89,11 +87,8 @@ def split_columns(
         notes.append(f"{quoted(counting)} {verb}. To leave out: {options}")
     levels = None if strata is None else tuple(sorted(set(_texts(frame[strata]))))
     if event is not None:
-        values, chosen, reason = (
-            survival_of(frame, target, event, strata, levels),
-            SURVIVAL,
-            "there are times and events",
-        )
+        values = survival_of(frame, target, event, strata, levels)
+        chosen, reason = SURVIVAL, "there are times and events"
     else:
         chosen, reason = _task_of(frame[target], target, task)
         values = _labels(frame[target]) if chosen == "classification" else _numbers(frame[target], target)

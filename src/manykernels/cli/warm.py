@@ -32,7 +32,7 @@ PENALTIES = ("l1", "elasticnet", "lq", "simplex")
 
 
 def run_warm(outcome: Outcome) -> None:
-    """Fit small models of every kind, so that machine code of their loops is on disk, and tell what that took."""
+    """Compile all loops ahead, once an installation: in an image, or before many processes start."""
     started, counts = time.perf_counter(), {}
     for name, fit in fits().items():
         before = time.perf_counter()
