@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+from numpy.typing import ArrayLike
 from sklearn.svm import SVC
 
 from manykernels.alignment.targets import target_features
@@ -48,7 +49,7 @@ class MarginWeights:
         return (self.primal - self.dual) / self.primal
 
 
-def margin_weights(stack: GramStack | Any, y: Any, *, ridge: float = 0.1) -> MarginWeights:
+def margin_weights(stack: GramStack | Any, y: ArrayLike, *, ridge: float = 0.1) -> MarginWeights:
     r"""Return the weights of EasyMKL: each kernel by the squared distance it leaves between the two classes.
 
     With :math:`Y = \operatorname{diag}(y)` of labels -1 and 1 and the mean kernel :math:`\bar K`, scaled to a mean

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
+from numpy.typing import ArrayLike
 
 from manykernels.exceptions import InvalidInputError
 from manykernels.validation.arrays import Array
@@ -13,7 +12,7 @@ from manykernels.validation.gram import check_square_kernel
 SMALLEST_SHARE = 1e-13  # of a kernel's size: less than this after centering is rounding
 
 
-def center_kernel(K: Any) -> Array:
+def center_kernel(K: ArrayLike) -> Array:
     r"""Return a kernel matrix centered in its feature space, :math:`C K C` with :math:`C = I - 11'/n`.
 
     Parameters
@@ -59,7 +58,7 @@ def cosine(first: Array, second: Array) -> float:
     return float(np.vdot(_unit(first), _unit(second))) if first.any() and second.any() else 0.0
 
 
-def alignment(K: Any, L: Any) -> float:
+def alignment(K: ArrayLike, L: ArrayLike) -> float:
     r"""Return the cosine of two kernel matrices, :math:`\langle K, L\rangle_F / (\|K\|_F \|L\|_F)`.
 
     Parameters
@@ -96,7 +95,7 @@ def alignment(K: Any, L: Any) -> float:
     return _checked_cosine(first, second, (_largest(first), _largest(second)))
 
 
-def centered_alignment(K: Any, L: Any) -> float:
+def centered_alignment(K: ArrayLike, L: ArrayLike) -> float:
     r"""Return the cosine of two kernel matrices after centering, the empirical centered alignment.
 
     .. math:: \hat A_c(K, L) = \frac{\langle C K C,\, C L C\rangle_F}{\|C K C\|_F\, \|C L C\|_F},
@@ -157,5 +156,5 @@ def _unit(matrix: Array) -> Array:
     return unit
 
 
-def _largest(K: Any) -> float:
+def _largest(K: ArrayLike) -> float:
     return float(np.abs(np.asarray(K)).max())

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
+from numpy.typing import ArrayLike
 from scipy.linalg import LinAlgError, cho_factor, cho_solve
 
 from manykernels.exceptions import InvalidInputError
@@ -13,7 +12,7 @@ from manykernels.validation.arrays import Array, check_symmetric_matrix, check_v
 ROUNDING = 1e-14  # of the largest entry of b: a smaller gradient does not bring a weight in
 
 
-def nonnegative_quadratic(M: Any, b: Any) -> Array:
+def nonnegative_quadratic(M: ArrayLike, b: ArrayLike) -> Array:
     r"""Minimize :math:`\tfrac12 x' M x - b' x` over :math:`x \ge 0` by active sets (Lawson and Hanson).
 
     This is non-negative least squares, ``min ||A x - c||`` with ``M = A'A`` and ``b = A'c``, where only inner products

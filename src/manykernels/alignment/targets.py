@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
+from numpy.typing import ArrayLike
 
 from manykernels.exceptions import InvalidInputError
 from manykernels.validation.arrays import Array, check_choice, check_columns, check_finite
@@ -12,7 +11,7 @@ from manykernels.validation.arrays import Array, check_choice, check_columns, ch
 CODINGS = ("auto", "numbers", "signs", "indicator", "balanced")
 
 
-def target_features(y: Any, coding: str = "auto") -> Array:
+def target_features(y: ArrayLike, coding: str = "auto") -> Array:
     """Return the features ``Y`` whose inner products ``Y Y'`` are the ideal kernel of a target.
 
     Parameters
@@ -59,7 +58,7 @@ def target_features(y: Any, coding: str = "auto") -> Array:
     return _numbers(values) if chosen == "numbers" else _classes(values, chosen)
 
 
-def target_kernel(y: Any, coding: str = "auto") -> Array:
+def target_kernel(y: ArrayLike, coding: str = "auto") -> Array:
     """Return the ideal kernel ``K* = Y Y'`` of a target, which kernels are aligned with.
 
     Parameters

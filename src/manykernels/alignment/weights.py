@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
+from numpy.typing import ArrayLike
 
 from manykernels.alignment.metrics import SMALLEST_SHARE, center_kernel
 from manykernels.alignment.nonnegative import nonnegative_quadratic
@@ -112,7 +113,7 @@ class CenteredProducts:
             products[at] = self._vectors(at) @ combined
         return products
 
-    def between(self, rows: Any, columns: Any) -> Array:
+    def between(self, rows: object, columns: object) -> Array:
         """Return ``<K_i, K_j>_F`` for the given kernels."""
         left, right = np.asarray(rows), np.asarray(columns)
         products = np.empty((len(left), len(right)))
@@ -327,7 +328,7 @@ def aligned_weights(
     return AlignedWeights(weights, reached, bound, alone, stationarity, method, rounds, passes, kernels.names)
 
 
-def _ideal_kernel(y: Any, target: Any, n_samples: int, method: str) -> Array | None:
+def _ideal_kernel(y: ArrayLike, target: ArrayLike, n_samples: int, method: str) -> Array | None:
     if not isinstance(target, str):
         ideal = check_square_kernel(target, "target")
     elif y is not None:

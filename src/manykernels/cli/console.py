@@ -63,7 +63,7 @@ class Outcome:
             self.notes.append(text)
             errors().print(Text.assemble(("Note:", "yellow"), " ", printable(text, "\n")), soft_wrap=True)
 
-    def show(self, *things: Any) -> None:
+    def show(self, *things: object) -> None:
         """Print text or tables on stdout, unless that is reserved for JSON."""
         if not self.as_json:
             for thing in things:
@@ -131,7 +131,7 @@ def tell(text: str) -> None:
         errors().print(Text(printable(text), style="dim"))
 
 
-def printable(text: Any, keep: str = "") -> str:
+def printable(text: object, keep: str = "") -> str:
     """Return text in which control characters, which a terminal would obey, are written by their escapes."""
     return "".join(
         sign if sign.isprintable() or sign in keep else sign.encode("unicode_escape").decode() for sign in str(text)
@@ -177,7 +177,7 @@ def _fail(outcome: Outcome, message: str, code: ExitCode) -> None:
     outcome.exit_code = code
 
 
-def _plain(value: Any) -> Any:
+def _plain(value: object) -> Any:
     """Return NumPy scalars and arrays, and anything else JSON does not know, as plain values."""
     return value.tolist() if hasattr(value, "tolist") else str(value)
 

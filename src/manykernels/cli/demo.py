@@ -11,7 +11,9 @@ from typing import Annotated, Any
 import numpy as np
 import pandas as pd
 import typer
+from numpy.typing import ArrayLike
 from rich.table import Table
+from sklearn.base import BaseEstimator
 from sklearn.linear_model import LogisticRegression
 from sklearn.metrics import accuracy_score, roc_auc_score
 from sklearn.model_selection import GridSearchCV, StratifiedKFold, train_test_split
@@ -82,7 +84,7 @@ def run_demo(
     outcome.show(*describe(report, rows, importance, files, X.shape))
 
 
-def fit_many_kernels(X: pd.DataFrame, y: Any) -> tuple[MKLClassifier, float]:
+def fit_many_kernels(X: pd.DataFrame, y: ArrayLike) -> tuple[MKLClassifier, float]:
     """Return the fitted classifier of the SimpleMKL protocol and the seconds that fitting took.
 
     A first fit on a few rows lets numba compile its loops, once per installation, so that seconds are those of fitting.
@@ -97,7 +99,7 @@ def fit_many_kernels(X: pd.DataFrame, y: Any) -> tuple[MKLClassifier, float]:
     return model, time.perf_counter() - started
 
 
-def rivals(X: pd.DataFrame, y: Any, X_test: pd.DataFrame, y_test: Any) -> list[Judged]:
+def rivals(X: pd.DataFrame, y: ArrayLike, X_test: pd.DataFrame, y_test: ArrayLike) -> list[Judged]:
     """Return one-kernel machines on standardized columns: untouched, tuned, and a tuned linear one."""
     svc = make_pipeline(StandardScaler(), SVC())
     logistic = make_pipeline(StandardScaler(), LogisticRegression(max_iter=1000))
@@ -108,7 +110,7 @@ def rivals(X: pd.DataFrame, y: Any, X_test: pd.DataFrame, y_test: Any) -> list[J
     return rows
 
 
-def _judged(name: str, model: Any, data: tuple[Any, ...], told: Callable[[Any], str]) -> Judged:
+def _judged(name: str, model: BaseEstimator, data: tuple[Any, ...], told: Callable[[Any], str]) -> Judged:
     """Fit a rival, and judge it."""
     X, y, X_test, y_test = data
     with errors().status(f"fitting: {name}"):
@@ -118,7 +120,7 @@ def _judged(name: str, model: Any, data: tuple[Any, ...], told: Callable[[Any], 
     return Judged(name, *_scores(model, X_test, y_test), seconds, told(model))
 
 
-def _choice(search: Any) -> str:
+def _choice(search: BaseEstimator) -> str:
     """Say what a grid search chose."""
     best = [f"{name.split('__')[1]} = {value:.3g}" for name, value in search.best_params_.items()]
     return f"{' and '.join(best)} of {len(search.cv_results_['params'])} tried"
@@ -152,7 +154,7 @@ def write_files(output: Path, model: MKLClassifier, report: MKLReport, importanc
 
 
 def describe(
-    report: MKLReport, rows: list[Judged], importance: pd.DataFrame, files: dict[str, Path], shape: Any
+    report: MKLReport, rows: list[Judged], importance: pd.DataFrame, files: dict[str, Path], shape: tuple[int, ...]
 ) -> list[Any]:
     """Return facts, comparison, columns, kernels and files as they are printed."""
     facts = {
@@ -193,6 +195,6 @@ def comparison_table(rows: list[Judged], n_test: int) -> Table:
     return table
 
 
-def _scores(model: Any, X: pd.DataFrame, y: Any) -> tuple[float, float]:
+def _scores(model: BaseEstimator, X: pd.DataFrame, y: ArrayLike) -> tuple[float, float]:
     positive = np.asarray(y) == model.classes_[1]
     return float(accuracy_score(y, model.predict(X))), float(roc_auc_score(positive, model.decision_function(X)))

@@ -77,7 +77,7 @@ def read_views(path: Path, columns: Sequence[str]) -> dict[str, list[str]]:
     return {name: _members(name, chosen, columns) for name, chosen in views.items()}
 
 
-def _members(name: str, chosen: Any, columns: Sequence[str]) -> list[str]:
+def _members(name: str, chosen: object, columns: Sequence[str]) -> list[str]:
     wanted = [chosen] if isinstance(chosen, str) else chosen
     if not isinstance(wanted, list) or not wanted or not all(isinstance(one, str) for one in wanted):
         raise InvalidInputError(

@@ -133,5 +133,5 @@ def _what(report: MKLReport, metadata: dict[str, Any]) -> str:
     return f"{report.task} of {metadata['target']!r}" if "target" in metadata else report.task
 
 
-def _plain(label: Any) -> Any:
+def _plain(label: object) -> Any:
     return label.item() if hasattr(label, "item") else label

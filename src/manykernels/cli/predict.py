@@ -11,7 +11,8 @@ from typing import Annotated, Any
 import numpy as np
 import pandas as pd
 import typer
-from sklearn.base import is_classifier
+from numpy.typing import ArrayLike
+from sklearn.base import BaseEstimator, is_classifier
 
 from manykernels.cli.console import Data, Force, ModelFile, Outcome, errors, printable, score_facts, stage
 from manykernels.cli.tables import (
@@ -99,7 +100,9 @@ def run_predict(options: PredictOptions, outcome: Outcome) -> None:
     }
 
 
-def _predict_chunks(options: PredictOptions, model: Any, metadata: Mapping[str, Any], outcome: Outcome) -> None:
+def _predict_chunks(
+    options: PredictOptions, model: BaseEstimator, metadata: Mapping[str, Any], outcome: Outcome
+) -> None:
     """Predict a table part by part into a CSV file, so that neither table nor predictions need memory."""
     path = options.output
     if path is None or path.suffix.lower() in PARQUET or path.suffix.lower() == ".gz":
@@ -117,7 +120,7 @@ def _predict_chunks(options: PredictOptions, model: Any, metadata: Mapping[str, 
     outcome.show(f"{n_rows} predictions written to {path}")
 
 
-def features_of(model: Any, frame: pd.DataFrame) -> pd.DataFrame:
+def features_of(model: BaseEstimator, frame: pd.DataFrame) -> pd.DataFrame:
     """Return the columns that the model was fitted on, in its order, checked; those that no kernel reads may lack."""
     if not isinstance(model, BaseMKL):
         raise InvalidInputError(
@@ -172,7 +175,11 @@ def _strata(frame: pd.DataFrame, metadata: Mapping[str, Any], options: PredictOp
 
 
 def _predictions(
-    model: Any, features: pd.DataFrame, targets: Sequence[str], options: PredictOptions, strata: Any
+    model: BaseEstimator,
+    features: pd.DataFrame,
+    targets: Sequence[str],
+    options: PredictOptions,
+    strata: ArrayLike | None,
 ) -> pd.DataFrame:
     """Return a column of predictions, or one a target, which end on their names if these are known."""
     rows = features if hasattr(model, "feature_names_in_") else features.to_numpy()
@@ -189,7 +196,7 @@ def _predictions(
     return found
 
 
-def _hazards(model: Any, rows: Any, times: Sequence[float], strata: Any) -> pd.DataFrame:
+def _hazards(model: BaseEstimator, rows: object, times: Sequence[float], strata: ArrayLike | None) -> pd.DataFrame:
     """Return risk scores, and the chances to have no event up to some times, a column each."""
     found = pd.DataFrame({"risk": model.predict(rows)})
     if not times:
@@ -203,7 +210,7 @@ def _hazards(model: Any, rows: Any, times: Sequence[float], strata: Any) -> pd.D
 
 
 def _scores(
-    model: Any,
+    model: BaseEstimator,
     features: pd.DataFrame,
     frame: pd.DataFrame,
     targets: Sequence[str],
@@ -231,7 +238,7 @@ def _scores(
 
 
 def rows_of_fit(
-    model: Any, metadata: Mapping[str, Any], frame: pd.DataFrame
+    model: BaseEstimator, metadata: Mapping[str, Any], frame: pd.DataFrame
 ) -> tuple[Samples, Array | None, Array | None]:
     """Return the rows of a table, and which of them the model was fitted on and which not; None for no such rows.
 
@@ -259,7 +266,9 @@ def rows_of_fit(
     return samples, train if len(train) else None, test if len(test) else None
 
 
-def _scores_apart(model: Any, metadata: Mapping[str, Any], frame: pd.DataFrame) -> dict[str, dict[str, float | None]]:
+def _scores_apart(
+    model: BaseEstimator, metadata: Mapping[str, Any], frame: pd.DataFrame
+) -> dict[str, dict[str, float | None]]:
     """Return scores on the rows that the model was fitted on and on the others, nothing if it was fitted on none."""
     listed = list(_targets(metadata))
     if "fitted_rows" not in metadata or not {*listed} <= {*frame} or frame[listed].isna().any(axis=None):
@@ -275,5 +284,5 @@ def _scores_apart(model: Any, metadata: Mapping[str, Any], frame: pd.DataFrame) 
     return {name: held_out_scores(model, X.iloc[rows], y[rows]) for name, rows in parts.items() if rows is not None}
 
 
-def _names(model: Any) -> Sequence[str]:
+def _names(model: BaseEstimator) -> Sequence[str]:
     return list(getattr(model, "feature_names_in_", ()))

@@ -8,7 +8,7 @@ import io
 import re
 import warnings
 import zlib
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from difflib import get_close_matches
 from pathlib import Path
@@ -79,7 +79,7 @@ def as_csv(frame: pd.DataFrame, separator: str = ",", *, header: bool = True) ->
     return safe.rename(columns=_no_formula).to_csv(index=False, sep=separator, header=header)
 
 
-def _no_formula(value: Any) -> Any:
+def _no_formula(value: object) -> Any:
     """Return a text that no spreadsheet takes for a formula; other values as they are."""
     formula = isinstance(value, str) and FORMULA.match(value) and not NUMBER.fullmatch(value)
     return f"'{value}" if formula else value
@@ -154,7 +154,7 @@ def _small_enough(path: Path) -> bool:
     return True
 
 
-def _with_pyarrow(action: Any) -> Any:
+def _with_pyarrow(action: Callable[[], Any]) -> Any:
     try:
         return action()
     except ImportError as error:

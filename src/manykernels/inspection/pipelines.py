@@ -8,14 +8,14 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
-from sklearn.base import clone
+from sklearn.base import BaseEstimator, clone
 from sklearn.pipeline import Pipeline, make_pipeline
 from sklearn.utils.validation import check_is_fitted
 
 NUMBERED = re.compile(r"x(\d+)\Z")  # what a column of an array is called
 
 
-def last_step(model: Any) -> Any:
+def last_step(model: BaseEstimator) -> Any:
     """Return the estimator at the end of a pipeline; another model as it is."""
     return last_step(model[-1]) if isinstance(model, Pipeline) else model
 
@@ -43,14 +43,14 @@ def unwrapped(model: Any, X: Any = None) -> tuple[Any, Any]:
     return _renamed(inner, names), rows
 
 
-def fresh(model: Any) -> Any:
+def fresh(model: BaseEstimator) -> Any:
     """Return an unfitted clone that says nothing."""
     again = clone(model)
     last_step(again).set_params(resources__verbose=0)
     return again
 
 
-def after_steps_of(model: Any, rival: Any) -> Any:
+def after_steps_of(model: BaseEstimator, rival: BaseEstimator) -> Any:
     """Return a rival behind clones of the steps before the last one of a pipeline; for another model as it is."""
     if not isinstance(model, Pipeline):
         return rival
@@ -58,7 +58,7 @@ def after_steps_of(model: Any, rival: Any) -> Any:
     return make_pipeline(clone(model[:-1]), rest) if len(model) > 1 else rest
 
 
-def _names(before: Pipeline, estimator: Any) -> list[str] | None:
+def _names(before: Pipeline, estimator: BaseEstimator) -> list[str] | None:
     """Return what the columns are called that an estimator got as an array, if the steps before it know."""
     if hasattr(estimator, "feature_names_in_") or not hasattr(estimator, "_kernel_frame"):
         return None
@@ -70,7 +70,7 @@ def _names(before: Pipeline, estimator: Any) -> list[str] | None:
     return names if read and len(names) == estimator.n_features_in_ and len(set(names)) == len(names) else None
 
 
-def _renamed(estimator: Any, names: list[str]) -> Any:
+def _renamed(estimator: BaseEstimator, names: list[str]) -> Any:
     """Return a copy of a fitted estimator whose columns and kernels have these names instead of x0, x1, ..."""
     found = copy.copy(estimator)
     frame = estimator._kernel_frame

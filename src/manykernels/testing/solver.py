@@ -168,7 +168,7 @@ def _gathered() -> Iterator[list[warnings.WarningMessage]]:
         yield caught
 
 
-def _equal(actual: Any, expected: Any, what: str) -> None:
+def _equal(actual: object, expected: object, what: str) -> None:
     # A shipped module is not rewritten by pytest: a bare assert would not show its values.
     assert actual == expected, f"{what}: {actual!r} instead of {expected!r}"
 
@@ -460,7 +460,7 @@ class SolverContract:
 def _stop_at(count: int, calls: list[Any], *, interrupt: bool = False) -> Callable[[Any], bool]:
     """Return a callback that records its calls and ends the run at the given one."""
 
-    def callback(record: Any) -> bool:
+    def callback(record: object) -> bool:
         calls.append(record)
         if len(calls) == count and interrupt:
             raise KeyboardInterrupt

@@ -5,15 +5,26 @@ from __future__ import annotations
 import numbers
 import sys
 from collections.abc import Iterator, Mapping
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 from scipy import sparse
 
 from manykernels.exceptions import InvalidInputError
 
 Array = NDArray[Any]
+
+
+class HasShape(Protocol):
+    """A table that is no array: a DataFrame, a sparse matrix, views of samples."""
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """Number of rows, and of columns."""
+
+
+TableLike = ArrayLike | HasShape
 
 LARGEST_FLOAT = sys.float_info.max
 BEYOND_FLOATS = "an integer beyond 1.8e308, which no float64 can hold: rescale it, or take its logarithm"

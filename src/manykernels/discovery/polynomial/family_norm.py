@@ -17,10 +17,9 @@ Where only so many seconds may be spent, the prefix is lengthened step by step, 
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 from math import comb, factorial, prod
-from typing import Any
 
 import numpy as np
 
@@ -86,7 +85,7 @@ class ScoreSum:
         """Add a sum of squares, for q = 2."""
         self.add(np.array([np.sqrt(max(squares, 0.0))]))
 
-    def offer(self, scores: Array, indices: Any) -> None:
+    def offer(self, scores: Array, indices: Callable[..., list[Index]]) -> None:
         """Keep those of the scores that are among the largest; ``indices(positions)`` names them."""
         if not self._wanted:
             return
@@ -171,7 +170,7 @@ def multiplicity_of(levels: Parts) -> int:
     return factorial(sum(levels)) // prod(factorial(level) for level in levels)
 
 
-def _add(total: ScoreSum, scores: Array, indices: Any) -> None:
+def _add(total: ScoreSum, scores: Array, indices: Callable[..., list[Index]]) -> None:
     if total.add(scores) > total.threshold:
         total.offer(scores, indices)
 

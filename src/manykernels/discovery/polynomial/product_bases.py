@@ -12,7 +12,6 @@ from dataclasses import dataclass
 from functools import cached_property
 from itertools import groupby
 from math import prod
-from typing import Any
 
 import numpy as np
 from numpy.typing import DTypeLike
@@ -30,7 +29,7 @@ NORMALIZATIONS = ("power", "centered", None)
 SMALLEST_SPREAD = 1e-12  # of a power, relative to its root mean square: below, it is a constant
 
 
-def check_normalize(normalize: Any) -> str | None:
+def check_normalize(normalize: object) -> str | None:
     """Return the normalization of powers, or raise ``InvalidInputError``."""
     if normalize is not None and (not isinstance(normalize, str) or normalize not in NORMALIZATIONS):
         raise InvalidInputError(f"normalize must be 'power', 'centered' or None, got {normalize!r}.")

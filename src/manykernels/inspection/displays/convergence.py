@@ -135,10 +135,10 @@ class ConvergenceDisplay(Display):
         labels = getattr(estimator, "classes_", range(len(found)))
         return cls.from_solution(dict(zip(labels, found, strict=True)), tol=tol)
 
-    def _size(self, **options: Any) -> tuple[float, float]:
+    def _size(self, **options: object) -> tuple[float, float]:
         return 6.5, 4.0
 
-    def _draw(self, ax: Axes, *, x: str = "elapsed_s", annotate: bool = False, **line_style: Any) -> None:
+    def _draw(self, ax: Axes, *, x: str = "elapsed_s", annotate: bool = False, **line_style: object) -> None:
         """Draw the gap, which a log axis cannot show at zero: such points are drawn at the lower edge."""
         if x not in LABELS:
             raise InvalidInputError(f"x must be one of {', '.join(LABELS)}, got {x!r}.")

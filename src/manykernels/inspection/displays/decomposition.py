@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Hashable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 import pandas as pd
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 from sklearn.base import BaseEstimator
 from sklearn.utils import _safe_indexing
 
@@ -35,7 +35,7 @@ from manykernels.inspection.displays.plotting import (
     write,
 )
 from manykernels.inspection.pipelines import unwrapped
-from manykernels.validation.arrays import check_count
+from manykernels.validation.arrays import TableLike, check_count
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -119,10 +119,10 @@ class DecompositionDisplay(Display):
         """
         return self.contributions.reset_index().melt("sample", var_name="kernel", value_name="contribution")
 
-    def _size(self, **options: Any) -> tuple[float, float]:
+    def _size(self, **options: object) -> tuple[float, float]:
         return 9.0, 1.4 + 0.4 * max(4, len(self.contributions))
 
-    def _draw(self, ax: Axes, **bar_style: Any) -> None:
+    def _draw(self, ax: Axes, **bar_style: object) -> None:
         """Draw one bar a sample."""
         places, ink = np.arange(len(self.contributions)), ink_of(ax)
         ends = {True: np.zeros(len(places)), False: np.zeros(len(places))}
@@ -151,7 +151,7 @@ class DecompositionDisplay(Display):
         clean(ax, grid="x")
 
 
-def for_target(estimator: BaseEstimator, parts: Array, target: Any) -> tuple[Array, float]:
+def for_target(estimator: BaseEstimator, parts: Array, target: Hashable) -> tuple[Array, float]:
     """Return the contributions (M, n) to one target, and its intercept."""
     if parts.ndim == 2:
         if target is not None:
@@ -161,7 +161,7 @@ def for_target(estimator: BaseEstimator, parts: Array, target: Any) -> tuple[Arr
     return parts[:, :, at], float(estimator.intercept_[at])
 
 
-def checked_rows(samples: Any, n_rows: int) -> Array:
+def checked_rows(samples: ArrayLike, n_rows: int) -> Array:
     """Return positions of rows, or say which there are."""
     rows = np.asarray(samples)
     if rows.ndim != 1 or rows.size == 0 or rows.dtype.kind not in "iu" or rows.min() < 0 or rows.max() >= n_rows:
@@ -216,7 +216,7 @@ class ContributionsDisplay(Display):
     target: str = ""
 
     @classmethod
-    def from_estimator(cls, estimator: BaseEstimator, X: Any, *, top: int = 12, target: Any = None) -> Self:
+    def from_estimator(cls, estimator: BaseEstimator, X: TableLike, *, top: int = 12, target: Hashable = None) -> Self:
         """Decompose the scores of all rows.
 
         Parameters
@@ -258,10 +258,10 @@ class ContributionsDisplay(Display):
         columns = {"mean_size": values.abs().mean(), "low": low, "median": middle, "high": high}
         return pd.DataFrame(columns).rename_axis("kernel").reset_index()
 
-    def _size(self, **options: Any) -> tuple[float, float]:
+    def _size(self, **options: object) -> tuple[float, float]:
         return 7.0, 1.3 + 0.36 * max(4, self.contributions.shape[1] + 1)
 
-    def _draw(self, ax: Axes, **point_style: Any) -> None:
+    def _draw(self, ax: Axes, **point_style: object) -> None:
         """Draw a point for each sample (for 500 of them at most), and a bar from the 5th to the 95th of a hundred."""
         shown = self.contributions.iloc[:, : max(1, rows_that_fit(ax) - 1)]
         drawn = shown.iloc[np.unique(np.linspace(0, len(shown) - 1, min(MOST_POINTS, len(shown))).astype(int))]
@@ -386,7 +386,7 @@ class WaterfallDisplay(Display):
         """
         return self.steps.assign(score=self.steps["contribution"].cumsum())
 
-    def _size(self, **options: Any) -> tuple[float, float]:
+    def _size(self, **options: object) -> tuple[float, float]:
         return 7.0, 1.4 + 0.32 * (len(self.steps) + 1)
 
     def _draw(self, ax: Axes, **bar_style: Any) -> None:

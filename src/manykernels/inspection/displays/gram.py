@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 import pandas as pd
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 
 from manykernels.alignment import center_kernel, target_kernel
 from manykernels.exceptions import InvalidInputError
@@ -135,7 +135,7 @@ class AlignmentDisplay(Display):
         values = np.clip(rows @ rows.T, -1.0, 1.0)
         return cls(alignments=pd.DataFrame(values, index=labels, columns=labels), n_kernels=len(names))
 
-    def _size(self, **options: Any) -> tuple[float, float]:
+    def _size(self, **options: object) -> tuple[float, float]:
         side = max(3.2, 0.24 * (len(self.alignments) + 1))
         return 4.4 + side, 1.0 + side
 
@@ -172,7 +172,7 @@ class AlignmentDisplay(Display):
         write(ax, title="How alike the kernels are")
 
 
-def _unit(K: Any, name: str) -> Array:
+def _unit(K: ArrayLike, name: str) -> Array:
     """Return the centered kernel divided by its Frobenius norm."""
     centered = center_kernel(K)
     size = float(np.linalg.norm(centered))
@@ -298,7 +298,7 @@ class GramDisplay(Display):
         place = names.index(kernel) if isinstance(kernel, str) else kernel
         return cls.from_kernel(fitted.block(prepared, prepared, kernels=[place])[0], y=y, name=names[place])
 
-    def _size(self, **options: Any) -> tuple[float, float]:
+    def _size(self, **options: object) -> tuple[float, float]:
         return 5.6, 4.8
 
     def _draw(self, ax: Axes, *, cmap: str = "viridis", colorbar: bool = True) -> None:

@@ -115,7 +115,7 @@ class IntervalDisplay(Display):
         reference = 0.0 if reference is None and value == "importance" else reference
         return cls(intervals=rows.head(top), label=label or value, title=title, reference=reference, n_more=n_more)
 
-    def _size(self, **options: Any) -> tuple[float, float]:
+    def _size(self, **options: object) -> tuple[float, float]:
         return 6.0, 0.8 + 0.5 * max(len(self.intervals) + (self.n_more > 0), 3)
 
     def _draw(self, ax: Axes, **line_style: Any) -> None:
@@ -136,7 +136,7 @@ class IntervalDisplay(Display):
         clean(ax, grid="x")
 
 
-def _lines(name: Any, most: int) -> str:
+def _lines(name: object, most: int) -> str:
     """Return a name on as many lines as it needs, the last one cut where there would be too many."""
     lines = wrap(short_label(str(name)), most)
     return plain("\n".join([*lines[: MOST_LINES - 1], cut_text(" ".join(lines[MOST_LINES - 1 :]), most)]).strip())

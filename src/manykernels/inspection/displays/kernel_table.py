@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Hashable
 from typing import Any
 
 import numpy as np
@@ -21,7 +22,7 @@ def target_column(frame: pd.DataFrame) -> str | None:
     return next((name for name in TARGET_COLUMNS if name in frame.columns), None)
 
 
-def kernel_table(estimator: BaseEstimator, target: Any = None) -> pd.DataFrame:
+def kernel_table(estimator: BaseEstimator, target: Hashable = None) -> pd.DataFrame:
     """Return name, kernel, columns, weight, norm and share of every kernel."""
     frame = estimator.weights_frame(active_only=False)
     column = target_column(frame)
@@ -52,7 +53,7 @@ def target_position(estimator: BaseEstimator, target: Any) -> int:
     raise InvalidInputError(f"Choose one of several targets: target must be one of {known[:20]}, got {target!r}.")
 
 
-def effect_of(estimator: BaseEstimator, target: Any = None) -> str:
+def effect_of(estimator: BaseEstimator, target: Hashable = None) -> str:
     """Return what a positive part of the score speaks for: of a classifier a class, by its name."""
     if is_classifier(estimator):
         labels = np.asarray(estimator.classes_).tolist()

@@ -113,7 +113,7 @@ class CVCurveDisplay(Display):
         frame["curve"] = [_curve(row) for row in found.to_dict("records")]
         return cls(results=frame, chosen=int(estimator.best_index_), n_folds=n_folds, scoring=_score_of(estimator))
 
-    def _size(self, **options: Any) -> tuple[float, float]:
+    def _size(self, **options: object) -> tuple[float, float]:
         return 7.0, 4.2
 
     def _draw(self, ax: Axes) -> None:
@@ -262,7 +262,7 @@ class PathDisplay(Display):
         named = peaks[peaks > 0].sort_values(ascending=False, kind="stable").index[:top]
         return cls(values=values, value=value, named=list(named), chosen=chosen)
 
-    def _size(self, **options: Any) -> tuple[float, float]:
+    def _size(self, **options: object) -> tuple[float, float]:
         return 8.0, 4.6
 
     def _draw(self, ax: Axes) -> None:

@@ -75,7 +75,7 @@ class Display:
         """
         return pd.DataFrame(getattr(self, fields(self)[0].name)).copy()  # type: ignore[arg-type]
 
-    def plot(self, ax: Axes | None = None, **options: Any) -> Self:
+    def plot(self, ax: Axes | None = None, **options: object) -> Self:
         """Draw into given or new axes.
 
         Parameters

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Hashable
 from dataclasses import dataclass
 from itertools import groupby
 from typing import TYPE_CHECKING, Any, Self
@@ -46,6 +47,7 @@ from manykernels.validation.arrays import check_count
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
+    from matplotlib.colors import Colormap
 
 ACROSS = ("kind", "target")
 MOST_ROWS, MOST_COLUMNS = 40, 40
@@ -87,7 +89,7 @@ class WeightMapDisplay(Display):
 
     @classmethod
     def from_estimator(
-        cls, estimator: BaseEstimator, *, target: Any = None, active_only: bool = False, across: str = "kind"
+        cls, estimator: BaseEstimator, *, target: Hashable = None, active_only: bool = False, across: str = "kind"
     ) -> Self:
         """Take the weights of a fitted estimator.
 
@@ -122,7 +124,9 @@ class WeightMapDisplay(Display):
             frame = frame[frame.sum(axis=1) > 0]
         return cls(weights=frame, n_single=sum(place in single for place in frame.index))
 
-    def _size(self, *, max_rows: int = MOST_ROWS, max_columns: int = MOST_COLUMNS, **other: Any) -> tuple[float, float]:
+    def _size(
+        self, *, max_rows: int = MOST_ROWS, max_columns: int = MOST_COLUMNS, **other: object
+    ) -> tuple[float, float]:
         check_count(max_rows, "max_rows"), check_count(max_columns, "max_columns")
         n_rows, n_columns = (min(*pair) for pair in zip(self.weights.shape, (max_rows, max_columns), strict=True))
         return 4.0 + 0.27 * n_columns, 1.2 + _height_of_labels(self.weights.columns) + 0.22 * (n_rows + 1)
@@ -131,11 +135,11 @@ class WeightMapDisplay(Display):
         self,
         ax: Axes,
         *,
-        cmap: Any = None,
+        cmap: str | Colormap | None = None,
         colorbar: bool = True,
         max_rows: int = MOST_ROWS,
         max_columns: int = MOST_COLUMNS,
-        **image_style: Any,
+        **image_style: object,
     ) -> None:
         """Draw the map; colors follow the square root of the weight, so that light kernels can be seen."""
         below = _height_of_labels(self.weights.columns)

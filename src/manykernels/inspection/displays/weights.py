@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Hashable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Self
 
@@ -93,7 +94,13 @@ class KernelWeightsDisplay(Display):
 
     @classmethod
     def from_estimator(
-        cls, estimator: BaseEstimator, *, top: int = 20, value: str = "weight", target: Any = None, by: str = "kernel"
+        cls,
+        estimator: BaseEstimator,
+        *,
+        top: int = 20,
+        value: str = "weight",
+        target: Hashable = None,
+        by: str = "kernel",
     ) -> Self:
         """Take the heaviest kernels of a fitted estimator.
 
@@ -138,7 +145,7 @@ class KernelWeightsDisplay(Display):
             target=_target_text(estimator, target, every.shape[1]),
         )
 
-    def _size(self, **options: Any) -> tuple[float, float]:
+    def _size(self, **options: object) -> tuple[float, float]:
         return 7.0, 1.0 + 0.27 * max(len(self.kernels) + 1, 4)
 
     def _draw(self, ax: Axes, *, color: Any = None, **bar_style: Any) -> None:
@@ -173,7 +180,7 @@ class KernelWeightsDisplay(Display):
         clean(ax, grid="x")
 
 
-def _target_text(estimator: BaseEstimator, target: Any, n_targets: int) -> str:
+def _target_text(estimator: BaseEstimator, target: Hashable, n_targets: int) -> str:
     """Return of what a bar is the value: ``", class b"``, ``", mean of 3 classes"``, or nothing."""
     if target is None and n_targets < 2:
         return ""

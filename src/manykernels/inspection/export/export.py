@@ -7,6 +7,7 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
+from sklearn.base import BaseEstimator
 from sklearn.utils.validation import check_is_fitted
 
 from manykernels.exceptions import InvalidInputError
@@ -133,7 +134,7 @@ def _ranges(program: Program) -> dict[str, tuple[float, float]]:
     return found
 
 
-def _about(model: Any, program: Program) -> list[str]:
+def _about(model: BaseEstimator, program: Program) -> list[str]:
     """Return what the head of a file says."""
     lines = [f"Scores of a {type(model).__name__}, exported by manykernels {version('manykernels')}.", ""]
     if program.error:

@@ -491,6 +491,6 @@ def _crossed(values: list[list[Any]]) -> list[list[Any]]:
     return [list(column) for column in zip(*product(*values), strict=True)]
 
 
-def _is_gap(value: Any) -> bool:
+def _is_gap(value: object) -> bool:
     """Tell a missing value."""
     return value is None or value != value

@@ -61,7 +61,7 @@ def as_python(program: Program, about: Sequence[str]) -> str:
     return "\n\n".join([*parts, *doors])
 
 
-def _without_nan(value: Any) -> Any:
+def _without_nan(value: object) -> Any:
     """Return lists and numbers with None for what is no number, as JSON has it; arrays read it as NaN."""
     if isinstance(value, dict):
         return {name: _without_nan(each) for name, each in value.items()}
@@ -228,12 +228,12 @@ def _number(value: float) -> str:
     return "NULL" if value != value else repr(float(value))
 
 
-def _quoted(name: Any) -> str:
+def _quoted(name: object) -> str:
     """Return the name of a column or a table."""
     return '"' + str(name).replace('"', '""') + '"'
 
 
-def _literal(value: Any) -> str:
+def _literal(value: object) -> str:
     """Return a constant: a number, or a text."""
     if isinstance(value, bool):
         return "TRUE" if value else "FALSE"

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Hashable, Sequence
 from typing import Any
 
 import numpy as np
-from sklearn.base import is_classifier
+from sklearn.base import BaseEstimator, is_classifier
 from sklearn.utils.validation import check_is_fitted
 
 from manykernels.estimators.supervised.posterior import posterior_of
@@ -15,7 +15,7 @@ from manykernels.exceptions import InvalidInputError
 from manykernels.inspection.displays.decomposition import for_target
 from manykernels.inspection.displays.kernel_table import kernel_table, known_targets, target_position
 from manykernels.inspection.pipelines import fresh, unwrapped
-from manykernels.validation.arrays import Array, check_count
+from manykernels.validation.arrays import Array, TableLike, check_count
 from manykernels.validation.parameters import generator_from
 
 __all__ = ["bootstrap_refits"]
@@ -102,7 +102,7 @@ def bootstrap_refits(estimator: Any, X: Any, y: Any, *, n_refits: int = 30, rand
     return refits
 
 
-def spread_of(estimator: Any, target: Any, bands: Any) -> Spread | None:
+def spread_of(estimator: BaseEstimator, target: Hashable, bands: object) -> Spread | None:
     """Return what measures how sure functions are, as ``bands`` of a display asks: a posterior, refits, or nothing."""
     if bands is False:
         return None
@@ -114,7 +114,7 @@ def spread_of(estimator: Any, target: Any, bands: Any) -> Spread | None:
         )
     refits = [unwrapped(model)[0] for model in bands]
 
-    def spread(rows: Any, labels: Sequence[str], mean: Array) -> Array:
+    def spread(rows: TableLike, labels: Sequence[str], mean: Array) -> Array:
         effects = []
         for refit in refits:
             members = np.flatnonzero(kernel_table(refit)["columns"].isin(list(labels)))
@@ -125,12 +125,12 @@ def spread_of(estimator: Any, target: Any, bands: Any) -> Spread | None:
     return spread
 
 
-def _of_posterior(estimator: Any, target: Any) -> Spread:
+def _of_posterior(estimator: BaseEstimator, target: Hashable) -> Spread:
     """Return standard deviations by the posterior of a Gaussian process at the learned weights."""
     several, table = known_targets(estimator), kernel_table(estimator)
     posterior = posterior_of(estimator, target_position(estimator, target) if several else 0)
 
-    def spread(rows: Any, labels: Sequence[str], mean: Array) -> Array:
+    def spread(rows: TableLike, labels: Sequence[str], mean: Array) -> Array:
         members = np.flatnonzero(table["columns"].isin(list(labels)))
         return np.sqrt(posterior.part_variance(estimator._checked_rows(rows, reset=False), members, mean))
 

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 import pandas as pd
+from numpy.typing import ArrayLike
 from pandas.api.types import is_bool_dtype, is_datetime64_any_dtype, is_numeric_dtype
 from sklearn.base import BaseEstimator
 from sklearn.utils.validation import check_is_fitted
@@ -33,7 +34,7 @@ from manykernels.inspection.displays.plotting import (
 )
 from manykernels.inspection.functions.bands import Spread, spread_of
 from manykernels.inspection.pipelines import unwrapped
-from manykernels.validation.arrays import Array, check_count
+from manykernels.validation.arrays import Array, TableLike, check_count
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -89,12 +90,12 @@ class ShapeDisplay(Display):
     def from_estimator(
         cls,
         estimator: BaseEstimator,
-        X: Any,
+        X: TableLike,
         *,
         columns: Sequence[str] | None = None,
         top: int = 6,
         n_points: int = 100,
-        target: Any = None,
+        target: Hashable = None,
         bands: bool | Sequence[Any] = False,
     ) -> Self:
         """Evaluate the functions of single columns.
@@ -215,7 +216,7 @@ def _grid(figure: Figure | SubFigure, n_parts: int, most_columns: int) -> tuple[
     return min(-(-n_parts // n_columns), max(1, int(height / LEAST_HEIGHT))), n_columns
 
 
-def rows_of(estimator: BaseEstimator, X: Any) -> pd.DataFrame:
+def rows_of(estimator: BaseEstimator, X: TableLike) -> pd.DataFrame:
     """Return the rows as a DataFrame with the names that the estimator knows."""
     if isinstance(X, pd.DataFrame):
         return X.set_axis([str(name) for name in X.columns], axis=1)
@@ -231,9 +232,9 @@ def _shape(
     estimator: BaseEstimator,
     rows: pd.DataFrame,
     name: str,
-    members: Any,
+    members: ArrayLike,
     n_points: int,
-    target: Any,
+    target: Hashable,
     spread: Spread | None,
 ) -> pd.DataFrame:
     """Return the function of one column at values that stand for its range."""
@@ -244,7 +245,12 @@ def _shape(
 
 
 def effects_at(
-    estimator: BaseEstimator, rows: pd.DataFrame, points: Mapping[str, Any], members: Any, target: Any, mean: Array
+    estimator: BaseEstimator,
+    rows: pd.DataFrame,
+    points: Mapping[str, Any],
+    members: ArrayLike,
+    target: Hashable,
+    mean: Array,
 ) -> tuple[Array, Any]:
     """Return what some kernels add at values of their columns, less its mean, and the rows that have these values."""
     # The other columns do not matter: of the parts of these rows only those of these kernels are taken.
@@ -260,7 +266,7 @@ def effects_at(
     return effect - mean @ effect, probed
 
 
-def as_column(points: Any, column: pd.Series) -> Any:
+def as_column(points: object, column: pd.Series) -> Any:
     """Return values of a column as a column like it: categories keep their type, whole numbers become numbers."""
     return np.asarray(points) if _continuous(column) else pd.Series(points).astype(column.dtype)
 

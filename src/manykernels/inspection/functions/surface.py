@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Hashable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Self
 
@@ -23,9 +23,11 @@ from manykernels.inspection.functions.shape import (
     values_of,
 )
 from manykernels.inspection.pipelines import unwrapped
+from manykernels.validation.arrays import TableLike
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
+    from matplotlib.colors import Colormap
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
@@ -67,11 +69,11 @@ class SurfaceDisplay(Display):
     def from_estimator(
         cls,
         estimator: BaseEstimator,
-        X: Any,
+        X: TableLike,
         *,
         columns: tuple[Any, Any] | None = None,
         n_points: int = 40,
-        target: Any = None,
+        target: Hashable = None,
         bands: bool | Sequence[Any] = False,
     ) -> Self:
         """Evaluate the functions of a pair of columns.
@@ -114,10 +116,12 @@ class SurfaceDisplay(Display):
         surface = _surface(estimator, rows, names, labels, n_points, target, spread)
         return cls(surface=surface, names=names, effect=effect_of(estimator, target))
 
-    def _size(self, **options: Any) -> tuple[float, float]:
+    def _size(self, **options: object) -> tuple[float, float]:
         return 5.6, 4.4
 
-    def _draw(self, ax: Axes, *, cmap: Any = None, colorbar: bool = True, limit: float | None = None) -> None:
+    def _draw(
+        self, ax: Axes, *, cmap: str | Colormap | None = None, colorbar: bool = True, limit: float | None = None
+    ) -> None:
         """Draw the surface in colors around zero."""
         values = self.surface.pivot(index="z", columns="x", values="effect")
         # In the order of the values, which for categories is not that of the alphabet.
@@ -202,7 +206,7 @@ def _surface(
     names: tuple[str, str],
     labels: list[str],
     n_points: int,
-    target: Any,
+    target: Hashable,
     spread: Spread | None,
 ) -> pd.DataFrame:
     """Return the functions of a pair at all pairs of values that stand for the ranges of its columns."""

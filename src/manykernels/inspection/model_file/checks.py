@@ -10,7 +10,7 @@ from typing import Any, ClassVar, Union, get_args, get_origin, get_type_hints
 import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
-from sklearn.base import is_classifier
+from sklearn.base import BaseEstimator, is_classifier
 
 from manykernels.estimators import KernelAligner
 from manykernels.estimators.parameters import check_parameters
@@ -52,7 +52,7 @@ def wrong_floats(owner: Any, **expected: tuple[int | None, ...] | None) -> Itera
             yield name
 
 
-def is_float(value: Any, shape: tuple[int | None, ...]) -> bool:
+def is_float(value: object, shape: tuple[int | None, ...]) -> bool:
     """Tell whether a value is a finite float64 array of a shape, in which None stands for any length."""
     if not isinstance(value, np.ndarray) or value.dtype != np.float64 or value.ndim != len(shape):
         return False
@@ -60,7 +60,7 @@ def is_float(value: Any, shape: tuple[int | None, ...]) -> bool:
     return fits and bool(np.isfinite(value).all())
 
 
-def are_points(value: Any, shape: tuple[int, int]) -> bool:
+def are_points(value: object, shape: tuple[int, int]) -> bool:
     """Tell whether a value holds points of a shape: a finite array, or sparse rows."""
     if not isinstance(value, SparsePoints):
         return is_float(value, shape)
@@ -71,7 +71,7 @@ def are_points(value: Any, shape: tuple[int, int]) -> bool:
     return bool(ends[0] == 0 and ends[-1] == n_stored and (np.diff(ends) >= 0).all())
 
 
-def is_index(value: Any, length: int, size: int | None) -> bool:
+def is_index(value: object, length: int, size: int | None) -> bool:
     """Tell whether a value is a vector of positions below ``size``."""
     if not isinstance(value, np.ndarray) or value.dtype.kind != "i" or value.shape != (length,):
         return False
@@ -84,7 +84,7 @@ def all_are(values: Any, cls: type[Any], length: int | None = None) -> bool:
     return fits and all(isinstance(value, cls) and not isinstance(value, bool) for value in values)
 
 
-def is_number(value: Any, size: int) -> bool:
+def is_number(value: object, size: int) -> bool:
     """Tell whether a value is a position below ``size``."""
     return isinstance(value, int) and not isinstance(value, bool) and 0 <= value < size
 
@@ -92,14 +92,14 @@ def is_number(value: Any, size: int) -> bool:
 # --- whether the parts of an object fit each other ---
 
 
-def check_parts(value: Any) -> None:
+def check_parts(value: object) -> None:
     """Raise ``ValueError`` naming the parts of an object that do not fit each other."""
     wrong = [name for cls, parts in RULES.items() if isinstance(value, cls) for name in parts(value)]
     if wrong:
         raise ValueError(f"these parts do not fit the rest: {', '.join(wrong)}")
 
 
-def check_types(value: Any) -> None:
+def check_types(value: object) -> None:
     """Raise ``ValueError`` naming the parts of an object that are not of the type that its class declares."""
     hints = _hints(type(value))
     wrong = [name for name, hint in hints.items() if name in vars(value) and not is_of(vars(value)[name], hint)]
@@ -116,7 +116,7 @@ def _hints(cls: type[Any]) -> dict[str, Any]:
     return {name: hint for name, hint in hints.items() if get_origin(hint) is not ClassVar}
 
 
-def is_of(value: Any, hint: Any) -> bool:
+def is_of(value: object, hint: Any) -> bool:
     """Tell whether a value is of a declared type, as far as it can be looked up."""
     origin, inner = get_origin(hint), get_args(hint)
     if origin in (Union, UnionType):
@@ -429,7 +429,7 @@ def _aligner(aligner: KernelAligner) -> Iterator[str]:
     yield from _wrong_names(aligner, aligner._bank, n_kernels)
 
 
-def _wrong_names(estimator: Any, bank: Any, n_kernels: int) -> Iterator[str]:
+def _wrong_names(estimator: BaseEstimator, bank: Any, n_kernels: int) -> Iterator[str]:
     n_features, frame = bank.n_features_in_, estimator._kernel_frame
     if not all_are(estimator.kernel_names_, str, n_kernels):
         yield "kernel_names_"

@@ -7,6 +7,7 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
+from sklearn.base import BaseEstimator
 from sklearn.exceptions import NotFittedError
 from sklearn.pipeline import Pipeline
 from sklearn.utils.validation import check_is_fitted
@@ -25,7 +26,7 @@ BROKEN = (ValueError, TypeError, KeyError, AttributeError, IndexError, OverflowE
 KEYS = {"format", "format_version", "library_version", "model", "metadata"}
 
 
-def save_model(estimator: Any, path: str | Path, *, metadata: Mapping[str, Any] | None = None) -> None:
+def save_model(estimator: BaseEstimator, path: str | Path, *, metadata: Mapping[str, Any] | None = None) -> None:
     """Write a fitted estimator to one file that anyone can open without running code from it.
 
     The file is a zip archive of ``model.json`` and NumPy arrays, without pickle. It holds the parameters, the active
@@ -82,7 +83,7 @@ def save_model(estimator: Any, path: str | Path, *, metadata: Mapping[str, Any] 
     write_archive(path, document, encoder.arrays)
 
 
-def _check_savable(estimator: Any) -> None:
+def _check_savable(estimator: BaseEstimator) -> None:
     """Refuse what is no estimator of ours, and pipelines without one or with a place for caches."""
     name = type(estimator).__name__
     if isinstance(estimator, Pipeline):
@@ -102,7 +103,7 @@ def _steps(pipeline: Pipeline) -> list[Any]:
     return [one for step in steps for one in (_steps(step) if isinstance(step, Pipeline) else [step])]
 
 
-def _checked(model: Any) -> Any:
+def _checked(model: BaseEstimator) -> Any:
     """Return a model, or refuse one that is not fitted."""
     try:
         check_is_fitted(model)

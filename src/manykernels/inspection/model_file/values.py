@@ -230,7 +230,7 @@ class Encoder:
         self._written: list[Array] = []  # kept, since arrays are told apart by their place in memory
         self._classes = known_classes()
 
-    def encode(self, value: Any, where: str) -> Any:
+    def encode(self, value: object, where: str) -> Any:
         """Return the node of ``value``; ``where`` says in messages what it is."""
         if isinstance(value, np.generic):
             value = value.item()
@@ -259,7 +259,7 @@ class Encoder:
         self._written.append(written)
         return {"skops": self._array(written, f"{where}.skops")["array"]}
 
-    def _container(self, value: Any, where: str) -> Any:
+    def _container(self, value: object, where: str) -> Any:
         if isinstance(value, list):
             return [self.encode(item, f"{where}[{i}]") for i, item in enumerate(value)]
         if isinstance(value, tuple):
@@ -273,7 +273,7 @@ class Encoder:
             return {"table": {str(name): self.encode(list(value[name]), where) for name in value.columns}}
         raise ModelFileError(_refusal(value, where))
 
-    def _object(self, value: Any, where: str) -> dict[str, Any]:
+    def _object(self, value: object, where: str) -> dict[str, Any]:
         names = _parameters(type(value))
         if isinstance(value, BaseEstimator):
             fitted = tuple(name for name in vars(value) if name not in names)
@@ -383,7 +383,7 @@ class Decoder:
         return labels
 
 
-def _refusal(value: Any, where: str) -> str:
+def _refusal(value: object, where: str) -> str:
     """Return the reason why a value cannot be part of a model file."""
     if callable(value):
         return (
