@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+
 import numpy as np
 import pytest
 from hypothesis import given
@@ -335,6 +337,19 @@ def test_rounding_grows_with_what_cancels(rng, shift) -> None:
     problem = Problem(kernels, make_target(rng, "regression") + shift, "squared", Ridge(1.0))
     certificate = problem.certificate(rng.normal(size=12), np.ones(4), shift)
     assert 1e-16 < certificate.relative_rounding < 1e-13 * max(shift, 10.0) ** 2
+
+
+def test_coefficients_that_sum_to_zero_up_to_rounding_are_charged_for_the_rest(rng) -> None:
+    """One far target of next to no weight: its small coefficient costs as much as the target when all are moved."""
+    kernels, y, weight = make_kernels(rng), make_target(rng, "regression"), np.full(12, 500.0)
+    y[0], weight[0] = 1e9, 1e-9
+    problem = Problem(kernels, y, "huber", BlockL1(1e6), sample_weight=weight)
+    rho, b = problem.zero_model()
+    rho[1:] += np.spacing(np.abs(rho).max()) * 2  # still of zero sum as far as float64 tells
+    certificate, point = problem.certificate(rho, np.zeros(4), b), problem.feasible_dual(rho)
+    left = abs(math.fsum(point))
+    assert left > 0
+    assert certificate.rounding >= 0.9 * left / 12 * y[0]
 
 
 def test_extreme_kernel_scales_give_the_same_relative_gap(rng) -> None:

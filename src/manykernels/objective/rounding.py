@@ -48,6 +48,10 @@ class Sizes(Protocol):
         """Number of kernels M."""
 
     @property
+    def fit_intercept(self) -> bool:
+        """Whether dual coefficients sum to zero."""
+
+    @property
     def penalties(self) -> Array:
         """Kernel penalties ``w`` (M,)."""
 

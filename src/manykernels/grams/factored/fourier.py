@@ -214,8 +214,8 @@ class FourierStack(FactoredStack):
         """Return the quadratic forms of every vector, (T, M): rows are read once."""
         out = np.empty((len(rhos), self.n_kernels))
         batches = [batch for together in self._layout for batch in together.batches()]
-        for batch, moments in zip(batches, self._moments_of(batches, rhos), strict=True):
-            out[:, batch.members] = np.moveaxis(batch.plan.quads(moments), 1, 0)
+        for batch, some, moments in self._moments_of(batches, rhos):
+            out[some, batch.members] = np.moveaxis(batch.plan.quads(moments), 1, 0)
         out *= self.scales
         for kernel in np.flatnonzero(self._by_values).tolist():
             out[:, kernel] = [rho @ self._product(kernel, rho) for rho in rhos]
@@ -245,21 +245,27 @@ class FourierStack(FactoredStack):
         found = laid_out(self.columns[own], self.widths[own], extents, self.tol, self.n_samples) if len(own) else ()
         return [replace(together, members=own[together.members]) for together in found]
 
-    def _moments_of(self, batches: Sequence[Together], rhos: Sequence[Any]) -> Iterator[Array]:
-        """Yield the moments of every batch, (columns, T, bins, 8)."""
+    def _moments_of(self, batches: Sequence[Together], rhos: Sequence[Any]) -> Iterator[tuple[Together, slice, Array]]:
+        """Yield the moments of every batch for a few vectors at a time, (columns, some of T, bins, 8)."""
         if self.table.chunked:
             found = self.moments([(int(j), batch.plan.spacing) for batch in batches for j in batch.columns], *rhos)
             for batch in batches:
                 held = list(islice(found, len(batch.columns)))
-                yield np.stack([np.pad(own, ((0, 0), (0, batch.bins - own.shape[1]), (0, 0))) for own in held])
+                for some in batch.together(len(rhos)):
+                    yield batch, some, np.stack([_padded(own[some], batch.bins) for own in held])
             return
         for batch in batches:
-            out = np.zeros((len(batch.columns), len(rhos), batch.bins, ORDER))
-            for slot, column in enumerate(batch.columns.tolist()):
-                origin, inverse, _ = self._geometry(column, batch.plan.spacing)
-                for own, moments in zip(rhos, out[slot], strict=True):
-                    add_moments(self.table.column(column), origin, inverse, own, moments)
-            yield out
+            for some in batch.together(len(rhos)):
+                yield batch, some, self._moments_here(batch, rhos[some])
+
+    def _moments_here(self, batch: Together, rhos: Sequence[Array]) -> Array:
+        """Return the moments of some vectors for the columns of a batch, (columns, T, bins, 8)."""
+        out = np.zeros((len(batch.columns), len(rhos), batch.bins, ORDER))
+        for slot, column in enumerate(batch.columns.tolist()):
+            origin, inverse, _ = self._geometry(column, batch.plan.spacing)
+            for own, moments in zip(rhos, out[slot], strict=True):
+                add_moments(self.table.column(column), origin, inverse, own, moments)
+        return out
 
     def quad_bounds_each(self, rhos: Sequence[Any]) -> list[tuple[Array, Array]]:
         """Return bounds of every one of these vectors: rows are read once."""
@@ -456,6 +462,11 @@ def _moments(geometries: Sequence[Geometry], table: ColumnTable, *rhos: Array) -
             add_moments(table.column(column), origin, inverse, own, moments)
         made.append(out)
     return made
+
+
+def _padded(moments: Array, bins: int) -> Array:
+    """Return moments (T, bins, 8) with as many empty bins behind them as the longest column of a batch has."""
+    return np.pad(moments, ((0, 0), (0, bins - moments.shape[1]), (0, 0)))
 
 
 def _batches(geometries: Iterable[Geometry], most: int) -> Iterator[list[Geometry]]:

@@ -17,7 +17,7 @@ from manykernels.validation.arrays import Array
 
 ROUNDING = 2e-15  # of sums and of the transform, beside ||rho||_1^2
 MAX_BINS = 2**22
-BATCH_ENTRIES = 2**18  # moments held at once: 2 MB
+BATCH_ENTRIES = 2**18  # of a transform of moments held at once: 2 MB
 ROWS_PER_BIN = 14  # that are read in the time that a bin of a transform takes
 BIN_STEPS = 32  # periods are rounded up by at most 1/32, so that columns of nearly the same range share coefficients
 
@@ -102,11 +102,16 @@ class Together:
     bins: int  # enough for the data of every column
 
     def batches(self) -> Iterator[Together]:
-        """Yield a few columns at a time, whose moments stay in a cache."""
-        size = max(1, BATCH_ENTRIES // (self.bins * ORDER))
+        """Yield a few columns at a time, whose transforms stay in a cache."""
+        size = max(1, BATCH_ENTRIES // (self.plan.period_bins * ORDER))
         for start in range(0, len(self.columns), size):
             part = slice(start, start + size)
             yield Together(self.plan, self.columns[part], self.members[part], self.bins)
+
+    def together(self, n_vectors: int) -> Iterator[slice]:
+        """Yield which of so many vectors are transformed at once, so that those of all columns stay in a cache."""
+        size = max(1, BATCH_ENTRIES // (len(self.columns) * self.plan.period_bins * ORDER))
+        yield from (slice(start, min(start + size, n_vectors)) for start in range(0, n_vectors, size))
 
 
 def laid_out(columns: Array, widths: Array, extents: Array, tol: float, n_rows: int) -> Iterator[Together]:

@@ -226,9 +226,25 @@ class SampleSum(BoundLoss):
         return primal_rounding(problem, rho, d, f, float(b), t, self.loss.value(self.y, f + b))
 
     def dual_rounding(self, problem: Sizes, rho: Array, signed: Array, conjugates: Array | float, z: Array) -> float:
-        """Return what the sums and the norms may be off by."""
+        """Return what the sums and the norms may be off by, and what coefficients of exactly zero sum would cost."""
         summed = inner(np.abs(self.y) + np.abs(z), np.abs(rho)) + float(np.abs(conjugates).sum())
-        return dual_rounding(problem, rho, signed, summed)
+        moved = self._balancing(rho, conjugates, z) if problem.fit_intercept else 0.0
+        return dual_rounding(problem, rho, signed, summed) + moved
+
+    def _balancing(self, rho: Array, conjugates: Array | float, z: Array) -> float:
+        """Return what the conjugate may rise by as coefficients that sum to zero up to rounding come to do so.
+
+        All that can are moved alike, as by `feasible`. Far targets of samples with little weight have small
+        coefficients, but a slope of the conjugate as steep as they are far.
+        """
+        off = growth(len(rho)) * np.abs(rho).sum(axis=0) + np.abs(rho.sum(axis=0))
+        rising = 0.0
+        for sign in (-1.0, 1.0):
+            near = rho + sign * off / len(rho)
+            able = np.maximum((self.inside(near) == near).sum(axis=0), 1)
+            there = self.conjugate_parts(self.inside(rho + sign * off / able), 1.0, z)
+            rising = max(rising, float(np.sum(there - conjugates)))
+        return rising
 
 
 class OutputSum(SampleSum):
@@ -297,6 +313,10 @@ class OutputSum(SampleSum):
     def inside(self, rho: Array) -> Array:
         """Return coefficients in the box, where there is one."""
         return rho if self.loss.coupled else super().inside(rho)
+
+    def _balancing(self, rho: Array, conjugates: Array | float, z: Array) -> float:
+        """Return the same; 0 for a coupled loss, whose targets are labels, none of them far."""
+        return 0.0 if self.loss.coupled else super()._balancing(rho, conjugates, z)
 
     def best_intercepts(self) -> Array:
         """Return the best constants (T,)."""
