@@ -130,9 +130,9 @@ class NoiseLevel:
     def _median(self, regularizer: Regularizer) -> tuple[int, float]:
         """Return which permuted target is the middle one by the strength that leaves nothing to gain, and this."""
         first = self.permuted[:N_PERMUTATIONS]
-        strengths = [regularizer.strength_of_nothing_to_gain(norms, self.loss) for norms in first]
+        strengths = regularizer.strengths_of_nothing_to_gain(first, self.loss)
         middle = int(np.argsort(strengths, kind="stable")[len(strengths) // 2])
-        return middle, strengths[middle]
+        return middle, float(strengths[middle])
 
     def ratio(self, regularizer: Regularizer) -> float:
         """Return the strength over that at which permuted targets leave nothing to gain; infinite without noise."""

@@ -364,6 +364,19 @@ def plan_kernels(
     return MemoryPlan("factored", "float64", nbytes, working, memory_budget, f"Factors: {why}.")
 
 
+def quick_matrices(
+    n_kernels: int, n_samples: int, n_targets: int, shared: bool, memory_budget: int | str | None
+) -> MemoryPlan | None:
+    """Return the plan of matrices that fit, and a fit on which nobody waits for: then factors need no look."""
+    if gram_seconds(n_kernels, n_samples, n_targets) > NOTICED:
+        return None
+    try:
+        plan = plan_stack(n_kernels, n_samples, n_targets=n_targets if shared else 1, memory_budget=memory_budget)
+    except MemoryBudgetError:
+        return None
+    return None if plan.kind == "lazy" else plan
+
+
 def gram_seconds(n_kernels: int, n_samples: int, n_targets: int = 1) -> float:
     """Return the seconds that a fit on stored Gram matrices is predicted to take on one core."""
     return GRAM_BASE + n_targets * (ENTRY * n_kernels * n_samples**2 / 2 + CUBE * float(n_samples) ** 3)

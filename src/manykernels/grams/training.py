@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -22,6 +23,7 @@ from manykernels.grams.plan import (
     gram_seconds,
     memory_bytes,
     plan_kernels,
+    quick_matrices,
 )
 from manykernels.kernels import (
     FittedBank,
@@ -69,6 +71,13 @@ class Training:
         return self.factored or self.stack.matrix_free
 
 
+SPARSE = "X is sparse, which only Gram matrices allow; reduce its columns and make it dense"
+
+
+def no_obstacle() -> None:
+    """Say that nothing keeps a problem from kernels held as factors."""
+
+
 def is_precomputed(kernels: Any) -> bool:
     """Tell whether the parameter ``kernels`` says that X holds kernels, not features."""
     return isinstance(kernels, PrecomputedBank) or (isinstance(kernels, str) and kernels == PRECOMPUTED)
@@ -103,9 +112,10 @@ def default_bank(rows: Any = None) -> KernelBank:
         return whole
     table = Table.of(rows)
     expanded = whole.expand(table)
+    if gram_seconds(len(expanded), len(table)) <= PATIENCE_SECONDS:
+        return whole
     sizes = _sizes(expanded, table) | {"n_landmark": sum(len(columns) > 1 for _, _, columns in expanded)}
-    least = min(gram_seconds(sizes["n_kernels"], len(table)), factored_seconds(**sizes))
-    if least <= PATIENCE_SECONDS:
+    if factored_seconds(**sizes) <= PATIENCE_SECONDS:
         return whole
     count = int(np.clip(np.sqrt(LANDMARK_PRODUCTS / len(table)), *LANDMARK_COUNTS))
     decided = whole.resolve(table)
@@ -135,14 +145,14 @@ def open_training(
     n_targets: int,
     shared: bool = False,
     representation: str = GRAM,
-    obstacle: str | None = None,
+    obstacle: Callable[[], str | None] = no_obstacle,
     fit_intercept: bool = True,
     kind: str = "auto",
 ) -> Training:
     """Fit the bank on training rows and build the stack that fits the memory budget: Gram matrices, or factors.
 
-    ``shared`` says whether several targets are fitted together, ``obstacle`` why the rest of the problem cannot do with
-    factors, if so; ``kind`` how matrices are held: "lazy" for a search, which reads averages of all of them.
+    ``shared`` says whether several targets are fitted together, ``obstacle()`` why the rest of the problem cannot do
+    with factors, if so; ``kind`` how matrices are held: "lazy" for a search, which reads averages of all of them.
     """
     budget = memory_bytes(memory_budget)
     check_n_jobs(n_jobs)
@@ -179,7 +189,7 @@ def plan_for(
     memory_budget: int | str | None,
     n_targets: int,
     shared: bool = False,
-    obstacle: str | None = None,
+    obstacle: Callable[[], str | None] = no_obstacle,
     fit_intercept: bool = True,
     averages: bool = False,
 ) -> MemoryPlan | None:
@@ -190,19 +200,20 @@ def plan_for(
             raise IncompatibleError(f"representation='factored' cannot be had: {refusal(bank)}.")
         return None
     table = Table.of(X, sparse=True)
-    if table.is_sparse:
-        obstacle = "X is sparse, which only Gram matrices allow; reduce its columns and make it dense"
     expanded = bank.expand(table)
     if not expanded:
         return None  # fitting the bank says what is wrong with the columns
-    return plan_kernels(
+    quick = None
+    if representation == "auto":
+        quick = quick_matrices(len(expanded), len(table), n_targets, shared, memory_budget)
+    return quick or plan_kernels(
         **_sizes(expanded, table),
         representation=representation,
         memory_budget=memory_budget,
         n_targets=n_targets,
         shared=shared,
         averages=averages,
-        obstacle=obstacle
+        obstacle=(SPARSE if table.is_sparse else obstacle())
         or refusal(bank, fit_intercept=fit_intercept)
         or without_features([spec for _, spec, _ in expanded]),
     )

@@ -62,7 +62,7 @@ def check_warm_start(warm_start: Any, n_samples: int, n_kernels: int) -> None:
 
 def in_order(problem: Problem, solvers: Iterable[type[Solver]]) -> Iterator[type[Solver]]:
     """Yield those of these solvers that accept a problem, the preferred ones first; each is asked in its turn."""
-    asked = list(solvers)
+    asked = [cls for cls in solvers if problem.stack.has_factors or not cls.on_factors]
     first = [cls for cls in asked if cls.preference(problem)]
     for cls in [*first, *(cls for cls in asked if cls not in first)]:
         if not cls.refusals(problem):
@@ -132,6 +132,7 @@ class Solver(ABC):
     verbose: int = 0
 
     name: ClassVar[str]
+    on_factors: ClassVar[bool] = False  # whether it solves for kernels held as factors, and for no others
     shared: ClassVar[bool] = False  # whether it solves for several targets with one set of kernel weights
     needs: ClassVar[frozenset[Capability]] = frozenset()  # what it asks of loss and regularizer
     couples: ClassVar[bool] = False  # whether it solves losses of all samples together, such as a partial likelihood

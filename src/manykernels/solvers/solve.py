@@ -11,6 +11,7 @@ from __future__ import annotations
 import warnings
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields, replace
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -271,7 +272,7 @@ class _Given:
             "n_targets": 1 if self.y.ndim == 1 else self.y.shape[1],
             "shared": self.y.ndim > 1,
             "representation": representation,
-            "obstacle": obstacle_to_factors(self.loss, self.regularizer, "auto"),
+            "obstacle": partial(obstacle_to_factors, self.loss, self.regularizer, "auto"),
             "fit_intercept": self.fit_intercept or self.loss.couples_samples,
         }
         plan = plan_for(self.kernels, self.X, **settings)
@@ -296,6 +297,8 @@ class _Given:
 
 def here_as_array(values: Any) -> Array:
     """Return a vector that may be beside rows, or lazy, as an array in this process."""
+    if isinstance(values, np.ndarray):
+        return values
     return np.asarray(here(values.compute() if hasattr(values, "dask") else values))
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import warnings
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -330,7 +331,7 @@ def regularization_path(
     check_parameters({"outputs": outputs, "representation": representation})
     known = get_loss(loss, **(loss_parameters or {}))
     family = PenaltyFamily(penalty, penalty_parameters or {})
-    obstacle = obstacle_to_factors(known, family.at(1.0, 1.0), solver)
+    obstacle = partial(obstacle_to_factors, known, family.at(1.0, 1.0), solver)
     fit_intercept &= not known.couples_samples
     stack, names = _opened(X, kernels, representation, obstacle, fit_intercept, memory_budget, n_jobs)
     classes, targets = _targets(y, known, shared=outputs == "shared")
@@ -435,7 +436,7 @@ def _opened(
     X: Any,
     kernels: Any,
     representation: str,
-    obstacle: str | None,
+    obstacle: Callable[[], str | None],
     fit_intercept: bool,
     memory_budget: int | str | None,
     n_jobs: int | None,

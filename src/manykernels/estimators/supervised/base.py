@@ -7,6 +7,7 @@ import warnings
 from abc import abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from pkgutil import resolve_name
 from typing import Any, ClassVar, Self
 
@@ -340,7 +341,7 @@ class BaseMKL(SaysWhichParameter, NotebookCard, Explanations, TakesGroups):
             n_targets=n_targets,
             shared=self._shares_weights,
             representation=resources.representation,
-            obstacle=self._obstacle_to_factors(loss, regularizer),
+            obstacle=partial(obstacle_to_factors, loss, regularizer, self.solver),
             fit_intercept=self._free_constant,
             kind=kind,
         )
@@ -367,7 +368,7 @@ class BaseMKL(SaysWhichParameter, NotebookCard, Explanations, TakesGroups):
             memory_budget=self._resources.memory_budget,
             n_targets=self._n_targets,
             shared=self._shares_weights,
-            obstacle=self._obstacle_to_factors(loss, regularizer),
+            obstacle=partial(obstacle_to_factors, loss, regularizer, self.solver),
             fit_intercept=self._free_constant,
         )
         return FACTORED if plan is not None and plan.kind == FACTORED else GRAM
@@ -376,10 +377,6 @@ class BaseMKL(SaysWhichParameter, NotebookCard, Explanations, TakesGroups):
     def _free_constant(self) -> bool:
         """Whether scores may be shifted alike at no cost, by an intercept or since the loss does not see it."""
         return bool(self.fit_intercept)
-
-    def _obstacle_to_factors(self, loss: Loss, regularizer: Regularizer) -> str | None:
-        """Return what keeps this problem from kernels held as factors, and what to do about it; None for nothing."""
-        return obstacle_to_factors(loss, regularizer, self.solver)
 
     def _losses(self, losses: list[Loss]) -> list[Loss]:
         """Return the loss of each problem, where the problems differ in more than the target."""

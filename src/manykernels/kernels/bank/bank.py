@@ -251,6 +251,8 @@ class KernelBank(BankConstructors, Bank):
         ['x0: gaussian(width=1)', 'x1: gaussian(width=1)']
         """
         table = Table.of(X, sparse=True)
+        if id(self) in table.expanded:  # the bank is there too, so that no other has its identity
+            return list(table.expanded[id(self)][1])
         if table.is_sparse:
             self._check_sparse()
         kernels = [kernel for entry in self.kernels for kernel in entry.expand(table)]
@@ -264,6 +266,7 @@ class KernelBank(BankConstructors, Bank):
                     f"Kernel {name!r} reads objects by sparse features, which centering would fill. Take center=False: "
                     "the intercept of the model stands for what centering removes."
                 )
+        table.expanded[id(self)] = self, tuple(kernels)
         return kernels
 
     def _resolve(self, X: object) -> Self:

@@ -41,6 +41,7 @@ class Table:
     _kinds: dict[int, str] = field(default_factory=dict)
     _encodings: dict[int, Encoding] = field(default_factory=dict)
     _read: dict[int, Array] = field(default_factory=dict)  # columns of a DataFrame by their own encodings
+    expanded: dict[int, tuple[Any, ...]] = field(default_factory=dict)  # banks and their kernels here, by identity
 
     @classmethod
     def of(cls, X: object, *, sparse: bool = False) -> Table:

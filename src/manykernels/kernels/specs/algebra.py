@@ -42,7 +42,7 @@ class CompositeSpec(KernelSpec):
         """The NumPy operation that joins two matrices."""
 
     @property
-    def family(self) -> str:
+    def family(self) -> str:  # type: ignore[override]  # a constant of others
         """The family of the parts if they agree on it and on the column widths, else ``"other"``."""
         families = {(part.family, part.column_widths) for part in self.parts}
         return self.parts[0].family if len(families) == 1 else "other"
@@ -173,7 +173,7 @@ class Product(CompositeSpec):
         return np.multiply
 
     @property
-    def unit_diagonal(self) -> bool:
+    def unit_diagonal(self) -> bool:  # type: ignore[override]  # a constant of others
         """Whether every factor has a unit diagonal."""
         return all(part.unit_diagonal for part in self.parts)
 
@@ -212,7 +212,7 @@ class Scaled(KernelSpec):
         object.__setattr__(self, "factor", check_positive(self.factor, "the factor of a kernel"))
 
     @property
-    def family(self) -> str:
+    def family(self) -> str:  # type: ignore[override]  # a constant of others
         """The family of the kernel."""
         return self.base.family
 

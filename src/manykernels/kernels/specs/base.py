@@ -69,6 +69,10 @@ class KernelSpec(ABC):
     """
 
     kind: ClassVar[str]
+    # Of what values are computed: "squared_distance", "inner_product", "features" (sparse ones of objects), "other"
+    # (the rows), "missing" (gaps).
+    family: ClassVar[str] = "other"
+    unit_diagonal: ClassVar[bool] = False  # whether k(x, x) = 1 for every x
 
     @abstractmethod
     def __call__(self, A: Array, B: Array | None = None) -> Array:
@@ -104,14 +108,6 @@ class KernelSpec(ABC):
         """
 
     @property
-    def family(self) -> str:
-        """Of what values are computed.
-
-        "squared_distance", "inner_product", "features" (sparse ones of objects), "other" (the rows), "missing" (gaps).
-        """
-        return "other"
-
-    @property
     def feature_map(self) -> KernelSpec | None:
         """Kernels with the same one read the same sparse features of objects; None: columns of numbers."""
         return None
@@ -141,11 +137,6 @@ class KernelSpec(ABC):
     def column_widths(self) -> tuple[float, ...] | None:
         """Widths that divide the columns before anything else is computed; None: the columns as they are."""
         return None
-
-    @property
-    def unit_diagonal(self) -> bool:
-        """Whether ``k(x, x) = 1`` for every x."""
-        return False
 
     @property
     def pending(self) -> bool:

@@ -112,11 +112,7 @@ class Missing(KernelSpec):
     """
 
     kind: ClassVar[str] = "missing"
-
-    @property
-    def family(self) -> str:
-        """Always ``"missing"``: computed from what is missing, not from the values."""
-        return "missing"
+    family: ClassVar[str] = "missing"
 
     def reads(self, column: int) -> frozenset[str]:
         """Columns of any kind."""

@@ -93,15 +93,11 @@ class ChiSquared(KernelSpec):
     """
 
     kind: ClassVar[str] = "chi_squared"
+    unit_diagonal: ClassVar[bool] = True
     gamma: float = 1.0
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "gamma", check_positive(self.gamma, "gamma"))
-
-    @property
-    def unit_diagonal(self) -> bool:
-        """Always True."""
-        return True
 
     def __call__(self, A: Array, B: Array | None = None) -> Array:
         """Return the matrix of kernel values."""

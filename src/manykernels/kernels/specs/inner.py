@@ -124,10 +124,7 @@ class InnerProductSpec(KernelSpec):
         array([1., 9.])
         """
 
-    @property
-    def family(self) -> str:
-        """Always ``"inner_product"``."""
-        return "inner_product"
+    family: ClassVar[str] = "inner_product"
 
     def __call__(self, A: Array, B: Array | None = None) -> Array:
         """Return the matrix of kernel values."""

@@ -10,7 +10,7 @@ from __future__ import annotations
 from abc import abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 import pandas as pd
@@ -67,6 +67,8 @@ class ObjectKernel(KernelSpec):
            [0.8, 1. ]])
     """
 
+    family: ClassVar[str] = "features"
+
     @abstractmethod
     def features(self, objects: Any) -> csr_array:
         """Return the features of every object.
@@ -108,11 +110,6 @@ class ObjectKernel(KernelSpec):
     @abstractmethod
     def n_places(self) -> int:
         """Number of features."""
-
-    @property
-    def family(self) -> str:
-        """Of sparse features."""
-        return "features"
 
     @property
     def explicit(self) -> bool:

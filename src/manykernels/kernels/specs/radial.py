@@ -45,17 +45,13 @@ class Periodic(KernelSpec):
     """
 
     kind: ClassVar[str] = "periodic"
+    unit_diagonal: ClassVar[bool] = True
     period: float
     width: float = 1.0
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "period", check_positive(self.period, "period"))
         object.__setattr__(self, "width", check_positive(self.width, "width"))
-
-    @property
-    def unit_diagonal(self) -> bool:
-        """Always True."""
-        return True
 
     def __call__(self, A: Array, B: Array | None = None) -> Array:
         """Return the matrix of kernel values."""
@@ -98,15 +94,8 @@ class RadialSpec(KernelSpec):
         array([1. , 0.5])
         """
 
-    @property
-    def family(self) -> str:
-        """Always ``"squared_distance"``."""
-        return "squared_distance"
-
-    @property
-    def unit_diagonal(self) -> bool:
-        """Always True."""
-        return True
+    family: ClassVar[str] = "squared_distance"
+    unit_diagonal: ClassVar[bool] = True
 
     def __call__(self, A: Array, B: Array | None = None) -> Array:
         """Return the matrix of kernel values, with distances computed by subtraction."""
@@ -285,15 +274,11 @@ class Laplacian(KernelSpec):
     """
 
     kind: ClassVar[str] = "laplacian"
+    unit_diagonal: ClassVar[bool] = True
     width: float | MedianWidth
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "width", as_width(self.width))
-
-    @property
-    def unit_diagonal(self) -> bool:
-        """Always True."""
-        return True
 
     def resolve(self, medians: MedianDistances) -> Self:
         """Return the kernel with its width a number."""

@@ -257,7 +257,7 @@ class Regularizer:
         float
         """
         if self.curve is not None:
-            return self.strength * self.curve.strength_max(u)
+            return float(self.strength * self.curve.strength_max(u))
         return np.inf if np.any(np.asarray(u) > 0) else 0.0
 
     def relative(self, fraction: float, u: Array, loss: float) -> Self:
@@ -298,6 +298,31 @@ class Regularizer:
         2.125
         """
         return replace(self, strength=fraction * (self.strength_of_nothing_to_gain(u, loss) or 1.0))
+
+    def strengths_of_nothing_to_gain(self, U: Array, loss: float) -> Array:
+        """Return `strength_of_nothing_to_gain` of every row of dual norms, (k,) for (k, n_kernels).
+
+        Parameters
+        ----------
+        U : ndarray of shape (k, n_kernels)
+        loss : float
+
+        Returns
+        -------
+        ndarray of shape (k,)
+
+        Examples
+        --------
+        >>> import numpy as np
+        >>> from manykernels.objective import get_regularizer
+        >>> get_regularizer("l1", 1.0).strengths_of_nothing_to_gain(np.array([[3.0, 5.0], [1.0, 0.0]]), 2.0)
+        array([5., 1.])
+        """
+        if self.curve is not None:
+            largest = self.strength * self.curve.strength_max(U)
+            if np.isfinite(largest).all():
+                return largest
+        return np.array([self.strength_of_nothing_to_gain(u, loss) for u in U])
 
     def strength_of_nothing_to_gain(self, u: Array, loss: float) -> float:
         """Return the strength at which nothing is left to gain, see `relative`; 0 if there is nothing at any.

@@ -194,10 +194,11 @@ class Curve:
         top, strength = float(np.max(shifted, initial=0.0)), step * self.power
         return top * _square_prox(shifted / top, strength, self.exponent) if top > 0 and strength > 0 else shifted
 
-    def strength_max(self, u: Array) -> float:
-        """Return by how much the penalty must be multiplied for the zero model to be optimal, at ``u``."""
+    def strength_max(self, u: Array) -> Any:
+        """Return by how much the penalty must be multiplied for the zero model to be optimal, at ``u`` (..., M)."""
         u, slopes = np.asarray(u), np.broadcast_to(self.linear, np.shape(u))
-        return float(np.max(np.divide(u, slopes, out=np.where(u > 0, np.inf, 0.0), where=slopes > 0), initial=0.0))
+        ratios = np.divide(u, slopes, out=np.where(u > 0, np.inf, 0.0), where=slopes > 0)
+        return np.max(ratios, axis=-1, initial=0.0)
 
     def threshold(self, t: Array) -> Any:
         """Return the slopes at zero of kernels without a norm, the others having norms ``t``."""

@@ -127,6 +127,7 @@ class FactoredNewton(Solver):
     """
 
     name: ClassVar[str] = "factored"
+    on_factors: ClassVar[bool] = True
     couples: ClassVar[bool] = True
 
     @classmethod
@@ -146,9 +147,7 @@ class FactoredNewton(Solver):
 
     @classmethod
     def preference(cls, problem: Problem) -> str:
-        """Return why it is to be taken for kernels held as factors; empty for others."""
-        if not problem.stack.has_factors:
-            return ""
+        """Return why it is to be taken for kernels held as factors; it is asked about no others."""
         return "the kernels are held as factors, and nothing that it does grows with the square of the rows"
 
     @classmethod

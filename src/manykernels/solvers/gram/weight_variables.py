@@ -238,6 +238,7 @@ class BoundedWeights(PairedWeights):
     """Separable penalties whose bound rises with the weight or is constant, as of block 1-norm and elastic net."""
 
     regularizer: Regularizer
+    _known: tuple[Array, tuple[Array, Array]] | None = field(default=None, init=False)
 
     @property
     def hard_bound(self) -> bool:
@@ -297,11 +298,17 @@ class BoundedWeights(PairedWeights):
         return cls(weights, slack, regularizer)
 
     def squared_bound(self) -> Array:
-        return self.regularizer.norm_bound(self.weights)[0]
+        return self._norm_bound()[0]
 
     def _bound_slope(self) -> Array:
         """Return the derivative of ``B^2 / 2`` by the weight."""
-        return self.regularizer.norm_bound(self.weights)[1]
+        return self._norm_bound()[1]
+
+    def _norm_bound(self) -> tuple[Array, Array]:
+        """Return ``B^2`` and the derivative of ``B^2 / 2``, computed once a point."""
+        if self._known is None or self._known[0] is not self.weights:
+            self._known = self.weights, self.regularizer.norm_bound(self.weights)
+        return self._known[1]
 
 
 def _first_bounds(regularizer: Regularizer, squared_norms: Array) -> Array:
