@@ -9,10 +9,13 @@ The loops release the GIL; `manykernels.threads.run_ranges` hands ranges of kern
 
 from __future__ import annotations
 
+import numpy as np
+
 from manykernels.compiled import compiled
 from manykernels.validation.arrays import Array
 
 FAST = {"reassoc", "contract", "nsz"}
+GROUP_TILE = 512  # rows of a few columns that stay in a first-level cache
 TILE = 4096  # entries of a float64 accumulator tile: 32 KiB, so that it stays in the first two cache levels
 
 
@@ -159,6 +162,51 @@ def dense_apply_many(grams: Array, kernels: Array, columns: Array, out: Array) -
         m = kernels[p]
         for c in range(columns.shape[0]):
             dense_apply_each(grams[m : m + 1], columns[c], out[p, c : c + 1])
+
+
+@compiled(fastmath=FAST)
+def add_columns(columns: Array, places: Array, v: Array, out: Array) -> None:
+    """Add ``sum_k v_k columns[places_k]`` to ``out`` (N,), which stays in a cache, tile by tile."""
+    for start in range(0, out.size, TILE):
+        target = out[start : start + TILE]
+        for k in range(places.size):
+            row, size = columns[places[k], start : start + TILE], v[k]
+            for i in range(target.size):
+                target[i] += size * row[i]
+
+
+@compiled(fastmath=FAST)
+def column_products(columns: Array, places: Array, rho: Array, out: Array) -> None:
+    """Set ``out[k]`` to the product of ``columns[places_k]`` with ``rho`` (N,), tile by tile."""
+    out[:] = 0.0
+    for start in range(0, rho.size, TILE):
+        part = rho[start : start + TILE]
+        for k in range(places.size):
+            row, total = columns[places[k], start : start + TILE], 0.0
+            for i in range(part.size):
+                total += row[i] * part[i]
+            out[k] += total
+
+
+@compiled(fastmath=FAST)
+def block_gram(rows: Array, weights: Array, out: Array) -> None:
+    """Set ``out`` (r, r) to ``Z' W Z`` of one group of factors, the rows (r, N) here, tile by tile."""
+    tile = np.empty(GROUP_TILE)
+    out[:] = 0.0
+    for start in range(0, weights.size, GROUP_TILE):
+        own = weights[start : start + GROUP_TILE]
+        for j in range(rows.shape[0]):
+            right = rows[j, start : start + GROUP_TILE]
+            for i in range(own.size):
+                tile[i] = own[i] * right[i]
+            for k in range(j + 1):
+                left, total = rows[k, start : start + GROUP_TILE], 0.0
+                for i in range(own.size):
+                    total += left[i] * tile[i]
+                out[k, j] += total
+    for j in range(rows.shape[0]):
+        for k in range(j):
+            out[j, k] = out[k, j]
 
 
 @compiled()

@@ -19,6 +19,9 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
 
+BANDS, LEAST_BAND = 6, 64  # of rows into which products of many columns divide a triangle, and their least height
+
+
 class PackedStack(GramStack):
     """Packed upper triangles, (M, N(N+1)/2): row i holds columns i..N-1, rows one after the other.
 
@@ -130,11 +133,16 @@ class PackedStack(GramStack):
         return out
 
     def _quad_each(self, columns: Array) -> Array:
-        gram, found = np.empty((self.n_samples, self.n_samples)), np.empty((self.n_kernels, columns.shape[1]))
-        with blas_threads(self.n_samples, self.n_threads):
+        n, found = self.n_samples, np.zeros((self.n_kernels, columns.shape[1]))
+        gram, columns = np.empty((n, n)), np.ascontiguousarray(columns)
+        step = max(n // BANDS, LEAST_BAND)
+        with blas_threads(n, self.n_threads):
             for triangle, row in zip(self._packed, found, strict=True):
-                loops.unpack_triangle(triangle, self.n_samples, gram)
-                np.einsum("nk,nk->k", gram @ columns, columns, out=row)
+                loops.unpack_triangle(triangle, n, gram)
+                for low in range(0, n, step):  # what is left of the diagonal is what is right of it
+                    band = slice(low, low + step)
+                    gram[band, band] *= 0.5
+                    row += 2.0 * np.einsum("nk,nk->k", gram[band, low:] @ columns[low:], columns[band])
         return found
 
     def _squares(self, between: Array, kernels: Array) -> Array:

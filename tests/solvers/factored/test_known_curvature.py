@@ -6,6 +6,7 @@ import numpy as np
 
 from manykernels import KernelBank, Linear
 from manykernels.grams.factored import factored_stack
+from manykernels.grams.factored.operators import ColumnFactors
 from manykernels.solvers.factored.known_curvature import KnownCurvature
 
 N_SAMPLES = 60
@@ -31,6 +32,18 @@ def test_kernels_that_enter_and_leave_find_their_products_again() -> None:
         assert known.under(weights).missing(operators) == missing
         found = known.gram(operators, intercept=True)
         np.testing.assert_allclose(found, hessian(operators, weights), rtol=1e-12)
+
+
+def test_columns_in_place_have_the_products_of_their_operators() -> None:
+    kernels, known = stack(), KnownCurvature()
+    weights = np.random.default_rng(1).uniform(0.5, 2.0, N_SAMPLES)
+    for chosen in ([0, 2], [0, 1, 2, 3], [1, 3], [1, 2, 3]):
+        operators = kernels.operators(chosen, 1e-3)
+        together = ColumnFactors.of(kernels.table, operators)
+        assert together is not None
+        found = known.under(weights).gram(operators, together, intercept=True)
+        expected = hessian(operators, weights)
+        np.testing.assert_allclose(found, expected, rtol=1e-12, atol=1e-12 * float(np.abs(expected).max()))
 
 
 def test_other_weights_begin_anew() -> None:

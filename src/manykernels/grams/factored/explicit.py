@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from copy import copy
 from functools import cached_property, partial
 from typing import Any
 
@@ -48,6 +49,7 @@ class ExplicitStack(FactoredStack):
         maps: Sequence[FeatureMap] | None = None,
     ) -> None:
         super().__init__(table, positions, specs, scales, names=names)
+        self._stored: dict[int, Any] = {}
         self._maps = tuple(maps) if maps is not None else tuple(map(self._map, range(self.n_kernels)))
 
     def _map(self, kernel: int) -> FeatureMap:
@@ -65,7 +67,14 @@ class ExplicitStack(FactoredStack):
         """Return one operator a kernel; features that would take much memory are computed when they are needed."""
         if self.table.chunked:
             return self.table.operators(self.templates(kernels))
-        return stored(self.table.operators(self.templates(kernels)))
+        made: list[Any] = [self._stored.get(kernel) for kernel in kernels]
+        missing = [slot for slot, one in enumerate(made) if one is None]
+        found = stored(self.table.operators(self.templates([kernels[slot] for slot in missing])))
+        for slot, operator in zip(missing, found, strict=True):
+            made[slot] = operator
+            if getattr(operator, "in_place", False):  # nothing is held but the table
+                self._stored[kernels[slot]] = operator
+        return [copy(operator) for operator in made]
 
     def _quad(self, r: Array) -> Array:
         if self._whole is not None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from itertools import groupby
 from typing import Any
@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 
 from manykernels.grams.factored.features import FeatureMap, LinearFeatures
+from manykernels.grams.loops import add_columns, column_products
 from manykernels.grams.rows.columns import ColumnTable
 from manykernels.kernels import KernelSpec
 from manykernels.validation.arrays import Array
@@ -17,6 +18,7 @@ from manykernels.validation.arrays import Array
 CHUNK_ROWS = 16384
 """Rows of features held at once; 16384 x 60 float64 stay inside a second-level cache of 8 MiB."""
 STORED = 2**25  # entries of features that are kept rather than computed in every product: 256 MB
+TILE_ROWS = 2048  # of columns in place that products of several of them copy at once
 BLOCK_COLUMNS = 256  # that are features themselves and are summed over by one product
 FUSED_RANK = 1500  # up to which all factors of a working set share one reading of a chunk
 
@@ -36,7 +38,9 @@ class DenseOperator:
         What the exact kernels add for coefficients, as `FactorOperator` has it. Nothing for projections: functions of a
         projection are functions of the kernel.
     root : float
-        What the array held is to be multiplied by: columns of a table are factors where they stand.
+        What the array held is to be multiplied by.
+    in_place : bool
+        Whether that array is the neighboring columns ``positions`` of the table where they stand.
     """
 
     def __init__(
@@ -47,8 +51,10 @@ class DenseOperator:
         positions: tuple[int, ...] | None = None,
         excess: Callable[[Array], tuple[Array, Array]] | None = None,
         root: float = 1.0,
+        *,
+        in_place: bool = False,
     ) -> None:
-        self.kernels, self.positions, self.root = kernels, positions, root
+        self.kernels, self.positions, self.root, self.in_place = kernels, positions, root, in_place
         self.starts = np.concatenate([[0], np.cumsum([f.shape[1] for f in factors])]) if starts is None else starts
         self.held = factors[0] if len(factors) == 1 else np.hstack(factors)
         self._excess = excess
@@ -57,7 +63,8 @@ class DenseOperator:
     def of(cls, operator: Any) -> DenseOperator:
         """Return the same factors, held in memory: those of a table's own columns where they stand."""
         if (columns := getattr(operator, "columns_in_place", None)) is not None:
-            return cls(operator.kernels, [columns], operator.starts, operator.positions, None, operator.root)
+            place = operator.kernels, [columns], operator.starts, operator.positions, None, operator.root
+            return cls(*place, in_place=True)
         rows = operator.rows(slice(None))
         return cls(operator.kernels, [rows], operator.starts, operator.positions, operator.excess)
 
@@ -96,6 +103,75 @@ class DenseOperator:
         if self._excess is None:
             return np.zeros(len(self.kernels)), np.zeros(len(self.kernels))
         return self._excess(v)
+
+
+class ColumnFactors:
+    """Factors of a working set that are columns of one table where they stand, in products of all of them together.
+
+    Parameters
+    ----------
+    columns : (p, N) float64
+        Those of the table.
+    operators : sequence of DenseOperator
+        In place, a kernel each.
+    """
+
+    def __init__(self, columns: Array, operators: Sequence[DenseOperator]) -> None:
+        self.columns = columns
+        ranks = [int(operator.starts[-1]) for operator in operators]
+        self.firsts = np.array([operator.positions[0] for operator in operators if operator.positions])
+        self.roots = np.array([operator.root for operator in operators])
+        ends = np.cumsum([0, *ranks])
+        self.places = np.arange(ends[-1]) + np.repeat(self.firsts - ends[:-1], ranks)
+        self.scale = np.repeat(self.roots, ranks)
+
+    @classmethod
+    def of(cls, table: Any, operators: Sequence[Any]) -> ColumnFactors | None:
+        """Return these operators' factors together, or None unless all of them are columns in place."""
+        if not operators or not all(getattr(operator, "in_place", False) for operator in operators):
+            return None
+        return cls(table.columns, operators)
+
+    def add_scores(self, v: Array, out: Array) -> None:
+        """Add ``Z v`` to ``out``."""
+        used = np.flatnonzero(v)
+        add_columns(self.columns, self.places[used], (self.scale * v)[used], out)
+
+    def adjoint(self, rho: Array) -> Array:
+        """Return ``Z' rho``."""
+        out = np.empty(len(self.places))
+        column_products(self.columns, self.places, rho, out)
+        return self.scale * out
+
+    def products(self, weights: Array, chosen: Array) -> tuple[Array, Array]:
+        """Return ``Z' W Z_c`` for some coefficients ``c``, and ``Z_c' W 1``."""
+        cross, totals = np.zeros((len(self.places), len(chosen))), np.zeros(len(chosen))
+        for rows, part in self._tiles():
+            weighted = part[chosen] * weights[rows]
+            cross += part @ weighted.T
+            totals += weighted.sum(axis=1)
+        return self.scale[:, None] * cross * self.scale[chosen], self.scale[chosen] * totals
+
+    def gram(self, weights: Array, *, intercept: bool) -> Array:
+        """Return ``Z' W Z``, with a last column of ones for the intercept."""
+        size = len(self.places)
+        H, scale = np.zeros((size + intercept, size + intercept)), np.append(self.scale, [1.0] * intercept)
+        for rows, part in self._tiles(intercept):
+            part[size:] = 1.0
+            part *= np.sqrt(weights[rows])
+            H += part @ part.T
+        return scale[:, None] * H * scale
+
+    def _tiles(self, more: int = 0) -> Iterator[tuple[slice, Array]]:
+        """Yield rows and the factors there, (rank + more, n), in memory that the next ones overwrite."""
+        n, size = self.columns.shape[1], len(self.places)
+        buffer = np.empty((size + more) * min(n, TILE_ROWS))
+        for start in range(0, n, TILE_ROWS):
+            rows = slice(start, min(start + TILE_ROWS, n))
+            part = buffer[: (size + more) * (rows.stop - start)].reshape(size + more, -1)
+            for own, place in zip(part, self.places.tolist(), strict=False):
+                own[:] = self.columns[place, rows]
+            yield rows, part
 
 
 class FeatureOperator:

@@ -133,7 +133,8 @@ class InnerProductSpec(KernelSpec):
 
     def diag(self, A: Array) -> Array:
         """Return the kernel of the squared row norms, (n,)."""
-        return self.from_inner_product(row_norms(as_points(A)))
+        in_place = isinstance(A, np.ndarray) and A.ndim == 2 and A.dtype == np.float64
+        return self.from_inner_product(row_norms(A if in_place else as_points(A)))
 
 
 @register_kernel

@@ -165,10 +165,9 @@ def factor_rows(objective: FactoredObjective) -> tuple[Array, Array, Array]:
 
     Columns of a table that are factors themselves are read where they stand.
     """
-    columns = getattr(objective.problem.stack.table, "columns", None)  # type: ignore[attr-defined]  # of factors
     operators: Any = objective.operators
-    if isinstance(columns, np.ndarray) and all(np.may_share_memory(one.held, columns) for one in operators):
-        return columns, np.array([one.positions[0] for one in operators]), np.array([one.root for one in operators])
+    if (own := objective.in_place) is not None:
+        return own.columns, own.firsts, own.roots
     Z = np.empty((objective.rank, objective.problem.n_samples))
     for operator, low, high in zip(operators, objective.ends[:-1], objective.ends[1:], strict=True):
         Z[low:high] = operator.rows(slice(None)).T

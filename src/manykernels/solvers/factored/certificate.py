@@ -80,9 +80,11 @@ def shares(regularizer: Regularizer, u: Array) -> Array:
 
 def primal_bound(problem: Problem, objective: FactoredObjective, point: Point) -> tuple[float, Array]:
     """Return an upper bound on ``P`` of the same function in the exact kernels, and its block norms (g,)."""
-    parts = objective.split(point.v)
-    bounds = [operator.excess(v) for operator, v in zip(objective.operators, parts, strict=True)]
-    squares, scores = (np.concatenate(part) for part in zip(*bounds, strict=True))
+    squares = scores = np.zeros(len(objective.kernels))
+    if objective.in_place is None:  # columns of the table are all that there is of their kernels
+        parts = objective.split(point.v)
+        bounds = [operator.excess(v) for operator, v in zip(objective.operators, parts, strict=True)]
+        squares, scores = (np.concatenate(part) for part in zip(*bounds, strict=True))
     norms = problem.penalties[objective.kernels] * np.sqrt(objective.penalty.norms(point.v) ** 2 + squares)
     loss = problem.bound.largest(point.z, float(scores.sum()))
     return loss + problem.regularizer.take(objective.kernels).value(norms), norms
@@ -131,7 +133,8 @@ def violators(
     Where dual coefficients are those of a larger strength, norms may grow by ``ahead`` until the optimum is reached:
     the strong rule (Tibshirani et al., "Strong rules for discarding predictors in lasso-type problems", Journal of the
     Royal Statistical Society B 74 (2012)) takes kernels in that it could bring above the threshold. What it
-    overlooks, the next pass finds.
+    overlooks, the next pass finds. Where it is known how fast each norm grew from the strength before to this one,
+    ``ahead`` is of each kernel: along a path norms grow steadily, and most by far less than the rule fears.
     """
     u = bound.norms.copy()
     candidate = (u > limit * margin - ahead) & (bound.low > limit - ahead)

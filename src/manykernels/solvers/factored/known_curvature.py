@@ -14,6 +14,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from manykernels.grams.factored.operators import ColumnFactors
+from manykernels.grams.loops import block_gram
+
 Array = NDArray[Any]
 
 
@@ -51,7 +54,9 @@ class KnownCurvature:
     def basis(self, kernel: int, rows: Array, root: float) -> tuple[Array, Array]:
         """Return eigenvalues and eigenvectors of one kernel, whose factors are ``root`` times these rows (r, N)."""
         if kernel not in self.bases:
-            values, vectors = np.linalg.eigh(root**2 * ((rows * self.weights) @ rows.T))
+            gram = np.empty((len(rows), len(rows)))
+            block_gram(rows, self.weights, gram)
+            values, vectors = np.linalg.eigh(root**2 * gram)
             self.bases[kernel] = np.maximum(values, max(float(values[-1]), 1e-300) * 1e-14), root * vectors
         return self.bases[kernel]
 
@@ -59,8 +64,11 @@ class KnownCurvature:
         """Return how many coefficients of operators have no part in the Hessian yet."""
         return sum(int(one.starts[-1]) for one in operators if not self.places.keys() >= set(one.kernels.tolist()))
 
-    def gram(self, operators: Sequence[Any], *, intercept: bool) -> Array:
-        """Return ``Z' W Z``, and a row for the intercept; kernels that are known cost nothing."""
+    def gram(self, operators: Sequence[Any], in_place: ColumnFactors | None = None, *, intercept: bool) -> Array:
+        """Return ``Z' W Z``, and a row for the intercept; kernels that are known cost nothing.
+
+        ``in_place`` are the factors together, where they are columns of the table.
+        """
         ends = np.cumsum([0] + [int(operator.starts[-1]) for operator in operators])
         rank = int(ends[-1])
         H, totals, old = np.empty((rank + intercept, rank + intercept)), np.empty(rank), np.full(rank, -1)
@@ -73,8 +81,12 @@ class KnownCurvature:
         kept = np.flatnonzero(old >= 0)
         if len(kept):
             H[np.ix_(kept, kept)], totals[kept] = self.hessian[np.ix_(old[kept], old[kept])], self.totals[old[kept]]
+        new = np.flatnonzero(old < 0)
+        if in_place is not None and len(new):
+            H[:rank, new], totals[new] = in_place.products(self.weights, new)
+            H[new, :rank] = H[:rank, new].T
         for operator, low, high in zip(operators, ends[:-1], ends[1:], strict=True):
-            if (old[low:high] < 0).any():
+            if in_place is None and (old[low:high] < 0).any():
                 weighted = self.weights[:, None] * operator.rows(slice(None))
                 H[:rank, low:high] = np.concatenate([other.adjoint(weighted) for other in operators])
                 H[low:high, :rank], totals[low:high] = H[:rank, low:high].T, weighted.sum(axis=0)

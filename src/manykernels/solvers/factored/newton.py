@@ -185,7 +185,10 @@ def _advance(
 def _quadratic(objective: FactoredObjective, curvature: Curvature, rows: int) -> GroupProblem:
     """Return the quadratic model with these curvatures, intercepts last, groups without a penalty."""
     if objective.constant:
-        hessian = objective.known.under(curvature.diagonal).gram(objective.operators, intercept=objective.n_free > 0)
+        known = objective.known.under(curvature.diagonal)
+        hessian = known.gram(objective.operators, objective.in_place, intercept=objective.n_free > 0)
+    elif objective.in_place is not None and curvature.separable and rows >= objective.problem.n_samples:
+        hessian = objective.in_place.gram(curvature.diagonal, intercept=objective.n_free > 0)
     else:
         hessian = curvature.gram(objective.operators, rows, intercept=objective.n_free > 0)
     return GroupProblem(hessian, objective.penalty.with_intercept(objective.n_free))

@@ -14,7 +14,7 @@ from scipy.optimize import brentq
 
 from manykernels.grams.factored import FactorOperator
 from manykernels.grams.factored.base import columns_of
-from manykernels.grams.factored.operators import DenseOperator
+from manykernels.grams.factored.operators import ColumnFactors, DenseOperator
 from manykernels.grams.rows import RowVector, sums
 from manykernels.objective.losses.smoothing import ScoreFunction
 from manykernels.objective.problem import Problem
@@ -110,12 +110,18 @@ class FactoredObjective:
         self.loss = problem.bound.smoothed(mu)
         operators = self.operators
         self.kernels = np.concatenate([operator.kernels for operator in operators])
-        ranks = np.concatenate([np.diff(operator.starts) for operator in operators])
+        ranks = np.concatenate([np.diff(one.starts) if len(one.kernels) > 1 else one.starts[1:] for one in operators])
         self.ends = np.cumsum([0] + [int(operator.starts[-1]) for operator in operators])
         starts = np.concatenate([[0], np.cumsum(ranks)])
         self.penalty = GroupPenalty.of(problem.regularizer.take(self.kernels), starts, problem.penalties[self.kernels])
         self.rank = int(self.ends[-1])
         self.known = KnownCurvature()  # that of a path, in its place, serves all strengths
+
+    @cached_property
+    def in_place(self) -> ColumnFactors | None:
+        """All factors together, where they are columns of the table that a product reads where they stand."""
+        stack: Any = self.problem.stack
+        return ColumnFactors.of(stack.table, self.operators)
 
     # --- sums over rows ---------------------------------------------------------------------------------------------
 
@@ -133,6 +139,9 @@ class FactoredObjective:
     def scores(self, v: Array) -> Array:
         """Return ``Z v`` without the intercept."""
         out = self.problem.constant_scores(0.0)
+        if self.in_place is not None:
+            self.in_place.add_scores(v, out)
+            return out
         for operator, part in zip(self.operators, self.split(v), strict=True):
             if part.any():
                 operator.add_scores(part, out)
@@ -145,11 +154,13 @@ class FactoredObjective:
 
     def adjoint(self, rho: Array) -> Array:
         """Return ``Z' rho``."""
+        if self.in_place is not None:
+            return self.in_place.adjoint(rho)
         return np.concatenate([operator.adjoint(rho) for operator in self.operators])
 
     def split(self, v: Array) -> list[Array]:
         """Return the part of every operator."""
-        return np.split(v, self.ends[1:-1])
+        return [v[low:high] for low, high in pairwise(self.ends.tolist())]
 
     def value(self, point: Point) -> float:
         """Return the (smoothed) objective."""

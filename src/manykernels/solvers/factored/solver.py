@@ -65,7 +65,7 @@ class CertifiedIterate:
         """Functions of the active kernels, those of several targets in one, and their norms."""
         return components_of(self.state)
 
-    @property
+    @cached_property
     def functions(self) -> FactorFunctions:
         """Functions of the active kernels, target by target."""
         stack: Any = self.problem.stack

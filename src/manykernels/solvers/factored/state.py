@@ -35,6 +35,9 @@ class Component:
 
     def each(self, n_targets: int) -> Iterator[Component]:
         """Yield the functions of all targets, whose coefficients are here one after the other."""
+        if n_targets == 1:
+            yield self
+            return
         for target, part in enumerate(self.coefficients.reshape(n_targets, -1)):
             yield replace(self, coefficients=part, target=target)
 
@@ -84,6 +87,7 @@ class Certified:
     problem: Problem
     rho: Array
     quads: tuple[Array, Array]
+    growth: Array | None = None  # (M,): of dual norms, beside the threshold's fall, since the strength before
 
     def serves(self, problem: Problem) -> bool:
         """Whether another problem differs from that of the pass by its penalty at most."""

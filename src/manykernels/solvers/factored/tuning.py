@@ -14,6 +14,10 @@ COARSE_SHARE = 0.5  # of the largest violation, on kernels in use: finer factors
 NEW_KERNELS = 16  # that may enter in one round, or a third of those in use
 NEGLIGIBLE = 0.05  # of the gap: kernels that together add less to the conjugate need not enter
 OPEN_SHARE = 0.5  # of a gap above tol that bounds on dual norms may leave open
+FASTER, LEAST_GROWTH = (
+    2.0,
+    0.1,
+)  # than before dual norms may grow along a path, and what any may, per unit of the threshold
 INNER = 0.1  # part of the certified gap to which a working set is solved
 NEXT_GAP = 0.2  # part of the gap that the next round is meant to leave
 SMOOTHING = 0.2  # part of that which the smoothing of a kinked loss may make up

@@ -47,9 +47,11 @@ from manykernels.solvers.factored.newton import Fit, minimize
 from manykernels.solvers.factored.objective import FactoredObjective, Point
 from manykernels.solvers.factored.state import Certified, Round, Start, State
 from manykernels.solvers.factored.tuning import (
+    FASTER,
     FEW_ROWS,
     FINEST,
     INNER,
+    LEAST_GROWTH,
     MATRIX_FACTORS,
     NEWTON_STEPS,
     NEXT_GAP,
@@ -85,6 +87,8 @@ class FactoredWorkingSet:
         self.tol, self.max_rounds, self.time_limit = tol, max_rounds, time_limit
         self._first = first
         self._neighbors = self.stack.neighbors()
+        self._before: Certified | None = None  # the pass that another penalty left, while it is still of use
+        self._fall = 0.0  # of the threshold since then
         self._started = time.perf_counter()
 
     def rounds(self, start: Start | None = None) -> Generator[State, None, str]:
@@ -112,6 +116,7 @@ class FactoredWorkingSet:
         served = start.certified if start is not None and start.certified is not None else None
         if served is not None and not (len(state.kernels) and served.serves(self.problem)):
             served = None
+        self._before = served
         for number in range(self.max_rounds + 1):
             bound = yield from self._certify(state, state.slopes, self._first, served)
             self._first = served = None
@@ -186,11 +191,18 @@ class FactoredWorkingSet:
         else:
             rho = feasible(self.problem, slopes)
             quads = known if known is not None else (yield rho)
-        state.certified = Certified(self.problem, rho, quads)
+        state.certified = served or Certified(self.problem, rho, quads, self._growth(quads))
         bound = dual_bound(self.problem, rho, state.point.z, quads, state.primal, self.tol)
         if state.best is None or bound.value > state.best.value:
             state.best = bound
         return bound
+
+    def _growth(self, quads: Quads) -> Array | None:
+        """Return by how much dual norms grew since the pass before this penalty, for each unit of the threshold."""
+        if self._before is None or self._fall <= 0.0:
+            return None
+        now, then = (np.sqrt(each[1]) / self.problem.penalties for each in (quads, self._before.quads))
+        return np.maximum(now - then, 0.0) / self._fall
 
     def _size(self, state: State) -> float:
         return max(abs(state.primal), self.problem.tiny)
@@ -235,7 +247,10 @@ class FactoredWorkingSet:
             state.known = KnownCurvature(state.factor_tol)
         state.objective.known = state.known
         v = self._carried(state.objective, coefficients)
-        state.point = Point(v, state.point.b, state.objective.scores(v) + state.point.b)
+        carried = not finer and set(state.kernels.tolist()).issuperset(
+            k for k, own in coefficients.items() if own.any()
+        )
+        state.point = Point(v, state.point.b, state.point.z if carried else state.objective.scores(v) + state.point.b)
 
     def _threshold(self, state: State) -> Array:
         """Return the dual norms (M,) below which kernels have no weight."""
@@ -266,6 +281,9 @@ class FactoredWorkingSet:
         limit, ahead = self._threshold(state), np.zeros(1)
         if not state.rounds[1:] and len(used):  # where another strength left off: by as much as its threshold was above
             ahead = np.maximum((bound.norms - limit)[used].max(), 0.0)
+            self._fall = float(ahead)
+            if self._before is not None and self._before.growth is not None:
+                ahead = ahead * np.minimum(FASTER * self._before.growth + LEAST_GROWTH, 1.0)
         return violators(bound, used, self._neighbors, limit, margin, ahead)
 
     def _coefficients(self, state: State) -> list[Array]:

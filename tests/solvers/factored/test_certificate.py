@@ -1,0 +1,21 @@
+"""Which kernels enter a working set."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from manykernels.solvers.factored.certificate import DualBound, violators
+
+ALONE = np.full((4, 2), -1)
+
+
+def bound(norms: np.ndarray) -> DualBound:
+    return DualBound(0.0, np.zeros(1), norms, norms, 1.0, 0.0, 0, 0)
+
+
+def test_kernels_enter_that_the_fall_of_the_threshold_could_reach_and_fewer_where_their_growth_is_known() -> None:
+    norms, used, limit = np.array([1.2, 0.95, 0.9, 0.7]), np.array([0]), np.ones(4)
+    assert violators(bound(norms), used, ALONE, limit, 1.0).tolist() == []
+    assert violators(bound(norms), used, ALONE, limit, 1.0, np.array(0.2)).tolist() == [1, 2]
+    steady = np.array([0.2, 0.02, 0.15, 0.2])  # the second hardly grows
+    assert violators(bound(norms), used, ALONE, limit, 1.0, steady).tolist() == [2]
