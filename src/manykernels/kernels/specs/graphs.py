@@ -2,7 +2,7 @@
 
     subtree          phi counts the labels of nodes after 0, 1, ..., ``depth`` rounds, in which a node's label becomes
                      the hash of its own and of the sorted labels of its neighbors
-    shortest_path    phi counts pairs of nodes by (label, label, length of the shortest path)
+    shortest_path    phi counts unordered pairs of nodes by (label, label, length of the shortest path)
 
 Shervashidze, Schweitzer, van Leeuwen, Mehlhorn, Borgwardt, J. Mach. Learn. Res. 12 (2011); Borgwardt, Kriegel, ICDM
 2005.
