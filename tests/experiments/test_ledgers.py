@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+import runpy
 from collections.abc import Callable
 from pathlib import Path
 from types import ModuleType
@@ -29,7 +30,13 @@ def inner_search(module: Callable[[str], ModuleType], runs: pd.DataFrame) -> lis
     return made
 
 
+def beyond(module: Callable[[str], ModuleType], runs: pd.DataFrame) -> list[str]:
+    made: list[str] = runpy.run_path(str(ROOT / "experiments" / "beyond" / "run.py"))["tables"](runs)
+    return made
+
+
 LEDGERS = {
+    "beyond_runs.csv": ("beyond.md", beyond),
     "thesis_real_data_runs.csv": ("thesis_real_data.md", real_data),
     "thesis_inner_search_runs.csv": ("thesis_real_data.md", inner_search),
 }
