@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
+from pathlib import Path
+
 import numpy as np
 import pytest
 
@@ -20,7 +24,7 @@ from manykernels.grams.plan import (
     working_nbytes,
 )
 
-WORKING = 8 * (4 * 200**2 + 8 * 6000 + 16 * 200) + 8 * 8 * 200**2  # of 6000 kernels on 200 samples
+WORKING = 2**20 + 8 * (4 * 200**2 + 8 * 6000 + 16 * 200) + 8 * 8 * 200**2  # of 6000 kernels on 200 samples
 PACKED64 = 6000 * 20100 * 8
 
 
@@ -51,7 +55,7 @@ def test_the_plan_changes_exactly_where_the_sizes_say(budget, kind, dtype, nbyte
 
 
 def test_one_byte_less_than_the_working_arrays_is_refused_with_what_is_needed():
-    with pytest.raises(MemoryBudgetError, match=r"6000 kernels on 200 samples cannot be fitted .* take 4\.25 MB"):
+    with pytest.raises(MemoryBudgetError, match=r"6000 kernels on 200 samples cannot be fitted .* take 5\.30 MB"):
         plan_stack(6000, 200, memory_budget=WORKING - 1)
 
 
@@ -123,6 +127,23 @@ def test_the_default_budget_is_half_of_what_is_available():
     assert 0.5 * half < memory_bytes(None) < 2 * half
 
 
+def test_a_limit_of_the_process_is_part_of_what_is_available():
+    pytest.importorskip("resource")
+    if not Path("/proc/self/statm").exists():
+        pytest.skip("the address space of a process is known on Linux")
+    program = (
+        "import resource\n"
+        "from manykernels.grams.plan import available_memory, memory_bytes\n"
+        "mapped = int(open('/proc/self/statm').read().split()[0]) * resource.getpagesize()\n"
+        "resource.setrlimit(resource.RLIMIT_AS, (mapped + 50_000_000, resource.RLIM_INFINITY))\n"
+        "print(available_memory(), memory_bytes(None))"
+    )
+    told = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True).stdout.split()
+    available, budget = map(int, told)
+    assert 0 < budget <= 0.9 * available
+    assert 40_000_000 < available <= 50_000_000
+
+
 @pytest.mark.parametrize(
     ("options", "message"),
     [
@@ -157,7 +178,7 @@ def test_sizes_are_written_for_people(nbytes, text):
 def test_working_arrays_are_no_larger_than_the_problem():
     assert plan_stack(56, 79, memory_budget="40 MB").kind == "packed"
     assert working_nbytes(56, 79) < 2_000_000
-    assert working_nbytes(56, 3_000) == 8 * (4 * 3_000**2 + 8 * 56 + 16 * 3_000) + 64 * 2**20
+    assert working_nbytes(56, 3_000) == 8 * (4 * 3_000**2 + 8 * 56 + 16 * 3_000) + 65 * 2**20
 
 
 def test_the_form_follows_predicted_seconds_without_a_step():

@@ -14,6 +14,11 @@ import pandas as pd
 
 from manykernels.exceptions import IncompatibleError, InvalidInputError, MemoryBudgetError
 
+try:
+    import resource
+except ImportError:  # Windows has no such limits
+    resource = None  # type: ignore[assignment]
+
 Kind = Literal["dense", "packed", "lazy", "factored"]
 
 KINDS = ("dense", "packed", "lazy")
@@ -35,13 +40,16 @@ FULL_RANK = 30  # of the factors of a column with many values, about
 CLEARLY = 1.5  # how many times cheaper factors must be predicted to be: both predictions err by as much
 NOTICED = 0.2  # seconds that nobody waits for
 AVERAGES = 2.0  # seconds of one fit that the averages of a search are worth
-TABLE_COPIES = 2  # of the columns, while a bank is fitted
+FLOOR_BYTES = 2**20  # of the objects of any fit, however small: functions, tables, vectors in passing
+TABLE_COPIES = 1  # of the columns of a frame, while they are read into one array
 SQUARE_ARRAYS = 4  # N x N float64: the weighted sum, the Newton matrix, its factor, one in passing
 FREE_SHARE = 0.9  # of the memory that is free, which a budget by default does not pass
 KERNEL_VECTORS = 8  # float64 a kernel: norms, weights, penalties and their trial values
 SAMPLE_VECTORS = 16  # float64 a sample and target: duals, scores, bounds, gradients and their trial values
 FACTOR_VECTORS = 100  # float64 a sample of a fit on factors: those of a sample, and factors that are kept
 FACTOR_COPIES = 3  # of factors of few rows, in Hessians
+FACTOR_TILES = 2  # blocks of rows of them that a Hessian holds at once, when many kernels take part
+TRANSFORM_BYTES = 8 * 2**20  # of a pass over factors: moments of a few columns, padded, transformed, and in passing
 TILE_BYTES = 64 * 2**20  # blocks a pass holds at once, where matrices are that large
 TILE_SQUARES = 8  # matrices among samples that blocks are never larger than together
 MANY_TARGETS = 8  # from here on one BLAS product with all targets beats a fused loop over them
@@ -98,9 +106,8 @@ def plan_stack(
 
     In order of preference: packed float64 triangles (``4 M N (N + 1)`` bytes), packed float32 (half of it, entries
     rounded to a relative 6e-8), computed anew in every pass. Dense storage comes first with many targets, where BLAS
-    wins. A fit also holds working arrays, ``8 (4 N^2 + 8 M + 16 N n_targets)`` bytes and at
-    most 64 MiB of tiles, which the
-    budget must cover too.
+    wins. A fit also holds working arrays, ``8 (4 N^2 + 8 M + 16 N n_targets)`` bytes, at most 64 MiB of tiles and
+    1 MiB of small objects, which the budget must cover too.
 
     Parameters
     ----------
@@ -163,7 +170,20 @@ def stack_nbytes(kind: str, n_kernels: int, n_samples: int, dtype: str) -> int:
 def working_nbytes(n_kernels: int, n_samples: int, n_targets: int = 1) -> int:
     """Return the bytes a fit holds besides the stack, an exact Python integer."""
     numbers = SQUARE_ARRAYS * n_samples**2 + KERNEL_VECTORS * n_kernels + SAMPLE_VECTORS * n_samples * n_targets
-    return 8 * numbers + min(TILE_BYTES, 8 * TILE_SQUARES * n_samples**2)
+    return FLOOR_BYTES + 8 * numbers + min(TILE_BYTES, 8 * TILE_SQUARES * n_samples**2)
+
+
+def factored_nbytes(
+    n_kernels: int, n_samples: int, n_columns: int, rank: int | None = None, copied: bool = True
+) -> int:
+    """Return the bytes that a fit on factors holds besides its columns, all kernels taking part.
+
+    A table that is copied into an array is let go of before there are vectors and Hessians.
+    """
+    whole = 8 * FACTOR_COPIES * n_samples * (FULL_RANK * n_columns if rank is None else rank)
+    later = 8 * FACTOR_VECTORS * n_samples + min(FACTOR_TILES * TILE_BYTES, whole)
+    first = 8 * TABLE_COPIES * n_samples * n_columns if copied else 0
+    return FLOOR_BYTES + TRANSFORM_BYTES + 8 * KERNEL_VECTORS * n_kernels + max(first, later)
 
 
 def memory_bytes(budget: int | str | None) -> int:
@@ -195,8 +215,8 @@ def total_memory() -> int:
 def available_memory() -> int:
     """Return the bytes of physical memory this process can still get.
 
-    On Linux ``MemAvailable`` of ``/proc/meminfo``, and no more than the limit of the control group; elsewhere all of
-    the physical memory.
+    On Linux ``MemAvailable`` of ``/proc/meminfo``, and no more than the limits of the control group and of the process
+    (``ulimit -v``); elsewhere all of the physical memory.
     """
     available = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") if hasattr(os, "sysconf") else 4 * 2**30
     meminfo, group = Path("/proc/meminfo"), Path("/sys/fs/cgroup/memory.max")
@@ -205,7 +225,18 @@ def available_memory() -> int:
         available = int(match[1]) * 1024 if match else available
     if group.exists() and (limit := group.read_text().strip()).isdigit():
         available = min(available, int(limit))
-    return available
+    return int(min(available, _address_space_left()))
+
+
+def _address_space_left() -> float:
+    """Return the bytes that the process may still map, infinite without a limit."""
+    sizes = Path("/proc/self/statm")
+    if resource is None or not sizes.exists():
+        return np.inf
+    limit = resource.getrlimit(resource.RLIMIT_AS)[0]
+    if limit == resource.RLIM_INFINITY:
+        return np.inf
+    return max(limit - int(sizes.read_text().split()[0]) * resource.getpagesize(), 0)
 
 
 def format_bytes(nbytes: int) -> str:
@@ -281,6 +312,7 @@ def plan_kernels(
     shared: bool = False,
     n_landmark: int = 0,
     rank: int | None = None,
+    copied: bool = True,
     averages: bool = False,
     obstacle: str | None = None,
 ) -> MemoryPlan:
@@ -306,6 +338,8 @@ def plan_kernels(
         Kernels whose factors need landmarks, such as Gaussians of several columns.
     rank : int, optional
         Of the factors of all columns together, as far as few distinct values limit it; that of many values if None.
+    copied : bool
+        Whether the columns are first copied into one array, as those of a frame are.
     averages : bool
         Whether averages of all kernels are to be tried as well, which only matrices give: "auto" then takes factors of
         kernels of single columns alone, and later.
@@ -352,9 +386,7 @@ def plan_kernels(
             more = able if obstacle is None else f"factors, which form none of them, cannot be had: {obstacle}"
             raise MemoryBudgetError(f"{error} (Matrices among samples: {more}.)") from None
     nbytes = 8 * n_samples * n_columns
-    numbers = TABLE_COPIES * n_samples * n_columns + FACTOR_VECTORS * n_samples + KERNEL_VECTORS * n_kernels
-    whole = FACTOR_COPIES * n_samples * (FULL_RANK * n_columns if rank is None else rank)
-    working = 8 * numbers + min(TILE_BYTES, 8 * whole)
+    working = factored_nbytes(n_kernels, n_samples, n_columns, rank, copied)
     if nbytes + working > memory_budget:
         raise MemoryBudgetError(
             f"{n_kernels} kernels on {n_samples} samples of {n_columns} columns take {format_bytes(nbytes + working)} "

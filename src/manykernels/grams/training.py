@@ -208,6 +208,7 @@ def plan_for(
         quick = quick_matrices(len(expanded), len(table), n_targets, shared, memory_budget)
     return quick or plan_kernels(
         **_sizes(expanded, table),
+        copied=not isinstance(table.data, np.ndarray),
         representation=representation,
         memory_budget=memory_budget,
         n_targets=n_targets,

@@ -13,11 +13,12 @@ from scipy.special import erfc
 
 from manykernels.exceptions import InvalidInputError
 from manykernels.grams.factored.loops import ORDER
+from manykernels.grams.plan import TRANSFORM_BYTES
 from manykernels.validation.arrays import Array
 
 ROUNDING = 2e-15  # of sums and of the transform, beside ||rho||_1^2
 MAX_BINS = 2**22
-BATCH_ENTRIES = 2**18  # of a transform of moments held at once: 2 MB
+BATCH_ENTRIES = TRANSFORM_BYTES // (4 * 8)  # of a transform of moments held at once: 2 MB of the four that there are
 ROWS_PER_BIN = 14  # that are read in the time that a bin of a transform takes
 BIN_STEPS = 32  # periods are rounded up by at most 1/32, so that columns of nearly the same range share coefficients
 

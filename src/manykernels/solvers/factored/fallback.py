@@ -11,10 +11,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from manykernels.exceptions import ConvergenceWarning
+from manykernels.grams import GramStack
 from manykernels.grams.factored import FactoredStack
 from manykernels.grams.factored.base import columns_of
 from manykernels.grams.factored.landmark_cholesky import rank_limit
-from manykernels.grams.plan import CUBE
+from manykernels.grams.plan import CUBE, FLOOR_BYTES, memory_bytes, working_nbytes
 from manykernels.objective.losses.curvature import inner
 from manykernels.objective.problem import Problem
 from manykernels.solvers.base import in_order
@@ -56,7 +57,13 @@ def cost_little(n_kernels: int, n_samples: int) -> bool:
 def matrices_cost_little(problem: Problem) -> bool:
     """Whether N x N matrices are cheap, and their answer proves as much: its slopes do not of a joint loss."""
     alone = not (problem.shared or problem.loss.couples_samples)
-    return alone and cost_little(problem.n_kernels, problem.n_samples)
+    cheap = alone and cost_little(problem.n_kernels, problem.n_samples)
+    return cheap and working_nbytes(problem.n_kernels, problem.n_samples) - FLOOR_BYTES <= allowed_bytes(problem.stack)
+
+
+def allowed_bytes(stack: GramStack) -> int:
+    """Return the bytes that matrices beside factors may take."""
+    return memory_bytes(None) if stack.spare_bytes is None else stack.spare_bytes
 
 
 def matrix_first(stack: Any, kernel: int) -> bool:

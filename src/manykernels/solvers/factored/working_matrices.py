@@ -14,9 +14,9 @@ from numpy.typing import NDArray
 from manykernels.grams.base import GramStack
 from manykernels.grams.dense import DenseStack
 from manykernels.grams.factored import FactoredStack
-from manykernels.grams.plan import SQUARE_ARRAYS, memory_bytes
+from manykernels.grams.plan import SQUARE_ARRAYS
 from manykernels.objective.problem import Problem
-from manykernels.solvers.factored.fallback import GramResult, matrix_first, result_of, solved
+from manykernels.solvers.factored.fallback import GramResult, allowed_bytes, matrix_first, result_of, solved
 from manykernels.solvers.factored.tuning import MATRIX_FACTORS, SINGLE_PRECISION_TOL
 from manykernels.solvers.solution import Solution
 
@@ -143,7 +143,7 @@ class WorkingMatrices:
     @property
     def allowed(self) -> int:
         """Bytes that may be had."""
-        return memory_bytes(None) if self.stack.spare_bytes is None else self.stack.spare_bytes
+        return allowed_bytes(self.stack)
 
     def needed(self, kernels: Sequence[int]) -> int:
         """Return the bytes of the matrices of these kernels, beside those that are held, and of a solver on them."""
