@@ -9,14 +9,14 @@ from typing import Any
 import numpy as np
 import pytest
 
-from manykernels.discovery.polynomial.cross_validation import Fold, Rows, best_strength
+from manykernels.discovery.polynomial.cross_validation import PathFold, WeightedRows, best_strength
 from manykernels.discovery.polynomial.lasso_path import PathPoint, WeightedLasso
 
 STEP = 10.0**-0.5
 
 
 @dataclass(frozen=True, eq=False)
-class Listed(Fold):
+class Listed(PathFold):
     """A fold whose models have the errors that are listed, one a strength."""
 
     errors: tuple[float, ...]
@@ -31,8 +31,8 @@ class Listed(Fold):
 
 def fold(*errors: float) -> Listed:
     """Return a fold with a spread of one: the target is zero on its own samples, and one on one of the others."""
-    rows = Rows(np.zeros((1, 3)), np.zeros(3), np.ones(3))
-    others = Rows(np.zeros((1, 3)), np.array([1.0, 0.0, 0.0]), np.ones(3))
+    rows = WeightedRows(np.zeros((1, 3)), np.zeros(3), np.ones(3))
+    others = WeightedRows(np.zeros((1, 3)), np.array([1.0, 0.0, 0.0]), np.ones(3))
     problem = WeightedLasso(rows.y, rows.weight, True, lambda _: np.zeros((0, 3)), lambda _: np.zeros(0))
     nothing: Any = None
     return Listed(nothing, problem, nothing, others, errors)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from manykernels.discovery.base import Candidate, Discovery, Found, Limits, SearchProblem, run_search
+from manykernels.discovery.base import Discovery, Found, Limits, SearchProblem, run_search
 from manykernels.discovery.families.base import KernelFamily, PairWeights
 from manykernels.discovery.families.dirichlet import DirichletFamily
 from manykernels.discovery.families.radial import (
@@ -21,13 +21,14 @@ from manykernels.discovery.polynomial.discovery import PolynomialDiscovery, disc
 from manykernels.discovery.two_stage.discovery import discover_in_two_stages, graded_settings
 from manykernels.discovery.two_stage.first_stage import AlignedKernel, AscentSettings, align_family
 from manykernels.discovery.two_stage.target_space import TargetSpace
+from manykernels.solvers.run import CertifiedModel
 
 __all__ = [
     "AlignedKernel",
     "ArdGaussianFamily",
     "AscentSettings",
     "BestMember",
-    "Candidate",
+    "CertifiedModel",
     "DirichletFamily",
     "Discovery",
     "FamilySearch",

@@ -20,7 +20,7 @@ from manykernels.objective.problem import Problem
 from manykernels.objective.regularizers import Regularizer
 from manykernels.solvers import Solution, Status, configured_solver
 from manykernels.solvers.learners.learners import LearnerFit
-from manykernels.solvers.run import Run
+from manykernels.solvers.run import CertifiedModel, Run
 from manykernels.solvers.solution import Limits, Model
 from manykernels.validation.arrays import Array, check_points, check_positive_vector, check_vector, real_array
 from manykernels.validation.parameters import (
@@ -202,35 +202,6 @@ class Found:
     columns: tuple[int, ...]
 
 
-@dataclass(frozen=True, eq=False)
-class Candidate:
-    """One model met on the way, with the certificate that holds over the whole family of kernels.
-
-    Parameters
-    ----------
-    kernels : tuple of Found
-    dual_coef : ndarray of shape (n_samples,)
-        ``rho``.
-    kernel_weights : ndarray of shape (n_kernels,)
-        ``d`` of the found kernels, non-negative.
-    intercept : float
-    certificate : Certificate
-        Primal value of exactly this model; dual bound that holds for every kernel of the family.
-    passes : float
-        Gram entries read so far, in passes over all samples and the kernels found.
-    newton_steps : int
-        Linear systems solved so far.
-    """
-
-    kernels: tuple[Found, ...]
-    dual_coef: Array
-    kernel_weights: Array
-    intercept: float
-    certificate: Certificate
-    passes: float = 0.0
-    newton_steps: int = 0
-
-
 def checked_limits(limits: Limits | None, default: Limits) -> Limits:
     """Return ``limits``, or ``default`` if it is None."""
     return check_instance(default if limits is None else limits, Limits, "limits", "Limits(tol=1e-4)")
@@ -259,13 +230,14 @@ class Discovery:
     solution: Solution
 
 
-def empty_candidate(problem: Problem) -> Candidate:
+def empty_candidate(problem: Problem) -> CertifiedModel:
     """Return the model without kernels and the certificate that needs none: dual coefficients of zero."""
     nothing, b = np.zeros(problem.n_samples), problem.best_constant
-    return Candidate((), nothing, np.zeros(0), b, certificate_of(problem, (nothing, nothing, b), 0.0, nothing, 0.0))
+    certificate = certificate_of(problem, (nothing, nothing, b), 0.0, nothing, 0.0)
+    return CertifiedModel(nothing, np.zeros(0), b, certificate)
 
 
-def run_search(candidates: Iterator[Candidate], limits: Limits, problem: Problem) -> Discovery:
+def run_search(candidates: Iterator[CertifiedModel], limits: Limits, problem: Problem) -> Discovery:
     """Consume the models of a search until a limit is reached and return the best one.
 
     That is the one that converged, else the one of smallest primal value. Ctrl-C, the end of the time and whatever goes
@@ -275,8 +247,8 @@ def run_search(candidates: Iterator[Candidate], limits: Limits, problem: Problem
 
     Parameters
     ----------
-    candidates : iterator of Candidate
-        The first is the starting point (iteration 0).
+    candidates : iterator of CertifiedModel
+        With the kernels that were found. The first is the starting point (iteration 0).
     limits : Limits
     problem : Problem
         Target, weights, loss and penalty; its kernels are of no account.
@@ -288,17 +260,18 @@ def run_search(candidates: Iterator[Candidate], limits: Limits, problem: Problem
     Examples
     --------
     >>> import numpy as np
-    >>> from manykernels.discovery import Candidate, Found, Limits, run_search
+    >>> from manykernels.discovery import CertifiedModel, Found, Limits, run_search
     >>> from manykernels.kernels import Linear
     >>> from manykernels.objective.problem import Problem
     >>> from manykernels.objective.regularizers import get_regularizer
     >>> problem = Problem(np.eye(2)[None], [1.0, -1.0], "squared", get_regularizer("simplex", 0.1))
     >>> model = np.array([0.05, -0.05]), np.ones(1), 0.0
-    >>> start = Candidate((Found("x", Linear(), (0,)),), *model, problem.certificate(*model))
+    >>> kernels = (Found("x", Linear(), (0,)),)
+    >>> start = CertifiedModel(*model, problem.certificate(*model), kernels=kernels)
     >>> str(run_search(iter([start]), Limits(max_iter=5), problem).solution.status)
     'stalled'
     """
-    run: Run[Candidate] = Run(limits, f"The {limits.name}")
+    run: Run[CertifiedModel] = Run(limits, f"The {limits.name}")
     run.follow(candidates, lambda: empty_candidate(problem))
     return without_empty(Discovery(run.best.kernels, run.solution()))
 

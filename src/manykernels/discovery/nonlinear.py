@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -93,7 +93,7 @@ class NonlinearProblem:
         base = scaled @ scaled.T
         return base, base**self.degree
 
-    def at(self, theta: Array, warm: LearnerFit | None = None) -> Point:
+    def at(self, theta: Array, warm: LearnerFit | None = None) -> DescentPoint:
         """Return value and gradient at theta.
 
         With the dual coefficients rho of the model, ``dJ/dtheta_i = -(D/(2 lambda)) rho' (K_i o B^(D-1)) rho``: never
@@ -111,15 +111,15 @@ class NonlinearProblem:
         decrease = float(gradient @ (theta - self.center)) + self.radius * float(np.linalg.norm(gradient))
         value = fit.primal_value / self._unit
         floor = self.problem.tiny / self._unit
-        return Point(theta, fit, value, gradient, max(decrease, 0.0) / max(abs(value), floor), gram)
+        return DescentPoint(theta, fit, value, gradient, max(decrease, 0.0) / max(abs(value), floor), gram)
 
-    def constant_at(self, theta: Array) -> Point:
+    def constant_at(self, theta: Array) -> DescentPoint:
         """Return the best constant as a model at theta, with the bound that needs no kernel; theta is as it is."""
         problem, zero = self.problem, np.zeros(self.problem.n_samples)
         b, dual = problem.best_constant, -problem.conjugate_loss(zero)
         primal = problem.empirical_loss(problem.constant_scores(b))
         fit = LearnerFit(zero, b, dual, primal - dual, 0)
-        return Point(theta, fit, primal / self._unit, np.zeros(len(theta)), np.inf, self.kernel(theta)[1])
+        return DescentPoint(theta, fit, primal / self._unit, np.zeros(len(theta)), np.inf, self.kernel(theta)[1])
 
     @property
     def _unit(self) -> float:
@@ -134,7 +134,7 @@ class NonlinearProblem:
 
 
 @dataclass(frozen=True, eq=False)
-class Point:
+class DescentPoint:
     """Weights, the model on their kernel, and the gradient there."""
 
     theta: Array  # ndarray of shape (p,)
@@ -156,7 +156,7 @@ SMALLEST_STEP = 1e-12  # of the first one
 class _Reached(CertifiedModel):
     """The model at a point of the descent."""
 
-    point: Point
+    point: DescentPoint = field(kw_only=True)
 
 
 class NonlinearDescent:
@@ -171,7 +171,7 @@ class NonlinearDescent:
         self._run.follow(self._points(), lambda: self._reached(self.posed.constant_at(self._start())))
 
     @property
-    def point(self) -> Point:
+    def point(self) -> DescentPoint:
         """The best point."""
         return self._run.best.point
 
@@ -198,7 +198,7 @@ class NonlinearDescent:
             return center
         return np.full(len(center), self.posed.radius / np.sqrt(len(center)))
 
-    def _next(self, point: Point, step: float, smallest: float) -> Point | None:
+    def _next(self, point: DescentPoint, step: float, smallest: float) -> DescentPoint | None:
         """Return a point that descends enough, halving the step until one does."""
         while step >= smallest:  # at most as many halvings as SMALLEST_STEP has
             theta = project_on_ball(point.theta - step * point.gradient, self.posed.center, self.posed.radius)
@@ -209,17 +209,17 @@ class NonlinearDescent:
             step /= 2
         return None
 
-    def _at(self, theta: Array, near: Point | None = None) -> Point:
+    def _at(self, theta: Array, near: DescentPoint | None = None) -> DescentPoint:
         point = self.posed.at(theta, None if near is None else near.fit)
         self._tried += 1
         self._steps += point.fit.steps
         return point
 
-    def _reached(self, point: Point) -> _Reached:
+    def _reached(self, point: DescentPoint) -> _Reached:
         fit, weights = point.fit, np.array([1.0 / self.posed.strength])
         certificate = learner_certificate(fit, self.posed.problem.tiny)
         # Every base kernel is read once for the sum, once for the gradient.
-        return _Reached(fit.rho, weights, fit.b, certificate, 2.0 * self._tried, self._steps, point)
+        return _Reached(fit.rho, weights, fit.b, certificate, 2.0 * self._tried, self._steps, point=point)
 
     def solution(self) -> Solution:
         """Return the model at the best point, with the certificate that it has on its kernel."""

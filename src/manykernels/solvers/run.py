@@ -116,14 +116,44 @@ class Certified(Protocol):
 
 @dataclass(frozen=True, eq=False)
 class CertifiedModel:
-    """A `Certified` model of a solver; ``whole`` returns its certificate with the bound on rounding."""
+    """One model that a solver or a search met on the way, with its certificate and what it cost so far.
+
+    Parameters
+    ----------
+    dual_coef : ndarray of shape (n_samples,)
+        ``rho``.
+    kernel_weights : ndarray of shape (n_kernels,)
+        ``d``, non-negative; of a search those of the kernels found.
+    intercept : float
+    certificate : Certificate
+        Primal value of exactly this model; of a search with a dual bound that holds for every kernel of the family.
+    passes : float
+        Gram entries read so far, in passes over all samples and kernels.
+    newton_steps : int
+        Linear systems solved so far.
+    kernels : tuple of Found
+        The kernels that a search found; none where they were given.
+    whole : callable, optional
+        Returns the certificate with the bound on rounding.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from manykernels.discovery import CertifiedModel
+    >>> from manykernels.objective import Problem, get_regularizer
+    >>> problem = Problem(np.eye(2)[None], [1.0, -1.0], "squared", get_regularizer("l1", 0.1))
+    >>> model = problem.zero_model()[0], np.zeros(1), 0.0
+    >>> CertifiedModel(*model, problem.certificate(*model)).passes
+    0.0
+    """
 
     dual_coef: Array
     kernel_weights: Array
     intercept: float
     certificate: Certificate
-    passes: float
-    newton_steps: int
+    passes: float = 0.0
+    newton_steps: int = 0
+    kernels: tuple[Any, ...] = field(default=(), kw_only=True)
     whole: Callable[[], Certificate] | None = field(default=None, kw_only=True)
 
 

@@ -8,7 +8,6 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 
 from manykernels.discovery.base import (
-    Candidate,
     Discovery,
     Limits,
     SearchProblem,
@@ -32,7 +31,7 @@ from manykernels.objective.certificate import Certificate
 from manykernels.objective.problem import Problem
 from manykernels.objective.regularizers import Simplex
 from manykernels.solvers import Status
-from manykernels.solvers.run import deadline, seconds_left
+from manykernels.solvers.run import CertifiedModel, deadline, seconds_left
 from manykernels.validation.arrays import Array, check_count, check_growth
 
 # The search of hierarchical kernel learning: a hull that grows from the root, solved and bounded in turn.
@@ -108,7 +107,7 @@ class HierarchicalSearch:
         """Whether there is nothing to solve for: the constant kernel adds nothing to an intercept."""
         return self.base.fit_intercept and len(self.hull.nodes) == 1
 
-    def candidates(self) -> Iterator[Candidate]:
+    def candidates(self) -> Iterator[CertifiedModel]:
         """Yield the zero model, then the model of every hull, each certified over the whole graph."""
         rho, b = self.base.zero_model()
         model, solved_to = self._model(rho, np.zeros(1), b), np.inf
@@ -192,9 +191,9 @@ class HierarchicalSearch:
         return certificate_of(base, (model.rho, f, model.b), reduced.regularizer.value(t), model.feasible,
                                 dual_square / (2.0 * self.posed.strength))  # fmt: skip
 
-    def _candidate(self, model: _Model, certificate: Certificate) -> Candidate:
+    def _candidate(self, model: _Model, certificate: Certificate) -> CertifiedModel:
         chosen = np.flatnonzero(model.d)
-        return Candidate(
+        return CertifiedModel(
             kernels=tuple(self.grid.found(self.hull.nodes[m], self.posed.names) for m in chosen),
             dual_coef=model.rho,
             kernel_weights=model.d[chosen],

@@ -9,7 +9,6 @@ import numpy as np
 from scipy.optimize import brentq, minimize
 
 from manykernels.discovery.base import (
-    Candidate,
     Discovery,
     Limits,
     SearchProblem,
@@ -35,6 +34,7 @@ from manykernels.exceptions import InvalidInputError
 from manykernels.objective.problem import Problem
 from manykernels.solvers import Solution
 from manykernels.solvers.learners.learners import LearnerFit
+from manykernels.solvers.run import CertifiedModel
 from manykernels.validation.arrays import Array, check_choice
 from manykernels.validation.parameters import RandomSource
 
@@ -167,7 +167,7 @@ def discover_greedily(
 
 def _begin(
     learner: Learner, limits: Limits, rng: np.random.Generator
-) -> tuple[Candidate, FamilyCertificate, LearnerFit]:
+) -> tuple[CertifiedModel, FamilyCertificate, LearnerFit]:
     """Return the model without kernels and the first kernel to take."""
     rho, b = learner.empty.zero_model()
     model = rho, np.zeros(1), b
@@ -178,7 +178,7 @@ def _begin(
 
 def _corrective(
     learner: Learner, limits: Limits, rng: np.random.Generator, *, slides: bool, seeds: Sequence[Array] = ()
-) -> Iterator[Candidate]:
+) -> Iterator[CertifiedModel]:
     """Solve the problem on all kernels found, again and again; seeds are kernels to start with."""
     start, certified, _ = _begin(learner, limits, rng)
     yield start
@@ -218,7 +218,7 @@ def _inner_tol(certified: FamilyCertificate, limits: Limits) -> float:
     return max(INNER_SHARE * max(limits.tol, min(certified.certificate.relative_gap, 0.5)), 1e-10)
 
 
-def _descend(learner: Learner, limits: Limits, rng: np.random.Generator, update: str) -> Iterator[Candidate]:
+def _descend(learner: Learner, limits: Limits, rng: np.random.Generator, update: str) -> Iterator[CertifiedModel]:
     """Move weight to the best kernel, from all others or from the worst one, by a line search on J."""
     start, certified, fit = _begin(learner, limits, rng)
     yield start

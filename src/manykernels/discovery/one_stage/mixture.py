@@ -8,7 +8,7 @@ from functools import cached_property
 
 import numpy as np
 
-from manykernels.discovery.base import Candidate, Found, SearchProblem
+from manykernels.discovery.base import Found, SearchProblem
 from manykernels.discovery.families.base import PairWeights
 from manykernels.discovery.families.search import BestMember, FamilySearch
 from manykernels.grams import as_stack
@@ -16,6 +16,7 @@ from manykernels.objective.certificate import Certificate
 from manykernels.objective.problem import Problem
 from manykernels.objective.regularizers.weight_sets import Simplex
 from manykernels.solvers.learners.learners import LearnerFit, fit_learner
+from manykernels.solvers.run import CertifiedModel
 from manykernels.solvers.solution import Model
 from manykernels.validation.arrays import Array
 
@@ -165,6 +166,6 @@ def certify(
 
 def candidate(
     learner: Learner, parameters: Sequence[Array], model: Model, certificate: Certificate, newton_steps: int
-) -> Candidate:
+) -> CertifiedModel:
     """Return the model in the form in which searches offer it."""
-    return Candidate(learner.found(parameters), *model, certificate, newton_steps=newton_steps)
+    return CertifiedModel(*model, certificate, newton_steps=newton_steps, kernels=learner.found(parameters))

@@ -10,7 +10,6 @@ from scipy.special import log_ndtr, logsumexp
 from scipy.stats import truncnorm
 
 from manykernels.discovery.base import (
-    Candidate,
     Discovery,
     Limits,
     SearchProblem,
@@ -33,6 +32,7 @@ from manykernels.discovery.one_stage.mixture import (
 )
 from manykernels.exceptions import InvalidInputError
 from manykernels.solvers.learners.learners import LearnerFit
+from manykernels.solvers.run import CertifiedModel
 from manykernels.validation.arrays import Array, check_count, check_positive
 from manykernels.validation.parameters import RandomSource, check_flag
 
@@ -171,7 +171,7 @@ class _Steps:
         return -(-self.n_draws // CHECKPOINTS)
 
 
-def _sample(learner: Learner, limits: Limits, rng: np.random.Generator, steps: _Steps) -> Iterator[Candidate]:
+def _sample(learner: Learner, limits: Limits, rng: np.random.Generator, steps: _Steps) -> Iterator[CertifiedModel]:
     """Draw, step, average; offer the model now and then."""
     empty = learner.empty
     rho, b = empty.zero_model()
@@ -203,7 +203,7 @@ def _offer(
     rng: np.random.Generator,
     solved: int,
     corrective: bool,
-) -> Candidate:
+) -> CertifiedModel:
     """Return the model of the averaged weights, or of the best weights, on the kernels drawn."""
     problem = learner.problem(mixture.grams)
     if corrective:

@@ -26,16 +26,16 @@ PATH_EXACT = 1e-13  # of the squares of the target: an error at which there is n
 
 
 @dataclass(frozen=True, eq=False)
-class Rows:
+class WeightedRows:
     """Some samples: features of the base kernels in rows, target and sample weights."""
 
     features: Array  # (r, N) float64
     y: Array  # (N,) float64
     weight: Array  # (N,) float64
 
-    def take(self, chosen: Array) -> Rows:
+    def take(self, chosen: Array) -> WeightedRows:
         """Return some of the samples."""
-        return Rows(np.ascontiguousarray(self.features[:, chosen]), self.y[chosen], self.weight[chosen])
+        return WeightedRows(np.ascontiguousarray(self.features[:, chosen]), self.y[chosen], self.weight[chosen])
 
 
 @dataclass(frozen=True, eq=False)
@@ -57,13 +57,13 @@ class Features(Protocol):
 
 
 @dataclass(frozen=True, eq=False)
-class Fold:
+class PathFold:
     """The lasso on some samples and its error on the others, which may be none."""
 
     base: Features
     problem: WeightedLasso
     survey: Survey
-    others: Rows
+    others: WeightedRows
 
     def error(self, point: PathPoint) -> float:
         """Return the sum of squared errors on the other samples."""
@@ -80,9 +80,9 @@ class Fold:
         spread = float(others.weight @ (others.y - self.problem.mean(self.problem.y)) ** 2)
         return float(np.log(max(self.error(point) / max(spread, np.finfo(float).tiny), PATH_EXACT)))
 
-    def second(self, point: PathPoint) -> Fold:
+    def second(self, point: PathPoint) -> PathFold:
         """Return the adaptive second step."""
-        return Fold(self.base, *adaptive(self.problem, point), self.others)
+        return PathFold(self.base, *adaptive(self.problem, point), self.others)
 
     def largest(self) -> float:
         """Return the strength above which nothing is selected."""
@@ -117,7 +117,7 @@ def tuned_strengths(
     def family_of(features: Array) -> PolynomialFamily:
         return surveyed_family(family, features, normalize)
 
-    rows, fit_intercept = Rows(base.columns, problem.y, problem.weight), problem.fit_intercept
+    rows, fit_intercept = WeightedRows(base.columns, problem.y, problem.weight), problem.fit_intercept
     parts = np.array_split(rng.permutation(len(rows.y)), n_folds)
     everything = np.arange(len(rows.y))
     whole = fold_of(rows, rows.take(np.zeros(0, dtype=int)), family_of, fit_intercept)
@@ -142,7 +142,7 @@ def _strengths(largest: float, least: float = 0.0, step: float = PATH_STEP) -> A
 
 
 def best_strength(
-    folds: Sequence[Fold], largest: float, step: float = PATH_STEP
+    folds: Sequence[PathFold], largest: float, step: float = PATH_STEP
 ) -> tuple[float, float, list[PathPoint]]:
     """Return the smallest mean logarithm of errors, its strength for all samples, and the models of the folds there.
 
@@ -175,7 +175,9 @@ def surveyed_family(family: PolynomialFamily, features: Array, normalize: str | 
     return PolynomialFamily.of(surveyed, family.degree, family.degree_penalties, 1.0)
 
 
-def fold_of(inside: Rows, others: Rows, family_of: Callable[[Array], PolynomialFamily], fit_intercept: bool) -> Fold:
+def fold_of(
+    inside: WeightedRows, others: WeightedRows, family_of: Callable[[Array], PolynomialFamily], fit_intercept: bool
+) -> PathFold:
     """Return the lasso on the family of some samples."""
     family = family_of(inside.features)
     base = family.base
@@ -186,4 +188,4 @@ def fold_of(inside: Rows, others: Rows, family_of: Callable[[Array], PolynomialF
         return found.largest, np.sqrt(found.scores)
 
     problem = WeightedLasso(inside.y, inside.weight, fit_intercept, base.features, family.penalties)
-    return Fold(base, problem, survey, others)
+    return PathFold(base, problem, survey, others)

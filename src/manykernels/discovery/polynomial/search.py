@@ -10,8 +10,14 @@ from typing import Any
 
 import numpy as np
 
-from manykernels.discovery.base import Candidate, Found, family_certificate, solve_quietly, with_dual
-from manykernels.discovery.polynomial.cross_validation import PATH_LENGTH, SECOND_STEP, Rows, fold_of, surveyed_family
+from manykernels.discovery.base import Found, family_certificate, solve_quietly, with_dual
+from manykernels.discovery.polynomial.cross_validation import (
+    PATH_LENGTH,
+    SECOND_STEP,
+    WeightedRows,
+    fold_of,
+    surveyed_family,
+)
 from manykernels.discovery.polynomial.descent import MirrorDescent
 from manykernels.discovery.polynomial.family import PolynomialFamily
 from manykernels.discovery.polynomial.family_norm import FamilyNorm, family_norm, norm_cost
@@ -23,6 +29,7 @@ from manykernels.objective.certificate import Certificate
 from manykernels.objective.problem import Problem
 from manykernels.solvers import Solution
 from manykernels.solvers.learners.learners import fit_learner
+from manykernels.solvers.run import CertifiedModel
 from manykernels.solvers.solution import Model
 from manykernels.validation.arrays import Array
 
@@ -56,7 +63,7 @@ def first_products(problem: Problem, family: PolynomialFamily, norm: FamilyNorm,
     """
     base = family.base
     assert isinstance(base, RankOneBase)
-    rows, strength = Rows(base.columns, problem.y, problem.weight), problem.regularizer.strength
+    rows, strength = WeightedRows(base.columns, problem.y, problem.weight), problem.regularizer.strength
     nobody = rows.take(np.zeros(0, dtype=int))
     fold = fold_of(
         rows, nobody, lambda features: surveyed_family(family, features, base.normalize), problem.fit_intercept
@@ -118,7 +125,7 @@ class PolynomialSearch:
 
     def candidates(
         self, n_steps: int, descent: Callable[..., MirrorDescent], rounds: int, start: tuple[Index, ...] = ()
-    ) -> Iterator[Candidate]:
+    ) -> Iterator[CertifiedModel]:
         """Yield the constant model, averages of the descent unless there is a start, and polished models."""
         rho, b = self.problem.zero_model()
         constant = self._candidate([()], self.family.base.stack([()]), (rho, np.zeros(1), b))
@@ -147,7 +154,7 @@ class PolynomialSearch:
 
     # --- mirror descent ---------------------------------------------------------------------------------------------
 
-    def _descend(self, descent: MirrorDescent, n_steps: int, share: float) -> Iterator[Candidate]:
+    def _descend(self, descent: MirrorDescent, n_steps: int, share: float) -> Iterator[CertifiedModel]:
         base, due = self.family.base, 1
         # A certificate that costs more than a step waits until the steps have cost as much.
         wait = norm_cost(self.family, self.budget) / (self.family.degree * base.n_base * base.n_samples**2)
@@ -161,7 +168,7 @@ class PolynomialSearch:
             if late:
                 return
 
-    def _averaged(self, descent: MirrorDescent) -> Candidate:
+    def _averaged(self, descent: MirrorDescent) -> CertifiedModel:
         """Return the model of the averaged weights."""
         d, stack = descent.average(), descent.stack()
         fit = fit_learner(self.problem, stack.combine(d))
@@ -170,7 +177,7 @@ class PolynomialSearch:
 
     # --- polishing --------------------------------------------------------------------------------------------------
 
-    def _polish(self, indices: list[Index], rounds: int, stages: list[Problem]) -> Iterator[Candidate]:
+    def _polish(self, indices: list[Index], rounds: int, stages: list[Problem]) -> Iterator[CertifiedModel]:
         """Solve and add violators, at falling strengths.
 
         With a weak penalty a hundred kernels drawn at random take up what they can of the target; what they leave of
@@ -256,7 +263,7 @@ class PolynomialSearch:
 
     # --- certificates -----------------------------------------------------------------------------------------------
 
-    def _candidate(self, indices: list[Index], stack: GramStack, model: Model) -> Candidate:
+    def _candidate(self, indices: list[Index], stack: GramStack, model: Model) -> CertifiedModel:
         self._rho = self.problem.feasible_dual(model[0])
         wanted = len(indices) + max(LEAST_GROWTH, int(GROWTH * len(indices)))
         share = LATER_NORM if self._n_norms else FIRST_NORM
@@ -270,7 +277,7 @@ class PolynomialSearch:
             certificate = with_dual(certificate, self._dual, self.problem.tiny)
         kernels = tuple(self.found(index) for index in indices)
         self.index_of.update(zip(kernels, indices, strict=True))
-        return Candidate(kernels, *model, certificate, float(self._n_norms), self._systems)
+        return CertifiedModel(*model, certificate, float(self._n_norms), self._systems, kernels=kernels)
 
     def _certificate(self, stage: Problem, indices: list[Index], stack: GramStack, model: Model) -> Certificate:
         """Return the certificate of a model whose dual norm was computed last, at the strength of ``stage``."""

@@ -10,7 +10,6 @@ from typing import Any
 import numpy as np
 
 from manykernels.discovery.base import (
-    Candidate,
     Discovery,
     Limits,
     SearchProblem,
@@ -25,6 +24,7 @@ from manykernels.discovery.one_stage.mixture import Learner, Mixture, candidate
 from manykernels.discovery.two_stage.first_stage import AlignedKernel, AscentSettings, align_family
 from manykernels.exceptions import InvalidInputError
 from manykernels.solvers import Solution, Status
+from manykernels.solvers.run import CertifiedModel
 from manykernels.validation.arrays import Array
 from manykernels.validation.parameters import RandomSource
 
@@ -34,7 +34,7 @@ from manykernels.validation.parameters import RandomSource
 N_FOLDS = 3
 STEPS = (1, 2, 3, 5, 10)  # of climbs that start from the best common width, from hardly any difference to much
 NEARLY_COMMON = 1.0  # shrinkage under which widths hardly differ
-Fit = Callable[[SearchSettings, Array, Any], Discovery]
+Search = Callable[[SearchSettings, Array, Any], Discovery]
 
 
 def graded_settings(settings: SearchSettings) -> tuple[SearchSettings, ...]:
@@ -69,7 +69,7 @@ def checked_candidates(settings: SearchSettings | Sequence[SearchSettings]) -> t
 
 
 def best_on_held_out(
-    learner: Learner, candidates: Sequence[SearchSettings], fit: Fit, rng: np.random.Generator
+    learner: Learner, candidates: Sequence[SearchSettings], fit: Search, rng: np.random.Generator
 ) -> tuple[SearchSettings, int]:
     """Return the settings of smallest mean loss on held-out rows, in three folds, and how many were tried.
 
@@ -87,7 +87,7 @@ def best_on_held_out(
     return candidates[int(np.argmin(losses)) if losses else 0], len(losses)
 
 
-def _held_out_loss(learner: Learner, fit: Fit, settings: SearchSettings, fold: Array, seed: int) -> float:
+def _held_out_loss(learner: Learner, fit: Search, settings: SearchSettings, fold: Array, seed: int) -> float:
     """Return the weighted sum of losses on the rows of a fold, of a model of the others."""
     kept = np.setdiff1d(np.arange(len(learner.search.points)), fold)
     found = fit(settings, kept, seed)
@@ -239,7 +239,7 @@ def _at_most(aligned: AlignedKernel) -> str:
     return f", of at most {aligned.upper_bound:.4f} in this family" if np.isfinite(aligned.upper_bound) else ""
 
 
-def _second_stage(learner: Learner, aligned: AlignedKernel) -> Iterator[Candidate]:
+def _second_stage(learner: Learner, aligned: AlignedKernel) -> Iterator[CertifiedModel]:
     """Yield one model: learn on the kernel of the first stage, or without kernels if it found none."""
     empty = learner.empty
     parameters = aligned.parameters or (np.full(learner.search.n_parameters, learner.search.family.high),)

@@ -24,7 +24,7 @@ BIN_STEPS = 32  # periods are rounded up by at most 1/32, so that columns of nea
 
 
 @dataclass(frozen=True, eq=False)
-class Expansion:
+class FourierExpansion:
     """Frequencies and coefficients of some Gaussian widths on one period, with error constants."""
 
     spacing: float  # width h of a bin
@@ -94,20 +94,20 @@ def divided(extent: float, widths: tuple[float, ...], tol: float, n_rows: int) -
 
 
 @dataclass(frozen=True, eq=False)
-class Together:
+class SharedExpansion:
     """Columns whose kernels share an expansion."""
 
-    plan: Expansion
+    plan: FourierExpansion
     columns: Array  # (c,) int
     members: Array  # (c, W) int: kernels of every column, by width
     bins: int  # enough for the data of every column
 
-    def batches(self) -> Iterator[Together]:
+    def batches(self) -> Iterator[SharedExpansion]:
         """Yield a few columns at a time, whose transforms stay in a cache."""
         size = max(1, BATCH_ENTRIES // (self.plan.period_bins * ORDER))
         for start in range(0, len(self.columns), size):
             part = slice(start, start + size)
-            yield Together(self.plan, self.columns[part], self.members[part], self.bins)
+            yield SharedExpansion(self.plan, self.columns[part], self.members[part], self.bins)
 
     def together(self, n_vectors: int) -> Iterator[slice]:
         """Yield which of so many vectors are transformed at once, so that those of all columns stay in a cache."""
@@ -115,7 +115,7 @@ class Together:
         yield from (slice(start, min(start + size, n_vectors)) for start in range(0, n_vectors, size))
 
 
-def laid_out(columns: Array, widths: Array, extents: Array, tol: float, n_rows: int) -> Iterator[Together]:
+def laid_out(columns: Array, widths: Array, extents: Array, tol: float, n_rows: int) -> Iterator[SharedExpansion]:
     """Yield kernels as columns that share an expansion; ``extents`` are of all columns of the table."""
     order = np.lexsort((widths, columns))
     heads = np.flatnonzero(np.diff(columns[order], prepend=-1))
@@ -143,7 +143,7 @@ def _of_equal_widths(widths: Array, members: Array) -> Iterator[tuple[Array, Arr
 
 def _of_one_kind(
     columns: Array, members: Array, widths: tuple[float, ...], extents: Array, tol: float
-) -> Iterator[Together]:
+) -> Iterator[SharedExpansion]:
     """Yield columns with the same widths by the length of their periods."""
     try:
         spacing, bins = periods(extents, widths, tol)
@@ -152,12 +152,12 @@ def _of_one_kind(
     for period in np.unique(bins).tolist():
         chosen = bins == period
         held = int(np.floor(float(extents[chosen].max()) / spacing + 0.5)) + 1
-        plan = expansion(spacing, period, widths, tol)
-        yield Together(plan, columns[members[chosen, 0]], members[chosen], held)
+        plan = fourier_expansion(spacing, period, widths, tol)
+        yield SharedExpansion(plan, columns[members[chosen, 0]], members[chosen], held)
 
 
 @lru_cache(maxsize=256)
-def expansion(spacing: float, period_bins: int, widths: tuple[float, ...], tol: float) -> Expansion:
+def fourier_expansion(spacing: float, period_bins: int, widths: tuple[float, ...], tol: float) -> FourierExpansion:
     """Return the expansion of these widths on a period that leaves room for the widest beyond the data."""
     period, sigma = spacing * period_bins, np.array(widths)
     extent = period - reach(tol) * sigma.max()
@@ -171,7 +171,7 @@ def expansion(spacing: float, period_bins: int, widths: tuple[float, ...], tol: 
     remainder = (omega * spacing / 2) ** ORDER / factorial(ORDER)
     taylor = (remainder * (2 + remainder)) @ coefficients
     errors = taylor + periodization_error(extent, period, sigma) + truncation_error(omega[-1], sigma, period) + ROUNDING
-    return Expansion(spacing, period_bins, twiddles, coefficients, errors)
+    return FourierExpansion(spacing, period_bins, twiddles, coefficients, errors)
 
 
 def gaussian_coefficients(omega: Array, widths: Array, period: float) -> Array:

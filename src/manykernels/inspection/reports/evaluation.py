@@ -64,7 +64,7 @@ class Evaluation:
 
 
 @dataclass(frozen=True)
-class Rows:
+class SplitRows:
     """Rows with their targets, and the folds into which they are split."""
 
     X: Any
@@ -92,7 +92,7 @@ def evaluate(
     """Predict rows with known targets without having seen them, unless ``cv`` is None, and score the predictions."""
     unseen = test if test is not None else ((X, y) if len(y) != _n_trained(model) else None)
     way = HELD_OUT if unseen is not None else (TRAINING if cv is None else FOLDS)
-    rows, truth = Rows(X, y, _splits(task, y, cv, groups, seed)), y if unseen is None else unseen[1]
+    rows, truth = SplitRows(X, y, _splits(task, y, cv, groups, seed)), y if unseen is None else unseen[1]
     shuffled = Shuffled.of(model, task, seed)
     if way == FOLDS:
         guesses = _refit(model, rows, shuffled)
@@ -235,7 +235,7 @@ def apart_by_folds(target: Array, splits: list[tuple[Array, Array]]) -> Array:
     return apart
 
 
-def _refit(model: Any, rows: Rows, shuffled: Shuffled) -> Guesses:
+def _refit(model: Any, rows: SplitRows, shuffled: Shuffled) -> Guesses:
     """Return predictions of every row by a model that did not see it, and what the refits selected."""
     predicted, ranks = [], []
     again: Counter[str] = Counter()
@@ -269,7 +269,7 @@ def _ranks(model: Any, X: Any) -> Array | None:
 def _rivals(
     model: Any,
     task: str,
-    rows: Rows,
+    rows: SplitRows,
     unseen: tuple[Any, Array] | None,
     truth: Array,
     predicted: Array,
@@ -294,7 +294,7 @@ def _rivals(
     return tuple(found), left_out
 
 
-def _predict_unseen(rival: Any, rows: Rows, unseen: tuple[Any, Array] | None) -> Array:
+def _predict_unseen(rival: Any, rows: SplitRows, unseen: tuple[Any, Array] | None) -> Array:
     """Return predictions of rows that the model did not see."""
     with warnings.catch_warnings():
         # Of models that are not the subject of the report.

@@ -50,7 +50,7 @@ Array = NDArray[Any]
 
 
 @dataclass
-class Fit:
+class NewtonFit:
     """A point, its slopes, the gap of the problem on its own factors, and the steps taken."""
 
     point: Point
@@ -81,7 +81,9 @@ class Models:
         return self.dense is None and self.blocks is None and self.descent is None
 
 
-def minimize(objective: FactoredObjective, point: Point, tol: float, max_steps: int, deadline: float = np.inf) -> Fit:
+def minimize(
+    objective: FactoredObjective, point: Point, tol: float, max_steps: int, deadline: float = np.inf
+) -> NewtonFit:
     """Minimize until the gap on these factors is at most ``tol``, or no step decreases the objective."""
     n = objective.problem.n_samples
     models = Models(first_rows(objective))
@@ -103,7 +105,7 @@ def minimize(objective: FactoredObjective, point: Point, tol: float, max_steps: 
             models.rows = min(n, 4 * models.rows)
         if not _advance_somehow(objective, point, slopes, -adjoint, value, models):
             break
-    return Fit(point, slopes, gap, step)
+    return NewtonFit(point, slopes, gap, step)
 
 
 def first_rows(objective: FactoredObjective) -> int:

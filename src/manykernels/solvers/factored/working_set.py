@@ -43,7 +43,7 @@ from manykernels.solvers.factored.fallback import (
     solve_gram,
 )
 from manykernels.solvers.factored.known_curvature import KnownCurvature
-from manykernels.solvers.factored.newton import Fit, minimize
+from manykernels.solvers.factored.newton import NewtonFit, minimize
 from manykernels.solvers.factored.objective import FactoredObjective, Point
 from manykernels.solvers.factored.state import Certified, Round, Start, State
 from manykernels.solvers.factored.tuning import (
@@ -312,7 +312,7 @@ class FactoredWorkingSet:
         if len(state.rounds) > 1 and not entered and gap > 0.5 * state.rounds[-2].relative_gap * self._size(state):
             # The last round gained little: what is left may be the working set's own.
             target = min(target, max(INNER * state.own_gap, 0.01 * self.tol * self._size(state)))
-        fit: Fit = minimize(state.objective, state.point, target, NEWTON_STEPS, self._started + self.time_limit)
+        fit: NewtonFit = minimize(state.objective, state.point, target, NEWTON_STEPS, self._started + self.time_limit)
         state.point, state.slopes, state.own_gap = fit.point, fit.slopes, fit.gap
         state.steps += fit.steps
         state.smoothing_gap = state.objective.loss.error(state.point.z)

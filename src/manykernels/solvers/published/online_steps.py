@@ -20,7 +20,7 @@ MOST_TRIALS = 100
 SMALLEST, NEAREST = 1e-300, 1e-17  # shares of an entropic box that count as none: its slopes stay finite
 
 
-class Samples(NamedTuple):
+class OnlineLoss(NamedTuple):
     """The loss: ``s l*(y, -r/s) = curvature r^2/(2 s) - y r + kink |r|`` on a box, or the entropy of the logistic."""
 
     y: Array
@@ -56,7 +56,7 @@ class Ray(NamedTuple):
     weights: Array
 
 
-class Point(NamedTuple):
+class DualPoint(NamedTuple):
     """Dual coefficients (N,), products (M, N) and squares (M,), all of which the loops move."""
 
     rho: Array
@@ -113,7 +113,7 @@ def _norm(squares: Array, power: float) -> float:
 
 
 @compiled(error_model="numpy")
-def conjugate_slope(samples: Samples, i: int, r: float, side: float) -> float:
+def conjugate_slope(samples: OnlineLoss, i: int, r: float, side: float) -> float:
     """Return the derivative of ``s l*(y, -r/s)`` in ``r`` toward ``side``; infinite where that leaves the box."""
     if (side > 0.0 and r >= samples.hi[i]) or (side < 0.0 and r <= samples.lo[i]):
         return side * np.inf
@@ -137,10 +137,10 @@ def score(weights: Array, products: Array, i: int) -> float:
 
 @compiled(error_model="numpy")
 def gains(
-    samples: Samples,
+    samples: OnlineLoss,
     penalty: Penalty,
     share: float,
-    point: Point,
+    point: DualPoint,
     chosen: Array,
     weights: Array,
     up: Array,
@@ -158,7 +158,7 @@ def gains(
 @compiled(error_model="numpy")
 def _slope(
     ray: Ray,
-    samples: Samples,
+    samples: OnlineLoss,
     penalty: Penalty,
     share: float,
     rho: Array,
@@ -181,7 +181,7 @@ def _slope(
 
 
 @compiled(error_model="numpy")
-def _longest(samples: Samples, rho: Array, i: int, j: int, sign: float) -> float:
+def _longest(samples: OnlineLoss, rho: Array, i: int, j: int, sign: float) -> float:
     """Return how far the step may go before a coefficient meets an end of its box."""
     own = samples.hi[i] - rho[i] if sign > 0.0 else rho[i] - samples.lo[i]
     if j < 0:
@@ -190,7 +190,7 @@ def _longest(samples: Samples, rho: Array, i: int, j: int, sign: float) -> float
 
 
 @compiled(error_model="numpy")
-def _first_trial(ray: Ray, samples: Samples, slope: float, i: int, j: int, longest: float) -> float:
+def _first_trial(ray: Ray, samples: OnlineLoss, slope: float, i: int, j: int, longest: float) -> float:
     """Return Newton's step at fixed kernel weights, which ``ray.weights`` holds."""
     curvature = samples.curvature / samples.weight[i]
     if j >= 0:
@@ -204,7 +204,7 @@ def _first_trial(ray: Ray, samples: Samples, slope: float, i: int, j: int, longe
 
 
 @compiled(error_model="numpy")
-def ray_step(ray: Ray, samples: Samples, penalty: Penalty, share: float, rho: Array, i: int, j: int) -> float:
+def ray_step(ray: Ray, samples: OnlineLoss, penalty: Penalty, share: float, rho: Array, i: int, j: int) -> float:
     """Return the step along ``e_i - e_j`` (``e_i`` if j < 0) that maximizes the dual: the implicit step."""
     sign = 1.0
     slope = _slope(ray, samples, penalty, share, rho, i, j, 0.0, 1.0)
@@ -231,7 +231,7 @@ def ray_step(ray: Ray, samples: Samples, penalty: Penalty, share: float, rho: Ar
 @compiled(error_model="numpy")
 def _root(
     ray: Ray,
-    samples: Samples,
+    samples: OnlineLoss,
     penalty: Penalty,
     share: float,
     rho: Array,
@@ -265,7 +265,7 @@ def _root(
 
 
 @compiled(error_model="numpy")
-def _at_kink(samples: Samples, rho: Array, i: int, j: int, sign: float, step: float) -> float:
+def _at_kink(samples: OnlineLoss, rho: Array, i: int, j: int, sign: float, step: float) -> float:
     """Return the step that ends exactly at the kink of a conjugate if the slope was found to jump there."""
     if samples.kink > 0.0:
         if abs(rho[i] + sign * step) <= 1e-9 * abs(rho[i]):
@@ -290,10 +290,10 @@ def _move(
     chosen: Array,
     at: int,
     other: int,
-    samples: Samples,
+    samples: OnlineLoss,
     penalty: Penalty,
     share: float,
-    point: Point,
+    point: DualPoint,
     ray: Ray,
 ) -> bool:
     """Take the best step along one column, or along the difference of two; return whether there was one."""
@@ -325,7 +325,7 @@ def _move(
 
 
 @compiled(error_model="numpy")
-def _curvature(columns: Array, chosen: Array, at: int, weights: Array, samples: Samples) -> float:
+def _curvature(columns: Array, chosen: Array, at: int, weights: Array, samples: OnlineLoss) -> float:
     total = samples.curvature / samples.weight[chosen[at]]
     for m in range(weights.size):
         total += weights[m] * columns[m, at, chosen[at]]
@@ -367,10 +367,10 @@ def _steepest(up: Array, down: Array, curvatures: Array) -> int:
 def sweep(
     columns: Array,
     chosen: Array,
-    samples: Samples,
+    samples: OnlineLoss,
     penalty: Penalty,
     shares: Array,
-    point: Point,
+    point: DualPoint,
     paired: bool,
 ) -> int:
     """Update the chosen samples in order, each along with the best of the others at hand; return the steps taken."""
@@ -397,7 +397,7 @@ def sweep(
 
 
 @compiled(error_model="numpy")
-def _subgradient(samples: Samples, i: int, z: float) -> float:
+def _subgradient(samples: OnlineLoss, i: int, z: float) -> float:
     """Return ``-s l'(y_i, z)`` at a score; 0 at a kink that allows it."""
     y, weight = samples.y[i], samples.weight[i]
     if samples.entropic:
@@ -415,10 +415,10 @@ def _subgradient(samples: Samples, i: int, z: float) -> float:
 def subgradient_sweep(
     columns: Array,
     chosen: Array,
-    samples: Samples,
+    samples: OnlineLoss,
     penalty: Penalty,
     seen: int,
-    total: Point,
+    total: DualPoint,
     intercept: float,
 ) -> None:
     """Add the subgradient of each chosen sample to ``total``; the model is that of its average, ``N / t`` times it."""

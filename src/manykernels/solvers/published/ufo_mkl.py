@@ -27,9 +27,9 @@ from manykernels.solvers.published.online_steps import (
     ELASTIC,
     POWER,
     SQUARE,
+    DualPoint,
+    OnlineLoss,
     Penalty,
-    Point,
-    Samples,
     gains,
     kernel_weights,
     subgradient_sweep,
@@ -70,11 +70,11 @@ INTERIOR = 1e-12  # distance of a starting point to the ends of an entropic box,
 # What the online solvers hold between updates: dual coefficients, their products, and the order of the samples.
 
 
-def samples_of(problem: Problem) -> Samples:
+def samples_of(problem: Problem) -> OnlineLoss:
     """Return the loss as the compiled loops take it."""
     loss = problem.loss
     y, weight, lo, hi = (np.array(each) for each in (problem.y, problem.weight, *problem.dual_box))
-    return Samples(y, weight, lo, hi, loss.curvature, loss.kink, loss.conjugate_form == "binary_entropy")
+    return OnlineLoss(y, weight, lo, hi, loss.curvature, loss.kink, loss.conjugate_form == "binary_entropy")
 
 
 def penalty_of(problem: Problem) -> Penalty:
@@ -108,7 +108,7 @@ class Learner(ABC):
 
     Attributes
     ----------
-    point : Point
+    point : DualPoint
         Coefficients, products and squares.
     moving : bool
         Whether the last epoch has changed anything and knows its own gap.
@@ -129,12 +129,12 @@ class Learner(ABC):
         margin = INTERIOR * (self.samples.hi - self.samples.lo)
         return np.clip(feasible, self.samples.lo + margin, self.samples.hi - margin)
 
-    def placed(self, rho: Array) -> Point:
+    def placed(self, rho: Array) -> DualPoint:
         """Return the point of these coefficients: one pass unless they are zero."""
         if not rho.any():
-            return Point(np.zeros(rho.size), np.zeros((self.unit.size, rho.size)), np.zeros(self.unit.size))
+            return DualPoint(np.zeros(rho.size), np.zeros((self.unit.size, rho.size)), np.zeros(self.unit.size))
         products = self.problem.stack.apply_each(rho) / self.unit[:, None]
-        return Point(rho, products, np.maximum(products @ rho, 0.0))
+        return DualPoint(rho, products, np.maximum(products @ rho, 0.0))
 
     @abstractmethod
     def epoch(self) -> None:
@@ -154,7 +154,7 @@ class Learner(ABC):
         """Return the samples whose update can change anything."""
         return order
 
-    def rescaled(self) -> Point:
+    def rescaled(self) -> DualPoint:
         """Return the point of the present model."""
         return self.point
 
@@ -243,7 +243,7 @@ class ImplicitLearner(Learner):
         if self._dual(proposal) > self._dual(self.point):
             self.point = proposal
 
-    def _dual(self, point: Point) -> float:
+    def _dual(self, point: DualPoint) -> float:
         norms = np.sqrt(np.maximum(point.squares, 0.0))
         return -self.problem.conjugate_loss(point.rho) - self.problem.regularizer.conjugate(norms)
 
@@ -269,11 +269,11 @@ class SubgradientLearner(Learner):
             if not np.isfinite(self.point.squares).all():
                 raise FloatingPointError("the subgradient steps overflow")
 
-    def rescaled(self) -> Point:
+    def rescaled(self) -> DualPoint:
         """Return the point of the average."""
         scale = self.problem.n_samples / max(self._seen, 1)
         rho, products, squares = self.point
-        return Point(scale * rho, scale * products, scale * scale * np.maximum(squares, 0.0))
+        return DualPoint(scale * rho, scale * products, scale * scale * np.maximum(squares, 0.0))
 
 
 LEARNERS: dict[str, type[Learner]] = {"implicit": ImplicitLearner, "subgradient": SubgradientLearner}
