@@ -62,7 +62,7 @@ def test_json_of_fit(run: Runner, data: Path, tmp_path: Path) -> None:
         "relative_gap": float, "tol": float, "tol_measure": str, "tol_reached": float, "solver": str, "passes": float,
         "newton_steps": int, "elapsed_s": float, "n_test": int, "scores": dict, "weights": list,
         "data": str, "target": str, "task_reason": str,
-        "features": list, "model": str, "notes": list, "estimator": str,
+        "features": list, "model": str, "constant_scores": dict, "notes": list, "estimator": str,
     }  # fmt: skip
     assert {name: type(value) for name, value in found.items()} == expected
     assert set(found["weights"][0]) == {

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 import pytest
+from sklearn.model_selection import train_test_split
 
 from manykernels import MKLClassifierCV, load_model, save_model
 from manykernels.cli import app
@@ -215,3 +216,23 @@ def test_a_fit_that_stalls_is_saved_by_force_alone(
     assert not (tmp_path / "m.mkl").exists()
     assert run(*words, "--force").code == 3
     assert load_model(tmp_path / "m.mkl").solution_.status == "max_iter"
+
+
+def test_scores_stand_beside_those_of_a_constant(run: Runner, tmp_path: Path) -> None:
+    """A wide noise fit is no better than its constant on rows held out, and says so."""
+    rng = np.random.default_rng(1)
+    table = pd.DataFrame(rng.normal(size=(80, 3)), columns=list("abc")).assign(
+        noise=rng.normal(size=80), truth=lambda frame: frame["a"]
+    )
+    table.to_csv(tmp_path / "data.csv", index=False)
+    words = ("--alpha", "0.001*noise", "--tol", "1e-2", "--output", tmp_path / "m.mkl", "--force")
+    noise = run("fit", tmp_path / "data.csv", "--target", "noise", "--drop", "truth", *words)
+    truth = run("fit", tmp_path / "data.csv", "--target", "truth", "--drop", "noise", *words)
+    told = "On the 16 rows held out the model is no better than a constant that knows no column"
+    assert told in noise.err
+    assert told not in truth.err
+    assert "constant" in truth.out
+    scores = run("fit", tmp_path / "data.csv", "--target", "truth", "--drop", "noise", *words, "--json").json
+    assert set(scores["constant_scores"]) == set(scores["scores"])
+    fitted, held = train_test_split(table["truth"].to_numpy(), test_size=0.2, random_state=0)
+    assert scores["constant_scores"]["rmse"] == pytest.approx(np.sqrt(np.mean((held - fitted.mean()) ** 2)))

@@ -13,7 +13,7 @@ import pytest
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import FunctionTransformer
 
-from manykernels import KernelBank, Linear, MKLRegressor, MKLRegressorCV, report
+from manykernels import KernelBank, Linear, MKLClassifier, MKLRegressor, MKLRegressorCV, report
 from manykernels.inspection import noise_doubt
 
 RANDOM = np.random.default_rng(0)
@@ -77,3 +77,15 @@ def test_categories_without_weight_are_not_told(tmp_path: Path) -> None:
     bank = KernelBank.per_feature(Linear(), columns=["size"])
     model = MKLRegressor(bank, tol=1e-3).fit(X, X["size"])
     assert "many levels" not in told(model, X, X["size"], tmp_path)
+
+
+def test_rows_that_are_ordered_well_are_no_constant(tmp_path: Path) -> None:
+    """Few positives lie below one half everywhere: labels are those of the constant, the order is not."""
+    rng = np.random.default_rng(5)
+    X = rng.uniform(-1, 1, size=(600, 2))
+    y = rng.uniform(size=600) < 1 / (1 + np.exp(3.0 - 1.8 * X[:, 0]))
+    model = MKLClassifier(KernelBank.per_feature(Linear()), tol=1e-3).fit(X, y)
+    path = report(model, X, y, tmp_path / "r.html", cv=2, n_draws=50)
+    html = unescape(path.read_text(encoding="utf-8"))
+    assert "Labels are no better than a constant, their order is" in html
+    assert "Not better than a constant" not in html

@@ -4,15 +4,18 @@ from __future__ import annotations
 
 import pickle
 import warnings
+from dataclasses import replace
+from pathlib import Path
 
 import numpy as np
+import pandas as pd
 import pytest
 from numpy.testing import assert_allclose
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
-from manykernels import KernelBank, MKLClassifierCV, MKLRegressor, MKLRegressorCV
-from manykernels.exceptions import InvalidInputError
+from manykernels import KernelBank, MKLClassifierCV, MKLRegressor, MKLRegressorCV, load_model, save_model
+from manykernels.exceptions import InvalidInputError, ModelFileError
 from manykernels.inspection import conformal_intervals, conformal_sets
 from manykernels.kernels import Gaussian, Linear
 
@@ -67,11 +70,12 @@ def test_kept_models_of_the_folds_give_the_intervals_of_their_formula(model: MKL
     assert_allclose(found.cv_predictions_, model.cv_predictions_)
     frame = conformal_intervals(found, Y[FIT], X[NEW], confidence=0.9)
     low, high = [], []
-    for rows, shown, fold in found._fold_models:
-        assert_allclose(fold.predict(X[FIT][rows]), shown, atol=1e-3)  # spectra of folds are of single precision
-        for error in np.abs(Y[FIT][rows] - shown):
-            low.append(fold.predict(X[NEW]) - error)
-            high.append(fold.predict(X[NEW]) + error)
+    for fold in found._fold_models:
+        # Spectra of folds are of single precision.
+        assert_allclose(fold.says(found, X[FIT][fold.rows]), fold.shown, atol=1e-3)
+        for error in np.abs(Y[FIT][fold.rows] - fold.shown):
+            low.append(fold.says(found, X[NEW]) - error)
+            high.append(fold.says(found, X[NEW]) + error)
     assert_allclose(frame["high"], np.sort(high, axis=0)[int(np.ceil(0.9 * 151)) - 1])
     assert_allclose(frame["low"], np.sort(low, axis=0)[int(np.floor(0.1 * 151)) - 1])
     assert len({*(frame["high"] - frame["low"]).round(6)}) > 100  # of widths of their own
@@ -98,9 +102,9 @@ def test_sets_of_kept_folds_hold_what_they_say(penalty: str) -> None:
     rows_of_new = found[:-1].transform(X[NEW])
     for place, row in ((0, 3), (2, 17)):
         fewer = 0
-        for rows, shown, fold in found[-1]._fold_models:
-            own = 1 - fold.predict_proba(rows_of_new[row : row + 1])[0, place]
-            fewer += int((1 - shown[np.arange(len(rows)), places[FIT][rows]] < own).sum())
+        for fold in found[-1]._fold_models:
+            own = 1 - fold.says(found[-1], rows_of_new[row : row + 1], "predict_proba")[0, place]
+            fewer += int((1 - fold.shown[np.arange(len(fold.rows)), places[FIT][fold.rows]] < own).sum())
         assert frame.iloc[row, place] == (fewer < 0.9 * 151)
 
 
@@ -114,3 +118,35 @@ def test_what_cannot_be_done_is_said(model: MKLRegressorCV) -> None:
         conformal_intervals(model, Y[FIT], X[NEW], confidence=1.5)
     with pytest.raises(InvalidInputError, match="Sets are made of probabilities"):
         conformal_sets(model, Y[FIT], X[NEW])
+
+
+def test_targets_with_choices_of_their_own_have_intervals_each_also_from_a_file(tmp_path: Path) -> None:
+    both = np.column_stack([Y, X[:, 1] + 0.2 * np.random.default_rng(1).normal(size=400)])
+    found = MKLRegressorCV(BANK, cv=3, n_alphas=4, tol=1e-3, search={"keep_folds": True}).fit(X[FIT], both[FIT])
+    assert len(set(found.best_per_target_)) == 2
+    for fold in found._fold_models:
+        assert_allclose(fold.says(found, X[FIT][fold.rows]), fold.shown, atol=1e-3)
+        assert_allclose(found.cv_predictions_[fold.rows], fold.shown)
+    frame = conformal_intervals(found, pd.DataFrame(both[FIT], columns=["wave", "line"]), X[NEW])
+    assert frame.columns.tolist() == [(name, end) for name in ("wave", "line") for end in ("predicted", "low", "high")]
+    for k, name in enumerate(("wave", "line")):
+        held = np.mean((frame[name]["low"] <= both[NEW][:, k]) & (both[NEW][:, k] <= frame[name]["high"]))
+        assert abs(held - 0.9) < 3 * np.sqrt(0.09 * (1 / 150 + 1 / 250))
+    save_model(found, tmp_path / "model.mkl")
+    assert_allclose(conformal_intervals(load_model(tmp_path / "model.mkl"), both[FIT], X[NEW]), frame)
+    with pytest.raises(
+        InvalidInputError, match=r"y has the shape \(150,\), but predictions of held-out rows \(150, 2\)"
+    ):
+        conformal_intervals(found, both[FIT][:, 0], X[NEW])
+
+
+@pytest.mark.parametrize("part", ["rows", "own", "intercepts", "shown"])
+def test_kept_folds_of_a_file_must_fit(part: str, tmp_path: Path) -> None:
+    found = MKLRegressorCV(BANK, penalty="ridge", cv=3, search={"keep_folds": True}).fit(X[FIT], Y[FIT])
+    save_model(found, tmp_path / "model.mkl")
+    assert_allclose(load_model(tmp_path / "model.mkl").cv_predictions_, found.cv_predictions_)
+    wrong = {"rows": -1 - found._fold_models[0].rows, "own": np.array([1]), "intercepts": (), "shown": np.zeros(3)}
+    found._fold_models[0] = replace(found._fold_models[0], **{part: wrong[part]})
+    save_model(found, tmp_path / "model.mkl")
+    with pytest.raises(ModelFileError, match=f"these parts do not fit the rest: {part}"):
+        load_model(tmp_path / "model.mkl")

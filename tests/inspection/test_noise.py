@@ -51,3 +51,16 @@ def test_a_strength_that_folds_chose_is_refused_in_words() -> None:
     model = MKLRegressorCV(BANK, cv=2).fit(X, TRUTH)
     with pytest.raises(InvalidInputError, match="give MKLClassifier, MKLRegressor or MKLSurvival with the alpha_"):
         noise_selection(model, X, TRUTH)
+
+
+def test_groups_whose_targets_stay_together_select_more() -> None:
+    """Samples of a group are alike in X and y: alone in random order, targets would have less to do with kernels."""
+    groups = np.repeat(np.arange(12), 8)
+    rng = np.random.default_rng(0)
+    rows, y = rng.normal(size=(12, 4))[groups] + 0.1 * rng.normal(size=(96, 4)), rng.normal(size=12)[groups]
+    model = MKLRegressor(BANK, alpha="1.2*noise", tol=1e-2).fit(rows, y)
+    alone = noise_selection(model, rows, y, n_permutations=8, random_state=0)
+    together = noise_selection(model, rows, y, groups=groups, n_permutations=8, random_state=0)
+    assert together.mean() > alone.mean() + 1
+    with pytest.raises(InvalidInputError, match=r"groups has the shape \(7,\), but there are 96 targets"):
+        noise_selection(model, rows, y, groups=groups[:7])

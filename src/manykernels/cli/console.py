@@ -199,8 +199,13 @@ SCORE_NAMES = {
 }
 
 
-def report_tables(report: MKLReport, facts: Mapping[str, Any]) -> list[Any]:
-    """Return what is printed about a model: facts, how it was solved, test scores and the heaviest kernels."""
+def report_tables(
+    report: MKLReport, facts: Mapping[str, Any], constant: Mapping[str, float | None] | None = None
+) -> list[Any]:
+    """Return what is printed about a model: facts, how it was solved, test scores and the heaviest kernels.
+
+    ``constant`` has the scores of the best constant, which stand beside those of the model.
+    """
     strength = f", {report.strength}" if report.strength else ""
     shown = {
         **facts,
@@ -210,7 +215,7 @@ def report_tables(report: MKLReport, facts: Mapping[str, Any]) -> list[Any]:
     }
     parts: list[Any] = [fact_table(shown)]
     if report.scores:
-        parts += ["", fact_table(score_facts(report.scores), f"On the {report.n_test} rows held out")]
+        parts += ["", score_table(report.scores, constant or {}, f"On the {report.n_test} rows held out")]
     return [*parts, "", weights_table(report.weights)]
 
 
@@ -228,6 +233,20 @@ def score_facts(scores: Mapping[str, float | None]) -> dict[str, str]:
     return {
         SCORE_NAMES.get(name, name): "undefined" if value is None else f"{value:.4f}" for name, value in scores.items()
     }
+
+
+def score_table(scores: Mapping[str, float | None], constant: Mapping[str, float | None], title: str) -> Table:
+    """Return scores by their full names, beside those of the best constant."""
+    if not constant:
+        return fact_table(score_facts(scores), title)
+    table = Table(title=title, title_justify="left", title_style="bold", box=None, padding=(0, 2, 0, 0))
+    table.add_column(style="cyan", no_wrap=True)
+    for name in ("model", "constant"):
+        table.add_column(name, justify="right", no_wrap=True)
+    beside = score_facts(constant)
+    for name, value in score_facts(scores).items():
+        table.add_row(name, value, beside.get(name, ""))
+    return table
 
 
 def weights_table(weights: pd.DataFrame, most: int = MOST_ROWS) -> Table:

@@ -28,6 +28,7 @@ from manykernels.estimators import (
 from manykernels.estimators.parameters import PARAMETERS, check_parameters, place_of
 from manykernels.exceptions import InvalidInputError
 from manykernels.inspection import MKLReport, save_model
+from manykernels.inspection.reports.scores import constant_scores, no_better
 from manykernels.inspection.reports.seen import fingerprints, packed
 from manykernels.kernels import KernelBank
 from manykernels.kernels.bank.file import read_toml
@@ -200,12 +201,14 @@ def run_fit(options: FitOptions, outcome: Outcome) -> None:
     tell(f"Fitting {len(train)} rows of {samples.features.shape[1]} columns")
     estimator.fit(X_train, y_train, **routed)
     report = MKLReport.from_estimator(estimator, X_test, y_test)
+    constant = {} if y_test is None else constant_scores(estimator, y_train, y_test)
     outcome.settle(report.status)
     saved = options.force or report.status not in NO_MODEL
     if saved:
         save_model(estimator, options.output, metadata=_metadata(options, samples, train))
     outcome.result = {
         **report.to_dict(),
+        "constant_scores": constant,
         "data": options.data,
         "target": options.column,
         **survival_columns(options),
@@ -213,7 +216,12 @@ def run_fit(options: FitOptions, outcome: Outcome) -> None:
         "features": list(samples.features.columns),
         "model": options.output if saved else None,
     }
-    _show(options, samples, report, outcome)
+    _show(options, samples, report, constant, outcome)
+    if report.n_active and no_better(report.scores, constant):
+        outcome.note(
+            f"On the {report.n_test} rows held out the model is no better than a constant that knows no column: what "
+            "it selected may be noise. Let folds choose (--cv 5), or read the doubts of manykernels report."
+        )
     if saved:
         outcome.show(f"Saved to {options.output}. Next: manykernels inspect {options.output}")
     else:
@@ -332,11 +340,13 @@ def _metadata(options: FitOptions, samples: Samples, train: Array) -> dict[str, 
     }
 
 
-def _show(options: TableOptions, samples: Samples, report: MKLReport, outcome: Outcome) -> None:
+def _show(
+    options: TableOptions, samples: Samples, report: MKLReport, constant: Mapping[str, Any], outcome: Outcome
+) -> None:
     facts = {
         "table": f"{options.data}: {len(samples.target)} rows, {samples.features.shape[1]} columns to learn from",
         "task": f"{samples.task}, since {samples.reason}" if options.task == "auto" else samples.task,
         ", ".join([options.column, *survival_columns(options).values()]): samples.describe_target(),
         "rows": f"{report.n_samples} to fit, {report.n_test} held out",
     }
-    outcome.show(*report_tables(report, facts), "")
+    outcome.show(*report_tables(report, facts, constant), "")

@@ -43,6 +43,7 @@ __all__ = [
     "noise_seed",
     "number_or_auto",
     "p_value",
+    "random_orders",
     "relative_strength",
     "strength_from_alpha",
     "stronger",
@@ -245,7 +246,10 @@ def noise_levels(
     models = [problem.zero_model() for problem in problems]
     entries, largest = sum(rho.size for rho, _ in models), max(rho.size for rho, _ in models)
     cost = problems[0].stack.quad_cost * entries / n_samples
-    orders = _orders(n_samples, seed, strata, groups, n_permutations or permutations_for(entries, cost))
+    drawn = random_orders(
+        n_samples, np.random.default_rng(seed), n_permutations or permutations_for(entries, cost), strata, groups
+    )
+    orders = np.vstack([np.arange(n_samples), drawn])
     most = min(COLUMN_BYTES // (8 * largest), MOST_COLUMNS * n_samples // largest)
     together = max(1, most // len(orders))
     squares: list[Array] = []
@@ -271,12 +275,17 @@ def permutations_for(n_entries: int, cost: float) -> int:
     return 20 * int(np.clip(most // 20, 1, (1 + MOST_PERMUTATIONS) // 20)) - 1
 
 
-def _orders(n_samples: int, seed: int, strata: Array | None, groups: Array | None, n_permutations: int) -> Array:
-    """Return the order as it is and random ones, (1 + n_permutations, N)."""
-    rng = np.random.default_rng(seed)
-    orders = np.tile(np.arange(n_samples), (1 + n_permutations, 1))
+def random_orders(
+    n_samples: int,
+    rng: np.random.Generator,
+    n_permutations: int,
+    strata: Array | None = None,
+    groups: Array | None = None,
+) -> Array:
+    """Return random orders of samples, within their strata and with their groups as wholes, (n_permutations, N)."""
+    orders = np.tile(np.arange(n_samples), (n_permutations, 1))
     exchanged = _exchanged(n_samples, strata, groups)
-    for order in orders[1:]:
+    for order in orders:
         for units in exchanged:
             order[units] = units[rng.permutation(len(units))]
     return orders

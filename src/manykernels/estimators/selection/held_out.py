@@ -33,14 +33,11 @@ if TYPE_CHECKING:
 class Recording(HeldOut):
     """Held-out samples that note what is said of them instead of scoring it."""
 
-    # scores (n, K), the model, and the same without what its solver knew, which predicts only
-    said: list[tuple[Array, Any, Any]] = field(default_factory=list)
+    said: list[tuple[Array, Any]] = field(default_factory=list)  # scores (n, K), and the model
 
     def score(self, model: BaseMKL, losses: Sequence[Any], scores: Array, complete: Callable[[], BaseMKL]) -> Array:
         """Note scores and model."""
-        full = complete()
-        light = model._predicting(full._expansion, np.atleast_1d(full.intercept_), full._loss)
-        self.said.append((scores, full, light))
+        self.said.append((scores, complete()))
         return np.zeros(scores.shape[1])
 
 
@@ -66,15 +63,42 @@ class FoldModel:
     target: Array  # (n, K): as losses take it
     weight: Array  # (n,)
     scores: Array  # (n, K)
-    shown: Any  # what users see of the scores: predictions, probabilities
     kernels: Array  # (m,) int: active ones
     parts: Array  # (m, n, K)
-    model: Any  # what predicts new rows; None of several models
+    models: tuple[Any, ...]  # those that the scores are of
+
+
+@dataclass(frozen=True, eq=False)
+class KeptFold:
+    """A fold that predicts new rows: functions of its model, or of the models that its targets have of their own."""
+
+    rows: Array  # (n,) int: positions of the rows that it held out, among all
+    shown: Array  # (n, ...): what it says of them, as users see it: predictions, probabilities, decisions
+    expansions: tuple[Any, ...]
+    intercepts: tuple[Array, ...]  # (K,) each
+    own: Array  # (K,) int: which of the expansions each target takes
+
+    @classmethod
+    def of(cls, said: FoldModel, shown: Array, model: Any) -> KeptFold:
+        """Keep what predicts of the models of a fold."""
+        several = model.best_per_target_ if len(said.models) > 1 else np.zeros(said.scores.shape[1], dtype=np.intp)
+        own = np.array([list(dict.fromkeys(several)).index(one) for one in several], dtype=np.intp)
+        expansions = tuple(each._expansion for each in said.models)
+        return cls(said.rows, shown, expansions, tuple(np.atleast_1d(each.intercept_) for each in said.models), own)
+
+    def says(self, model: Any, X: Any, method: str = "predict") -> Array:
+        """Return what a method of the final model says of rows by the functions of this fold."""
+        each = [
+            model._predicting(expansion, intercepts, model._loss)._scores(X)
+            for expansion, intercepts in zip(self.expansions, self.intercepts, strict=True)
+        ]
+        known = model._with_scores(X, np.column_stack([each[at][:, k] for k, at in enumerate(self.own)]))
+        return np.asarray(getattr(known, method)(X))
 
 
 def said_by(held: Recording, rows: Array, *, columns: Sequence[int] | None = None, at: int = -1) -> FoldModel:
     """Return what was noted of a fold, or of some of its targets only: the others keep places of zeros."""
-    scores, model, light = held.said[at]
+    scores, model = held.said[at]
     weight = np.ones(len(rows)) if held.weight is None else held.weight
     expansion = model._expansion
     parts = np.zeros((0, *scores.shape))
@@ -84,8 +108,7 @@ def said_by(held: Recording, rows: Array, *, columns: Sequence[int] | None = Non
         mine = np.isin(np.arange(scores.shape[1]), columns)
         scores, parts = scores * mine, parts * mine
     target = encoded_like(model, held.target)
-    shown = _shown(model, scores if columns is None else held.said[at][0])
-    return FoldModel(rows, target, weight, scores, shown, expansion.active, parts, light)
+    return FoldModel(rows, target, weight, scores, expansion.active, parts, (model,))
 
 
 def _shown(model: Any, scores: Array) -> Any:
@@ -107,9 +130,8 @@ def joined(models: Sequence[FoldModel]) -> FoldModel:
     parts = np.zeros((len(kernels), *first.scores.shape))
     for own in models:
         parts[np.searchsorted(kernels, own.kernels)] += own.parts
-    return replace(
-        first, scores=np.sum([own.scores for own in models], axis=0), kernels=kernels, parts=parts, model=None
-    )
+    scores = np.sum([own.scores for own in models], axis=0)
+    return replace(first, scores=scores, kernels=kernels, parts=parts, models=tuple(own.models[0] for own in models))
 
 
 class KeepsHeldOut:
@@ -142,9 +164,10 @@ class KeepsHeldOut:
             super()._keep_importance(fit, samples, losses, kernels)  # type: ignore[misc]  # of the plain estimator
             return
         super()._keep_importance(fit, samples, losses, None)  # type: ignore[misc]  # likewise
-        self.cv_predictions_ = _by_row(models, samples.n_given)
-        if self._search_options.keep_folds and all(own.model is not None for own in models):
-            self._fold_models = [(own.rows, own.shown, own.model) for own in models]
+        shown = [np.asarray(_shown(own.models[0], own.scores)) for own in models]
+        self.cv_predictions_ = _by_row(models, shown, samples.n_given)
+        if self._search_options.keep_folds:
+            self._fold_models = [KeptFold.of(own, said, self) for own, said in zip(models, shown, strict=True)]
         if self._expansion.active.size and not isinstance(samples.rows, Pairs):
             self._lost_by, self._importance_method = self._lost_in_folds(models, losses), FOLDS
 
@@ -186,12 +209,11 @@ def _apart(target: Array, fold: int, losses: Sequence[Any]) -> Array:
     return np.sign(target) * (np.abs(target) + STRATUM * len(target) * fold)
 
 
-def _by_row(models: Sequence[FoldModel], n_rows: int) -> Array:
+def _by_row(models: Sequence[FoldModel], shown: Sequence[Array], n_rows: int) -> Array:
     """Return what the folds say of each row, the mean of several, NaN for rows that none held out."""
-    first = np.asarray(models[0].shown)
-    total, count = np.zeros((n_rows, *first.shape[1:])), np.zeros(n_rows)
-    for own in models:
-        np.add.at(total, own.rows, own.shown)
+    total, count = np.zeros((n_rows, *shown[0].shape[1:])), np.zeros(n_rows)
+    for own, said in zip(models, shown, strict=True):
+        np.add.at(total, own.rows, said)
         np.add.at(count, own.rows, 1.0)
     with np.errstate(invalid="ignore"):
-        return total / count.reshape(-1, *[1] * (first.ndim - 1))
+        return total / count.reshape(-1, *[1] * (total.ndim - 1))

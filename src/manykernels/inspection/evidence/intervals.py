@@ -10,6 +10,7 @@ import pandas as pd
 from sklearn.pipeline import Pipeline
 from sklearn.utils.validation import check_is_fitted
 
+from manykernels.estimators.selection.held_out import KeptFold
 from manykernels.exceptions import InvalidInputError
 from manykernels.inspection.pipelines import unwrapped
 from manykernels.validation.arrays import Array, check_positive
@@ -31,8 +32,8 @@ def conformal_intervals(model: Any, y: Any, X: Any, *, confidence: float = 0.9) 
     Parameters
     ----------
     model : MKLRegressorCV, or a Pipeline that ends in one
-        Fitted, for one target; with ``search={"keep_folds": True}`` for CV+.
-    y : array-like of shape (n_samples,)
+        Fitted; with ``search={"keep_folds": True}`` for CV+.
+    y : array-like of shape (n_samples,) or (n_samples, n_targets)
         The targets that it was fitted to, in the same order.
     X : DataFrame, array-like of shape (n_new, n_features), precomputed kernels or Pairs
         New rows.
@@ -43,6 +44,8 @@ def conformal_intervals(model: Any, y: Any, X: Any, *, confidence: float = 0.9) 
     -------
     DataFrame
         ``predicted``, ``low`` and ``high``, a row each of X; infinite ends where rows are too few for the confidence.
+        Of several targets, these three for each, below its name (its number, if y has no names); each target is
+        covered by itself, not all of them together.
 
     Raises
     ------
@@ -81,16 +84,28 @@ def conformal_intervals(model: Any, y: Any, X: Any, *, confidence: float = 0.9) 
     True
     """
     known, predicted = _held_out(model, y), np.asarray(model.predict(X), dtype=np.float64)
-    folds = _fold_models(model)
-    target = np.asarray(y, dtype=np.float64)
-    if target.ndim != 1 or known.ndim != 1:
-        raise InvalidInputError("Intervals are those of one target, and y has several columns: fit one model for each.")
-    if folds:
-        told = [(np.abs(target[rows] - shown), said) for rows, shown, said in _said_of(folds, model, X, "predict")]
+    folds, target = list(_said_of(_fold_models(model), model, X, "predict")), np.asarray(y, dtype=np.float64)
+    if target.ndim == 1 and known.ndim == 1:
+        told = [(np.abs(target[fold.rows] - fold.shown), said) for fold, said in folds]
+        return _interval(predicted, np.abs(target - known), told, confidence)
+    if target.shape != known.shape:
+        raise InvalidInputError(f"y has the shape {target.shape}, but predictions of held-out rows {known.shape}.")
+    names = y.columns if isinstance(y, pd.DataFrame) else range(target.shape[1])
+    frames = {}
+    for k, name in enumerate(names):
+        told = [(np.abs(target[fold.rows, k] - fold.shown[:, k]), said[:, k]) for fold, said in folds]
+        frames[name] = _interval(predicted[:, k], np.abs(target[:, k] - known[:, k]), told, confidence)
+    return pd.concat(frames, axis=1)
+
+
+def _interval(predicted: Array, errors: Array, told: Sequence[tuple[Array, Array]], confidence: float) -> pd.DataFrame:
+    """Return the intervals of one target: by errors of held-out rows, of CV+ where models of folds tell of new rows."""
+    if told:
         low, high = _ends(told, confidence)
-        return pd.DataFrame({"predicted": predicted, "low": low, "high": high})
-    reach = _quantile(np.abs(target - known), confidence)
-    return pd.DataFrame({"predicted": predicted, "low": predicted - reach, "high": predicted + reach})
+    else:
+        reach = _quantile(errors, confidence)
+        low, high = predicted - reach, predicted + reach
+    return pd.DataFrame({"predicted": predicted, "low": low, "high": high})
 
 
 def conformal_sets(model: Any, y: Any, X: Any, *, confidence: float = 0.9) -> pd.DataFrame:
@@ -144,10 +159,10 @@ def conformal_sets(model: Any, y: Any, X: Any, *, confidence: float = 0.9) -> pd
     places = np.searchsorted(model.classes_, np.asarray(y))
     folds = _fold_models(model)
     if folds:
-        need = int(np.ceil(_checked(confidence) * (1 + sum(len(rows) for rows, _, _ in folds))))
+        need = int(np.ceil(_checked(confidence) * (1 + sum(len(fold.rows) for fold in folds))))
         below: Any = 0
-        for rows, shown, said in _said_of(folds, model, X, "predict_proba"):
-            errors = np.sort(1.0 - shown[np.arange(len(rows)), places[rows]])
+        for fold, said in _said_of(folds, model, X, "predict_proba"):
+            errors = np.sort(1.0 - fold.shown[np.arange(len(fold.rows)), places[fold.rows]])
             below = below + np.searchsorted(errors, 1.0 - said, side="left")
         return pd.DataFrame(below < need, columns=model.classes_)
     reach = _quantile(1.0 - known[np.arange(len(known)), places], confidence)
@@ -169,19 +184,17 @@ def _held_out(model: Any, y: Any) -> Array:
     return np.asarray(known)
 
 
-def _fold_models(model: Any) -> list[tuple[Array, Array, Any]]:
-    """Return the rows that each fold held out, what its model says of them, and the model; none where not kept."""
+def _fold_models(model: Any) -> list[KeptFold]:
+    """Return the folds that predict new rows; none where they were not kept."""
     return unwrapped(model)[0].__dict__.get("_fold_models", [])
 
 
-def _said_of(
-    folds: Sequence[tuple[Array, Array, Any]], model: Any, X: Any, method: str
-) -> Iterator[tuple[Array, Array, Array]]:
-    """Yield rows, what the model of their fold says of them, and what it says of new ones."""
-    while isinstance(model, Pipeline):
+def _said_of(folds: Sequence[KeptFold], model: Any, X: Any, method: str) -> Iterator[tuple[KeptFold, Array]]:
+    """Yield each fold and what it says of new rows."""
+    while isinstance(model, Pipeline):  # names that its steps give columns were not those of the fit
         X, model = (model[:-1].transform(X) if len(model) > 1 else X), model[-1]
-    for rows, shown, own in folds:
-        yield rows, np.asarray(shown), np.asarray(getattr(own, method)(X), dtype=np.float64)
+    for fold in folds:
+        yield fold, np.asarray(fold.says(model, X, method), dtype=np.float64)
 
 
 def _ends(told: Sequence[tuple[Array, Array]], confidence: float) -> tuple[Array, Array]:

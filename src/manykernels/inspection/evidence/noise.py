@@ -10,7 +10,7 @@ import pandas as pd
 from sklearn.base import clone
 from sklearn.utils.validation import check_is_fitted
 
-from manykernels.estimators.strength import SIGNIFICANT
+from manykernels.estimators.strength import SIGNIFICANT, random_orders
 from manykernels.exceptions import InvalidInputError
 from manykernels.inspection.pipelines import unwrapped
 from manykernels.validation.arrays import check_count
@@ -57,7 +57,9 @@ def noise_doubt(model: Any) -> str | None:
     )
 
 
-def noise_selection(estimator: Any, X: Any, y: Any, *, n_permutations: int = 10, random_state: Any = None) -> pd.Series:
+def noise_selection(
+    estimator: Any, X: Any, y: Any, *, groups: Any = None, n_permutations: int = 10, random_state: Any = None
+) -> pd.Series:
     """Return how many kernels an estimator selects for y in random order, at the same multiple of noise.
 
     Where a model keeps n kernels and noise keeps k of them, about k of the n are what noise would have given too.
@@ -70,6 +72,9 @@ def noise_selection(estimator: Any, X: Any, y: Any, *, n_permutations: int = 10,
         Its training samples.
     y : array-like of shape (n_samples,) or (n_samples, n_targets)
         Their targets; rows are exchanged as wholes.
+    groups : array-like of shape (n_samples,) or None, default=None
+        Labels of samples that are alike, such as patients. Targets of a group stay together and change places with
+        those of groups of as many samples; those of a group as large as no other change places among themselves.
     n_permutations : int, default=10
         Refits.
     random_state : int, RandomState instance or None, default=None
@@ -106,8 +111,12 @@ def noise_selection(estimator: Any, X: Any, y: Any, *, n_permutations: int = 10,
     ratio = float(np.median(estimator.noise_ratio_))
     model, rng = clone(estimator).set_params(alpha=f"{ratio:.6g}*noise"), generator_from(random_state)
     counts = []
-    for _ in range(n_permutations):
-        order = rng.permutation(len(y))
+    labels = None if groups is None else np.asarray(groups)
+    if labels is not None and labels.shape != (len(y),):
+        raise InvalidInputError(
+            f"groups has the shape {labels.shape}, but there are {len(y)} targets: a label for each."
+        )
+    for order in random_orders(len(y), rng, n_permutations, groups=labels):
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", UserWarning)  # that this is noise, and that it may select nothing
             model.fit(X, y.iloc[order] if hasattr(y, "iloc") else np.asarray(y)[order])

@@ -14,6 +14,7 @@ from sklearn.base import BaseEstimator, is_classifier
 
 from manykernels.estimators import KernelAligner
 from manykernels.estimators.parameters import check_parameters
+from manykernels.estimators.selection.held_out import KeptFold
 from manykernels.estimators.supervised.base import BaseMKL
 from manykernels.estimators.supervised.factored import FactoredExpansion, KernelPart
 from manykernels.estimators.supervised.importance import units_of
@@ -358,6 +359,7 @@ def _model(model: BaseMKL) -> Iterator[str]:
     if above is not None and not marks:
         yield "above_noise_"
     yield from _wrong_importances(model, expansion)
+    yield from _wrong_folds(model, expansion)
     ratio = np.asarray(getattr(model, "noise_ratio_", 0.0))
     if ratio.dtype.kind not in "fi" or ratio.shape not in ((), (n_targets,)):
         yield "noise_ratio_"
@@ -407,6 +409,27 @@ def _wrong_importances(model: BaseMKL, expansion: Any) -> Iterator[str]:
         yield "_lost_by"
 
 
+def _kept_fold(fold: KeptFold) -> Iterator[str]:
+    n_rows, n_models = len(fold.rows), len(fold.expansions)
+    if not is_index(fold.rows, n_rows, None) or (n_rows and fold.rows.min() < 0):
+        yield "rows"
+    if not any(is_float(fold.shown, (n_rows, *more)) for more in ((), (ANY,))):
+        yield "shown"
+    if not all(isinstance(each, (KernelExpansion, FactoredExpansion)) for each in fold.expansions) or not n_models:
+        yield "expansions"
+    elif not is_index(fold.own, fold.expansions[0].n_targets, n_models):
+        yield "own"
+    elif len(fold.intercepts) != n_models or not all(is_float(each, (len(fold.own),)) for each in fold.intercepts):
+        yield "intercepts"
+
+
+def _wrong_folds(model: BaseMKL, expansion: Any) -> Iterator[str]:
+    """Yield what is wrong of folds that were kept."""
+    folds = model.__dict__.get("_fold_models", [])
+    if not all_are(folds, KeptFold) or any(len(fold.own) != expansion.n_targets for fold in folds):
+        yield "_fold_models"
+
+
 def _wrong_samples(model: BaseMKL, expansion: Any, head: tuple[int, ...], n_samples: int) -> Iterator[str]:
     """Yield the parts that tell of single samples and are wrong; models of factors have none."""
     if isinstance(expansion, FactoredExpansion):
@@ -454,5 +477,6 @@ RULES: dict[type[Any], Callable[[Any], Iterator[str]]] = {
     FactoredExpansion: _factored_expansion,
     Solution: _solution,
     BaseMKL: _model,
+    KeptFold: _kept_fold,
     KernelAligner: _aligner,
 }

@@ -12,7 +12,8 @@ import pandas as pd
 from manykernels.inspection.displays.kernel_table import groups_of, kernel_table
 from manykernels.inspection.evidence.noise import noise_doubt
 from manykernels.inspection.reports.baselines import CONSTANT, as_frame, no_columns
-from manykernels.inspection.reports.evaluation import HELD_OUT, IMBALANCED, TRAINING, Evaluation
+from manykernels.inspection.reports.bootstrap import Score
+from manykernels.inspection.reports.evaluation import AREA, HELD_OUT, IMBALANCED, TRAINING, Evaluation
 from manykernels.inspection.reports.report import MKLReport
 from manykernels.inspection.reports.seen import fingerprints
 from manykernels.inspection.reports.tasks import SURVIVAL
@@ -22,6 +23,7 @@ from manykernels.kernels.tables.kinds import READ_AS, kind_of
 
 FEW_ROWS, FEW_IN_CLASS, FEW_EVENTS = 100, 20, 50
 MANY_COPIES = 0.1  # share of the rows
+CHANCE = 0.5  # area under the ROC curve of what knows nothing
 FAR = 6.0  # standard deviations of the residuals
 DENSE = 0.8  # share of kernels selected that is no selection
 MANY_LEVELS, FEW_COLUMNS = 0.1, 5  # levels of a category, as a share of the rows; columns that are named
@@ -223,7 +225,14 @@ def _many_levels(case: Case) -> Iterator[Caveat]:
 
 def _rivals(case: Case) -> Iterator[Caveat]:
     for rival in case.evaluation.rivals:
-        if rival.better_by.low <= 0 and rival.name == CONSTANT:
+        if rival.better_by.low <= 0 and rival.name == CONSTANT and (area := _ordered(case)) is not None:
+            yield Caveat(
+                "Labels are no better than a constant, their order is",
+                "At the threshold of one half the model answers like a constant on these rows, but it ranks them "
+                f"better than chance: {area.name} {area.value:.3f}, {area.low:.3f} to {area.high:.3f}. Choose the "
+                "threshold by what errors cost (predict_proba), or let classes count alike (class_weight='balanced').",
+            )
+        elif rival.better_by.low <= 0 and rival.name == CONSTANT:
             yield Caveat(
                 "Not better than a constant",
                 "These rows cannot tell the model from the best constant: what it selected explains nothing yet.",
@@ -236,6 +245,11 @@ def _rivals(case: Case) -> Iterator[Caveat]:
                 f"{'MKLSurvivalCV' if case.task == SURVIVAL else 'MKLClassifierCV and MKLRegressorCV'} do, or add "
                 "kernels.",
             )
+
+
+def _ordered(case: Case) -> Score | None:
+    """Return the area under the ROC curve if these rows tell it from that of chance."""
+    return next((score for score in case.evaluation.scores if score.name == AREA and score.low > CHANCE), None)
 
 
 def _outliers(case: Case) -> Iterator[Caveat]:

@@ -29,6 +29,7 @@ from manykernels.kernels import Pairs
 Array = NDArray[Any]
 
 N_SHUFFLES = 10  # of each view and part of the rows
+AREA = "area under the ROC curve"
 FOLDS, HELD_OUT, TRAINING = "folds", "held out", "training"
 IMBALANCED = 0.5  # a class with less than this part of an equal share makes accuracy misleading
 
@@ -108,7 +109,7 @@ def evaluate(
     scores = [draws.score(name, METRICS[name](draws.counts, truth, guesses.predicted)) for name in names]
     if guesses.ranks is not None and guesses.ranks.ndim == 1 and len(np.unique(truth)) == 2:
         areas = areas_under_curve(draws.counts, truth == model.classes_[1], guesses.ranks)
-        scores.insert(1, draws.score("area under the ROC curve", areas))
+        scores.insert(1, draws.score(AREA, areas))
     rivals: tuple[Rival, ...] = ()
     left_out: dict[str, str] = {}
     # Simpler models that were held to unseen rows do not compare with a score on the training rows.

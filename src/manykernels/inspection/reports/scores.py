@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+from sklearn.dummy import DummyClassifier, DummyRegressor
 from sklearn.metrics import (
     accuracy_score,
     log_loss,
@@ -19,6 +21,13 @@ from manykernels.exceptions import InvalidInputError
 from manykernels.inspection.reports.tasks import SURVIVAL, task_of
 
 Array = NDArray[Any]
+
+PROPER = {
+    "log_loss": -1,
+    "rmse": -1,
+    "concordance": 1,
+    "roc_auc": 1,
+}  # the first that is known decides; -1: less is better
 
 
 def check_one_prediction(estimator: Any) -> None:
@@ -38,6 +47,34 @@ def held_out_scores(estimator: Any, X: Any, y: Any) -> dict[str, float | None]:
     if task == SURVIVAL:
         return {"concordance": float(estimator.score(X, y))}
     return _classification(estimator, X, np.asarray(y)) if task == "classification" else _regression(estimator, X, y)
+
+
+def constant_scores(estimator: Any, fitted: Any, y: Any) -> dict[str, float | None]:
+    """Return the same scores of the best constant for the targets of the fit: shares of classes, or their mean.
+
+    Nothing for quantiles, whose constants are not the mean.
+    """
+    task, rows = task_of(estimator), np.zeros((len(y), 1))
+    if task == SURVIVAL:
+        return {"concordance": 0.5}
+    if estimator.loss == "quantile":
+        return {}
+    constant = DummyClassifier() if task == "classification" else DummyRegressor()
+    constant.fit(np.zeros((len(fitted), 1)), fitted)
+    if task == "regression":
+        return _regression(constant, rows, y)
+    n_classes = len(constant.classes_)
+    constant.decision_function = lambda X: np.zeros(len(X) if n_classes == 2 else (len(X), n_classes))
+    return _classification(constant, rows, np.asarray(y))
+
+
+def no_better(scores: Mapping[str, float | None], constant: Mapping[str, float | None]) -> bool:
+    """Whether the score that is proper of its kind is none better than that of the best constant."""
+    for name, sign in PROPER.items():
+        own, other = scores.get(name), constant.get(name)
+        if own is not None and other is not None:
+            return sign * own <= sign * other
+    return False
 
 
 def _regression(estimator: Any, X: Any, y: Any) -> dict[str, float | None]:
