@@ -1,12 +1,9 @@
-"""The 200 problems and their stored optima."""
+"""The 500 problems; each test draws those that it looks at."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
 import pytest
-from tests.support.conic import ConicOptimum
-from tests.support.optima import all_problems, stored_optima
+from tests.support.optima import all_problems
 
 from manykernels.testing.problems import SmallProblem
 
@@ -14,8 +11,3 @@ from manykernels.testing.problems import SmallProblem
 @pytest.fixture(scope="session")
 def problems() -> tuple[SmallProblem, ...]:
     return all_problems()
-
-
-@pytest.fixture(scope="session")
-def optimum() -> Callable[[int], ConicOptimum]:
-    return lambda index: stored_optima()[index]

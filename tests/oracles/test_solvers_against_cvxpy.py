@@ -7,7 +7,6 @@ regularizer are solved in every run of the tests, the others nightly.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable
 from dataclasses import replace
 from functools import cache
 from typing import Any
@@ -16,7 +15,7 @@ import numpy as np
 import pytest
 from tests.support.conic import ConicOptimum
 from tests.support.matrices import ON_MATRICES
-from tests.support.optima import COUNT, MORE, MORE_LOSSES, all_problems
+from tests.support.optima import COUNT, MORE, MORE_LOSSES, all_cases, problem_at, stored_optimum
 
 from manykernels.objective.losses import get_loss
 from manykernels.objective.problem import Problem
@@ -54,10 +53,10 @@ PAIRS = [
 def marked(pairs: list[tuple[str, int]]) -> list[Any]:
     """Return the pairs, all but the first few of each solver, loss and regularizer as nightly ones."""
     seen: Counter[tuple[str, str, str]] = Counter()
-    found = []
+    found, cases = [], all_cases()
     for solver, index in pairs:
-        small = all_problems()[index]
-        seen[case := (solver, small.loss_name, small.regularizer_name)] += 1
+        _, loss, regularizer, _, _ = cases[index]
+        seen[case := (solver, loss, regularizer)] += 1
         found.append(pytest.param(solver, index, marks=[pytest.mark.nightly] * (seen[case] > ALWAYS)))
     return found
 
@@ -89,14 +88,12 @@ def check_objective(solution: Solution, best: ConicOptimum, rel: float = 1e-6) -
 
 
 @pytest.mark.parametrize(("solver", "index"), marked(PAIRS))
-def test_objective_and_certificate(
-    solver: str, index: int, problems: tuple[SmallProblem, ...], optimum: Callable[[int], ConicOptimum]
-) -> None:
-    small = problems[index]
+def test_objective_and_certificate(solver: str, index: int) -> None:
+    small = problem_at(index)
     gap = attainable(solver)
     solution = solve_small(small, solver, tol=gap)
     assert solution.certificate.relative_gap <= gap
-    check_objective(solution, optimum(index), rel=max(1e-6, gap))
+    check_objective(solution, stored_optimum(index), rel=max(1e-6, gap))
     check_certificate(small, solution)
 
 
@@ -113,8 +110,8 @@ def test_a_refusal_depends_on_loss_and_regularizer_only(solver: str, problems: t
 
 
 @pytest.mark.parametrize("part", ["dual_coef", "kernel_weights", "intercept", "certificate"])
-def test_a_corrupted_solution_is_caught(part: str, problems: tuple[SmallProblem, ...]) -> None:
-    small = problems[0]
+def test_a_corrupted_solution_is_caught(part: str) -> None:
+    small = problem_at(0)
     solution = solve_small(small, "auto")
     certificate = solution.certificate
     changed = {
@@ -128,11 +125,9 @@ def test_a_corrupted_solution_is_caught(part: str, problems: tuple[SmallProblem,
         check_certificate(small, replace(solution, **{part: changed}))
 
 
-def test_a_wrong_objective_is_caught(
-    problems: tuple[SmallProblem, ...], optimum: Callable[[int], ConicOptimum]
-) -> None:
-    solution = solve_small(problems[0], "auto")
-    check_objective(solution, optimum(0))
+def test_a_wrong_objective_is_caught() -> None:
+    solution = solve_small(problem_at(0), "auto")
+    check_objective(solution, stored_optimum(0))
     wrong = replace(solution.certificate, primal=solution.certificate.primal * (1 + 2e-6))
     with pytest.raises(AssertionError, match="comparison failed"):
-        check_objective(replace(solution, certificate=wrong), optimum(0))
+        check_objective(replace(solution, certificate=wrong), stored_optimum(0))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import warnings
 from dataclasses import replace
+from functools import cache
 from itertools import pairwise
 
 import numpy as np
@@ -19,19 +20,21 @@ from manykernels.objective.problem import Problem
 from manykernels.objective.regularizers import get_regularizer
 from manykernels.solvers import ALIASES, BlockCoordinate, Status, WorkingSet, get_solver
 from manykernels.solvers.gram.block_coordinate import Extrapolation
-from manykernels.testing.problems import random_problem, small_problems, strength_of_zero_model
+from manykernels.testing.problems import SmallProblem, random_problem, small_problems, strength_of_zero_model
 from manykernels.testing.solver import build_problem, check_certificate
 
 Array = NDArray[np.float64]
 WEIGHT_SETS = ("simplex", "lp_ball", "elasticnet_ball")
 
 
-BALLS = tuple(small_problems(36, regularizers=("lp_ball", "elasticnet_ball")))
+@cache
+def balls() -> tuple[SmallProblem, ...]:
+    return tuple(small_problems(36, regularizers=("lp_ball", "elasticnet_ball")))
 
 
-@pytest.mark.parametrize("index", range(len(BALLS)))
+@pytest.mark.parametrize("index", range(36))
 def test_weight_sets_against_the_conic_oracle(index: int) -> None:
-    small = BALLS[index]
+    small = balls()[index]
     solution = BlockCoordinate(tol=1e-8).solve(build_problem(small))
     assert solution.status is Status.CONVERGED
     check_certificate(small, solution)

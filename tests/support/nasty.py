@@ -40,6 +40,13 @@ def nasty_problems(n: int = 100) -> Iterator[SmallProblem]:
     return map(nasty_problem, range(n))
 
 
+def nasty_case(number: int) -> tuple[str, str]:
+    """Return loss and regularizer of the nasty problem of that number."""
+    # 29 is coprime to the number of pairs, so that neighbors differ in both loss and regularizer.
+    pair = number * 29 % (len(_LOSSES) * len(_REGULARIZERS))
+    return _LOSSES[pair // len(_REGULARIZERS)], _REGULARIZERS[pair % len(_REGULARIZERS)]
+
+
 @cache
 def nasty_problem(number: int) -> SmallProblem:
     """Return the nasty problem of that number: always the same one.
@@ -64,12 +71,11 @@ def nasty_problem(number: int) -> SmallProblem:
     >>> bool((small.kernels == 0).all(axis=(1, 2)).any()), 1e-3 <= small.strength <= 1e3
     (True, True)
     """
-    # 29 is coprime to the number of pairs, so that neighbors differ in both loss and regularizer.
-    pair = number * 29 % (len(_LOSSES) * len(_REGULARIZERS))
+    loss, regularizer = nasty_case(number)
     drawn = random_problem(
         number,
-        loss=_LOSSES[pair // len(_REGULARIZERS)],
-        regularizer=_REGULARIZERS[pair % len(_REGULARIZERS)],
+        loss=loss,
+        regularizer=regularizer,
         fit_intercept=number // len(TRAITS) % 2 == 0,
         weighted=number // (2 * len(TRAITS)) % 2 == 1,
     )

@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 from tests.support.conic import ConicOptimum, conic_optimum
 
-from manykernels.testing.problems import REGULARIZERS, SmallProblem, random_problem, small_problems
+from manykernels.testing.problems import REGULARIZERS, SmallProblem, random_problem, small_cases
 from manykernels.testing.solver import certificate_in_numpy
 
 COUNT = 200
@@ -28,21 +28,33 @@ TARGET = 1e-12  # of the excess, at which no further rung of the oracle's ladder
 Floats = NDArray[np.float64]
 
 
-@cache
-def all_problems() -> tuple[SmallProblem, ...]:
-    """Return the 200 problems of the common losses, then those of the others."""
+def all_cases() -> list[tuple[int, str, str, bool, bool]]:
+    """Return seed, loss, regularizer, intercept and weighting of all problems, none of which is drawn for that."""
+    common = [(seed, *case) for seed, case in enumerate(small_cases(COUNT))]
     more = [
-        random_problem(
+        (
             seed,
-            loss=loss,
-            regularizer=REGULARIZERS[seed % len(REGULARIZERS)],
-            fit_intercept=bool(seed // len(REGULARIZERS) % 2),
-            weighted=bool(seed // (2 * len(REGULARIZERS)) % 2),
+            loss,
+            REGULARIZERS[seed % len(REGULARIZERS)],
+            bool(seed // len(REGULARIZERS) % 2),
+            bool(seed // (2 * len(REGULARIZERS)) % 2),
         )
         for loss in MORE_LOSSES
         for seed in range(MORE)
     ]
-    return (*small_problems(COUNT), *more)
+    return common + more
+
+
+@cache
+def problem_at(index: int) -> SmallProblem:
+    """Return one problem: of the 200 of the common losses, then of those of the others."""
+    seed, loss, regularizer, intercept, weighted = all_cases()[index]
+    return random_problem(seed, loss=loss, regularizer=regularizer, fit_intercept=intercept, weighted=weighted)
+
+
+def all_problems() -> tuple[SmallProblem, ...]:
+    """Return the 500 problems."""
+    return tuple(map(problem_at, range(len(all_cases()))))
 
 
 def fingerprint(problem: SmallProblem) -> Floats:
@@ -69,23 +81,32 @@ def belongs(problem: SmallProblem, stored: Floats) -> bool:
 
 
 @cache
-def stored_optima() -> tuple[ConicOptimum, ...]:
-    """Return the optima of the file, certified anew.
+def _stored() -> list[tuple[float, float, Floats, Floats, Floats]]:
+    """Return objective, intercept and the arrays of every problem, as they stand in the file."""
+    with np.load(STORED) as file:
+        objectives, intercepts, lengths = file["objective"], file["intercept"], file["lengths"]
+        parts = [np.split(file[name], np.cumsum(lengths[k])[:-1]) for k, name in enumerate(PARTS)]
+    return list(zip(objectives.tolist(), intercepts.tolist(), *parts, strict=True))
+
+
+@cache
+def stored_optimum(index: int) -> ConicOptimum:
+    """Return the optimum of one problem from the file, certified anew.
 
     Raises
     ------
     ValueError
         If the file is that of other problems.
     """
-    with np.load(STORED) as file:
-        objectives, intercepts, lengths = file["objective"], file["intercept"], file["lengths"]
-        parts = [np.split(file[name], np.cumsum(lengths[k])[:-1]) for k, name in enumerate(PARTS)]
-    found = []
-    for problem, primal, b, stored, rho, d in zip(all_problems(), objectives, intercepts, *parts, strict=True):
-        if not belongs(problem, stored):
-            raise ValueError(f"{STORED.name} holds another problem than {problem.description!r}: run `make optima`")
-        found.append(ConicOptimum(float(primal), rho, d, float(b), certificate_in_numpy(problem, rho, d, float(b))))
-    return tuple(found)
+    problem, (primal, b, stored, rho, d) = problem_at(index), _stored()[index]
+    if len(_stored()) != len(all_cases()) or not belongs(problem, stored):
+        raise ValueError(f"{STORED.name} holds another problem than {problem.description!r}: run `make optima`")
+    return ConicOptimum(primal, rho, d, b, certificate_in_numpy(problem, rho, d, b))
+
+
+def stored_optima() -> tuple[ConicOptimum, ...]:
+    """Return the optima of all problems."""
+    return tuple(map(stored_optimum, range(len(all_cases()))))
 
 
 def compute() -> None:

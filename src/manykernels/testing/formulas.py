@@ -12,10 +12,11 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.special import xlogy
+from scipy.special import logsumexp, xlogy
 
 __all__ = [
     "bisect_decreasing",
+    "block_norms",
     "loss_bounds",
     "loss_conjugate",
     "loss_value",
@@ -75,25 +76,46 @@ _INTERVALS: dict[str, Callable[[Parameters], tuple[float, float]]] = {
 _SIGNED = ("logistic", "hinge", "squared_hinge")  # their interval is one of y * r
 
 
+def block_norms(kernels: Floats, rho: Floats) -> Floats:
+    """Return ``sqrt(tr(rho' K_m rho))`` (M,) of dual coefficients (N,) or (N, T).
+
+    Examples
+    --------
+    >>> block_norms(np.eye(2)[None], np.array([3.0, 4.0])).tolist()
+    [5.0]
+    """
+    columns = rho.reshape(len(rho), -1)
+    return np.sqrt(np.maximum([np.vdot(columns, gram @ columns) for gram in kernels], 0.0))
+
+
 def loss_value(name: str, params: Parameters, y: Floats, z: Floats) -> Floats:
-    """Return ``l(y_i, z_i)`` per sample.
+    """Return ``l(y_i, z_i)`` per sample; of targets (N, T) the sum, and the multinomial loss for the logistic one.
 
     Examples
     --------
     >>> loss_value("hinge", {}, np.array([1.0, -1.0]), np.array([0.5, 0.5])).tolist()
     [0.5, 1.5]
     """
+    if y.ndim == 2 and name == "logistic":
+        return np.asarray(logsumexp(z, axis=1) - np.where(y > 0, z, 0.0).sum(axis=1), dtype=np.float64)
+    if y.ndim == 2:
+        return np.sum([loss_value(name, params, *column) for column in zip(y.T, z.T, strict=True)], axis=0)
     return np.asarray(_VALUES[name](params, y, z), dtype=np.float64)
 
 
 def loss_conjugate(name: str, params: Parameters, y: Floats, r: Floats) -> Floats:
-    """Return ``l*(y_i, -r_i)`` per sample, for ``r`` inside :func:`loss_bounds` (not checked).
+    """Return ``l*(y_i, -r_i)`` per sample, for ``r`` inside :func:`loss_bounds` (not checked); targets as there.
 
     Examples
     --------
     >>> loss_conjugate("squared", {}, np.array([1.0]), np.array([2.0])).tolist()
     [0.0]
     """
+    if y.ndim == 2 and name == "logistic":
+        p = np.clip((y > 0) - r, 0.0, 1.0)
+        return np.asarray(xlogy(p, p).sum(axis=1))
+    if y.ndim == 2:
+        return np.sum([loss_conjugate(name, params, *column) for column in zip(y.T, r.T, strict=True)], axis=0)
     return np.asarray(_CONJUGATES[name](params, y, r), dtype=np.float64)
 
 

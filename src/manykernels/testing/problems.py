@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import product
 
 import numpy as np
@@ -11,13 +11,22 @@ from numpy.typing import NDArray
 
 from manykernels.testing.formulas import (
     bisect_decreasing,
+    block_norms,
     loss_bounds,
     loss_value,
     penalty_conjugate,
     penalty_dual_scale,
 )
 
-__all__ = ["LOSSES", "REGULARIZERS", "SmallProblem", "random_problem", "small_problems", "strength_of_zero_model"]
+__all__ = [
+    "LOSSES",
+    "REGULARIZERS",
+    "SmallProblem",
+    "random_problem",
+    "small_problems",
+    "strength_of_zero_model",
+    "with_targets",
+]
 
 Floats = NDArray[np.float64]
 LOSSES = ("logistic", "hinge", "squared_hinge", "squared", "epsilon_insensitive", "huber")
@@ -37,8 +46,8 @@ class SmallProblem:
     ----------
     kernels : ndarray of shape (M, N, N)
         Gram matrices, float64.
-    y : ndarray of shape (N,)
-        Targets, -1 or +1 for classification losses.
+    y : ndarray of shape (N,) or (N, T)
+        Targets, -1 or +1 for classification losses; several share the kernel weights (`with_targets`).
     loss_name, regularizer_name : str
         Names as in the public interface.
     strength : float
@@ -70,7 +79,7 @@ class SmallProblem:
     @property
     def weights(self) -> Floats:
         """Sample weights s of shape (N,), ones where none were given."""
-        return np.ones(self.y.size) if self.sample_weight is None else self.sample_weight
+        return np.ones(len(self.y)) if self.sample_weight is None else self.sample_weight
 
     @property
     def penalties(self) -> Floats:
@@ -161,6 +170,36 @@ def small_problems(n: int = 200, *, regularizers: Sequence[str] = REGULARIZERS) 
     """
     for seed, (loss, regularizer, intercept, weighted) in enumerate(small_cases(n, regularizers)):
         yield random_problem(seed, loss=loss, regularizer=regularizer, fit_intercept=intercept, weighted=weighted)
+
+
+def with_targets(small: SmallProblem, n_targets: int) -> SmallProblem:
+    """Return the problem with so many targets, or classes, in place of one, which share the kernel weights.
+
+    Parameters
+    ----------
+    small : SmallProblem
+        With one target; its samples keep it as the first one, and the others are those of other samples.
+    n_targets : int
+
+    Returns
+    -------
+    SmallProblem
+        With y of shape (N, T). The logistic loss takes classes, +1 in the column of each sample's and -1 elsewhere.
+
+    Examples
+    --------
+    >>> with_targets(random_problem(0, loss="squared"), 3).y.shape[1]
+    3
+    """
+    rng = np.random.default_rng([n_targets, 20261123])
+    others = [rng.permutation(len(small.y)) for _ in range(n_targets - 1)]
+    y = np.column_stack([small.y, *(small.y[order] for order in others)])
+    if small.loss_name == "logistic":
+        codes = np.where(small.y > 0, 0, rng.integers(1, n_targets, len(y)))
+        codes[:n_targets] = np.arange(n_targets)  # every class occurs
+        y = np.where(codes[:, None] == np.arange(n_targets), 1.0, -1.0)
+    y.flags.writeable = False
+    return replace(small, y=y, description=f"{small.description}, {n_targets} targets")
 
 
 def small_cases(n: int, regularizers: Sequence[str] = REGULARIZERS) -> list[tuple[str, str, bool, bool]]:
@@ -279,7 +318,7 @@ def strength_of_zero_model(problem: SmallProblem) -> float | None:
 
 def _constant_model_norms(problem: SmallProblem) -> Floats:
     rho = _constant_model_dual(problem)
-    return np.sqrt(np.maximum(np.einsum("i,mij,j->m", rho, problem.kernels, rho), 0.0)) / problem.penalties
+    return block_norms(problem.kernels, rho) / problem.penalties
 
 
 def _reference_strength(drawn: SmallProblem) -> float:
@@ -301,6 +340,11 @@ def _reference_strength(drawn: SmallProblem) -> float:
 
 def _constant_model_dual(drawn: SmallProblem) -> Floats:
     """Return ``-s l'(y, b)`` at the best constant b (at b = 0 without an intercept), by differences and bisection."""
+    if drawn.y.ndim == 2 and drawn.loss_name == "logistic":
+        shares = drawn.weights @ (drawn.y > 0) / drawn.weights.sum() if drawn.fit_intercept else 1 / drawn.y.shape[1]
+        return drawn.weights[:, None] * ((drawn.y > 0) - shares)
+    if drawn.y.ndim == 2:
+        return np.column_stack([_constant_model_dual(replace(drawn, y=column)) for column in drawn.y.T])
     lo, hi = (drawn.weights * bound for bound in loss_bounds(drawn.loss_name, drawn.loss_params, drawn.y))
 
     def rho(b: float) -> Floats:
