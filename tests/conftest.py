@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import signal
+from collections import Counter
 from typing import TYPE_CHECKING
 
 # Read by the numerical libraries when they are first imported, hence before the imports below.
@@ -22,6 +23,21 @@ if TYPE_CHECKING:
 # A busy machine must not turn a correct property into a failure, and a failure must come back on the next run.
 settings.register_profile("manykernels", deadline=None, derandomize=True, suppress_health_check=[HealthCheck.too_slow])
 settings.load_profile("manykernels")
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Mark as nightly all but one in k of the cases of a test that is marked ``sampled(k)``, evenly spread."""
+    seen: Counter[str] = Counter()
+    for item in items:
+        mark = item.get_closest_marker("sampled")
+        if mark is None:
+            continue
+        name, (k,) = item.nodeid.partition("[")[0], mark.args
+        # Along the diagonal, so that every value of each of several parameters is met.
+        if seen[name] % k != seen[name] // k % k:
+            item.add_marker("nightly")
+        seen[name] += 1
 
 
 @pytest.fixture(autouse=True, scope="session")

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+import pytest
 from numba import njit
 
 from manykernels.cli.warm import fits
@@ -21,6 +22,17 @@ def test_what_is_compiled_is_counted_and_what_is_there_is_not() -> None:
     assert not compiled
 
 
+def test_what_is_left_to_compile_is_told(run: Callable[..., Any], monkeypatch: pytest.MonkeyPatch) -> None:
+    """By one loop in place of all that there are, which take ten seconds to go through when they are compiled."""
+    loop = njit(lambda x: x + 1)
+    monkeypatch.setattr("manykernels.cli.warm.fits", lambda: {"sums": lambda: loop(1.0)})
+    first, second = run("warm", "--json"), run("warm")
+    assert first.code == second.code == 0
+    assert first.json["compiled"]["sums"] > 0
+    assert second.out == "All loops had been compiled before.\n"
+
+
+@pytest.mark.nightly
 def test_a_second_time_nothing_is_left_to_compile(run: Callable[..., Any]) -> None:
     first, second = run("warm", "--json"), run("warm")
     assert first.code == second.code == 0

@@ -13,6 +13,7 @@ from sklearn.base import clone
 from sklearn.metrics import accuracy_score, mean_squared_error
 from sklearn.model_selection import GroupKFold, KFold, ShuffleSplit, StratifiedKFold
 from sklearn.utils.estimator_checks import parametrize_with_checks
+from tests.support.estimator_checks import ONE
 
 from manykernels import Gaussian, KernelBank, KernelStack, MKLClassifier, MKLRegressor
 from manykernels.estimators.selection.cross_validation import MKLClassifierCV, MKLRegressorCV
@@ -272,8 +273,8 @@ SAMPLE_WEIGHTS = "kernel normalization and folds count training rows, not their 
 @pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning", "ignore:The least populated class")
 @parametrize_with_checks(
     [
-        MKLRegressorCV(penalty="l1", n_alphas=2, search={"alpha_min_ratio": 0.1}, cv=2, tol=1e-2),
-        MKLClassifierCV(penalty="ridge", cv=2, tol=1e-2),
+        MKLRegressorCV(ONE, penalty="l1", n_alphas=2, search={"alpha_min_ratio": 0.1}, cv=2, tol=1e-2),
+        MKLClassifierCV(ONE, penalty="ridge", cv=2, tol=1e-2),
     ],
     expected_failed_checks=lambda estimator: {
         f"check_sample_weight_equivalence_on_{kind}_data": SAMPLE_WEIGHTS for kind in ("dense", "sparse")

@@ -4,17 +4,21 @@ from __future__ import annotations
 
 import warnings
 from dataclasses import replace
+from functools import cache
 
 import numpy as np
 import pytest
 from tests.fuzz.tables import USES, draw_table
 
-SMALL = [seed for seed in range(60) if len(draw_table(seed).X) <= 45]
+
+@cache
+def small() -> list[int]:
+    return [seed for seed in range(60) if len(draw_table(seed).X) <= 45]
 
 
 @pytest.mark.parametrize("turn", range(len(USES)), ids=list(USES))
 def test_a_table_with_gaps(turn: int) -> None:
-    case = draw_table(SMALL[turn])
+    case = draw_table(small()[turn])
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         list(USES.values())[turn][0](case)

@@ -11,12 +11,11 @@ from typing import Any
 import numpy as np
 import pytest
 from tests.support.conic import conic_optimum
-from tests.support.nasty import TRAITS, float64_resolution, nasty_case, nasty_problem, nasty_problems
+from tests.support.nasty import TRAITS, float64_resolution, nasty_problem, nasty_problems, refuses
 
 from manykernels.exceptions import ConvergenceWarning, IncompatibleError
-from manykernels.objective.problem import Problem
 from manykernels.solvers import SOLVERS, configured_solver, solvers_for
-from manykernels.testing.problems import LOSSES, REGULARIZERS, SmallProblem, random_problem
+from manykernels.testing.problems import LOSSES, REGULARIZERS, SmallProblem
 from manykernels.testing.solver import build_problem, certificate_in_numpy
 
 COUNT, GAP = 100, 1e-6
@@ -40,21 +39,8 @@ def problems() -> tuple[SmallProblem, ...]:
     return tuple(nasty_problems(COUNT))
 
 
-@cache
-def example(loss: str, regularizer: str) -> Problem:
-    """Return one problem of this loss and this regularizer."""
-    return build_problem(random_problem(0, loss=loss, regularizer=regularizer))
-
-
-def refused(solver: str, number: int) -> bool:
-    """Return whether the solver refuses the problem, which is drawn only where numbers of its penalty decide."""
-    loss, regularizer = nasty_case(number)
-    asked = build_problem(nasty_problem(number)) if regularizer == "lp_ball" else example(loss, regularizer)
-    return bool(SOLVERS[solver].refusals(asked))
-
-
 def accepted(solver: str) -> list[int]:
-    return [number for number in range(COUNT) if not refused(solver, number)]
+    return [number for number in range(COUNT) if not refuses(SOLVERS[solver], number)]
 
 
 def always_or_nightly(number: int) -> list[Any]:

@@ -51,6 +51,7 @@ def check(small: SmallProblem, fit: LearnerFit, tol: float = 1e-9) -> None:
     assert fit.gap <= tol * unit
 
 
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize("loss", ALL_LOSSES)
 @pytest.mark.parametrize("seed", range(12))
 def test_cold_and_warm_fits_are_certified(loss: str, seed: int) -> None:

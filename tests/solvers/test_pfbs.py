@@ -54,6 +54,7 @@ def rounds(solver: ForwardBackward, problem: Problem, count: int) -> tuple[list[
     return values, state
 
 
+@pytest.mark.sampled(5)
 @pytest.mark.parametrize("accelerate", [False, True])
 @pytest.mark.parametrize("rule", ["safe", "scaled"])
 @pytest.mark.parametrize("loss", ["squared", "logistic", "squared_hinge", "huber"])

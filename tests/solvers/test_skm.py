@@ -326,6 +326,7 @@ def test_newton_and_pairs_agree_on_the_multiplier_problem() -> None:
 # --- the solver ----------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("seed", range(12))
 @pytest.mark.parametrize("fit_intercept", [True, False])
 def test_it_reaches_the_optimum_of_the_interior_point(seed: int, fit_intercept: bool) -> None:

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from functools import cache
 
 import numpy as np
 import pytest
 from scipy.optimize import minimize_scalar
-from tests.support.nasty import nasty_problem
+from tests.support.nasty import nasty_problem, refuses
 
 from manykernels.exceptions import ConvergenceWarning, IncompatibleError, InvalidInputError
 from manykernels.objective.problem import Problem
@@ -67,6 +66,7 @@ def test_weights_are_the_derivatives_of_the_conjugate(regularizer: Regularizer, 
         assert found[m] == pytest.approx(slope / (1e-4 * squares[m]), rel=1e-4, abs=1e-7)
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("loss", [*LOSSES, "quantile"])
 @pytest.mark.parametrize("regularizer", ["elasticnet", "lq", "ridge", "lp_ball"])
 @pytest.mark.parametrize("pair", [False, True])
@@ -273,12 +273,11 @@ def test_the_gap_is_reached_on_lp_balls(loss: str) -> None:
             reach(Obscure, small)
 
 
-@cache
 def nasty() -> list[tuple[type[OnlineSolver], int]]:
-    problems = [build_problem(nasty_problem(number)) for number in range(100)]
-    return [(solver, number) for solver in ONLINE for number in range(100) if not solver.refusals(problems[number])]
+    return [(solver, number) for solver in ONLINE for number in range(100) if not refuses(solver, number)]
 
 
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize(("solver", "number"), nasty())
 def test_the_gap_is_reached_on_nasty_problems(solver: type[OnlineSolver], number: int) -> None:
     solution = reach(solver, nasty_problem(number))

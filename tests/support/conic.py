@@ -12,13 +12,12 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import xlogy
 
-from manykernels.testing.formulas import penalty_value
+from manykernels.testing.formulas import block_norms, penalty_value
 from manykernels.testing.problems import SmallProblem
 from manykernels.testing.solver import (
     NumpyCertificate,
     certificate_in_numpy,
     dual_value,
-    kernel_norms,
     losses_at,
     projected,
 )
@@ -239,7 +238,7 @@ def _certified(problem: SmallProblem, f: Floats, t: Floats, b: float, multiplier
     penalty = penalty_value(problem.regularizer_name, problem.regularizer_params, problem.strength, t)
     primal = float(problem.weights @ losses_at(problem, f + b)) + penalty
     rho = _aligned(problem, multiplier, f)
-    u = kernel_norms(problem, rho)
+    u = block_norms(problem.kernels, rho)
     d = np.divide(t / problem.penalties, u, out=np.zeros_like(u), where=u > 0)
     return ConicOptimum(primal, rho, d, b, certificate_in_numpy(problem, rho, d, b))
 

@@ -8,8 +8,11 @@ from functools import cache
 
 import numpy as np
 
+from manykernels.objective.problem import Problem
+from manykernels.solvers.base import Solver
 from manykernels.testing.formulas import loss_bounds
 from manykernels.testing.problems import LOSSES, REGULARIZERS, Floats, SmallProblem, random_problem
+from manykernels.testing.solver import build_problem
 
 __all__ = ["TRAITS", "float64_resolution", "nasty_problem", "nasty_problems"]
 
@@ -82,6 +85,19 @@ def nasty_problem(number: int) -> SmallProblem:
     trait = list(TRAITS)[number % len(TRAITS)]
     strength = 10 ** (6 * (number * _GOLDEN % 1) - 3)
     return _finish(replace(TRAITS[trait](drawn), strength=strength), f"nasty {number}, {trait}")
+
+
+@cache
+def _example(loss: str, regularizer: str) -> Problem:
+    """Return one problem of this loss and this regularizer."""
+    return build_problem(random_problem(0, loss=loss, regularizer=regularizer))
+
+
+def refuses(solver: type[Solver], number: int) -> bool:
+    """Return whether a solver refuses the problem of that number, drawn only where numbers of its penalty decide."""
+    loss, regularizer = nasty_case(number)
+    asked = build_problem(nasty_problem(number)) if regularizer == "lp_ball" else _example(loss, regularizer)
+    return bool(solver.refusals(asked))
 
 
 def float64_resolution(small: SmallProblem, rho: Floats, d: Floats, objective: float) -> float:
