@@ -1,9 +1,12 @@
-"""The 500 problems; each test draws those that it looks at."""
+"""The 500 problems and their stored optima."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import pytest
-from tests.support.optima import all_problems
+from tests.support.conic import ConicOptimum
+from tests.support.optima import all_problems, stored_optimum
 
 from manykernels.testing.problems import SmallProblem
 
@@ -11,3 +14,8 @@ from manykernels.testing.problems import SmallProblem
 @pytest.fixture(scope="session")
 def problems() -> tuple[SmallProblem, ...]:
     return all_problems()
+
+
+@pytest.fixture(scope="session")
+def optimum() -> Callable[[int], ConicOptimum]:
+    return stored_optimum

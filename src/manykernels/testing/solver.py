@@ -271,8 +271,6 @@ class SolverContract:
     exact_dual : bool
         Whether the dual value is that of the dual coefficients; False where their norms are known by bounds, so that it
         may be less.
-    pose : staticmethod
-        Makes a problem of the library of a small one: on matrices (`build_problem`), or on kernels held otherwise.
 
     Examples
     --------
@@ -286,7 +284,11 @@ class SolverContract:
     tol: ClassVar[float] = 1e-8
     n_targets: ClassVar[int | None] = None
     exact_dual: ClassVar[bool] = True
-    pose: ClassVar[Pose] = staticmethod(build_problem)
+
+    @staticmethod
+    def pose(small: SmallProblem) -> Problem:
+        """Return a small problem as one of the library, on its matrices; override it for kernels held otherwise."""
+        return build_problem(small)
 
     @property
     def goal(self) -> float:
