@@ -131,9 +131,10 @@ clean:
 	find src tests lint benchmarks examples experiments -name __pycache__ -type d -prune -exec rm -rf {} +
 
 # The stamp is newer than pyproject.toml once its extras are installed, so nothing is installed twice.
+# Bytecode is written as modules are imported: of most of what is installed nothing ever is.
 $(VENV)/.installed-%: pyproject.toml | $(BIN)/python
 	@echo "installing manykernels[$(EXTRAS_$*)] into $(VENV)"
-	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[$(EXTRAS_$*)]'
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-compile --editable '.[$(EXTRAS_$*)]'
 	@touch $@
 
 # The check imports what `-m venv` needs, since some systems ship Python without it.

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import signal
 from collections import Counter
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 # Read by the numerical libraries when they are first imported, hence before the imports below.
 for _variable in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"):
@@ -18,7 +18,7 @@ from hypothesis import HealthCheck, settings  # noqa: E402
 from threadpoolctl import threadpool_limits  # noqa: E402
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Mapping, Sequence
 
 # A busy machine must not turn a correct property into a failure, and a failure must come back on the next run.
 settings.register_profile("manykernels", deadline=None, derandomize=True, suppress_health_check=[HealthCheck.too_slow])
@@ -27,17 +27,30 @@ settings.load_profile("manykernels")
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Mark as nightly all but one in k of the cases of a test that is marked ``sampled(k)``, evenly spread."""
-    seen: Counter[str] = Counter()
+    """Mark as nightly all but one in k of the cases of a test that is marked ``sampled(k)``."""
+    tests: dict[str, list[Any]] = {}
     for item in items:
-        mark = item.get_closest_marker("sampled")
-        if mark is None:
-            continue
-        name, (k,) = item.nodeid.partition("[")[0], mark.args
-        # Along the diagonal, so that every value of each of several parameters is met.
-        if seen[name] % k != seen[name] // k % k:
-            item.add_marker("nightly")
-        seen[name] += 1
+        if item.get_closest_marker("sampled") is not None:
+            tests.setdefault(item.nodeid.partition("[")[0], []).append(item)
+    for cases in tests.values():
+        (k,) = cases[0].get_closest_marker("sampled").args
+        values = [{name: repr(value) for name, value in case.callspec.params.items()} for case in cases]
+        always = spread(values, -(-len(cases) // k))
+        for number, case in enumerate(cases):
+            if number not in always:
+                case.add_marker("nightly")
+
+
+def spread(cases: Sequence[Mapping[str, str]], count: int) -> set[int]:
+    """Return the numbers of so many cases, each with the values of parameters that were met least before it."""
+    met: Counter[tuple[str, str]] = Counter()
+    chosen: set[int] = set()
+    for _ in range(count):
+        left = (number for number in range(len(cases)) if number not in chosen)
+        best = min(left, key=lambda number: sum(met[value] for value in cases[number].items()))
+        chosen.add(best)
+        met.update(cases[best].items())
+    return chosen
 
 
 @pytest.fixture(autouse=True, scope="session")

@@ -131,6 +131,7 @@ def test_untold_the_score_is_the_loss_that_is_minimized(loss: str, n_classes: in
     np.testing.assert_allclose(model.cv_frame()["score_0"][1], expected, rtol=1e-3)
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("options", [{}, {"penalty": "l1", "n_alphas": 4}, {"penalty": "ridge"}])
 def test_where_no_kernel_predicts_better_the_model_is_a_constant(options: dict[str, Any]) -> None:
     rng = np.random.default_rng(1)

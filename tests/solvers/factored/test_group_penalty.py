@@ -111,6 +111,7 @@ def on_factors(X: np.ndarray, y: np.ndarray, bank: KernelBank, loss: Any, penalt
     return FactoredNewton(tol=tol).solve(problem), fitted.block(prepared, prepared)
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("loss", ["squared", "logistic"])
 @pytest.mark.parametrize("penalty", PENALTIES, **ids)
 def test_the_optimum_is_that_of_the_kernels_as_matrices(penalty: Regularizer, loss: str) -> None:

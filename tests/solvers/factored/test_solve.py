@@ -76,6 +76,7 @@ def brute_force(model: Solution, grams: Array, y: Array, loss: Any, regularizer:
 PROBLEMS = range(200)
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("block", range(0, len(PROBLEMS), 25))
 def test_the_reported_gap_is_never_below_the_brute_force_gap(block: int, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(fallback, "LITTLE", 0.0)

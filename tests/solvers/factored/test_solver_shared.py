@@ -188,6 +188,7 @@ def test_columns_taking_turns_find_the_same_optimum(loss: str, monkeypatch: pyte
     np.testing.assert_allclose(blocks.certificate.primal, dense.certificate.primal, rtol=1e-6)
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize(("loss", "penalty"), [("squared", PENALTIES[0]), ("logistic", PENALTIES[1])])
 def test_matrices_take_over_where_landmarks_do_not_do(
     loss: str, penalty: Regularizer, monkeypatch: pytest.MonkeyPatch
