@@ -19,6 +19,7 @@ from manykernels import Gaussian, KernelBank, KernelStack, MKLClassifier, MKLReg
 from manykernels.estimators.selection.cross_validation import MKLClassifierCV, MKLRegressorCV
 from manykernels.estimators.selection.folds import calibrated_loss
 from manykernels.exceptions import ConvergenceWarning, InvalidInputError
+from manykernels.grams.training import plan_for
 from manykernels.objective.regularizers import BlockL1
 
 Array = NDArray[Any]
@@ -301,3 +302,21 @@ def test_folds_without_weight_are_left_out_in_words(
     assert np.isfinite(model.best_score_)
     with pytest.raises(InvalidInputError, match="All 3 folds lack samples of positive weight"):
         kind(cv=KFold(3), **settings).fit(X, y, sample_weight=training_absent)
+
+
+@pytest.mark.parametrize("kind", [MKLRegressorCV, MKLClassifierCV])
+def test_folds_are_held_as_the_whole_where_averages_decide(kind: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Matrices are worth more to a search than to a fit; folds asked for factors where all rows had matrices."""
+    monkeypatch.setattr("manykernels.grams.plan.NOTICED", 0.0)  # of a fit, so that factors pay at few rows
+    monkeypatch.setattr("manykernels.grams.plan.CLEARLY", 0.0)
+    X, y = regression(90)
+    bank = KernelBank.auto()
+    X = X[:, [1]]
+    plans = [
+        plan_for(bank, X, representation="auto", memory_budget="1 GB", n_targets=1, averages=averages)
+        for averages in (False, True)
+    ]
+    assert [plan is not None and plan.kind == "factored" for plan in plans] == [True, False]
+    model = kind(bank, cv=3).fit(X, y if kind is MKLRegressorCV else y > 0)
+    assert np.isfinite(model.best_score_)
+    assert model.representation_ == "gram"

@@ -42,6 +42,7 @@ from manykernels.kernels.bank.patterns import NamedKernel
 from manykernels.validation.parameters import check_n_jobs
 
 PRECOMPUTED = "precomputed"
+LAZY = "lazy"  # matrices that are evaluated whenever they are read, for a search, which reads averages of all kernels
 PATIENCE_SECONDS = 10.0  # of a fit of the default bank on matrices, beyond which it has landmarks
 LANDMARK_PRODUCTS = 1e9  # rows times the square of landmarks of the default bank: what a step on them costs
 LANDMARK_COUNTS = (50, 300)
@@ -169,7 +170,7 @@ def open_training(
             shared=shared,
             obstacle=obstacle,
             fit_intercept=fit_intercept,
-            averages=kind == "lazy",
+            averages=kind == LAZY,
         )
         if plan is not None and plan.kind == FACTORED and isinstance(given, KernelBank):
             fitted, factors = fit_factors(given, X, fit_intercept=fit_intercept)

@@ -29,7 +29,7 @@ from sklearn.model_selection import (
 
 from manykernels.estimators.groups import Search
 from manykernels.estimators.selection.cold_start import ColdStartKFold
-from manykernels.estimators.selection.folds import LAZY, Fold, HeldOut, Opened, on_stored, splits_of
+from manykernels.estimators.selection.folds import Fold, HeldOut, Opened, on_stored, splits_of
 from manykernels.estimators.selection.held_out import KeepsHeldOut
 from manykernels.estimators.selection.mixtures import mixtures_of, nothing_of
 from manykernels.estimators.selection.penalties import (
@@ -55,7 +55,7 @@ from manykernels.estimators.supervised.problems import Fit, time_left
 from manykernels.estimators.supervised.samples import Rows, Samples
 from manykernels.estimators.supervised.targets import sample_weights
 from manykernels.exceptions import ConvergenceWarning, IncompatibleError, InvalidInputError, MemoryBudgetError
-from manykernels.grams.training import as_bank
+from manykernels.grams.training import LAZY, as_bank
 from manykernels.kernels import Pairs
 from manykernels.objective.losses import Loss
 from manykernels.objective.regularizers import BlockL1, Penalty, Regularizer, parameters_of, with_l1_ratio
@@ -152,8 +152,9 @@ class CrossValidated(KeepsHeldOut):
         given = Samples.of(rows, target, weight, groups)
         self._decide_kernels(given.rows)
         samples = self._encoded(given)
-        form = str(self._at_given_strength(given.rows)._held_as(samples, loss, penalty))
-        opened = partial(self._opened, loss=loss, penalty=penalty, kind=LAZY if searches else AUTO)
+        kind = LAZY if searches else AUTO
+        form = str(self._at_given_strength(given.rows)._held_as(samples, loss, penalty, kind=kind))
+        opened = partial(self._opened, loss=loss, penalty=penalty, kind=kind)
         whole = Fold(lambda: opened(given), self.tol)
         tried = self._mixtures(whole) if searches else self._grid(families, whole)
         with limited(self._resources.time_limit) as end:

@@ -38,7 +38,6 @@ if TYPE_CHECKING:
     from manykernels.validation.arrays import Array
 
 SINGLE_PRECISION_TOL = 1e-4  # from this gap on the matrices of a fold are held in float32: its rounding is not felt
-LAZY = "lazy"  # matrices that are evaluated whenever they are read, and held only while solvers read them
 MARGINS = ("hinge", "squared_hinge")  # losses that are scored by what a logistic curve through their scores tells
 SQUARED = 2.0  # squared errors are told as they are; the loss that is minimized is half of them
 

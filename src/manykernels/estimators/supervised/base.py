@@ -47,6 +47,7 @@ from manykernels.estimators.supervised.targets import (
 from manykernels.exceptions import ConvergenceWarning, InvalidInputError
 from manykernels.grams.plan import FACTORED, GRAM
 from manykernels.grams.training import (
+    LAZY,
     Training,
     is_precomputed,
     open_training,
@@ -358,8 +359,8 @@ class BaseMKL(SaysWhichParameter, NotebookCard, Explanations, TakesGroups):
         )
         return training, problems
 
-    def _held_as(self, samples: Samples, loss: Loss, regularizer: Regularizer) -> str:
-        """Return whether kernels on these samples will be held as Gram matrices or as factors."""
+    def _held_as(self, samples: Samples, loss: Loss, regularizer: Regularizer, *, kind: str) -> str:
+        """Return whether kernels on these samples will be held as Gram matrices or as factors, as `_open` does."""
         self._n_targets = samples.y.shape[1]
         plan = plan_for(
             self.kernels,
@@ -370,6 +371,7 @@ class BaseMKL(SaysWhichParameter, NotebookCard, Explanations, TakesGroups):
             shared=self._shares_weights,
             obstacle=partial(obstacle_to_factors, loss, regularizer, self.solver),
             fit_intercept=self._free_constant,
+            averages=kind == LAZY,
         )
         return FACTORED if plan is not None and plan.kind == FACTORED else GRAM
 
