@@ -16,7 +16,7 @@ from manykernels.grams import DenseStack, GramStack, LazyStack, PackedStack, Pai
 from manykernels.grams.base import GramView
 from manykernels.kernels import ArdGaussian, Gaussian, KernelBank, Laplacian, Matern, Polynomial
 from manykernels.kernels.pairs import index as pair_index
-from manykernels.testing.gram_stack import GramStackContract
+from manykernels.testing.kernels import GramStackContract
 
 N_SAMPLES = 23
 

@@ -16,7 +16,7 @@ from sklearn.metrics.pairwise import cosine_similarity
 from manykernels import Gaussian, KernelBank, MKLClassifier, MKLClassifierCV, MKLRegressor, load_model, save_model
 from manykernels.exceptions import IncompatibleError, InvalidInputError
 from manykernels.kernels import KERNELS, Fingerprint, GraphFeatures, KernelSpec, Kmers, Ngrams, ObjectKernel
-from manykernels.testing.kernel import KernelContract
+from manykernels.testing.kernels import KernelContract
 
 RNG = np.random.default_rng(0)
 SEQUENCES = ["".join(RNG.choice(list("ACGT"), size)) for size in RNG.integers(3, 30, 23)]

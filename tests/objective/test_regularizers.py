@@ -34,7 +34,7 @@ from manykernels.objective.regularizers import (
 )
 from manykernels.objective.regularizers import norms as regularizers
 from manykernels.objective.regularizers.curve import power_prox, simplex_prox
-from manykernels.testing.regularizer import RegularizerContract
+from manykernels.testing.objective import RegularizerContract
 
 INSTANCES = (
     BlockL1(0.7),

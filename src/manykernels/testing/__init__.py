@@ -8,10 +8,8 @@ except ImportError as error:
         "python -m pip install pytest."
     ) from error
 
-from manykernels.testing.gram_stack import GramStackContract
-from manykernels.testing.kernel import KernelContract
-from manykernels.testing.loss import LossContract
-from manykernels.testing.regularizer import RegularizerContract
+from manykernels.testing.kernels import GramStackContract, KernelContract
+from manykernels.testing.objective import LossContract, RegularizerContract
 from manykernels.testing.solver import SolverContract
 
 __all__ = ["GramStackContract", "KernelContract", "LossContract", "RegularizerContract", "SolverContract"]

@@ -42,7 +42,7 @@ from manykernels.kernels import (
     Periodic,
     Polynomial,
 )
-from manykernels.testing.gram_stack import GramStackContract
+from manykernels.testing.kernels import GramStackContract
 
 Array = NDArray[Any]
 
