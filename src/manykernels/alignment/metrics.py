@@ -47,10 +47,10 @@ def center_kernel(K: ArrayLike) -> Array:
 
 def centered(gram: Array, share: Array | None = None) -> Array:
     """Return ``C K C'`` with ``C = I - 1 s'``, for shares ``s`` of the samples that sum to one, equal by default."""
-    found = gram - (gram.mean(axis=0) if share is None else share @ gram)
+    rows_centered = gram - (gram.mean(axis=0) if share is None else share @ gram)
     # Means of what is left, not of what was given: the second subtraction also removes the rounding of the first.
-    found -= (found.mean(axis=1) if share is None else found @ share)[:, None]
-    return found
+    rows_centered -= (rows_centered.mean(axis=1) if share is None else rows_centered @ share)[:, None]
+    return rows_centered
 
 
 def cosine(first: Array, second: Array) -> float:

@@ -100,10 +100,10 @@ class CenteredProducts:
 
     def with_target(self, target: Array) -> tuple[Array, Array, Array]:
         """Return for each kernel its inner product with a target and its norms: one pass."""
-        found = np.empty((3, self.stack.n_kernels))
+        products = np.empty((3, self.stack.n_kernels))
         for at in self._chunks(self.stack.n_kernels):
-            found[:, at] = self._measured(at, target)
-        return found[0], found[1], found[2]
+            products[:, at] = self._measured(at, target)
+        return products[0], products[1], products[2]
 
     def with_combination(self, weights: Array) -> Array:
         """Return ``<K_i, sum_j weights_j K_j>_F`` of every kernel: one pass, and the active kernels once."""

@@ -94,8 +94,8 @@ def running(command: str, *, as_json: bool) -> Iterator[Outcome]:
     except KeyboardInterrupt:
         _fail(outcome, "Interrupted.", ExitCode.INTERRUPTED)
     if as_json:
-        found = {"command": command, "exit_code": int(outcome.exit_code), **outcome.result, "notes": outcome.notes}
-        typer.echo(json.dumps(found, allow_nan=False, default=_plain))
+        shown = {"command": command, "exit_code": int(outcome.exit_code), **outcome.result, "notes": outcome.notes}
+        typer.echo(json.dumps(shown, allow_nan=False, default=_plain))
     if outcome.exit_code != ExitCode.OK:
         raise typer.Exit(int(outcome.exit_code))
 

@@ -110,14 +110,14 @@ def rivals(X: pd.DataFrame, y: ArrayLike, X_test: pd.DataFrame, y_test: ArrayLik
     return rows
 
 
-def _judged(name: str, model: BaseEstimator, data: tuple[Any, ...], told: Callable[[Any], str]) -> Judged:
+def _judged(name: str, model: BaseEstimator, data: tuple[Any, ...], described: Callable[[Any], str]) -> Judged:
     """Fit a rival, and judge it."""
     X, y, X_test, y_test = data
     with errors().status(f"fitting: {name}"):
         started = time.perf_counter()
         model.fit(X, y)
         seconds = time.perf_counter() - started
-    return Judged(name, *_scores(model, X_test, y_test), seconds, told(model))
+    return Judged(name, *_scores(model, X_test, y_test), seconds, described(model))
 
 
 def _choice(search: BaseEstimator) -> str:

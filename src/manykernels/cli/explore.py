@@ -141,13 +141,13 @@ def _settings(options: TableOptions, samples: Samples) -> dict[str, Any]:
     if samples.task == SURVIVAL:
         if "loss" in given:
             raise InvalidInputError(f"--loss is not for {SURVIVAL}; leave it out.")
-        own = {name: given[name] for name in PASSED_ON if name in given and name != "fit_intercept"}
-        return {**own, "loss": "cox", "penalty_parameters": shapes}
+        passed = {name: given[name] for name in PASSED_ON if name in given and name != "fit_intercept"}
+        return {**passed, "loss": "cox", "penalty_parameters": shapes}
     loss = given.get("loss", DEFAULT_LOSS[samples.task])
     sizes = {name: given[name] for name in shape_of(LOSSES[loss]) if name in given and given[name] != AUTO}
-    own = {name: given[name] for name in PASSED_ON if name in given}
+    passed = {name: given[name] for name in PASSED_ON if name in given}
     return {
-        **own,
+        **passed,
         "loss": in_unit_of(get_loss(loss, **sizes), given, samples.target, np.ones(len(samples.target))),
         "penalty_parameters": shapes,
     }

@@ -80,16 +80,16 @@ def read_views(path: Path, columns: Sequence[str]) -> dict[str, list[str]]:
 
 def _members(name: str, chosen: object, columns: Sequence[str]) -> list[str]:
     wanted = [chosen] if isinstance(chosen, str) else chosen
-    if not isinstance(wanted, list) or not wanted or not all(isinstance(one, str) for one in wanted):
+    if not isinstance(wanted, list) or not wanted or not all(isinstance(pattern, str) for pattern in wanted):
         raise InvalidInputError(
             f"--views: the view {name!r} must be a list of column names or patterns, got {chosen!r}."
         )
     members: list[str] = []
-    for one in wanted:
-        fitting = [one] if one in columns else [column for column in columns if fnmatchcase(column, one)]
-        if not fitting and set(one) & set("*?["):
-            raise InvalidInputError(f"--views: no column fits {one!r} of the view {name!r}.")
-        members += fitting or [one]
+    for pattern in wanted:
+        fitting = [pattern] if pattern in columns else [column for column in columns if fnmatchcase(column, pattern)]
+        if not fitting and set(pattern) & set("*?["):
+            raise InvalidInputError(f"--views: no column fits {pattern!r} of the view {name!r}.")
+        members += fitting or [pattern]
     members = list(dict.fromkeys(members))
     absent = [member for member in members if member not in columns]
     if absent:

@@ -34,12 +34,12 @@ def run_inspect(model: ModelFile, plot: Picture = None, force: Force = False, *,
     if not isinstance(estimator, BaseMKL):
         kind = type(estimator).__name__
         raise InvalidInputError(f"The file holds a {kind}, which has no report; load_model and weights_frame show it.")
-    told = MKLReport.from_estimator(estimator)
+    summary = MKLReport.from_estimator(estimator)
     if plot is not None:
-        save_figure(plot_overview(estimator, title=f"{model.name}: {_what(told, metadata)}"), plot, dpi=100)
+        save_figure(plot_overview(estimator, title=f"{model.name}: {_what(summary, metadata)}"), plot, dpi=100)
     history = ConvergenceDisplay.from_estimator(estimator).frame()
     outcome.result = {
-        **told.to_dict(),
+        **summary.to_dict(),
         "model": model,
         "metadata": metadata,
         "features": [str(name) for name in getattr(estimator, "feature_names_in_", ())],
@@ -49,10 +49,10 @@ def run_inspect(model: ModelFile, plot: Picture = None, force: Force = False, *,
     }
     facts = {
         "file": f"{model}, written by manykernels {metadata['library_version']}",
-        "task": _what(told, metadata),
-        "fitted on": f"{told.n_samples} rows, {told.n_features} columns",
+        "task": _what(summary, metadata),
+        "fitted on": f"{summary.n_samples} rows, {summary.n_features} columns",
     }
-    outcome.show(*report_tables(told, facts))
+    outcome.show(*report_tables(summary, facts))
     if plot is not None:
         outcome.show("", f"Drawn to {plot}")
 
@@ -68,15 +68,15 @@ def run_export(
 ) -> None:
     """Write a model as a program: .onnx, .sql, .py (NumPy alone) or .csv (a card)."""
     check_new(output, "OUTPUT", force)
-    told = export_model(load_model(model), output, tol=tol, table=table)
+    export = export_model(load_model(model), output, tol=tol, table=table)
     outcome.result = {
-        "path": told.path,
-        "max_error": told.max_error,
-        "ranges": told.ranges,
-        "columns": list(told.columns),
+        "path": export.path,
+        "max_error": export.max_error,
+        "ranges": export.ranges,
+        "columns": list(export.columns),
     }
-    differ = f"; scores differ by at most {told.max_error:.2g} in its ranges" if told.max_error else ""
-    outcome.show(f"Written to {told.path}: it reads {len(told.columns)} columns{differ}.")
+    differ = f"; scores differ by at most {export.max_error:.2g} in its ranges" if export.max_error else ""
+    outcome.show(f"Written to {export.path}: it reads {len(export.columns)} columns{differ}.")
 
 
 def check_picture(plot: Path | None, force: bool) -> None:

@@ -112,8 +112,8 @@ def _predict_chunks(
         for frame in read_chunks(options.data, options.chunk_rows or 1):
             check_columns(frame, copied, "--id")
             strata = _strata(frame, metadata, options)
-            found = _predictions(model, features_of(model, frame), _targets(metadata), options, strata)
-            table = pd.concat([frame[copied], found], axis=1)
+            predictions = _predictions(model, features_of(model, frame), _targets(metadata), options, strata)
+            table = pd.concat([frame[copied], predictions], axis=1)
             file.write(as_csv(table, separator, header=n_rows == 0).encode("utf-8"))
             n_rows += len(frame)
     outcome.result = {"model": options.model, "data": options.data, "n_rows": n_rows, "output": path}
@@ -189,24 +189,24 @@ def _predictions(
     if values.ndim == 2:
         endings = targets if len(set(targets)) == values.shape[1] else range(values.shape[1])
         return pd.DataFrame(values, columns=[f"prediction_{ending}" for ending in endings])
-    found = pd.DataFrame({"prediction": values})
+    predictions = pd.DataFrame({"prediction": values})
     if options.proba:
         names = [f"probability_{label}" for label in model.classes_]
-        found = pd.concat([found, pd.DataFrame(model.predict_proba(rows), columns=names)], axis=1)
-    return found
+        predictions = pd.concat([predictions, pd.DataFrame(model.predict_proba(rows), columns=names)], axis=1)
+    return predictions
 
 
 def _hazards(model: BaseEstimator, rows: object, times: Sequence[float], strata: ArrayLike | None) -> pd.DataFrame:
     """Return risk scores, and the chances to have no event up to some times, a column each."""
-    found = pd.DataFrame({"risk": model.predict(rows)})
+    predictions = pd.DataFrame({"risk": model.predict(rows)})
     if not times:
-        return found
+        return predictions
     if strata is None and model.baseline_["stratum"].nunique() > 1:
         raise InvalidInputError(
             "The model has strata, and its file does not say of which column: use predict_survival_function."
         )
     curves = model.predict_survival_function(rows, list(times), strata)
-    return found.assign(**{f"survival_{time:g}": curves[:, k] for k, time in enumerate(times)})
+    return predictions.assign(**{f"survival_{time:g}": curves[:, k] for k, time in enumerate(times)})
 
 
 def _scores(

@@ -144,11 +144,11 @@ def _small_enough(path: Path) -> bool:
     """Refuse a Parquet file whose table does not fit: a kilobyte of it may stand for any number of equal rows."""
     from pyarrow.parquet import read_metadata
 
-    found, budget = read_metadata(path), memory_bytes(None)
-    size = 8 * found.num_rows * found.num_columns
+    metadata, budget = read_metadata(path), memory_bytes(None)
+    size = 8 * metadata.num_rows * metadata.num_columns
     if size > budget:
         raise InvalidInputError(
-            f"{str(path)!r} holds {found.num_rows} rows of {found.num_columns} columns, {size / 1e9:.1f} GB; "
+            f"{str(path)!r} holds {metadata.num_rows} rows of {metadata.num_columns} columns, {size / 1e9:.1f} GB; "
             f"{budget / 1e9:.1f} GB may be used. Take fewer rows or columns."
         )
     return True
@@ -319,8 +319,10 @@ def check_entries(frame: pd.DataFrame, missing: str) -> None:
     parts = [*(_of_gaps(frame) if missing == "error" else []), *_of_infinite(frame)]
     if parts:
         # The way out of a gap is another one than in a fit: the model needs each of its columns.
-        found = " ".join(part.split(". ")[0] + "." for part in parts)
-        raise InvalidInputError(f"{found} The model needs all of its columns in every row; fit it with --missing mask.")
+        problems = " ".join(part.split(". ")[0] + "." for part in parts)
+        raise InvalidInputError(
+            f"{problems} The model needs all of its columns in every row; fit it with --missing mask."
+        )
 
 
 def real_columns(frame: pd.DataFrame) -> Array:
@@ -343,20 +345,20 @@ def _with_dates(column: pd.Series) -> pd.Series:
 def _all_like(column: pd.Series, pattern: re.Pattern[str]) -> bool:
     """Whether all that is there is text of that form."""
     present = column.dropna()
-    return not present.empty and all(isinstance(one, str) and pattern.fullmatch(one.strip()) for one in present)
+    return not present.empty and all(isinstance(text, str) and pattern.fullmatch(text.strip()) for text in present)
 
 
 def _of_dates(frame: pd.DataFrame) -> list[str]:
     """Refuse dates that can be read in two ways: as categories they would say next to nothing."""
     others = frame.loc[:, ~real_columns(frame)]
-    found = {str(name): column.dropna().iloc[0] for name, column in others.items() if _all_like(column, TWO_WAYS)}
-    if not found:
+    examples = {str(name): column.dropna().iloc[0] for name, column in others.items() if _all_like(column, TWO_WAYS)}
+    if not examples:
         return []
-    shown = [f"{name!r} (such as {value!r})" for name, value in list(found.items())[:MOST_NAMED]]
+    shown = [f"{name!r} (such as {value!r})" for name, value in list(examples.items())[:MOST_NAMED]]
     return [
-        f"{_count(list(found), 'holds', 'hold')} dates whose day and month may be either way round: "
-        f"{and_more(shown, len(found))}. Write them as 2024-12-31 or 31.12.2024, or leave them out: "
-        + _drops(list(found))
+        f"{_count(list(examples), 'holds', 'hold')} dates whose day and month may be either way round: "
+        f"{and_more(shown, len(examples))}. Write them as 2024-12-31 or 31.12.2024, or leave them out: "
+        + _drops(list(examples))
     ]
 
 
@@ -371,25 +373,25 @@ def _of_text(useless: dict[str, str]) -> list[str]:
 
 
 def _of_gaps(frame: pd.DataFrame) -> list[str]:
-    found = _positive(frame.isna().sum())
-    if not found:
+    counts = _positive(frame.isna().sum())
+    if not counts:
         return []
     return [
-        f"{_count(list(found), 'has', 'have')} missing values: {_shown(found, len(frame))}. Say what a gap means (--"
-        f"missing mask or indicator), fill them, leave the columns out ({_drops(list(found))}), or leave out the rows: "
-        "--drop-missing"
+        f"{_count(list(counts), 'has', 'have')} missing values: {_shown(counts, len(frame))}. Say what a gap means "
+        f"(--missing mask or indicator), fill them, leave the columns out ({_drops(list(counts))}), or leave out the "
+        "rows: --drop-missing"
     ]
 
 
 def _of_infinite(frame: pd.DataFrame) -> list[str]:
     real = frame.loc[:, real_columns(frame)]
     values = real.to_numpy(dtype=np.float64, na_value=np.nan)
-    found = _positive(pd.Series(np.isinf(values).sum(axis=0), index=real.columns))
-    if not found:
+    counts = _positive(pd.Series(np.isinf(values).sum(axis=0), index=real.columns))
+    if not counts:
         return []
     return [
-        f"{_count(list(found), 'has', 'have')} infinite values: {_shown(found, len(frame))}. Correct them, or leave "
-        f"the columns out: {_drops(list(found))}"
+        f"{_count(list(counts), 'has', 'have')} infinite values: {_shown(counts, len(frame))}. Correct them, or leave "
+        f"the columns out: {_drops(list(counts))}"
     ]
 
 
@@ -398,13 +400,13 @@ def _positive(counts: pd.Series) -> dict[str, int]:
     return {str(name): int(count) for name, count in counts[counts > 0].items()}
 
 
-def _shown(found: dict[str, int], n_rows: int) -> str:
-    listed = [f"{name!r} ({count} of {n_rows} rows)" for name, count in list(found.items())[:MOST_NAMED]]
-    return and_more(listed, len(found))
+def _shown(counts: dict[str, int], n_rows: int) -> str:
+    listed = [f"{name!r} ({count} of {n_rows} rows)" for name, count in list(counts.items())[:MOST_NAMED]]
+    return and_more(listed, len(counts))
 
 
-def _count(names: Sequence[str], one: str = "is", many: str = "are") -> str:
-    return f"1 column {one}" if len(names) == 1 else f"{len(names)} columns {many}"
+def _count(names: Sequence[str], singular: str = "is", plural: str = "are") -> str:
+    return f"1 column {singular}" if len(names) == 1 else f"{len(names)} columns {plural}"
 
 
 def _drops(names: Sequence[str]) -> str:

@@ -37,8 +37,8 @@ class Samples:
     def describe_target(self) -> str:
         """Return the classes with their counts, or range and mean, or how many events there are."""
         if self.task == SURVIVAL:
-            told = describe_survival(self.target)
-            return told if self.levels is None else f"{told}; {len(self.levels)} strata"
+            text = describe_survival(self.target)
+            return text if self.levels is None else f"{text}; {len(self.levels)} strata"
         if self.task == "regression":
             return f"{self.target.min():.4g} to {self.target.max():.4g}, mean {self.target.mean():.4g}"
         labels, counts = np.unique(self.target, return_counts=True)

@@ -159,9 +159,9 @@ def best_scaling(conjugate_loss: Callable[[Array], float], rho: Array, bound: fl
     def negative(scale: float) -> float:
         return conjugate_loss(scale * rho) + scale**2 * bound
 
-    found = minimize_scalar(negative, bounds=(0.0, 1.0), method="bounded", options={"xatol": 1e-9})
+    minimum = minimize_scalar(negative, bounds=(0.0, 1.0), method="bounded", options={"xatol": 1e-9})
     whole = negative(1.0)
-    return (1.0, -whole) if whole <= found.fun else (float(found.x), -float(found.fun))
+    return (1.0, -whole) if whole <= minimum.fun else (float(minimum.x), -float(minimum.fun))
 
 
 def with_dual(certificate: Certificate, dual: float, tiny: float) -> Certificate:

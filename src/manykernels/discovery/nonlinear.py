@@ -223,7 +223,7 @@ class NonlinearDescent:
 
     def solution(self) -> Solution:
         """Return the model at the best point, with the certificate that it has on its kernel."""
-        shell, found = self.posed.problem, self._run.solution()
+        shell, solution = self.posed.problem, self._run.solution()
         single = Problem(
             DenseStack(self.point.gram[None]),
             shell.y,
@@ -232,8 +232,8 @@ class NonlinearDescent:
             fit_intercept=shell.fit_intercept,
             sample_weight=shell.weight,
         )
-        certificate = single.certificate(found.dual_coef, found.kernel_weights, found.intercept)
-        return replace(found, certificate=certificate, message=self._message(found.status))
+        certificate = single.certificate(solution.dual_coef, solution.kernel_weights, solution.intercept)
+        return replace(solution, certificate=certificate, message=self._message(solution.status))
 
     def _message(self, status: Status) -> str:
         size = f"{self.point.stationarity:.2e}"
@@ -351,8 +351,8 @@ def _discovery(descent: NonlinearDescent, names: Sequence[str]) -> NonlinearDisc
     columns = np.flatnonzero(theta) if theta.any() else np.arange(n_columns)
     spec = WeightedPolynomial(posed.degree, tuple(theta[columns].tolist()), offset)
     listed = _listed(theta[columns], [names[int(j)] for j in columns])
-    found = Found(f"degree {posed.degree} in {listed}", spec, tuple(int(j) for j in columns))
-    return NonlinearDiscovery((found,), descent.solution(), theta, offset, point.stationarity)
+    kernel = Found(f"degree {posed.degree} in {listed}", spec, tuple(int(j) for j in columns))
+    return NonlinearDiscovery((kernel,), descent.solution(), theta, offset, point.stationarity)
 
 
 def _listed(theta: Array, names: Sequence[str]) -> str:

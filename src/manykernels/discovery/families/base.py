@@ -282,8 +282,8 @@ class KernelFamily(ABC):
         values : ndarray of shape (P,)
         gradients : ndarray of shape (P, n_parameters)
         """
-        found = [self.inner(prepared, parameter, pairs) for parameter in parameters]
-        return np.array([value for value, _ in found]), np.array([gradient for _, gradient in found])
+        pairs_of = [self.inner(prepared, parameter, pairs) for parameter in parameters]
+        return np.array([value for value, _ in pairs_of]), np.array([gradient for _, gradient in pairs_of])
 
     def fourth_derivative(self, prepared: Any, pairs: PairWeights) -> float | None:
         """Return a bound on the fourth derivative of ``<A, K_p>`` in the search coordinate; None: there is none.

@@ -97,14 +97,14 @@ class RadialFamily(KernelFamily):
     def fourth_derivatives(self, prepared: Array, parameters: Array, pairs: PairWeights) -> Array:
         """Return ``sum_{i != j} |A_ij| max_{s <= s_ij} |d^4/dv^4 p(s) e^-s|``: exponents fall as the width grows."""
         sizes, quartic, places = np.abs(pairs.triangle), self._fourth_of_profile(), self._extrema()
-        found = []
+        bounds = []
         for parameter in parameters:
             s = self._exponents(prepared, parameter)
             steep = np.abs(quartic(s)) * np.exp(-s)
             for place in places:
                 steep = np.where(s >= place, np.maximum(steep, abs(quartic(place)) * np.exp(-place)), steep)
-            found.append(SAFETY * float(sizes @ steep))
-        return np.array(found)
+            bounds.append(SAFETY * float(sizes @ steep))
+        return np.array(bounds)
 
     @property
     def steepness(self) -> float:

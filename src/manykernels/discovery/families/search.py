@@ -94,7 +94,7 @@ def _bounded(
         middle = (grid[left] + grid[right]) / 2
         new = np.arange(len(grid), len(grid) + len(middle))
         grid, used = np.concatenate([grid, middle]), used + len(middle)
-        known = [one.joined(profile(middle)) for one, profile in zip(known, profiles, strict=True)]
+        known = [seen.joined(profile(middle)) for seen, profile in zip(known, profiles, strict=True)]
         left, right = np.concatenate([left, new]), np.concatenate([new, right])
 
 
@@ -209,7 +209,7 @@ class FamilySearch:
         check_instance(self.family, KernelFamily, "family", "GaussianFamily(0.1, 10.0)")  # type: ignore[type-abstract]  # any of them
         checked_settings(self.settings)
         object.__setattr__(self, "points", check_points(self.points))
-        wrong = next((one for one in self.family.members or () if len(one) != self.n_parameters), None)
+        wrong = next((member for member in self.family.members or () if len(member) != self.n_parameters), None)
         if wrong is not None:
             raise InvalidInputError(
                 f"On these columns a member of {self.family!r} has {self.n_parameters} parameter(s), but {wrong!r} has "
@@ -302,8 +302,8 @@ class FamilySearch:
             while rng is not None and len(starts) < self.settings.n_starts:  # at most n_starts
                 starts.append(rng.uniform(low, high, self.n_parameters))
             climbs = [(start, [(low, high)] * self.n_parameters) for start in starts[: self.settings.n_starts]]
-        found = [self._climb(start, bounds, pairs) for start, bounds in climbs]
-        return max(found, key=lambda pair: pair[0])[1]
+        tops_reached = [self._climb(start, bounds, pairs) for start, bounds in climbs]
+        return max(tops_reached, key=lambda pair: pair[0])[1]
 
     def bound(self, pairs: PairWeights, known: BestMember, slack: float) -> float | None:
         """Return a number that ``<A, K_p>`` exceeds nowhere in the family; None if the family has no such bound.
@@ -369,10 +369,10 @@ class FamilySearch:
             return float(np.max(above[kept] / below[kept])) if kept.any() else None
         if self.n_parameters > 1 or self.family.fourth_derivative(self.prepared, upper) is None:
             return None
-        found = bounded_ratio(
+        bound = bounded_ratio(
             lambda u: self._steep_profile(u, upper), lambda u: self._steep_profile(u, lower), self._grid(), tol
         )
-        return found if np.isfinite(found) else None
+        return bound if np.isfinite(bound) else None
 
     def _steep_profile(self, grid: Array, pairs: PairWeights) -> Profile:
         """Return values, slopes and how steep the fourth derivative is from every point of the grid on."""
@@ -409,8 +409,8 @@ class FamilySearch:
         options: dict[str, float] = {"ftol": 1e-14, "gtol": 1e-10}
         if self.settings.max_steps is not None and self.n_parameters > 1:
             options["maxiter"] = self.settings.max_steps
-        found = minimize(descend, start, jac=True, bounds=bounds, method="L-BFGS-B", options=options)
-        parameter = self.rounded(self.family.parameter(found.x))
+        summit = minimize(descend, start, jac=True, bounds=bounds, method="L-BFGS-B", options=options)
+        parameter = self.rounded(self.family.parameter(summit.x))
         value, _ = self.objective(self.family.coordinate(parameter), pairs)
         return value, BestMember(parameter, self.family.inner(self.prepared, parameter, pairs)[0])
 
@@ -436,5 +436,5 @@ class FamilySearch:
 def _local_maxima(values: Array) -> Array:
     """Return the positions of local maxima of a sequence, ends included, the highest first."""
     padded = np.concatenate([[-np.inf], values, [-np.inf]])
-    found = np.flatnonzero((values >= padded[:-2]) & (values >= padded[2:]))
-    return found[np.argsort(-values[found], kind="stable")]
+    maxima = np.flatnonzero((values >= padded[:-2]) & (values >= padded[2:]))
+    return maxima[np.argsort(-values[maxima], kind="stable")]

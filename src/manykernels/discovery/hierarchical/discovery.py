@@ -177,8 +177,8 @@ class HierarchicalSearch:
         squared_norms = np.maximum(reduced.stack.apply_each(rho) @ rho, 0.0)
         inside = float(reduced.regularizer.dual_squares(self.eta, squared_norms).max())
         fresh = [node for node in self.hull.sources if node not in known]
-        own, bounds = self.grid.source_bounds(rho, fresh)
-        known.update(zip(fresh, zip(own.tolist(), bounds.tolist(), strict=True), strict=True))
+        squares, bounds = self.grid.source_bounds(rho, fresh)
+        known.update(zip(fresh, zip(squares.tolist(), bounds.tolist(), strict=True), strict=True))
         sources = self.hull.sources
         return _DualNorm(inside, {node: known[node][0] for node in sources}, {node: known[node][1] for node in sources})
 
@@ -294,11 +294,11 @@ def discover_hierarchical(
     most = check_count(max_kernels, "max_kernels")
     search = HierarchicalSearch(grid, problem, base, limits.tol, most)
     with deadline(limits.time_limit):
-        found = run_search(search.candidates(), limits, base)
-    solution = found.solution
+        discovery = run_search(search.candidates(), limits, base)
+    solution = discovery.solution
     if search.full and solution.status is Status.STALLED:
         solution = replace(solution, message=f"{solution.message} {FULL_ADVICE.format(max_kernels)}")
-    return HierarchicalDiscovery(found.kernels, solution, len(search.hull.nodes), len(search.hull.sources))
+    return HierarchicalDiscovery(discovery.kernels, solution, len(search.hull.nodes), len(search.hull.sources))
 
 
 def _grid(points: Array, kernels: str | KernelSpec, degree: int, growth: float, normalize: str | None) -> ProductGrid:

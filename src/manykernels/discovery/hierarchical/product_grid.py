@@ -99,8 +99,8 @@ class ProductGrid(ABC):
 
     def source_bounds(self, rho: Array, sources: Sequence[Node]) -> tuple[Array, Array]:
         """Return for each source its own ``u_t^2 / d_t^2`` and ``B_t``, (n,) each."""
-        own = [self.squared_norm(rho, node) / self.penalty(node) ** 2 for node in sources]
-        return np.array(own), np.array([self.descendant_squares(rho, node) for node in sources])
+        squares = [self.squared_norm(rho, node) / self.penalty(node) ** 2 for node in sources]
+        return np.array(squares), np.array([self.descendant_squares(rho, node) for node in sources])
 
     def _with_children(self, rho: Array, node: Node) -> float:
         levels = dict(node)
@@ -203,15 +203,15 @@ class MonomialGrid(ProductGrid):
         """
         if not self.squares:
             return super().source_bounds(rho, sources)
-        own, bounds = np.zeros(len(sources)), np.zeros(len(sources))
+        squares, bounds = np.zeros(len(sources)), np.zeros(len(sources))
         depths = np.array([depth(node) for node in sources])
         for level in np.unique(depths):
             for chosen in np.array_split(np.flatnonzero(depths == level), 1 + len(sources) // BATCH):
                 weighted = rho * np.array([self.feature(sources[m]) for m in chosen]).reshape(-1, self.n_samples)
-                own[chosen] = np.square(weighted.sum(axis=1))
-                bounds[chosen] = own[chosen] + self._below(weighted, self.degree - level)
+                squares[chosen] = np.square(weighted.sum(axis=1))
+                bounds[chosen] = squares[chosen] + self._below(weighted, self.degree - level)
         scales = self.growth ** (2.0 * depths)
-        return own / scales, np.maximum(bounds, own) / scales
+        return squares / scales, np.maximum(bounds, squares) / scales
 
     def _below(self, weighted: Array, left: int) -> Array:
         """Return sums over the proper descendants of monomials, given their products with ``rho``, (n, N)."""
@@ -267,17 +267,17 @@ class NormalizedMonomialGrid(MonomialGrid):
 
     def source_bounds(self, rho: Array, sources: Sequence[Node]) -> tuple[Array, Array]:
         """Return own squares and bounds; those of sources with one level left, or none, at once."""
-        own, bounds = np.zeros(len(sources)), np.zeros(len(sources))
+        squares, bounds = np.zeros(len(sources)), np.zeros(len(sources))
         left = self.degree - np.array([depth(node) for node in sources])
         for m, node in enumerate(sources):
-            own[m] = self.squared_norm(rho, node) / self.penalty(node) ** 2
+            squares[m] = self.squared_norm(rho, node) / self.penalty(node) ** 2
             if left[m] > 1:
                 bounds[m] = self.descendant_squares(rho, node)
         for chosen in np.array_split(np.flatnonzero(left == 1), 1 + len(sources) // self.n_samples):
             nodes = [sources[m] for m in chosen]
             scales = np.array([self.penalty(node) ** 2 for node in nodes])
-            bounds[chosen] = own[chosen] + self._children_squares(rho, nodes) / (self._boxes[1] * scales)
-        return own, np.maximum(bounds, own)
+            bounds[chosen] = squares[chosen] + self._children_squares(rho, nodes) / (self._boxes[1] * scales)
+        return squares, np.maximum(bounds, squares)
 
     def _children_squares(self, rho: Array, nodes: Sequence[Node]) -> Array:
         """Return the sums of the squared norms of the children of nodes, (n,)."""

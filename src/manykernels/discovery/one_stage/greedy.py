@@ -62,7 +62,7 @@ def slide_parameters(learner: Learner, mixture: Mixture, tol: float) -> Mixture:
 
     start = np.ravel([search.family.coordinate(parameter) for parameter in mixture.parameters])
     low, high = search.family.coordinate(np.array([search.family.low, search.family.high]))
-    found = minimize(
+    minimum = minimize(
         objective,
         start,
         jac=True,
@@ -70,7 +70,7 @@ def slide_parameters(learner: Learner, mixture: Mixture, tol: float) -> Mixture:
         method="L-BFGS-B",
         options={"maxiter": MOST_MOVES},
     )
-    rest = search.family.parameter(found.x.reshape(len(mixture), -1))
+    rest = search.family.parameter(minimum.x.reshape(len(mixture), -1))
     parameters = tuple(search.rounded(parameter) for parameter in rest)
     return Mixture(parameters, mixture.grams, mixture.weights).merged(search)
 
@@ -155,8 +155,8 @@ def discover_greedily(
     rng = random_generator(random_state)
     named, shell = replace(limits, name=f"greedy search ({update})"), learner.empty
     if update not in ("corrective", "sliding"):
-        found = run_search(_descend(learner, limits, rng, update), named, shell)
-        return proven(learner, found, limits, None) if settings.proof else found
+        discovery = run_search(_descend(learner, limits, rng, update), named, shell)
+        return proven(learner, discovery, limits, None) if settings.proof else discovery
 
     def search(seeds: Sequence[Array]) -> Discovery:
         slides = update == "sliding" and family.members is None

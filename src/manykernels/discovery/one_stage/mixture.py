@@ -160,8 +160,8 @@ def certify(
     bound = learner.search.bound(pairs, BestMember(worst.parameter, best), 2 * learner.strength * allowed)
     excess = (max(best, bound or best) - known) / (2 * learner.strength)
     kkt = replace(inner.kkt, complementarity=inner.kkt.complementarity + excess / scale)
-    found = Certificate.from_values(inner.primal, inner.dual - excess, scale, kkt, inner.rounding)
-    return FamilyCertificate(replace(found, dual_norms=inner.dual_norms), worst)
+    certificate = Certificate.from_values(inner.primal, inner.dual - excess, scale, kkt, inner.rounding)
+    return FamilyCertificate(replace(certificate, dual_norms=inner.dual_norms), worst)
 
 
 def candidate(

@@ -168,49 +168,49 @@ def check_provable(learner: Learner) -> None:
 
 
 def proven(
-    learner: Learner, found: Discovery, limits: Limits, again: Callable[[list[Array]], Discovery] | None
+    learner: Learner, discovery: Discovery, limits: Limits, again: Callable[[list[Array]], Discovery] | None
 ) -> Discovery:
     """Return the model with a dual bound that holds for all widths; where the proof meets better ones, search again."""
-    if found.solution.status is Status.INTERRUPTED:
-        return found
-    best, better = _proof(learner, found, limits)
+    if discovery.solution.status is Status.INTERRUPTED:
+        return discovery
+    best, better = _proof(learner, discovery, limits)
     for _ in range(MOST_ROUNDS):
-        if better is None or again is None or found.solution.status is not Status.CONVERGED:
+        if better is None or again is None or discovery.solution.status is not Status.CONVERGED:
             break
-        found = again([*_widths(found), better])
-        told, better = _proof(learner, found, limits)
-        best = min(best, told, key=lambda each: each.solution.certificate.relative_gap)
+        discovery = again([*_widths(discovery), better])
+        proved, better = _proof(learner, discovery, limits)
+        best = min(best, proved, key=lambda each: each.solution.certificate.relative_gap)
     return best
 
 
-def _proof(learner: Learner, found: Discovery, limits: Limits) -> tuple[Discovery, Array | None]:
+def _proof(learner: Learner, discovery: Discovery, limits: Limits) -> tuple[Discovery, Array | None]:
     """Return the model with the proven bound, as good as the evaluations allow, and better widths if any were met.
 
     The dual value ``-sum_i s_i l*(y_i, -c r_i/s_i) - c^2 B / (2 lambda)`` needs a number B that ``r'K_w r`` exceeds
     nowhere, and may scale ``r`` by any c.
     """
     family, most = learner.search.family, learner.search.settings.proof
-    problem = _problem(learner, found)
-    vector = problem.feasible_dual(found.solution.dual_coef)
-    primal = found.solution.certificate.primal
+    problem = _problem(learner, discovery)
+    vector = problem.feasible_dual(discovery.solution.dual_coef)
+    primal = discovery.solution.certificate.primal
     allowed = SHARE * limits.tol * 2.0 * learner.strength * max(abs(primal), problem.tiny)
-    known = max((float(vector @ learner.search.gram(w) @ vector) for w in _widths(found)), default=0.0)
+    known = max((float(vector @ learner.search.gram(w) @ vector) for w in _widths(discovery)), default=0.0)
     slack = allowed / known if known > 0 else 1.0
     bound = corner_bound(learner.search.points, vector, family.low, family.high, slack=slack, most=most)
     _, dual = best_scaling(problem.conjugate_loss, vector, bound.bound / (2.0 * learner.strength))
     better = learner.search.rounded(np.array(bound.widths)) if bound.best > known * (1 + slack) else None
-    return replace(found, solution=_told(found.solution, problem, dual, bound, limits.tol)), better
+    return replace(discovery, solution=_told(discovery.solution, problem, dual, bound, limits.tol)), better
 
 
-def _problem(learner: Learner, found: Discovery) -> Problem:
+def _problem(learner: Learner, discovery: Discovery) -> Problem:
     """Return the problem on the kernels found."""
-    grams = [learner.search.gram(widths) for widths in _widths(found)]
+    grams = [learner.search.gram(widths) for widths in _widths(discovery)]
     return learner.problem(grams) if grams else learner.empty
 
 
-def _widths(found: Discovery) -> list[Array]:
+def _widths(discovery: Discovery) -> list[Array]:
     """Return the parameters of the kernels found."""
-    specs = [kernel.spec for kernel in found.kernels]
+    specs = [kernel.spec for kernel in discovery.kernels]
     return [np.array(spec.widths) for spec in specs if isinstance(spec, ArdGaussian)]
 
 

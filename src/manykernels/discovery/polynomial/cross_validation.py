@@ -128,7 +128,7 @@ def tuned_strengths(
     *_, point = whole.follow(_strengths(whole.largest(), mu))
     second = None
     if with_second:
-        steps = [fold.second(own) for fold, own in zip(folds, points, strict=True)]
+        steps = [fold.second(path) for fold, path in zip(folds, points, strict=True)]
         second_error, second_mu, _ = best_strength(steps, whole.second(point).largest(), SECOND_STEP)
         second = second_mu if second_error < error else None
     penalty = float(whole.problem.penalties(point.indices) @ np.abs(point.coefficients))
@@ -184,8 +184,8 @@ def fold_of(
     assert isinstance(base, RankOneBase)
 
     def survey(rho: Array, wanted: int) -> tuple[tuple[Index, ...], Array]:
-        found = family_norm(family, rho, wanted)
-        return found.largest, np.sqrt(found.scores)
+        norm = family_norm(family, rho, wanted)
+        return norm.largest, np.sqrt(norm.scores)
 
     problem = WeightedLasso(inside.y, inside.weight, fit_intercept, base.features, family.penalties)
     return PathFold(base, problem, survey, others)

@@ -56,19 +56,19 @@ SECOND_TOL = 1e-8  # gap of the second step, on few kernels
 # The adaptive second step: the problem once more on what was selected, small parts penalized more than large ones.
 
 
-def second_step(search: PolynomialSearch, found: Discovery, mu: float | None = None) -> Discovery:
+def second_step(search: PolynomialSearch, first_step: Discovery, mu: float | None = None) -> Discovery:
     """Return the model with penalties ``w_m / ||f_m||`` on the kernels found, the others left out.
 
     The certificate is that of the second problem, in which the penalties of all other kernels are infinite. ``mu`` is
     its strength as that of a lasso; by default it has the strength of the first.
     """
-    first, family = found.solution, search.family
-    if not found.kernels:
-        return found
-    stack = family.base.stack([search.index_of[kernel] for kernel in found.kernels])
+    first, family = first_step.solution, search.family
+    if not first_step.kernels:
+        return first_step
+    stack = family.base.stack([search.index_of[kernel] for kernel in first_step.kernels])
     norms = first.kernel_weights * np.sqrt(stack.quad(first.dual_coef))
     kept = np.flatnonzero(norms > LEAST_NORM * norms.max())
-    kernels, stack = tuple(found.kernels[m] for m in kept), stack.take(kept)
+    kernels, stack = tuple(first_step.kernels[m] for m in kept), stack.take(kept)
     first_penalties = family.penalties([search.index_of[kernel] for kernel in kernels])
     penalties = adaptive_penalties(first_penalties, norms[kept])
     problem = replace(search.problem, stack=stack, kernel_penalties=penalties)
@@ -77,7 +77,7 @@ def second_step(search: PolynomialSearch, found: Discovery, mu: float | None = N
     try:
         second = solve_quietly(problem, min(SECOND_TOL, search.tol))
     except KeyboardInterrupt:  # the model of the first step is whole
-        return Discovery(found.kernels, replace(first, status=Status.INTERRUPTED))
+        return Discovery(first_step.kernels, replace(first, status=Status.INTERRUPTED))
     if first.status is not Status.CONVERGED:
         second = replace(second, status=first.status, message=first.message)
     return without_empty(Discovery(kernels, second))
@@ -89,8 +89,8 @@ def _strength(problem: Problem, penalties: Array, mu: float) -> float:
     lasso = WeightedLasso(problem.y, problem.weight, problem.fit_intercept, lambda _: features, lambda _: penalties)
     coefficients = lasso.solved(mu, ((),) * len(features), np.zeros(len(features)))[0]
     size = float(penalties @ np.abs(coefficients))
-    own: float = problem.regularizer.strength
-    return mu / size if size > 0 else own
+    strength: float = problem.regularizer.strength
+    return mu / size if size > 0 else strength
 
 
 def check_gram_memory(n_base: int, n_samples: int) -> None:
@@ -259,12 +259,19 @@ def discover_polynomial(
     search = PolynomialSearch(family, shell, found_kernel, rng, tol, max_kernels, budget, limits.time_limit)
     whole = replace(limits, max_iter=rounds + n_steps, name="polynomial search")
     with interrupted() if pressed else nullcontext():
-        found = run_search(search.candidates(n_steps, descent, rounds, tuned.indices if tuned else ()), whole, shell)
-    found, method = _with_advice(found, tol, search.all_rounds), search.method(found.solution.certificate.dual)
+        discovery = run_search(
+            search.candidates(n_steps, descent, rounds, tuned.indices if tuned else ()), whole, shell
+        )
+    discovery, method = (
+        _with_advice(discovery, tol, search.all_rounds),
+        search.method(discovery.solution.certificate.dual),
+    )
     if check_flag(adaptive, "adaptive") and (tuned is None or tuned.second_mu is not None):
-        found = second_step(search, found, None if tuned is None else tuned.second_mu)
+        discovery = second_step(search, discovery, None if tuned is None else tuned.second_mu)
     chosen: float = shell.regularizer.strength
-    return PolynomialDiscovery(found.kernels, found.solution, method, family.n_ordered, family.n_kernels, chosen)
+    return PolynomialDiscovery(
+        discovery.kernels, discovery.solution, method, family.n_ordered, family.n_kernels, chosen
+    )
 
 
 def _tuned(shell: Problem, *given: Any) -> tuple[Tuned, bool]:
@@ -342,14 +349,14 @@ def _generator(random_state: RandomSource) -> np.random.Generator:
     return np.random.default_rng(int(source)) if isinstance(source, Integral) else random_generator(source)
 
 
-def _with_advice(found: Discovery, tol: float, all_rounds: bool) -> Discovery:
+def _with_advice(discovery: Discovery, tol: float, all_rounds: bool) -> Discovery:
     """Say what a search that ended above its tolerance should change."""
-    solution = found.solution
+    solution = discovery.solution
     if solution.status not in (Status.STALLED, Status.MAX_ITER):
-        return found
+        return discovery
     status = Status.MAX_ITER if all_rounds else Status.STALLED
     message = (
         f"The polynomial search stopped ({status}) at relative duality gap {solution.certificate.relative_gap:.2e} "
         f"over the whole family, above tol {tol:.2e}. {ADVICE}"
     )
-    return Discovery(found.kernels, replace(solution, status=status, message=message))
+    return Discovery(discovery.kernels, replace(solution, status=status, message=message))

@@ -239,11 +239,11 @@ def _add_batches(base: ProductBase, state: Array, levels: Parts, last: int, scal
             check_deadline()
             pairs = rows[at : at + width], cols[at : at + width]
             scores = scale * base.tail_masses(extended, *pairs, (a, b))
-            _add(total, scores, lambda found, prefixes=prefixes, pairs=pairs: _named(found, prefixes, pairs, levels))
+            _add(total, scores, lambda places, prefixes=prefixes, pairs=pairs: _named(places, prefixes, pairs, levels))
 
 
-def _named(found: Array, prefixes: Array, pairs: tuple[Array, Array], levels: Parts) -> list[Index]:
-    which, pair = np.divmod(found, len(pairs[0]))
+def _named(places: Array, prefixes: Array, pairs: tuple[Array, Array], levels: Parts) -> list[Index]:
+    which, pair = np.divmod(places, len(pairs[0]))
     columns = np.column_stack([prefixes[which], pairs[0][pair], pairs[1][pair]])
     return [tuple(index) for index in np.repeat(columns, levels, axis=1).tolist()]
 

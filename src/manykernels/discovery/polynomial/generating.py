@@ -42,11 +42,11 @@ def reciprocal_terms(base_multiplies: bool, order: int) -> tuple[tuple[float, Pa
 
 def _counted_partitions(order: int) -> list[tuple[int, Parts]]:
     """Return the sizes of the blocks of partitions of a set, and how many partitions have them."""
-    found = []
+    partitions = []
     for parts in _partitions(order, order):
         same = prod(factorial(count) for count in Counter(parts).values())
-        found.append((factorial(order) // (prod(factorial(part) for part in parts) * same), parts))
-    return found
+        partitions.append((factorial(order) // (prod(factorial(part) for part in parts) * same), parts))
+    return partitions
 
 
 def _partitions(total: int, largest: int) -> Iterator[Parts]:
@@ -78,16 +78,16 @@ def combined(terms: Iterator[tuple[float, Array]]) -> Array | None:
 
 def moments(cumulants: Series, highest: int) -> tuple[Array | None, ...]:
     """Return the sums over ordered products of 0 to ``highest`` factors; the first is None, all ones."""
-    found: list[Array | None] = [None]
+    values: list[Array | None] = [None]
     for n in range(1, highest + 1):
         total = np.zeros(())
         for k in range(1, n + 1):
-            cumulant, moment = cumulants[k - 1], found[n - k]
+            cumulant, moment = cumulants[k - 1], values[n - k]
             if cumulant is not None:
                 term = comb(n - 1, k - 1) * cumulant
                 total = total + (term if moment is None else term * moment)
-        found.append(total)
-    return tuple(found)
+        values.append(total)
+    return tuple(values)
 
 
 @dataclass(frozen=True, eq=False)

@@ -39,16 +39,16 @@ def restricted_lasso(design: Array, target: Array, mu: float, start: Array) -> A
     optimum if it has these signs and no other feature violates the conditions. Else the way to it is followed until
     a coefficient vanishes, which lowers the objective as well, and sweeps go on from there.
     """
-    products, sides, found = design.T @ design, design.T @ target, start
+    products, sides, coefficients = design.T @ design, design.T @ target, start
     design = np.asfortranarray(design)
     for _ in range(PATH_SWEEPS // SUPPORT_SWEEPS):
-        found = _swept(design, target, mu, found, products, sides)
-        found = _at_fixed_signs(products, sides, mu, found)
-        slopes = sides - products @ found
-        misses = np.where(found == 0, np.abs(slopes) - mu, np.abs(slopes - mu * np.sign(found)))
+        coefficients = _swept(design, target, mu, coefficients, products, sides)
+        coefficients = _at_fixed_signs(products, sides, mu, coefficients)
+        slopes = sides - products @ coefficients
+        misses = np.where(coefficients == 0, np.abs(slopes) - mu, np.abs(slopes - mu * np.sign(coefficients)))
         if misses.max(initial=0.0) <= PATH_VIOLATION * mu:
             break
-    return found
+    return coefficients
 
 
 def _swept(design: Array, target: Array, mu: float, start: Array, products: Array, sides: Array) -> Array:
@@ -62,32 +62,32 @@ def _swept(design: Array, target: Array, mu: float, start: Array, products: Arra
             design, target, alphas=[mu / len(target)], precompute=products, Xy=sides, coef_init=start, tol=tol,
             max_iter=SUPPORT_SWEEPS,
         )[1]  # fmt: skip
-    found: Array = path[:, 0]
-    return found
+    coefficients: Array = path[:, 0]
+    return coefficients
 
 
-def _at_fixed_signs(products: Array, sides: Array, mu: float, found: Array) -> Array:
+def _at_fixed_signs(products: Array, sides: Array, mu: float, coefficients: Array) -> Array:
     """Return the optimum of the support, made smaller until signs agree, or the way to it as far as it was followed."""
     for _ in range(SUPPORT_TURNS):
-        at = np.flatnonzero(found)
+        at = np.flatnonzero(coefficients)
         if not len(at):
             break
-        signs = np.sign(found[at])
+        signs = np.sign(coefficients[at])
         try:
             factor = cho_factor(products[np.ix_(at, at)], check_finite=False)
         except np.linalg.LinAlgError:
             break  # features that depend on each other: sweeps choose among them
         goal = cho_solve(factor, sides[at] - mu * signs, check_finite=False)
         crossing = np.full(len(at), np.inf)  # shares of the way at which coefficients vanish
-        np.divide(found[at], found[at] - goal, out=crossing, where=goal * signs <= 0)
+        np.divide(coefficients[at], coefficients[at] - goal, out=crossing, where=goal * signs <= 0)
         share = min(float(crossing.min()), 1.0)
-        moved = found[at] + share * (goal - found[at])
+        moved = coefficients[at] + share * (goal - coefficients[at])
         moved[crossing <= share] = 0.0
-        found = np.zeros_like(found)
-        found[at] = moved
+        coefficients = np.zeros_like(coefficients)
+        coefficients[at] = moved
         if share == 1.0:
             break
-    return found
+    return coefficients
 
 
 Survey = Callable[[Array, int], tuple[tuple[Index, ...], Array]]

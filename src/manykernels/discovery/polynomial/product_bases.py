@@ -290,8 +290,8 @@ class GramBase(ProductBase):
         weights = (state if power is None else state * power).ravel()
         if parts == ONE:
             return np.maximum(self._flat @ weights, 0.0)
-        found = [float(self.gram(j, parts).ravel() @ weights) for j in range(self.n_base)]
-        return np.maximum(np.array(found), 0.0)
+        values = [float(self.gram(j, parts).ravel() @ weights) for j in range(self.n_base)]
+        return np.maximum(np.array(values), 0.0)
 
     def pair_masses(self, state: Array, rows: slice, first: int, levels: Levels) -> Array:
         """``<M o K_ja, K_kb>``."""
@@ -378,10 +378,10 @@ class RankOneBase(ProductBase):
         """Return products of the features of some levels of each column, scaled, (r, N); kept."""
         if parts not in self._products:
             if len(parts) > 1:
-                found = self.product(parts[:-1]) * self.product(parts[-1:])
+                gram = self.product(parts[:-1]) * self.product(parts[-1:])
             else:
-                found = self._scaled ** parts[0] if self.powers is None else self._normalized(parts[0])
-            self._products[parts] = found.astype(self._precision, copy=False)
+                gram = self._scaled ** parts[0] if self.powers is None else self._normalized(parts[0])
+            self._products[parts] = gram.astype(self._precision, copy=False)
         return self._products[parts]
 
     def _normalized(self, level: int) -> Array:
@@ -443,15 +443,15 @@ class RankOneBase(ProductBase):
 
     def features_of(self, values: Array, indices: Sequence[Index]) -> Array:
         """Return the same of other values of the columns, (r, n), normalized by the training samples."""
-        found = np.ones((len(indices), values.shape[1]))
+        features = np.ones((len(indices), values.shape[1]))
         levels: dict[int, Array] = {}
         with np.errstate(over="ignore", under="ignore"):
-            for product, index in zip(found, indices, strict=True):
+            for product, index in zip(features, indices, strict=True):
                 for j, level in with_levels(index):
                     if level not in levels:
                         levels[level] = self._level_of(values, level)
                     product *= levels[level][j]
-        return found
+        return features
 
     def _level_of(self, values: Array, level: int) -> Array:
         """Return a level of other values, not scaled."""

@@ -84,11 +84,11 @@ class InteractionSampler:
 
     def draws(self, rng: np.random.Generator, count: int) -> list[Index]:
         """Return independent ordered multi-indices, those that begin alike together."""
-        found = []
+        indices = []
         for degree, share in _chosen(self.degree_masses, count, rng):
             below = _below(self._root(degree), share, rng) if degree else iter([()] * share)
-            found += [_placed(factors, degree, rng) for factors in below]
-        return found
+            indices += [_placed(factors, degree, rng) for factors in below]
+        return indices
 
 
 def _below(node: Node, count: int, rng: np.random.Generator) -> Iterator[Factors]:

@@ -68,7 +68,7 @@ def first_products(problem: Problem, family: PolynomialFamily, norm: FamilyNorm,
     fold = fold_of(
         rows, nobody, lambda features: surveyed_family(family, features, base.normalize), problem.fit_intercept
     )
-    found: tuple[Index, ...] = ()
+    products: tuple[Index, ...] = ()
     mu = size = 0.0
 
     def falling() -> Iterator[float]:
@@ -80,11 +80,11 @@ def first_products(problem: Problem, family: PolynomialFamily, norm: FamilyNorm,
             yield mu
 
     for point in follow(fold.problem, fold.survey, falling(), (norm.largest, np.sqrt(norm.scores))):
-        found = point.indices
-        size = float(fold.problem.penalties(found) @ np.abs(point.coefficients))
-        if mu <= strength * size or len(found) >= FULL_SHARE * max_kernels:
+        products = point.indices
+        size = float(fold.problem.penalties(products) @ np.abs(point.coefficients))
+        if mu <= strength * size or len(products) >= FULL_SHARE * max_kernels:
             break
-    return found
+    return products
 
 
 @dataclass(eq=False)
@@ -218,9 +218,9 @@ class PolynomialSearch:
 
     def _stages(self) -> list[Problem]:
         """Return the problem at strengths that fall to its own."""
-        own: float = self.problem.regularizer.strength
-        count = int(np.ceil(np.log(self._first / own) / np.log(STAGE))) if self._first > own else 0
-        stronger = [own * STAGE**k for k in range(count, 0, -1)]
+        strength: float = self.problem.regularizer.strength
+        count = int(np.ceil(np.log(self._first / strength) / np.log(STAGE))) if self._first > strength else 0
+        stronger = [strength * STAGE**k for k in range(count, 0, -1)]
         return [
             *(replace(self.problem, regularizer=self.family.regularizer(value)) for value in stronger),
             self.problem,

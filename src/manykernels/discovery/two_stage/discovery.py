@@ -65,7 +65,7 @@ def checked_candidates(settings: SearchSettings | Sequence[SearchSettings]) -> t
     several = settings if isinstance(settings, Sequence) else (settings,)
     if not several:
         raise InvalidInputError("settings must be one SearchSettings or a sequence of some; the sequence is empty.")
-    return tuple(checked_settings(one) for one in several)
+    return tuple(checked_settings(each) for each in several)
 
 
 def best_on_held_out(
@@ -82,20 +82,20 @@ def best_on_held_out(
     folds = np.array_split(rng.permutation(n_samples), min(N_FOLDS, n_samples))
     seed = int(rng.integers(2**31))  # the same random starts for all
     with suppress(KeyboardInterrupt):
-        for one in candidates:
-            losses.append(sum(_held_out_loss(learner, fit, one, fold, seed) for fold in folds))
+        for settings in candidates:
+            losses.append(sum(_held_out_loss(learner, fit, settings, fold, seed) for fold in folds))
     return candidates[int(np.argmin(losses)) if losses else 0], len(losses)
 
 
 def _held_out_loss(learner: Learner, fit: Search, settings: SearchSettings, fold: Array, seed: int) -> float:
     """Return the weighted sum of losses on the rows of a fold, of a model of the others."""
     kept = np.setdiff1d(np.arange(len(learner.search.points)), fold)
-    found = fit(settings, kept, seed)
-    if found.solution.status is Status.INTERRUPTED:
+    discovery = fit(settings, kept, seed)
+    if discovery.solution.status is Status.INTERRUPTED:
         raise KeyboardInterrupt
-    points, solution = learner.search.points, found.solution
+    points, solution = learner.search.points, discovery.solution
     scores = np.full(len(fold), float(np.asarray(solution.intercept)))
-    for kernel, weight in zip(found.kernels, solution.kernel_weights, strict=True):
+    for kernel, weight in zip(discovery.kernels, solution.kernel_weights, strict=True):
         scores += weight * (kernel.spec(points[fold], points[kept]) @ solution.dual_coef)
     problem = learner.empty
     return float(problem.weight[fold] @ problem.loss.value(problem.y[fold], scores))
@@ -177,12 +177,12 @@ def discover_in_two_stages(
     best, n_tried = best_on_held_out(
         learner, candidates, lambda *given: _fit(_part(learner, *given[:2]), steps, given[2]), rng
     )
-    found = _fit(replace(learner, search=replace(learner.search, settings=best)), steps, rng)
+    discovery = _fit(replace(learner, search=replace(learner.search, settings=best)), steps, rng)
     if len(candidates) == 1:
-        return found
+        return discovery
     tried = f"{len(candidates)}" if n_tried == len(candidates) else f"{n_tried} of {len(candidates)} (interrupted)"
-    message = f"{found.solution.message}; of {tried} settings, held-out rows chose {best}"
-    return replace(found, solution=replace(found.solution, message=message))
+    message = f"{discovery.solution.message}; of {tried} settings, held-out rows chose {best}"
+    return replace(discovery, solution=replace(discovery.solution, message=message))
 
 
 @dataclass(frozen=True)
@@ -215,10 +215,10 @@ def _fit(learner: Learner, steps: _Steps, random_state: RandomSource) -> Discove
         criterion=steps.criterion, gain=steps.gain, ascent=steps.ascent, limits=steps.limits, random_state=random_state,
     )  # fmt: skip
     second = replace(steps.limits, callback=None, name="second stage")
-    found = run_search(_second_stage(learner, aligned), second, learner.empty)
-    status, message = _outcome(aligned, found.solution, steps.gain)
-    solution = replace(found.solution, n_iter=len(aligned.history), message=message, status=status)
-    return replace(found, solution=solution)
+    discovery = run_search(_second_stage(learner, aligned), second, learner.empty)
+    status, message = _outcome(aligned, discovery.solution, steps.gain)
+    solution = replace(discovery.solution, n_iter=len(aligned.history), message=message, status=status)
+    return replace(discovery, solution=solution)
 
 
 def _outcome(aligned: AlignedKernel, solution: Solution, gain: float) -> tuple[Status, str]:

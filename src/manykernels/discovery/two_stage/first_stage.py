@@ -171,7 +171,7 @@ def _ascend(
     """
     ideal, mixture = space.ideal, Mixture()
     kernel = settings.epsilon * space.identity if settings.epsilon > 0 else None
-    own = np.zeros_like(ideal)  # the kernels without the identity
+    total = np.zeros_like(ideal)  # the kernels without the identity
     while True:
         direction, norm = _first_ascent(space, ideal) if kernel is None else _ascent(kernel, ideal)
         best = _best_member(search, space, direction, norm, mixture, rng)
@@ -179,11 +179,11 @@ def _ascend(
         member = space.centered(mixture.grams[new])
         step = LARGEST_STEP if kernel is None else alignment_step(kernel, member, ideal, settings.largest_step)
         kernel = step * member if kernel is None else kernel + step * member
-        own = own + step * member
+        total = total + step * member
         weights = mixture.weights.copy()
         weights[new] += step
         mixture = mixture.weighted(weights)
-        yield Step(mixture, cosine(own, ideal), cosine(kernel, ideal))
+        yield Step(mixture, cosine(total, ideal), cosine(kernel, ideal))
 
 
 def _first_ascent(space: TargetSpace, ideal: Array) -> tuple[Array, float]:
@@ -339,11 +339,11 @@ def align_family(
     space = TargetSpace(check_vector(target, n_samples, "target"), check_positive_vector(weight, n_samples, "weight"))
     rng = random_generator(random_state)
     steps = chosen_ascent(criterion, checked_ascent(ascent))(search, space, rng)
-    found = _aligned(steps, gain, limits)
+    kernel = _aligned(steps, gain, limits)
     try:
-        return replace(found, upper_bound=alignment_bound(search, space, found.parameters, found.alignment))
+        return replace(kernel, upper_bound=alignment_bound(search, space, kernel.parameters, kernel.alignment))
     except KeyboardInterrupt:  # the kernels are found, only how good any others could be is not known
-        return replace(found, status=Status.INTERRUPTED)
+        return replace(kernel, status=Status.INTERRUPTED)
 
 
 def checked_ascent(ascent: AscentSettings | None) -> AscentSettings:

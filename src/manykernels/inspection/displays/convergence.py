@@ -128,12 +128,12 @@ class ConvergenceDisplay(Display):
         True
         """
         estimator, _ = unwrapped(estimator)
-        found = estimator.solution_
+        solutions = estimator.solution_
         tol = estimator.tol if getattr(estimator, "tol_measure", GAP) == GAP else None
-        if isinstance(found, Solution):
-            return cls.from_solution(found, tol=tol)
-        labels = getattr(estimator, "classes_", range(len(found)))
-        return cls.from_solution(dict(zip(labels, found, strict=True)), tol=tol)
+        if isinstance(solutions, Solution):
+            return cls.from_solution(solutions, tol=tol)
+        labels = getattr(estimator, "classes_", range(len(solutions)))
+        return cls.from_solution(dict(zip(labels, solutions, strict=True)), tol=tol)
 
     def _size(self, **options: object) -> tuple[float, float]:
         return 6.5, 4.0

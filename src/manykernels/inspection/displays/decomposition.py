@@ -289,8 +289,8 @@ def _spread(values: NDArray[Any]) -> NDArray[Any]:
     """Return heights within a row that keep near-equal values apart, the same for the same values."""
     bins = np.digitize(values, np.linspace(values.min(), values.max(), 40)) if len(values) else values
     heights = np.zeros(len(values))
-    for one in np.unique(bins):
-        members = np.flatnonzero(bins == one)
+    for place in np.unique(bins):
+        members = np.flatnonzero(bins == place)
         steps = (np.arange(len(members)) + 1) // 2 * np.where(np.arange(len(members)) % 2, 1.0, -1.0)
         heights[members] = steps
     return heights * 0.36 / max(1.0, float(np.abs(heights).max(initial=0.0)), 8.0)

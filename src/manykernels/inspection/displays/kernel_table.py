@@ -89,9 +89,9 @@ def place_and_kind(name: str, kernel: str, columns: str) -> tuple[str, str]:
 
 def places_and_kinds(estimator: BaseEstimator, table: pd.DataFrame) -> list[tuple[str, str]]:
     """Return where each kernel acts and what it is; a kernel of every column acts on ``"all"``."""
-    every = ", ".join(known_features(estimator))
+    all_columns = ", ".join(known_features(estimator))
     pairs = [place_and_kind(*row) for row in table[["name", "kernel", "columns"]].itertuples(index=False)]
-    return [("all" if place == every and ", " in every else place, kind) for place, kind in pairs]
+    return [("all" if place == all_columns and ", " in all_columns else place, kind) for place, kind in pairs]
 
 
 def known_features(estimator: BaseEstimator) -> list[str]:

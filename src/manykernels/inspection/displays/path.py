@@ -102,15 +102,15 @@ class CVCurveDisplay(Display):
             If the estimator chose nothing by cross-validation.
         """
         estimator = last_step(estimator)
-        found = getattr(estimator, "cv_results_", None)
-        if not isinstance(found, pd.DataFrame) or not {"alpha", "mean_score"} <= set(found):
+        results = getattr(estimator, "cv_results_", None)
+        if not isinstance(results, pd.DataFrame) or not {"alpha", "mean_score"} <= set(results):
             raise InvalidInputError(
                 f"A curve of cross-validation needs a fitted MKLClassifierCV or MKLRegressorCV, got {estimator!r}."
             )
         n_folds = int(estimator.n_folds_)
-        errors = found["std_score"] / np.sqrt(max(n_folds - 1, 1))
-        frame = found[["alpha", "mean_score", "n_active"]].assign(std_error=errors)
-        frame["curve"] = [_curve(row) for row in found.to_dict("records")]
+        errors = results["std_score"] / np.sqrt(max(n_folds - 1, 1))
+        frame = results[["alpha", "mean_score", "n_active"]].assign(std_error=errors)
+        frame["curve"] = [_curve(row) for row in results.to_dict("records")]
         return cls(results=frame, chosen=int(estimator.best_index_), n_folds=n_folds, scoring=_score_of(estimator))
 
     def _size(self, **options: object) -> tuple[float, float]:

@@ -130,7 +130,7 @@ def ink_of(ax: Axes) -> Ink:
 
 def mixed(color: Sequence[float], other: Sequence[float], share: float) -> tuple[float, ...]:
     """Return ``share`` of a color and the rest of another."""
-    return tuple(share * one + (1 - share) * two for one, two in zip(color, other, strict=True))
+    return tuple(share * first + (1 - share) * second for first, second in zip(color, other, strict=True))
 
 
 def color_of(ax: Axes, number: int) -> Any:

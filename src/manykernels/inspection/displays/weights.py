@@ -130,19 +130,19 @@ class KernelWeightsDisplay(Display):
             raise InvalidInputError(f"value must be one of {', '.join(VALUES)}, got {value!r}.")
         estimator, _ = unwrapped(estimator)
         table = kernel_table(estimator, target)
-        every = target_table(estimator, value) if target is None else table.set_index("name")[[value]]
-        sums = summed_by(every, groups_of(estimator, table, by))
+        values = target_table(estimator, value) if target is None else table.set_index("name")[[value]]
+        sums = summed_by(values, groups_of(estimator, table, by))
         active = summed_by(table.set_index("name")[["weight"]], groups_of(estimator, table, by))["weight"] > 0
         shown = sums[active].assign(value=sums.mean(axis=1)).sort_values("value", ascending=False, kind="stable")
         shown.insert(0, "value", shown.pop("value"))
-        shown = shown if every.shape[1] > 1 else shown[["value"]]
+        shown = shown if values.shape[1] > 1 else shown[["value"]]
         return cls(
             kernels=shown.head(check_count(top, "top")).reset_index(),
             n_active=int(active.sum()),
             n_kernels=len(sums),
             value=value,
             by=by,
-            target=_target_text(estimator, target, every.shape[1]),
+            target=_target_text(estimator, target, values.shape[1]),
         )
 
     def _size(self, **options: object) -> tuple[float, float]:

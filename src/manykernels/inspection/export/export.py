@@ -127,11 +127,11 @@ def export_model(model: Any, path: str | Path, *, X: Any = None, tol: float = 1e
 
 def _ranges(program: Program) -> dict[str, tuple[float, float]]:
     """Return the ranges that all curves of a column have."""
-    found: dict[str, tuple[float, float]] = {}
+    ranges: dict[str, tuple[float, float]] = {}
     for axis in (axis for term in program.terms for axis in term.axes if axis.kind == "pieces"):
-        low, high = found.get(axis.column, (axis.low, axis.high))
-        found[axis.column] = max(low, axis.low), min(high, axis.high)
-    return found
+        low, high = ranges.get(axis.column, (axis.low, axis.high))
+        ranges[axis.column] = max(low, axis.low), min(high, axis.high)
+    return ranges
 
 
 def _about(model: BaseEstimator, program: Program) -> list[str]:

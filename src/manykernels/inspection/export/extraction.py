@@ -82,21 +82,21 @@ class Extraction:
             else:
                 groups.setdefault(self._key(m), []).append(m)
         kernels: list[KernelTerm] = []
-        spread = sum(self._spread(own, key) for key, own in groups.items())
-        for (positions, kinds), own in groups.items():
-            axes = [self._axis(own, place, *each) for place, each in enumerate(zip(positions, kinds, strict=True))]
+        spread = sum(self._spread(members, key) for key, members in groups.items())
+        for (positions, kinds), members in groups.items():
+            axes = [self._axis(members, place, *each) for place, each in enumerate(zip(positions, kinds, strict=True))]
             smooth = sum(axis.kind == "pieces" for axis in axes)
-            n_points = sum(len(self._points(m)[0]) for m in own) if smooth else 0
+            n_points = sum(len(self._points(m)[0]) for m in members) if smooth else 0
             if smooth > 2 or (smooth and len(axes) > 2) or (with_points and smooth == 2 and n_points <= FEW_POINTS):
                 if not with_points:
                     raise IncompatibleError(
-                        f"Kernel {self.bank.names[own[0]]!r} reads {len(axes)} columns: its function is no table of "
-                        "numbers. Export to .onnx or .py, which keep its points, or fit kernels of one or two columns, "
-                        "such as KernelBank.per_feature() or KernelBank.interactions()."
+                        f"Kernel {self.bank.names[members[0]]!r} reads {len(axes)} columns: its function is no table "
+                        "of numbers. Export to .onnx or .py, which keep its points, or fit kernels of one or two "
+                        "columns, such as KernelBank.per_feature() or KernelBank.interactions()."
                     )
-                kernels += [self._kernel(m) for m in own]
+                kernels += [self._kernel(m) for m in members]
             else:
-                terms.append(self._term(axes, own, tol * spread / len(groups)))
+                terms.append(self._term(axes, members, tol * spread / len(groups)))
         return tuple(terms), tuple(kernels)
 
     # --- what kernels read ------------------------------------------------------------------------------------------
@@ -123,7 +123,7 @@ class Extraction:
         at = int(np.searchsorted(self.table.used, column))
         return values * self.table.column_scales[at] + self.table.column_means[at]
 
-    def _axis(self, own: list[int], place: int, column: int, kind: Any) -> Axis:
+    def _axis(self, members: list[int], place: int, column: int, kind: Any) -> Axis:
         """Return how kernels read one of their columns."""
         encoding, name = self.encodings[column], self.names[column]
         unit, text = UNITS.get(encoding.kind, ""), any(isinstance(level, str) for level in encoding.levels)
@@ -132,34 +132,34 @@ class Extraction:
         if kind == "levels":
             if encoding.read_as != "number":
                 return Axis(name, column, "levels", levels=encoding.levels, text=text)
-            return Axis(name, column, "levels", levels=self._levels(own, place, column), unit=unit)
+            return Axis(name, column, "levels", levels=self._levels(members, place, column), unit=unit)
         if kind == "steps":  # false and true
             return Axis(name, column, "steps", edges=(0.5,))
         if kind != "pieces":
             return Axis(name, column, "steps", edges=kind, unit=unit)
-        values = [self._known(m, place) for m in own]
+        values = [self._known(m, place) for m in members]
         if self.rows is not None:
             values.append(self._numbers(column))
-        every = np.concatenate(values)
-        low, high = (float(every.min()), float(every.max())) if len(every) else (0.0, 1.0)
+        numbers = np.concatenate(values)
+        low, high = (float(numbers.min()), float(numbers.max())) if len(numbers) else (0.0, 1.0)
         reach = high - low or 1.0
         return Axis(name, column, "pieces", low=low - reach, high=high + reach, n_pieces=FEWEST_PIECES, unit=unit)
 
-    def _levels(self, own: list[int], place: int, column: int) -> tuple[float, ...]:
+    def _levels(self, members: list[int], place: int, column: int) -> tuple[float, ...]:
         """Return the numbers that kernels on equal values know of a column, as they were given.
 
         Standardizing them loses the last bit; of the decimals that are standardized to the same the shortest is taken.
         """
-        found = [self._points(m)[0][:, place] for m in own]
+        known = [self._points(m)[0][:, place] for m in members]
         for part in self.expansion.parts if isinstance(self.expansion, FactoredExpansion) else ():
-            if part.kernel in own and isinstance(part.function, CellFunction):
-                found.append(part.function.levels[place])
+            if part.kernel in members and isinstance(part.function, CellFunction):
+                known.append(part.function.levels[place])
         at = int(np.searchsorted(self.table.used, column))
         mean, scale = float(self.table.column_means[at]), float(self.table.column_scales[at])
         levels = []
-        for value in np.unique(np.concatenate(found)).tolist():
+        for value in np.unique(np.concatenate(known)).tolist():
             decimals = [float(f"{value * scale + mean:.{digits}g}") for digits in range(1, 18)]
-            levels.append(next((one for one in decimals if (one - mean) / scale == value), decimals[-1]))
+            levels.append(next((decimal for decimal in decimals if (decimal - mean) / scale == value), decimals[-1]))
         return tuple(levels)
 
     def _numbers(self, column: int) -> Array:
@@ -180,8 +180,8 @@ class Extraction:
         at = np.searchsorted(self.table.used, positions)
         means, scales = self.table.column_means[at], self.table.column_scales[at]
         if isinstance(self.expansion, FactoredExpansion):
-            found = [_range_of(part.function, len(positions)) for part in self.expansion.parts if part.kernel == m]
-            return np.vstack([np.zeros((0, len(positions))), *found]), means, scales
+            ranges = [_range_of(part.function, len(positions)) for part in self.expansion.parts if part.kernel == m]
+            return np.vstack([np.zeros((0, len(positions))), *ranges]), means, scales
         (g,) = [g for g, group in enumerate(self.bank.groups) if m in group.kernels]
         group, points = self.bank.groups[g], self.expansion.support.points(g)
         if not isinstance(points, np.ndarray):
@@ -195,33 +195,33 @@ class Extraction:
 
     # --- functions --------------------------------------------------------------------------------------------------
 
-    def _only(self, own: list[int]) -> Any:
+    def _only(self, members: list[int]) -> Any:
         """Return the expansion of some kernels."""
-        bank, weights = self.bank.take(own), self.expansion.weights[:, own]
-        kept = {"bank": bank, "active": np.arange(len(own)), "n_kernels": len(own), "weights": weights}
+        bank, weights = self.bank.take(members), self.expansion.weights[:, members]
+        kept = {"bank": bank, "active": np.arange(len(members)), "n_kernels": len(members), "weights": weights}
         if isinstance(self.expansion, KernelExpansion):
             return replace(self.expansion, **kept, support=bank.narrow(self.expansion.support))
-        place = {m: slot for slot, m in enumerate(own)}
+        place = {m: slot for slot, m in enumerate(members)}
         parts = [replace(part, kernel=place[part.kernel]) for part in self.expansion.parts if part.kernel in place]
         return replace(self.expansion, **kept, parts=tuple(parts))
 
-    def _function(self, own: list[int], axes: Sequence[Axis]) -> Callable[[Sequence[Any]], Array]:
+    def _function(self, members: list[int], axes: Sequence[Axis]) -> Callable[[Sequence[Any]], Array]:
         """Return the sum of some kernels as a function of the values of their columns, each (n,), to (n, K)."""
-        expansion = self._only(own)
+        expansion = self._only(members)
         width = self.table.n_features
 
         def values(columns: Sequence[Any]) -> Array:
             n = len(columns[0])
             if self.named:
                 pairs = zip(axes, columns, strict=True)
-                table = pd.DataFrame({axis.column: self._column(axis, given) for axis, given in pairs})
+                table = pd.DataFrame({axis.column: self._column(axis, entries) for axis, entries in pairs})
                 return np.asarray(expansion.scores(table))
             out = np.empty((n, self.expansion.n_targets))
             step = max(1, AT_ONCE // width)
             for start in range(0, n, step):
                 rows = np.zeros((min(step, n - start), width))
-                for axis, given in zip(axes, columns, strict=True):
-                    rows[:, axis.position] = np.asarray(given[start : start + step], dtype=np.float64)
+                for axis, entries in zip(axes, columns, strict=True):
+                    rows[:, axis.position] = np.asarray(entries[start : start + step], dtype=np.float64)
                 out[start : start + step] = expansion.scores(rows)
             return out
 
@@ -237,22 +237,22 @@ class Extraction:
             return np.asarray(values, dtype=np.float64)
         return pd.Series(list(values), dtype=object)
 
-    def _spread(self, own: list[int], key: Any) -> float:
+    def _spread(self, members: list[int], key: Any) -> float:
         """Return by how much the sum of some kernels varies over their points."""
         positions, kinds = key
-        axes = [self._axis(own, place, *each) for place, each in enumerate(zip(positions, kinds, strict=True))]
+        axes = [self._axis(members, place, *each) for place, each in enumerate(zip(positions, kinds, strict=True))]
         nodes = [_flat(nodes_of(replace(axis, n_pieces=32), np.array([0.0, 0.5]))) for axis in axes]
         n, rng = max(map(len, nodes)), np.random.default_rng(0)
         order = [np.arange(n) % len(own_nodes) for own_nodes in nodes]
         for places in order[1:]:
             rng.shuffle(places)
-        columns = [[given[i] for i in places] for given, places in zip(nodes, order, strict=True)]
-        values = self._on_known(columns, self._function(own, axes))
+        columns = [[entries[i] for i in places] for entries, places in zip(nodes, order, strict=True)]
+        values = self._on_known(columns, self._function(members, axes))
         return float(np.nanmax(values, initial=0.0) - np.nanmin(values, initial=0.0))
 
-    def _term(self, axes: list[Axis], own: list[int], tol: float) -> Term:
+    def _term(self, axes: list[Axis], members: list[int], tol: float) -> Term:
         """Return the sum of some kernels as polynomials on cells, on as many pieces as the tolerance takes."""
-        function, smooth = self._function(own, axes), [a for a, axis in enumerate(axes) if axis.kind == "pieces"]
+        function, smooth = self._function(members, axes), [a for a, axis in enumerate(axes) if axis.kind == "pieces"]
         n_pieces, most, before = FEWEST_PIECES, MOST_PIECES.get(max(len(smooth), 1), 0), np.inf
         while True:
             for a in smooth:
@@ -263,7 +263,7 @@ class Extraction:
                     f"A table of {n_cells} cells of {' and '.join(axis.column for axis in axes)} is too large to "
                     "export; merge rare categories, or take fewer bins."
                 )
-            slopes = self._slopes(axes, own)
+            slopes = self._slopes(axes, members)
             term = self._interpolated(axes, function, slopes)
             if term.error <= tol or not smooth:
                 return term
@@ -288,17 +288,17 @@ class Extraction:
         for place, axis in enumerate(axes):
 
             def alone(columns: Sequence[Any], place: int = place) -> Array:
-                own = [columns[0] if at == place else [value] * len(columns[0]) for at, value in enumerate(base)]
-                return function(own) - constant * (place > 0)
+                entries = [columns[0] if at == place else [value] * len(columns[0]) for at, value in enumerate(base)]
+                return function(entries) - constant * (place > 0)
 
             ends = alone([[axis.low, axis.high]]) if axis.kind == "pieces" else np.zeros((2, len(constant)))
             slopes = (ends[1] - ends[0]) / (axis.high - axis.low or 1.0)
             terms.append(self._interpolated([axis], alone, slopes))
         return terms
 
-    def _slopes(self, axes: list[Axis], own: list[int]) -> Array:
+    def _slopes(self, axes: list[Axis], members: list[int]) -> Array:
         """Return the slope of the linear kernels of one column, (K,), by which a function goes on beyond its range."""
-        linear = [m for m in own if self.table.specs[m].kind == "linear"] if len(axes) == 1 else []
+        linear = [m for m in members if self.table.specs[m].kind == "linear"] if len(axes) == 1 else []
         if not linear or axes[0].kind != "pieces":
             return np.zeros(self.expansion.n_targets)
         ends = self._function(linear, axes)([[axes[0].low, axes[0].high]])
@@ -326,9 +326,9 @@ class Extraction:
         ]
         wanted = self._on(axes, inside, function).reshape(-1, self.expansion.n_targets)
         columns = _crossed([_flat(each) for each in inside])
-        rows = {axis.column: given for axis, given in zip(axes, columns, strict=True)}
-        given = term_values(term.plain(), rows).reshape(wanted.shape)
-        differences = np.abs(given - wanted)
+        rows = {axis.column: computed for axis, computed in zip(axes, columns, strict=True)}
+        computed = term_values(term.plain(), rows).reshape(wanted.shape)
+        differences = np.abs(computed - wanted)
         return replace(term, error=SAFETY * float(differences[np.isfinite(differences)].max(initial=0.0)))
 
     def _on(self, axes: list[Axis], nodes: list[Any], function: Callable[[Sequence[Any]], Array]) -> Array:
@@ -343,7 +343,7 @@ class Extraction:
         gaps = np.array([any(_is_gap(value) for value in point) for point in zip(*columns, strict=True)], dtype=bool)
         known = list(range(len(gaps))) if self.masks else np.flatnonzero(~gaps).tolist()
         if known:
-            out[known] = function([[given[i] for i in known] for given in columns])
+            out[known] = function([[entries[i] for i in known] for entries in columns])
         return out
 
     def _kernel(self, m: int) -> KernelTerm:
@@ -424,15 +424,15 @@ def program_of(model: Any, *, rows: Any = None, tol: float = 1e-6, with_points: 
         raise IncompatibleError("Kernels of sequences and of other objects cannot be exported; save_model keeps them.")
     names = known_features(model)
     named = hasattr(model, "feature_names_in_")
-    found = Extraction(expansion, names, named=named, rows=None if rows is None else rows_of(model, rows))
-    terms, kernels = found.terms(tol, with_points=with_points)
+    extraction = Extraction(expansion, names, named=named, rows=None if rows is None else rows_of(model, rows))
+    terms, kernels = extraction.terms(tol, with_points=with_points)
     read = {axis.column for term in terms for axis in term.axes} | {name for part in kernels for name in part.columns}
     positions = tuple(j for j, name in enumerate(names) if name in read)
     classes = tuple(np.asarray(model.classes_).tolist()) if is_classifier(model) else None
     loss, single = model._loss, np.ndim(model.intercept_) == 0
     sigmoids = "sigmoid" if single else "softmax" if getattr(model, "_shares_weights", False) else "shares"
     several = getattr(model, "_levels", None) is not None
-    encodings = {names[column]: encoding for column, encoding in found.encodings.items()}
+    encodings = {names[column]: encoding for column, encoding in extraction.encodings.items()}
     return Program(
         columns=tuple(names[j] for j in positions),
         n_features=len(names),

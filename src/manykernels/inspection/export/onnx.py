@@ -111,8 +111,8 @@ def _inputs(g: Graph, program: Program, helper: Any, kinds: Any) -> tuple[list[A
     if not program.named:
         info = helper.make_tensor_value_info("X", kinds.DOUBLE, [None, program.n_features])
         places = zip(program.columns, program.positions, strict=True)
-        found = {name: g("Gather", "X", g.constant([at], np.int64), axis=1) for name, at in places}
-        return [info], found
+        values = {name: g("Gather", "X", g.constant([at], np.int64), axis=1) for name, at in places}
+        return [info], values
     names = program.columns or ("unused",)
     infos = [
         helper.make_tensor_value_info(name, kinds.STRING if name in _texts(program) else kinds.DOUBLE, [None, 1])
@@ -180,10 +180,10 @@ def _cell(g: Graph, axis: Axis, x: str) -> tuple[str, str | None]:
     n = axis.n_cells
     if axis.text:
         keys = [*axis.levels, ""]
-        found = [*range(n - 2), n - 1]
+        cells = [*range(n - 2), n - 1]
         if "" in axis.levels:
-            keys, found = keys[:-1], found[:-1]
-        encoded = g("LabelEncoder", x, domain="ai.onnx.ml", keys_strings=keys, values_int64s=found, default_int64=n - 2)
+            keys, cells = keys[:-1], cells[:-1]
+        encoded = g("LabelEncoder", x, domain="ai.onnx.ml", keys_strings=keys, values_int64s=cells, default_int64=n - 2)
         return encoded, None
     gaps = g("IsNaN", x)
     if axis.kind == "steps":
@@ -207,10 +207,10 @@ def _term(g: Graph, term: Term, columns: dict[str, str]) -> str:
         flat = cell if not flat else g("Add", g("Mul", flat, g.constant([[axis.n_cells]], np.int64)), cell)
         if inside is None:
             continue
-        own: list[str | None] = [None, inside]
-        while len(own) < axis.degree:
-            own.append(g("Mul", str(own[-1]), inside))
-        powers = [b if a is None else a if b is None else g("Mul", a, b) for a in powers for b in own]
+        monomials: list[str | None] = [None, inside]
+        while len(monomials) < axis.degree:
+            monomials.append(g("Mul", str(monomials[-1]), inside))
+        powers = [b if a is None else a if b is None else g("Mul", a, b) for a in powers for b in monomials]
     flat = g("Squeeze", flat, g.constant([1], np.int64))
     parts = []
     for place, power in enumerate(powers):
@@ -227,10 +227,10 @@ def _kernel(g: Graph, part: KernelTerm, columns: dict[str, str]) -> str:
     gaps = g("IsNaN", points)
     clean = g("Where", gaps, g.constant([[0.0]]), points)
     matrix = _matrix(g, part.kernel, clean, part.points)
-    found = g("Add", g("MatMul", matrix, g.constant(part.coefficients)), g.constant(part.offsets[None]))
+    scores = g("Add", g("MatMul", matrix, g.constant(part.coefficients)), g.constant(part.offsets[None]))
     lost = g("ReduceMax", g("Cast", gaps, to=11), axes=[1], keepdims=1)
     instead = 0.0 if part.masks else np.nan
-    return g("Where", g("Greater", lost, g.constant([[0.5]])), g.constant([[instead]]), found)
+    return g("Where", g("Greater", lost, g.constant([[0.5]])), g.constant([[instead]]), scores)
 
 
 def _matrix(g: Graph, kernel: dict[str, Any], x: str, points: Array) -> str:
@@ -244,8 +244,10 @@ def _matrix(g: Graph, kernel: dict[str, Any], x: str, points: Array) -> str:
         for _ in range(int(kernel["degree"]) - 1):
             value = g("Mul", value, base)
         return value
-    own = g("ReduceSum", g("Mul", x, x), g.constant([1], np.int64), keepdims=1)
-    squares = g("Sub", g("Add", own, g.constant((points**2).sum(axis=1)[None])), g("Mul", inner, g.constant(2.0)))
+    row_squares = g("ReduceSum", g("Mul", x, x), g.constant([1], np.int64), keepdims=1)
+    squares = g(
+        "Sub", g("Add", row_squares, g.constant((points**2).sum(axis=1)[None])), g("Mul", inner, g.constant(2.0))
+    )
     squares = g("Max", squares, g.constant([[0.0]]))
     if name == "gaussian":
         return g("Exp", g("Mul", squares, g.constant(-0.5)))

@@ -31,8 +31,8 @@ class Axis:
     @property
     def n_cells(self) -> int:
         """Pieces and what lies below, above and nowhere; steps and nowhere; levels, others and nowhere."""
-        own = {"pieces": self.n_pieces + 1, "steps": len(self.edges), "levels": len(self.levels)}
-        return own[self.kind] + 2
+        counts = {"pieces": self.n_pieces + 1, "steps": len(self.edges), "levels": len(self.levels)}
+        return counts[self.kind] + 2
 
     @property
     def degree(self) -> int:
@@ -41,10 +41,10 @@ class Axis:
 
     def plain(self) -> dict[str, Any]:
         """Return the axis as exported programs read it."""
-        own: dict[str, Any] = {"column": self.column, "kind": self.kind}
+        values: dict[str, Any] = {"column": self.column, "kind": self.kind}
         if self.kind == "pieces":
-            return own | {"low": self.low, "high": self.high, "n_pieces": self.n_pieces}
-        return own | ({"edges": list(self.edges)} if self.kind == "steps" else {"levels": list(self.levels)})
+            return values | {"low": self.low, "high": self.high, "n_pieces": self.n_pieces}
+        return values | ({"edges": list(self.edges)} if self.kind == "steps" else {"levels": list(self.levels)})
 
 
 @dataclass(frozen=True, eq=False)

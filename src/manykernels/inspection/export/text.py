@@ -126,15 +126,17 @@ def _outputs(program: Program, scores: list[str]) -> list[str]:
         return [f"{value} AS {_quoted('prediction' + end)}" for value, end in zip(shown, ends, strict=True)]
     labels = [_literal(label) for label in program.classes]
     if program.single:
-        found = [f"CASE WHEN {scores[0]} > 0 THEN {labels[1]} WHEN {scores[0]} <= 0 THEN {labels[0]} END AS prediction"]
+        outputs = [
+            f"CASE WHEN {scores[0]} > 0 THEN {labels[1]} WHEN {scores[0]} <= 0 THEN {labels[0]} END AS prediction"
+        ]
         if program.probabilities:
-            found.append(f"1.0 / (1.0 + exp(-{scores[0]})) AS {_quoted(f'probability_{program.classes[1]}')}")
-        return found
+            outputs.append(f"1.0 / (1.0 + exp(-{scores[0]})) AS {_quoted(f'probability_{program.classes[1]}')}")
+        return outputs
     cases = []
     for score, label in zip(scores, labels, strict=True):
         largest = " AND ".join(f"{score} >= {other}" for other in scores if other != score)
         cases.append(f"WHEN {largest} THEN {label}")
-    found = [f"CASE {' '.join(cases)} END AS prediction"]
+    outputs = [f"CASE {' '.join(cases)} END AS prediction"]
     if program.probabilities:
         parts = [
             f"exp({score})" if program.probabilities == "softmax" else f"(1.0 / (1.0 + exp(-{score})))"
@@ -142,8 +144,8 @@ def _outputs(program: Program, scores: list[str]) -> list[str]:
         ]
         total = " + ".join(parts)
         pairs = zip(parts, program.classes, strict=True)
-        found += [f"{part} / ({total}) AS {_quoted(f'probability_{label}')}" for part, label in pairs]
-    return found
+        outputs += [f"{part} / ({total}) AS {_quoted(f'probability_{label}')}" for part, label in pairs]
+    return outputs
 
 
 def _table_of(name: str, term: Term) -> str:
@@ -276,15 +278,15 @@ def as_card(program: Program) -> str:
 def _lines(number: int, term: Term, names: list[str]) -> pd.DataFrame:
     """Return the lines of a term."""
     bins = [_bins(axis) for axis in term.axes]
-    grids = np.meshgrid(*[np.arange(len(own)) for own in bins], indexing="ij")
+    grids = np.meshgrid(*[np.arange(len(bins_of)) for bins_of in bins], indexing="ij")
     lines = np.column_stack([grid.ravel() for grid in grids])
     ends: list[dict[str, Any]] = []
     for line in lines:
-        told: dict[str, Any] = {"term": number}
+        described: dict[str, Any] = {"term": number}
         for place, at in enumerate(line):
             after = "" if place == 0 else f"_{place + 1}"
-            told |= {f"{name}{after}": value for name, value in bins[place][at][0].items()}
-        ends.append(told)
+            described |= {f"{name}{after}": value for name, value in bins[place][at][0].items()}
+        ends.append(described)
     values = [_values(term, [bins[place][at][1] for place, at in enumerate(line)]) for line in lines]
     low, high = (np.array([end(each, axis=0) for each in values]) for end in (np.min, np.max))
     points = pd.DataFrame(0.5 * (low + high), columns=names)
@@ -293,11 +295,12 @@ def _lines(number: int, term: Term, names: list[str]) -> pd.DataFrame:
     )
 
 
-def _values(term: Term, own: list[list[Any]]) -> Array:
+def _values(term: Term, points: list[list[Any]]) -> Array:
     """Return a term at the product of a few values of its columns, (n, K)."""
-    grids = np.meshgrid(*[np.arange(len(values)) for values in own], indexing="ij")
+    grids = np.meshgrid(*[np.arange(len(values)) for values in points], indexing="ij")
     rows = {
-        axis.column: [values[i] for i in grid.ravel()] for axis, values, grid in zip(term.axes, own, grids, strict=True)
+        axis.column: [values[i] for i in grid.ravel()]
+        for axis, values, grid in zip(term.axes, points, grids, strict=True)
     }
     return np.asarray(term_values(term.plain(), rows))
 
@@ -306,8 +309,8 @@ def _bins(axis: Axis) -> list[tuple[dict[str, Any], list[Any]]]:
     """Return the lines of an axis: how each is described, and values that stand for it."""
     gap = ({"column": axis.column, "level": "missing"}, [None if axis.kind == "levels" else np.nan])
     if axis.kind == "levels":
-        own = [({"column": axis.column, "level": level}, [level]) for level in axis.levels]
-        return [*own, ({"column": axis.column, "level": "any other"}, [OTHER]), gap]
+        lines_of = [({"column": axis.column, "level": level}, [level]) for level in axis.levels]
+        return [*lines_of, ({"column": axis.column, "level": "any other"}, [OTHER]), gap]
     if axis.kind == "steps":
         ends = [-np.inf, *axis.edges, np.inf]
         inside = [cell[0] for cell in nodes_of(axis, np.zeros(1))[:-1]]

@@ -136,7 +136,7 @@ class ShapeDisplay(Display):
         table = kernel_table(estimator)
         active = np.asarray(kernel_table(estimator, target)["weight"]) > 0
         members = {name: np.flatnonzero(active & (table["columns"] == name).to_numpy()) for name in names}
-        members = {name: own for name, own in members.items() if len(own)}
+        members = {name: places for name, places in members.items() if len(places)}
         unknown = [name for name in columns or () if name not in names]
         if unknown:
             raise InvalidInputError(f"There is no column {unknown[0]!r}; the model knows {names[:10]}.")

@@ -105,11 +105,11 @@ class SurfaceDisplay(Display):
         check_is_fitted(estimator)
         estimator, X = unwrapped(estimator, X)
         table, rows = kernel_table(estimator, target), rows_of(estimator, X)
-        known, found = known_features(estimator), _labeled_pairs(estimator, table)
-        if columns is None and not found:
+        known, pairs = known_features(estimator), _labeled_pairs(estimator, table)
+        if columns is None and not pairs:
             raise InvalidInputError("No kernel on two columns is active, so that there is no surface to draw.")
-        names = next(iter(found.values())) if columns is None else _named(columns, known)
-        labels = [label for label, pair in found.items() if pair in (names, names[::-1])]
+        names = next(iter(pairs.values())) if columns is None else _named(columns, known)
+        labels = [label for label, pair in pairs.items() if pair in (names, names[::-1])]
         if not labels:
             raise InvalidInputError(f"No kernel on the columns {names} is active.")
         spread = spread_of(estimator, target, bands)
@@ -185,14 +185,14 @@ def _named(columns: Any, known: list[str]) -> tuple[str, str]:
     """Return the names of two columns, given by name or position."""
     if isinstance(columns, str) or len(columns) != 2:
         raise InvalidInputError(f"columns must be two columns, by name or position, got {columns!r}.")
-    found = []
+    names = []
     for column in columns:
         by_position = isinstance(column, (int, np.integer)) and str(column) not in known
         if str(column) not in known and not (by_position and 0 <= column < len(known)):
             few = ", ".join(map(repr, known[:5])) + (", ..." if len(known) > 5 else "")
             raise InvalidInputError(f"columns has {column!r}, but the model has {len(known)} columns: {few}.")
-        found.append(known[int(column)] if by_position else str(column))
-    return found[0], found[1]
+        names.append(known[int(column)] if by_position else str(column))
+    return names[0], names[1]
 
 
 def _sides(values: pd.DataFrame) -> tuple[np.ndarray, np.ndarray]:

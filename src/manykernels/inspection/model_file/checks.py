@@ -57,7 +57,7 @@ def is_float(value: object, shape: tuple[int | None, ...]) -> bool:
     """Tell whether a value is a finite float64 array of a shape, in which None stands for any length."""
     if not isinstance(value, np.ndarray) or value.dtype != np.float64 or value.ndim != len(shape):
         return False
-    fits = all(length in (ANY, found) for found, length in zip(value.shape, shape, strict=True))
+    fits = all(length in (ANY, size) for size, length in zip(value.shape, shape, strict=True))
     return fits and bool(np.isfinite(value).all())
 
 
@@ -121,7 +121,7 @@ def is_of(value: object, hint: Any) -> bool:
     """Tell whether a value is of a declared type, as far as it can be looked up."""
     origin, inner = get_origin(hint), get_args(hint)
     if origin in (Union, UnionType):
-        return any(is_of(value, one) for one in inner)
+        return any(is_of(value, part) for part in inner)
     if origin is tuple and inner:
         if not isinstance(value, tuple):
             return False
@@ -160,7 +160,7 @@ def _table_kernels(kernels: TableKernels) -> Iterator[str]:
         yield "encodings"
     if not all_are(kernels.specs, KernelSpec, n_kernels):
         yield "specs"
-    whole = all_are(kernels.positions, tuple, n_kernels) and all(all_are(own, int) for own in kernels.positions)
+    whole = all_are(kernels.positions, tuple, n_kernels) and all(all_are(places, int) for places in kernels.positions)
     if not whole or not n_used or kernels.used[0] < 0 or kernels.used[-1] >= kernels.n_features:
         yield "positions"
     if not (names is None or all_are(names, str, kernels.n_features)):
@@ -193,8 +193,8 @@ def _product_kernels(kernels: ProductKernels) -> Iterator[str]:
     elif not all(
         product != (None, None)
         and all(
-            kernel is None or is_number(kernel, len(own))
-            for kernel, own in zip(product, (kernels.left, kernels.second), strict=True)
+            kernel is None or is_number(kernel, len(part))
+            for kernel, part in zip(product, (kernels.left, kernels.second), strict=True)
         )
         for product in kernels.products
     ):
@@ -224,7 +224,7 @@ def _wrong_points(kernels: TableKernels, points: TablePoints) -> Iterator[str]:
     shapes = [(points.n_samples, width) for width in widths]
     if points.keys != tuple(group.key for group in kernels.groups) or len(points.groups) != len(shapes):
         yield "support.keys"
-    elif not all(are_points(own, shape) for own, shape in zip(points.groups, shapes, strict=True)):
+    elif not all(are_points(part, shape) for part, shape in zip(points.groups, shapes, strict=True)):
         yield "support.groups"
     elif not all(is_float(norms, shape[:1]) for norms, shape in zip(points.squared_norms, shapes, strict=True)):
         yield "support.squared_norms"
@@ -246,9 +246,9 @@ def _wrong_pairs(kernels: ProductKernels, data: MemberPairs) -> Iterator[str]:
     if (data.right is None) != (kernels.right is None):
         yield "support.right"
         return
-    for own, members in ((kernels.left, data.left), (kernels.right, data.right)):
-        if own is not None and members is not None:
-            yield from _wrong_rows(own, members)
+    for part, members in ((kernels.left, data.left), (kernels.right, data.right)):
+        if part is not None and members is not None:
+            yield from _wrong_rows(part, members)
     pairs, shape = data.pairs, data.shape
     if (
         not isinstance(pairs, np.ndarray)
@@ -327,10 +327,14 @@ def _reads_cells(function: CellFunction, n_columns: int) -> bool:
     parts = grid_parts(function.spec) if isinstance(function.spec, KernelSpec) else None
     if parts is None or not isinstance(function.levels, tuple) or len(parts) != len(function.levels):
         return False
-    if max(column for _, column in parts) >= n_columns or not all(is_float(own, (ANY,)) for own in function.levels):
+    if max(column for _, column in parts) >= n_columns or not all(
+        is_float(levels, (ANY,)) for levels in function.levels
+    ):
         return False
     binned = [getattr(part, "shares", None) for part, _ in parts]
-    sizes = [len(own) if shares is None else len(shares) for shares, own in zip(binned, function.levels, strict=True)]
+    sizes = [
+        len(levels) if shares is None else len(shares) for shares, levels in zip(binned, function.levels, strict=True)
+    ]
     known = all(part.kind != "binned" or shares is not None for (part, _), shares in zip(parts, binned, strict=True))
     return known and is_float(function.values, tuple(sizes))
 
@@ -372,14 +376,14 @@ def _model(model: BaseMKL) -> Iterator[str]:
         yield "classes_"
     solutions = (model.solution_,) if single or shared else model.solution_
     if not all_are(solutions, Solution, 1 if shared else n_targets) or any(
-        (len(found.dual_coef), len(found.kernel_weights)) != (n_dual, n_kernels) for found in solutions
+        (len(solution.dual_coef), len(solution.kernel_weights)) != (n_dual, n_kernels) for solution in solutions
     ):
         yield "solution_"
-    given = model._all_parameters()
-    searched = hasattr(model, "cv") and isinstance(given.get("penalty"), str) and given["penalty"] == "auto"
-    check_parameters({name: part for name, part in given.items() if not (searched and name == "penalty")})
+    parameters = model._all_parameters()
+    searched = hasattr(model, "cv") and isinstance(parameters.get("penalty"), str) and parameters["penalty"] == "auto"
+    check_parameters({name: part for name, part in parameters.items() if not (searched and name == "penalty")})
     kinds: dict[str, tuple[type[Any], ...]] = {"loss": (str, Loss), "penalty": (str, Mapping, Regularizer)}
-    yield from (name for name, own in kinds.items() if not isinstance(getattr(model, name, own[0]()), own))
+    yield from (name for name, kind in kinds.items() if not isinstance(getattr(model, name, kind[0]()), kind))
     if not isinstance(model.dual_gap_, (int, float)):
         yield "dual_gap_"
     if getattr(model, "_loss", None) is None:
@@ -395,16 +399,16 @@ def _model(model: BaseMKL) -> Iterator[str]:
 
 def _wrong_importances(model: BaseMKL, expansion: Any) -> Iterator[str]:
     """Yield what is wrong of what rows that were left out lose."""
-    own, n_active = model.__dict__, expansion.active.size
-    beyond = own.get("_beyond_noise", np.zeros(expansion.n_kernels, dtype=bool))
+    attributes, n_active = model.__dict__, expansion.active.size
+    beyond = attributes.get("_beyond_noise", np.zeros(expansion.n_kernels, dtype=bool))
     if not isinstance(beyond, np.ndarray) or beyond.dtype.kind != "b" or beyond.shape != (expansion.n_kernels,):
         yield "_beyond_noise"
-    if "_norm_bends" in own and not is_float(own["_norm_bends"], (ANY, 2, n_active)):
+    if "_norm_bends" in attributes and not is_float(attributes["_norm_bends"], (ANY, 2, n_active)):
         yield "_norm_bends"
-    if not isinstance(own.get("_importance_method", ""), str):
+    if not isinstance(attributes.get("_importance_method", ""), str):
         yield "_importance_method"
     sizes = {"columns": len(units_of(expansion.bank, n_active)), "kernel": n_active}
-    lost = own.get("_lost_by", {name: np.zeros((size, 2)) for name, size in sizes.items()})
+    lost = attributes.get("_lost_by", {name: np.zeros((size, 2)) for name, size in sizes.items()})
     if not isinstance(lost, dict) or not all(is_float(lost.get(name), (size, 2)) for name, size in sizes.items()):
         yield "_lost_by"
 
@@ -441,8 +445,8 @@ def _wrong_samples(model: BaseMKL, expansion: Any, head: tuple[int, ...], n_samp
     yield from wrong_floats(model, dual_coef_=(*head, n_support))
     if not is_index(model.support_, n_support, n_samples):
         yield "support_"
-    told = {"_support_targets": (n_support, expansion.n_targets), "_support_weights": (n_support,)}
-    yield from wrong_floats(model, **{name: shape for name, shape in told.items() if hasattr(model, name)})
+    shapes = {"_support_targets": (n_support, expansion.n_targets), "_support_weights": (n_support,)}
+    yield from wrong_floats(model, **{name: shape for name, shape in shapes.items() if hasattr(model, name)})
 
 
 def _aligner(aligner: KernelAligner) -> Iterator[str]:

@@ -90,17 +90,17 @@ def _check_savable(estimator: BaseEstimator) -> None:
         if not any(known_classes().get(type(step).__name__) is type(step) for step in _steps(estimator)):
             raise ModelFileError("No step of the pipeline is an estimator of manykernels: skops saves those.")
     elif known_classes().get(name) is not type(estimator) or not is_known_estimator(name):
-        own = " An estimator of your own is registered with manykernels.inspection.register_class."
+        advice = " An estimator of your own is registered with manykernels.inspection.register_class."
         raise ModelFileError(
             f"A model file holds one of {', '.join(ESTIMATORS)} or a Pipeline, not a {name}. Save the fitted estimator "
-            f"itself (best_estimator_ of a search).{own if isinstance(estimator, BaseMKL) else ''}"
+            f"itself (best_estimator_ of a search).{advice if isinstance(estimator, BaseMKL) else ''}"
         )
 
 
 def _steps(pipeline: Pipeline) -> list[Any]:
     """Return the steps, those of pipelines inside as well."""
     steps = [step for _, step in pipeline.steps]
-    return [one for step in steps for one in (_steps(step) if isinstance(step, Pipeline) else [step])]
+    return [part for step in steps for part in (_steps(step) if isinstance(step, Pipeline) else [step])]
 
 
 def _checked(model: BaseEstimator) -> Any:
