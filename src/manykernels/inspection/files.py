@@ -90,7 +90,7 @@ def write_file(path: str | Path, content: bytes | str, what: str) -> Path:
     return target
 
 
-def save_figure(figure: Any, path: str | Path, **options: Any) -> Path:
+def save_figure(figure: Any, path: str | Path, **options: object) -> Path:
     """Write a figure of matplotlib as the ending of the path says, whole or not at all."""
     drawn = io.BytesIO()
     try:

@@ -120,7 +120,7 @@ class AlignmentDisplay(Display):
         return cls._of(lambda m: fitted.block(prepared, prepared, kernels=[m])[0], list(fitted.names), y, top)
 
     @classmethod
-    def _of(cls, kernel: Any, names: list[str], y: Any, top: int) -> Self:
+    def _of(cls, kernel: Any, names: list[str], y: ArrayLike, top: int) -> Self:
         """Keep the unit, centered matrices of the kernels that are shown only."""
         check_count(top, "top")
         shown, units = list(range(len(names)))[:top], []

@@ -4,15 +4,16 @@ from __future__ import annotations
 
 import time
 import warnings
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 import pandas as pd
+from numpy.typing import ArrayLike
 from scipy import stats
-from sklearn.base import clone, is_classifier
+from sklearn.base import BaseEstimator, clone, is_classifier
 from sklearn.metrics import check_scoring
 from sklearn.model_selection import GroupKFold, StratifiedGroupKFold
 
@@ -32,7 +33,7 @@ from manykernels.inspection.evidence.leave_out import corrected_t
 from manykernels.kernels import KernelStack, PreparedRows
 from manykernels.objective.losses.survival import check_survival
 from manykernels.solvers.progress import count_to
-from manykernels.validation.arrays import Array
+from manykernels.validation.arrays import Array, TableLike
 
 __all__ = ["compare"]
 
@@ -148,14 +149,14 @@ class FoldKernels:
         return "signs" if is_classifier(self.estimator) else "numbers"
 
 
-def in_equal_shares(estimator: Any, target: Array) -> tuple[Array, bool]:
+def in_equal_shares(estimator: BaseEstimator, target: Array) -> tuple[Array, bool]:
     """Return what a splitter looks at, and whether folds get equal shares of it: classes, and events of survival."""
     if isinstance(estimator, MKLSurvival):
         return target["event"], True
     return target, is_classifier(estimator)
 
 
-def _exponent(estimator: Any) -> float:
+def _exponent(estimator: BaseEstimator) -> float:
     """Return p of the norm of kernel weights in which the penalty of an estimator measures them."""
     penalty = estimator.penalty
     if isinstance(penalty, Mapping):
@@ -292,7 +293,9 @@ def compare(
     return _table(methods, found, splits)
 
 
-def _checked(estimator: Any, X: Any, y: Any, groups: Any) -> tuple[Rows, Array, Array | None]:
+def _checked(
+    estimator: BaseEstimator, X: TableLike, y: ArrayLike, groups: ArrayLike | None
+) -> tuple[Rows, Array, Array | None]:
     """Return rows, targets and groups, of one length."""
     if not isinstance(estimator, (MKLClassifier, MKLRegressor, MKLSurvival)):
         raise InvalidInputError(
@@ -310,7 +313,11 @@ def _checked(estimator: Any, X: Any, y: Any, groups: Any) -> tuple[Rows, Array, 
 
 
 def _learned(
-    estimator: BaseMKL, rows: tuple[Rows, Rows], targets: tuple[Array, Array], groups: Array | None, scoring: Any
+    estimator: BaseMKL,
+    rows: tuple[Rows, Rows],
+    targets: tuple[Array, Array],
+    groups: Array | None,
+    scoring: str | Callable[..., float] | None,
 ) -> tuple[float, float, float]:
     """Return score, number of kernels and CPU seconds of the estimator itself."""
     model = clone(estimator).set_params(resources__verbose=0)

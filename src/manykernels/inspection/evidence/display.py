@@ -73,10 +73,10 @@ class StabilityDisplay(Display):
         table = selection.frame()
         return cls(frequencies=table[table["frequency"] > 0].head(check_count(top, "top")), selection=selection)
 
-    def _size(self, **options: Any) -> tuple[float, float]:
+    def _size(self, **options: object) -> tuple[float, float]:
         return 7.0, 1.0 + 0.27 * max(len(self.frequencies) + 1, 4)
 
-    def _draw(self, ax: Any, **bar_style: Any) -> None:
+    def _draw(self, ax: Any, **bar_style: object) -> None:
         """Draw the bars, as many as there is room for, and the threshold as a line."""
         room, ever = rows_that_fit(ax), int((self.selection.frequencies > 0).sum())
         shown = self.frequencies.head(room if ever <= min(room, len(self.frequencies)) else room - 1)

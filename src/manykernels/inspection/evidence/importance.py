@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
 import pandas as pd
+from numpy.typing import ArrayLike
 from scipy import stats
+from sklearn.base import BaseEstimator
 from sklearn.metrics import check_scoring
 from sklearn.utils.validation import check_is_fitted
 
@@ -16,8 +18,8 @@ from manykernels.estimators.supervised.base import BaseMKL
 from manykernels.exceptions import InvalidInputError
 from manykernels.inspection.displays.kernel_table import groups_of, kernel_table
 from manykernels.inspection.pipelines import unwrapped
-from manykernels.validation.arrays import Array, check_count
-from manykernels.validation.parameters import generator_from
+from manykernels.validation.arrays import Array, TableLike, check_count
+from manykernels.validation.parameters import RandomSource, generator_from
 
 __all__ = ["predictive_importance"]
 
@@ -25,14 +27,14 @@ BY = ("view", "kernel")
 
 
 def predictive_importance(
-    model: Any,
-    X: Any,
-    y: Any,
+    model: BaseEstimator,
+    X: TableLike,
+    y: ArrayLike,
     *,
     by: str = "view",
     n_repeats: int = 200,
-    scoring: Any = None,
-    random_state: Any = None,
+    scoring: str | Callable[..., float] | None = None,
+    random_state: RandomSource = None,
 ) -> pd.DataFrame:
     r"""Return how much the score falls when what a view or a kernel says is shuffled between the rows.
 
@@ -114,7 +116,15 @@ def predictive_importance(
     return table.sort_values("importance", ascending=False, kind="stable", ignore_index=True)
 
 
-def score_drops(model: BaseMKL, X: Any, y: Any, by: str, n_repeats: int, scoring: Any, random: Any) -> dict[str, Array]:
+def score_drops(
+    model: BaseMKL,
+    X: TableLike,
+    y: ArrayLike,
+    by: str,
+    n_repeats: int,
+    scoring: str | Callable[..., float] | None,
+    random: Any,
+) -> dict[str, Array]:
     """Return what the score falls by in each repeat, for each unit with a part in the model."""
     parts: Array = model.decompose(X)
     if parts.shape[1] < 2:

@@ -19,6 +19,7 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
+from numpy.typing import ArrayLike
 from sklearn.base import clone
 from sklearn.covariance import ledoit_wolf
 
@@ -27,8 +28,8 @@ from manykernels.exceptions import InvalidInputError
 from manykernels.grams.training import as_bank
 from manykernels.kernels import KernelBank
 from manykernels.kernels.bank.columns import Table
-from manykernels.validation.arrays import Array, check_choice, check_positive
-from manykernels.validation.parameters import generator_from
+from manykernels.validation.arrays import Array, TableLike, check_choice, check_positive
+from manykernels.validation.parameters import RandomSource, generator_from
 
 __all__ = ["KnockoffSelection", "gaussian_knockoffs", "knockoff_selection"]
 
@@ -99,14 +100,14 @@ class KnockoffSelection:
 
 def knockoff_selection(
     estimator: BaseMKL,
-    X: Any,
-    y: Any,
+    X: TableLike,
+    y: ArrayLike,
     *,
     q: float = 0.1,
     copies: Any = "mvr",
     groups: Mapping[str, Sequence[Any]] | None = None,
-    sample_weight: Any = None,
-    random_state: Any = None,
+    sample_weight: ArrayLike | None = None,
+    random_state: RandomSource = None,
 ) -> KnockoffSelection:
     """Select columns so that the expected share of false ones among them is at most ``q``.
 
@@ -198,7 +199,7 @@ def knockoff_selection(
     return KnockoffSelection(own, other, _threshold((own - other).to_numpy(), q), float(q), tuple(left_out))
 
 
-def gaussian_knockoffs(X: Any, *, method: str = "mvr", random_state: Any = None) -> Array:
+def gaussian_knockoffs(X: TableLike, *, method: str = "mvr", random_state: RandomSource = None) -> Array:
     r"""Draw copies of columns with the first two moments that exchangeable ones would have.
 
     With mean ``mu`` and covariance ``Sigma`` of X, the latter shrunk as Ledoit and Wolf do,

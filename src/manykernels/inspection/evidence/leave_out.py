@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 import pandas as pd
+from numpy.typing import ArrayLike
 from scipy import stats
-from sklearn.base import clone, is_classifier
+from sklearn.base import BaseEstimator, clone, is_classifier
 from sklearn.metrics import check_scoring
 from sklearn.utils import _safe_indexing
 
@@ -19,7 +21,7 @@ from manykernels.inspection.pipelines import last_step
 from manykernels.kernels import KernelBank
 from manykernels.kernels.bank.columns import Table
 from manykernels.solvers.progress import count_to
-from manykernels.validation.arrays import Array
+from manykernels.validation.arrays import Array, TableLike
 
 __all__ = ["leave_one_out_importance"]
 
@@ -44,13 +46,13 @@ def corrected_t(differences: Array, splits: list[tuple[Array, Array]]) -> Array:
 
 
 def leave_one_out_importance(
-    estimator: Any,
-    X: Any,
-    y: Any,
+    estimator: BaseEstimator,
+    X: TableLike,
+    y: ArrayLike,
     *,
     cv: Any = 5,
-    scoring: Any = None,
-    groups: Any = None,
+    scoring: str | Callable[..., float] | None = None,
+    groups: ArrayLike | None = None,
     verbose: int = 0,
 ) -> pd.DataFrame:
     r"""Return what each view (or column) adds to all others: the score with it less the score without it, over folds.
@@ -130,7 +132,7 @@ def leave_one_out_importance(
     return _table(names, scores, splits, places)
 
 
-def _places(bank: KernelBank, X: Any) -> list[tuple[str, Any]]:
+def _places(bank: KernelBank, X: TableLike) -> list[tuple[str, Any]]:
     """Return for each kernel of the bank on these columns what it acts on, and the entry that makes it."""
     table = Table.of(X)
     known = _Columns(table)
@@ -158,7 +160,9 @@ def _without(bank: KernelBank, places: list[tuple[str, Any]], left_out: str | No
     return bank.replace(kernels=kept, missing="mask" if bank.missing == "indicator" else bank.missing)
 
 
-def _score(model: Any, X: Any, y: Array, split: tuple[Array, Array], scoring: Any) -> float:
+def _score(
+    model: BaseEstimator, X: TableLike, y: Array, split: tuple[Array, Array], scoring: str | Callable[..., float] | None
+) -> float:
     train, test = split
     fitted = clone(model).fit(_safe_indexing(X, train), y[train])
     return float(check_scoring(fitted, scoring=scoring)(fitted, _safe_indexing(X, test), y[test]))

@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 from joblib import Parallel, delayed
+from numpy.typing import ArrayLike
 from sklearn.base import clone
 
 from manykernels.estimators.selection.descent import descend, without_bar
@@ -23,8 +24,8 @@ from manykernels.objective.problem import Problem
 from manykernels.objective.regularizers import parameters_of
 from manykernels.solvers.progress import count_to
 from manykernels.threads import blas_threads
-from manykernels.validation.arrays import Array, check_count, check_positive
-from manykernels.validation.parameters import check_n_jobs, generator_from
+from manykernels.validation.arrays import Array, TableLike, check_count, check_positive
+from manykernels.validation.parameters import RandomSource, check_n_jobs, generator_from
 
 __all__ = ["StabilitySelection", "stability_selection"]
 
@@ -86,15 +87,15 @@ class StabilitySelection:
 
 def stability_selection(
     estimator: BaseMKL,
-    X: Any,
-    y: Any,
+    X: TableLike,
+    y: ArrayLike,
     *,
     by: str = "view",
     n_pairs: int = 50,
     expected_false: float = 1.0,
     threshold: float = 0.75,
-    sample_weight: Any = None,
-    random_state: Any = None,
+    sample_weight: ArrayLike | None = None,
+    random_state: RandomSource = None,
     n_jobs: int | None = None,
     verbose: int = 0,
 ) -> StabilitySelection:
@@ -232,7 +233,9 @@ def _family(model: BaseMKL) -> PenaltyFamily:
     return family
 
 
-def _posed(model: BaseMKL, X: Any, y: Any, sample_weight: Any, by: str) -> tuple[list[Problem], Array, list[str]]:
+def _posed(
+    model: BaseMKL, X: TableLike, y: ArrayLike, sample_weight: ArrayLike | None, by: str
+) -> tuple[list[Problem], Array, list[str]]:
     """Return one problem a class or target on all samples, the unit of each kernel, and the names of the units."""
     loss = model._checked_loss()
     rows, target = model._checked_data(X, y)

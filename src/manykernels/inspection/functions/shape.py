@@ -155,7 +155,7 @@ class ShapeDisplay(Display):
             effect=effect_of(estimator, target),
         )
 
-    def plot(self, figure: Any = None, *, n_columns: int = COLUMNS_OF_AXES, **line_style: Any) -> Self:  # type: ignore[override]  # several axes
+    def plot(self, figure: Any = None, *, n_columns: int = COLUMNS_OF_AXES, **line_style: object) -> Self:  # type: ignore[override]  # several axes
         """Draw one curve a column, all on the same scale, above the density of the rows; as many as there is room for.
 
         Parameters

@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
+from numpy.typing import ArrayLike
 from pandas.api.types import is_datetime64_any_dtype, is_numeric_dtype
 from scipy.sparse import issparse
 from sklearn.base import BaseEstimator, TransformerMixin
@@ -21,6 +22,7 @@ from sklearn.svm import SVC
 from manykernels.estimators import KernelAligner, MKLSurvivalCV
 from manykernels.inspection.reports.tasks import SURVIVAL
 from manykernels.kernels import KernelBank, KernelStack, Linear, Pairs, PrecomputedBank, Views
+from manykernels.validation.arrays import TableLike
 
 CONSTANT, SUM = "best constant", "plain sum of the same kernels"
 ONE_KERNEL = {
@@ -39,7 +41,7 @@ INNER_FOLDS = 3
 class EqualRisks(BaseEstimator):
     """Everybody has the same risk."""
 
-    def fit(self, X: Any, y: Any) -> EqualRisks:
+    def fit(self, X: TableLike, y: ArrayLike) -> EqualRisks:
         """Learn nothing."""
         return self
 
@@ -61,7 +63,7 @@ class Categories(TransformerMixin, BaseEstimator):
         }
         return self
 
-    def transform(self, X: Any) -> pd.DataFrame:
+    def transform(self, X: TableLike) -> pd.DataFrame:
         """Return the columns as numbers and categories."""
         table = as_frame(X).copy()
         for name, column in table.items():
@@ -94,7 +96,7 @@ def baselines_for(model: Any, task: str, X: Any, n_kernels: int) -> tuple[dict[s
     return chosen, left_out
 
 
-def _boosting_reads(X: Any, task: str, model: Any) -> bool:
+def _boosting_reads(X: TableLike, task: str, model: BaseEstimator) -> bool:
     """Return whether rows are one table of columns, whatever is in them, with one target of classes or numbers."""
     table = isinstance(X, (pd.DataFrame, np.ndarray)) and np.ndim(X) == 2
     return table and (task == "classification" or (task == "regression" and np.ndim(model.intercept_) == 0))
@@ -125,21 +127,21 @@ def _why_no_single_kernel(X: Any) -> str:
     return "" if len(X) <= MOST_ROWS else f"{len(X):,} samples would take too long for a comparison"
 
 
-def no_columns(X: Any) -> str:
+def no_columns(X: TableLike) -> str:
     """Return why the columns of the data cannot be looked at one by one; an empty text if they can."""
     if isinstance(X, Pairs):
         return "the data are pairs, not columns"
     return "the data are sparse, and would have to be filled" if issparse(X) else ""
 
 
-def as_frame(X: Any) -> pd.DataFrame:
+def as_frame(X: TableLike) -> pd.DataFrame:
     """Return the columns of a table, an array or views as a DataFrame."""
     if isinstance(X, Views):
         return X.frame
     return X if isinstance(X, pd.DataFrame) else pd.DataFrame(np.asarray(X))
 
 
-def _is_numeric(X: Any) -> bool:
+def _is_numeric(X: TableLike) -> bool:
     return np.asarray(X).dtype.kind in "fiub"
 
 

@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 from scipy.sparse import issparse
+from sklearn.base import BaseEstimator
 
 from manykernels.inspection.displays.kernel_table import groups_of, kernel_table, summed_by
 from manykernels.inspection.displays.plotting import cut_text, short_label
@@ -55,7 +56,7 @@ def bars_of(values: pd.Series, most: int, texts: Sequence[str], notes: Sequence[
     return Bars(shown[:most], max(0, len(shown) - most))
 
 
-def question_of(model: Any, task: str, target: str) -> str:
+def question_of(model: BaseEstimator, task: str, target: str) -> str:
     """Return what the model answers, as a question."""
     about = f'"{target}"' if target else "the target"
     if task == "classification":
@@ -138,7 +139,7 @@ def target_facts(y: np.ndarray, task: str) -> list[tuple[str, str]]:
     return found + ([("strata", f"{strata:,}, each with a baseline hazard of its own")] if strata > 1 else [])
 
 
-def view_bars(model: Any) -> Bars:
+def view_bars(model: BaseEstimator) -> Bars:
     """Return the views, or columns, with their share of the model and how many of their kernels are used."""
     table = kernel_table(model)
     groups = groups_of(model, table, "view")
@@ -165,7 +166,7 @@ def importance_bars(evaluation: Evaluation) -> Bars | None:
     return bars_of(values, MOST_VIEWS, texts, notes)
 
 
-def kernel_bars(model: Any, evaluation: Evaluation) -> tuple[Bars, list[int | None]]:
+def kernel_bars(model: BaseEstimator, evaluation: Evaluation) -> tuple[Bars, list[int | None]]:
     """Return the kernels with weight, and in how many refits each was selected."""
     table = kernel_table(model)
     used = table[table["weight"] > 0].sort_values("norm_share", ascending=False, kind="stable")
@@ -188,7 +189,7 @@ def versions() -> list[tuple[str, str]]:
     return found
 
 
-def code_of(model: Any, target: str, held_out: bool, options: dict[str, Any]) -> str:
+def code_of(model: BaseEstimator, target: str, held_out: bool, options: dict[str, Any]) -> str:
     """Return a program that does it again from the same table; options are those of the report."""
     given = "".join(f", {name}={_option(name, value)}" for name, value in options.items())
     given = (", X_test=X_test, y_test=y_test" if held_out else "") + given
@@ -215,6 +216,6 @@ def code_of(model: Any, target: str, held_out: bool, options: dict[str, Any]) ->
     return "\n".join([*lines, "model.fit(X, y)", f"report(model, X, y{given})"])
 
 
-def _option(name: str, value: Any) -> str:
+def _option(name: str, value: object) -> str:
     """Return a number or None as it is, and the name of anything else: whoever made the report has it."""
     return repr(value) if value is None or isinstance(value, (bool, int, float, str)) else name

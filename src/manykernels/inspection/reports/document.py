@@ -10,8 +10,9 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 from scipy.sparse import issparse
+from sklearn.base import BaseEstimator
 from sklearn.pipeline import Pipeline
 from sklearn.utils.validation import check_is_fitted
 
@@ -27,21 +28,21 @@ from manykernels.inspection.reports.tasks import SURVIVAL, task_of
 from manykernels.kernels import Pairs, PrecomputedBank, Views
 from manykernels.kernels.precomputed.stack import as_kernel_stack
 from manykernels.objective.losses.survival import check_survival
-from manykernels.validation.arrays import check_count
+from manykernels.validation.arrays import TableLike, check_count
 
 Array = NDArray[Any]
 
 
 def report(
-    model: Any,
-    X: Any,
-    y: Any,
+    model: BaseEstimator,
+    X: TableLike,
+    y: ArrayLike,
     path: str | Path = "report.html",
     *,
-    X_test: Any = None,
-    y_test: Any = None,
+    X_test: TableLike | None = None,
+    y_test: ArrayLike | None = None,
     cv: Any = 5,
-    groups: Any = None,
+    groups: ArrayLike | None = None,
     baselines: bool = True,
     title: str | None = None,
     question: str | None = None,
@@ -184,7 +185,7 @@ def _checked(model: Any, X: Any, y: Any, what: str) -> tuple[Any, Array, str]:
     return X, values, str(y.name) if isinstance(y, pd.Series) and y.name is not None else ""
 
 
-def _performance(model: Any, task: str, evaluation: Evaluation) -> dict[str, Any]:
+def _performance(model: BaseEstimator, task: str, evaluation: Evaluation) -> dict[str, Any]:
     """Return scores, comparisons and pictures of the predictions."""
     first = evaluation.scores[0]
     told = [
@@ -221,7 +222,7 @@ def _how_scored(evaluation: Evaluation, task: str) -> str:
     return f"{ways[evaluation.way]}{apart} {intervals}"
 
 
-def _selection(model: Any, facts: MKLReport, evaluation: Evaluation) -> dict[str, Any]:
+def _selection(model: BaseEstimator, facts: MKLReport, evaluation: Evaluation) -> dict[str, Any]:
     """Return what was selected, how sure that is, and the certificate in words."""
     kernels, counts = contents.kernel_bars(model, evaluation)
     return {

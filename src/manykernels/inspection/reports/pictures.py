@@ -14,6 +14,7 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 from scipy.stats import rankdata
+from sklearn.base import BaseEstimator
 from sklearn.metrics import PredictionErrorDisplay
 
 from manykernels.estimators.survival.scores import kaplan_meier
@@ -27,6 +28,7 @@ from manykernels.inspection.functions.surface import SurfaceDisplay, active_pair
 from manykernels.inspection.pipelines import unwrapped
 from manykernels.inspection.reports.evaluation import Evaluation
 from manykernels.inspection.reports.tasks import SURVIVAL
+from manykernels.validation.arrays import TableLike
 
 Array = NDArray[Any]
 
@@ -185,7 +187,7 @@ def survival_of_groups(ax: Any, target: Array, risk: Array, title: str = "") -> 
     clean(ax, grid="y")
 
 
-def strength_curve(model: Any) -> Picture | None:
+def strength_curve(model: BaseEstimator) -> Picture | None:
     """Return the curve by which the strength was chosen, of the mixture that was chosen."""
     try:
         display = CVCurveDisplay.from_estimator(model)
@@ -214,7 +216,7 @@ def histogram(values: Array, label: str) -> Picture:
 # --- functions ------------------------------------------------------------------------------------------------------
 
 
-def functions_of(model: Any, X: Any, importance: pd.DataFrame | None = None) -> dict[str, Any]:
+def functions_of(model: BaseEstimator, X: TableLike, importance: pd.DataFrame | None = None) -> dict[str, Any]:
     """Return curves of columns and surfaces of pairs, and how many are left out: those that predictions need most.
 
     Where that is not known, those of the largest norms. Nothing of models of several scores, or of kernels that read
@@ -249,7 +251,7 @@ def _curves(estimator: Any, rows: Any, columns: Sequence[str]) -> Picture | None
     return drawn(lambda figure: display.plot(figure, n_columns=2), title, text=text, height=height)
 
 
-def _surfaces(estimator: Any, rows: Any, pairs: Sequence[tuple[str, str]]) -> list[Picture]:
+def _surfaces(estimator: BaseEstimator, rows: TableLike, pairs: Sequence[tuple[str, str]]) -> list[Picture]:
     """Return what pairs of columns add, all in the same colors."""
     displays = [SurfaceDisplay.from_estimator(estimator, rows, columns=pair, n_points=SIDE) for pair in pairs]
     limit = max((float(one.surface["effect"].abs().max()) for one in displays), default=0.0)
@@ -268,7 +270,7 @@ def _surface(display: SurfaceDisplay, limit: float) -> Picture:
     return drawn(lambda figure: display.plot(figure.subplots(), limit=limit), text, text=text)
 
 
-def _shown(value: Any) -> str:
+def _shown(value: object) -> str:
     """Return a value of a column in words."""
     number = isinstance(value, (int, float, np.integer, np.floating)) and not isinstance(value, bool)
     return (

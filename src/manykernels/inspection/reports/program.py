@@ -20,7 +20,7 @@ class NotAProgramError(ValueError):
     """An object that cannot be written as an expression; the message names it."""
 
 
-def program_of(value: Any) -> tuple[list[str], str]:
+def program_of(value: object) -> tuple[list[str], str]:
     """Return lines that import names, and an expression of these names that makes an object anew."""
     names: dict[str, set[str]] = {}
     expression = _expression(value, names)
@@ -28,7 +28,7 @@ def program_of(value: Any) -> tuple[list[str], str]:
     return (["import numpy as np"] if "np." in expression else []) + lines, expression
 
 
-def _expression(value: Any, names: dict[str, set[str]]) -> str:
+def _expression(value: object, names: dict[str, set[str]]) -> str:
     """Return an expression, and note the names that it needs by the modules that they come from."""
     if isinstance(value, np.generic):
         return _expression(value.item(), names)
@@ -65,7 +65,7 @@ def _collection(value: Any, names: dict[str, set[str]]) -> str:
     return f"({parts[0]},)" if len(parts) == 1 else _joined("(", parts, ")")
 
 
-def _call(value: Any, names: dict[str, set[str]]) -> str:
+def _call(value: object, names: dict[str, set[str]]) -> str:
     """Return the call of a constructor with what differs from its defaults."""
     arguments, signature = _arguments(value), inspect.signature(type(value)).parameters
     given = {
@@ -77,7 +77,7 @@ def _call(value: Any, names: dict[str, set[str]]) -> str:
     return _joined(f"{_name(type(value), names)}(", parts, ")")
 
 
-def _arguments(value: Any) -> dict[str, Any]:
+def _arguments(value: object) -> dict[str, Any]:
     """Return what the constructor of an object was given."""
     if isinstance(value, BaseEstimator):
         return dict(value.get_params(deep=False))
@@ -88,7 +88,7 @@ def _arguments(value: Any) -> dict[str, Any]:
     raise NotAProgramError(f"an object of the type {type(value).__name__}")
 
 
-def _same(value: Any, default: Any) -> bool:
+def _same(value: object, default: Any) -> bool:
     """Tell whether an argument is the default of its parameter."""
     if type(value) is not type(default):
         return False

@@ -10,6 +10,7 @@ from typing import Any, Self
 
 import numpy as np
 import pandas as pd
+from sklearn.base import BaseEstimator
 
 from manykernels.inspection.pipelines import unwrapped
 from manykernels.inspection.reports.scores import held_out_scores
@@ -261,7 +262,7 @@ class MKLReport:
         return facts
 
 
-def _name(value: Any) -> str:
+def _name(value: object) -> str:
     if isinstance(value, Mapping):
         return " and ".join(
             f"{_name(part)} ({group if isinstance(group, str) else 'group'})" for group, part in value.items()
@@ -269,12 +270,12 @@ def _name(value: Any) -> str:
     return value if isinstance(value, str) else str(getattr(value, "name", value))
 
 
-def _loss(estimator: Any) -> str:
+def _loss(estimator: BaseEstimator) -> str:
     """Return the name of the loss; hazards have one only."""
     return CoxPartial.name if task_of(estimator) == SURVIVAL else _name(estimator.loss)
 
 
-def _alpha(estimator: Any) -> float | tuple[float, ...]:
+def _alpha(estimator: BaseEstimator) -> float | tuple[float, ...]:
     """Return the strength that was used, or those of several targets."""
     found = np.asarray(getattr(estimator, "alpha_", estimator.alpha), dtype=np.float64)
     return float(found) if found.ndim == 0 else tuple(found.tolist())
@@ -288,7 +289,7 @@ def _text(value: float | None) -> str:
     return "undefined" if value is None else f"{value:.4f}"
 
 
-def _finite(value: Any) -> Any:
+def _finite(value: object) -> Any:
     if isinstance(value, dict):
         return {str(key): _finite(item) for key, item in value.items()}
     if isinstance(value, (list, tuple)):

@@ -7,13 +7,15 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 from pandas.api.types import is_bool_dtype, is_datetime64_any_dtype, is_numeric_dtype
+
+from manykernels.validation.arrays import TableLike
 
 Array = NDArray[Any]
 
 
-def fingerprints(X: Any, y: Any) -> Array:
+def fingerprints(X: TableLike, y: ArrayLike) -> Array:
     """Return a number for each row of a table with its target, the same for the same values in any order of columns.
 
     Whole numbers and others are the same if they are equal, since files differ in how they write them. Of two

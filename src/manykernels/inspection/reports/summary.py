@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from html import escape
-from typing import Any
 
 import numpy as np
 from sklearn.base import BaseEstimator
@@ -29,7 +28,7 @@ MUTED = "opacity:.7"
 WARNING = "border-left:3px solid #d55e00;padding-left:.6em;margin:.4em 0"
 
 
-def summary_html(model: Any) -> str:
+def summary_html(model: BaseEstimator) -> str:
     """Return a fitted estimator as a small card of HTML, for the ``_repr_html_`` of notebooks.
 
     Parameters
@@ -77,7 +76,7 @@ def _parameters(model: BaseEstimator) -> str:
     return model.__repr__(N_CHAR_MAX=2000)
 
 
-def _choice(model: Any) -> list[str]:
+def _choice(model: BaseEstimator) -> list[str]:
     """Return how the strength was chosen, if it was."""
     if not np.isfinite(getattr(model, "best_score_", np.nan)):
         return []  # nothing was chosen, or there was no time for it
@@ -93,7 +92,7 @@ def _proof(facts: MKLReport) -> str:
     )
 
 
-def _noise(model: Any) -> list[str]:
+def _noise(model: BaseEstimator) -> list[str]:
     """Return how the selection compares with what noise would have given."""
     above = getattr(model, "above_noise_", None)
     if above is None:
@@ -106,7 +105,7 @@ def _noise(model: Any) -> list[str]:
     return [f"{clear:,} of the {int(used.any(axis=0).sum()):,} are, each by itself, more than noise reaches (95 %)"]
 
 
-def _kernels(model: Any, n_active: int) -> str:
+def _kernels(model: BaseEstimator, n_active: int) -> str:
     """Return the kernels of largest share as bars."""
     table = kernel_table(model)
     used = table[table["weight"] > 0].sort_values("norm_share", ascending=False, kind="stable").head(MOST_KERNELS)

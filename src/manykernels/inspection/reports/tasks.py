@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
-
-from sklearn.base import is_classifier
+from sklearn.base import BaseEstimator, is_classifier
 
 from manykernels.estimators import MKLSurvival
 from manykernels.inspection.pipelines import last_step
@@ -12,7 +10,7 @@ from manykernels.inspection.pipelines import last_step
 SURVIVAL = "survival"
 
 
-def task_of(model: Any) -> str:
+def task_of(model: BaseEstimator) -> str:
     """Return ``"classification"``, ``"regression"`` or ``"survival"``, of a pipeline that of its last step."""
     estimator = last_step(model)
     if isinstance(estimator, MKLSurvival):

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
+from sklearn.base import BaseEstimator
+
 from manykernels.inspection.reports.report import GAP, MKLReport
 
 WHY_STOPPED = {
@@ -31,7 +33,7 @@ def percent(share: float) -> str:
     return f"{100 * share:.2g} %" if share < 0.1 else f"{100 * share:.0f} %"
 
 
-def certificate_words(facts: MKLReport, model: Any) -> list[str]:
+def certificate_words(facts: MKLReport, model: BaseEstimator) -> list[str]:
     """Return sentences on what was proved about the optimization, and what was not."""
     if facts.tol_measure == "stationarity":
         return [
