@@ -7,6 +7,7 @@ from typing import Any, Self
 
 import numpy as np
 import pandas as pd
+from numpy.typing import ArrayLike
 from sklearn.base import ClassNamePrefixFeaturesOutMixin, TransformerMixin
 from sklearn.utils.validation import check_is_fitted
 
@@ -18,7 +19,7 @@ from manykernels.exceptions import InvalidInputError
 from manykernels.grams import cross_combine
 from manykernels.grams.training import Training, is_precomputed, open_training
 from manykernels.threads import blas_limit, n_threads
-from manykernels.validation.arrays import Array, check_choice
+from manykernels.validation.arrays import Array, TableLike, check_choice
 
 
 class KernelAligner(ClassNamePrefixFeaturesOutMixin, TransformerMixin, TakesGroups):
@@ -183,7 +184,7 @@ class KernelAligner(ClassNamePrefixFeaturesOutMixin, TransformerMixin, TakesGrou
         """
         return self._learn(X, y).stack.combine(self.kernel_weights_)
 
-    def transform(self, X: Any) -> Array:
+    def transform(self, X: TableLike) -> Array:
         """Return the combined kernel between samples and the training samples.
 
         Parameters
@@ -237,7 +238,7 @@ class KernelAligner(ClassNamePrefixFeaturesOutMixin, TransformerMixin, TakesGrou
         """Number of columns of the combined kernel, for ``get_feature_names_out``."""
         return int(self._train.n_samples)
 
-    def _learn(self, X: Any, y: Any) -> Training:
+    def _learn(self, X: TableLike, y: ArrayLike) -> Training:
         check_choice(self.method, METHODS, "method")
         check_choice(self.target, CODINGS, "target")
         if y is None and self.method != "uniform":

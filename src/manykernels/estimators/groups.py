@@ -31,7 +31,7 @@ class ParameterGroup:
     """Base of the groups of parameters."""
 
     @classmethod
-    def of(cls, value: Any, name: str) -> Self:
+    def of(cls, value: object, name: str) -> Self:
         """Return the group that was given as the parameter ``name``: an object of this class, a dictionary, or None."""
         if value is None:
             return cls()
@@ -320,7 +320,7 @@ class TakesGroups(BaseEstimator):
         return self
 
 
-def with_kernels_of(estimator: Any, X: Any) -> Any:
+def with_kernels_of(estimator: BaseEstimator, X: Any) -> Any:
     """Return a clone whose list of kernels is decided by these rows, for whoever fits it on parts of them.
 
     An estimator without a bank, or behind other steps of a pipeline, is cloned as it is.

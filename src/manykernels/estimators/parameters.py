@@ -65,13 +65,13 @@ def shape_of(kind: type[Loss] | type[Regularizer]) -> tuple[str, ...]:
     return tuple(field.name for field in fields(kind) if field.init and field.name != "strength")
 
 
-def _check_loss(value: Any) -> None:
+def _check_loss(value: object) -> None:
     if not isinstance(value, Loss) and (not isinstance(value, str) or value not in LOSSES):
         known = f"Known losses: {', '.join(LOSSES)}.{hint(value, LOSSES, LOSS_NAMES)}"
         raise InvalidInputError(f"Unknown loss {value!r}. {known}")
 
 
-def _check_outputs(value: Any) -> None:
+def _check_outputs(value: object) -> None:
     if not isinstance(value, str) or value not in OUTPUTS:
         raise InvalidInputError(
             f"outputs must be 'own' (kernel weights for each class or target) or 'shared' (one set), got {value!r}."
@@ -83,22 +83,22 @@ def _check_solver(value: Any) -> None:
         get_solver(value)
 
 
-def _check_verbose(value: Any) -> None:
+def _check_verbose(value: object) -> None:
     if not isinstance(value, bool):
         check_count(value, "verbose", least=0)
 
 
-def _check_max_iter(value: Any) -> None:
+def _check_max_iter(value: object) -> None:
     if value is not None:
         check_count(value, "max_iter")
 
 
-def _check_time_limit(value: Any) -> None:
+def _check_time_limit(value: object) -> None:
     if value is not None:
         check_positive(value, "time_limit")
 
 
-def _check_callback(value: Any) -> None:
+def _check_callback(value: object) -> None:
     if value is not None and not callable(value):
         raise InvalidInputError(f"callback must be None or a function of an IterationRecord, got {value!r}.")
 

@@ -11,6 +11,7 @@ from itertools import chain, count
 from typing import Any, ClassVar
 
 import numpy as np
+from numpy.typing import ArrayLike
 from sklearn.metrics import accuracy_score, r2_score
 from sklearn.utils import ClassifierTags, RegressorTags
 from sklearn.utils.metaestimators import available_if
@@ -42,7 +43,7 @@ from manykernels.objective.regularizers import Simplex
 from manykernels.solvers import Solution, Status
 from manykernels.solvers.run import interrupted
 from manykernels.threads import blas_threads
-from manykernels.validation.arrays import Array
+from manykernels.validation.arrays import Array, TableLike
 from manykernels.validation.names import LOSS_NAMES, hint
 from manykernels.validation.parameters import check_flag
 
@@ -170,7 +171,7 @@ class BaseKernelSearch(BaseMKL):
 
     # --- fitting ----------------------------------------------------------------------------------------------------
 
-    def _checked_target(self, y: Any) -> Array:
+    def _checked_target(self, y: ArrayLike) -> Array:
         classifies = self._task == "classification"
         return class_labels(y) if classifies else numeric_targets(y, advice="set loss='logistic'")
 
@@ -252,7 +253,7 @@ class BaseKernelSearch(BaseMKL):
     # --- predicting -------------------------------------------------------------------------------------------------
 
     @available_if(_classifies)
-    def decision_function(self, X: Any) -> Array:
+    def decision_function(self, X: TableLike) -> Array:
         """Return the score of each sample for each class; for the losses of classification.
 
         Parameters
@@ -280,7 +281,7 @@ class BaseKernelSearch(BaseMKL):
         scores = self._scores(X)
         return scores[:, 0] if self._single else scores
 
-    def predict(self, X: Any) -> Array:
+    def predict(self, X: TableLike) -> Array:
         """Return the predicted targets or the most likely classes.
 
         Parameters
@@ -305,7 +306,7 @@ class BaseKernelSearch(BaseMKL):
         return scores[:, 0] if self._single else scores
 
     @available_if(_gives_probabilities)
-    def predict_proba(self, X: Any) -> Array:
+    def predict_proba(self, X: TableLike) -> Array:
         """Return the probability of each class; for the logistic loss only.
 
         With more than two classes, the probabilities of each class against the rest, divided by their sum.
@@ -321,7 +322,7 @@ class BaseKernelSearch(BaseMKL):
         """
         return class_probabilities(self._scores(X), self._single)
 
-    def score(self, X: Any, y: Any, sample_weight: Any = None) -> float:
+    def score(self, X: TableLike, y: ArrayLike, sample_weight: ArrayLike | None = None) -> float:
         """Return the accuracy of a classifier, or the coefficient of determination of a regressor.
 
         Parameters
@@ -346,7 +347,7 @@ class BaseKernelSearch(BaseMKL):
         metric = accuracy_score if self._task == "classification" else r2_score
         return float(metric(y, self.predict(X), sample_weight=sample_weight))
 
-    def decompose(self, X: Any) -> Array:
+    def decompose(self, X: TableLike) -> Array:
         """Return what each kernel found adds to each prediction.
 
         Parameters

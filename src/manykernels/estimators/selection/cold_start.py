@@ -11,6 +11,7 @@ from sklearn.utils import check_random_state
 
 from manykernels.exceptions import InvalidInputError
 from manykernels.validation.arrays import Array, check_choice, check_count
+from manykernels.validation.parameters import RandomSource
 
 NEW = ("left", "right", "both", "members")
 
@@ -55,7 +56,9 @@ class ColdStartKFold(BaseCrossValidator):
     [0] [3]
     """
 
-    def __init__(self, n_splits: int = 5, *, new: str = "both", shuffle: bool = True, random_state: Any = None) -> None:
+    def __init__(
+        self, n_splits: int = 5, *, new: str = "both", shuffle: bool = True, random_state: RandomSource = None
+    ) -> None:
         self.n_splits = check_count(n_splits, "n_splits", least=2)
         self.new = check_choice(new, NEW, "new")
         self.shuffle = shuffle

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, ClassVar
+
+from numpy.typing import ArrayLike
 
 from manykernels.estimators.groups import LossParameters, Resources, Search
 from manykernels.estimators.selection.choice import CrossValidated
@@ -17,6 +19,7 @@ from manykernels.estimators.supervised.targets import (
 from manykernels.exceptions import InvalidInputError
 from manykernels.objective.losses import Loss
 from manykernels.validation.arrays import Array
+from manykernels.validation.parameters import RandomSource
 
 __all__ = ["MKLClassifierCV", "MKLRegressorCV"]
 
@@ -167,21 +170,21 @@ class MKLRegressorCV(CrossValidated, MKLRegressor):  # fit also takes groups
         loss: Any = "squared",
         loss_parameters: LossParameters | Mapping[str, Any] | None = None,
         penalty: Any = "auto",
-        alphas: Any = None,
+        alphas: ArrayLike | None = None,
         n_alphas: int = 25,
         l1_ratios: float | Sequence[float] | None = None,
         q: float = 1.5,
         p: float = 2.0,
         eta: float = 0.5,
         cv: Any = None,
-        scoring: Any = None,
+        scoring: str | Callable[..., float] | None = None,
         search: Search | Mapping[str, Any] | None = None,
         outputs: str = "own",
         solver: Any = "auto",
         fit_intercept: bool = True,
-        kernel_penalties: Any = None,
+        kernel_penalties: ArrayLike | Mapping[str, float] | None = None,
         tol: float = 1e-4,
-        random_state: Any = None,
+        random_state: RandomSource = None,
         resources: Resources | Mapping[str, Any] | None = None,
     ) -> None:
         self.kernels = kernels
@@ -331,22 +334,22 @@ class MKLClassifierCV(CrossValidated, MKLClassifier):  # fit also takes groups
         *,
         loss: Any = "logistic",
         penalty: Any = "auto",
-        alphas: Any = None,
+        alphas: ArrayLike | None = None,
         n_alphas: int = 25,
         l1_ratios: float | Sequence[float] | None = None,
         q: float = 1.5,
         p: float = 2.0,
         eta: float = 0.5,
         cv: Any = None,
-        scoring: Any = None,
+        scoring: str | Callable[..., float] | None = None,
         search: Search | Mapping[str, Any] | None = None,
         outputs: str = "own",
         solver: Any = "auto",
         fit_intercept: bool = True,
         class_weight: Any = None,
-        kernel_penalties: Any = None,
+        kernel_penalties: ArrayLike | Mapping[str, float] | None = None,
         tol: float = 1e-4,
-        random_state: Any = None,
+        random_state: RandomSource = None,
         resources: Resources | Mapping[str, Any] | None = None,
     ) -> None:
         self.kernels = kernels

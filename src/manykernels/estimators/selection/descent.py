@@ -5,7 +5,6 @@ from __future__ import annotations
 import warnings
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
-from typing import Any
 
 import numpy as np
 
@@ -15,6 +14,7 @@ from manykernels.objective.problem import Problem
 from manykernels.objective.regularizers import Regularizer
 from manykernels.solvers import Solution, Solver, Status
 from manykernels.solvers.run import better_solution
+from manykernels.validation.parameters import RandomSource
 
 FINAL = (Status.CONVERGED, Status.INACCURATE, Status.STOPPED_BY_CALLBACK)  # a cold start would end no better
 INTERIOR = frozenset({"working_set", "interior_point"})  # solvers whose iterates stay off the boundary
@@ -27,8 +27,8 @@ def descend(
     solver: str | Solver,
     *,
     start: list[Solution] | None = None,
-    random_state: Any = None,
-    **parameters: Any,
+    random_state: RandomSource = None,
+    **parameters: object,
 ) -> Iterator[Fit]:
     """Solve the problems under each penalty in turn, each started from its solution before; warnings are left out.
 

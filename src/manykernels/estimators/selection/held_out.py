@@ -11,6 +11,7 @@ from dataclasses import dataclass, field, fields, replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+from sklearn.base import BaseEstimator
 
 from manykernels.estimators.selection.folds import Fold, HeldOut, encoded_like
 from manykernels.estimators.supervised.explanation import FOLDS
@@ -111,7 +112,7 @@ def said_by(held: Recording, rows: Array, *, columns: Sequence[int] | None = Non
     return FoldModel(rows, target, weight, scores, expansion.active, parts, (model,))
 
 
-def _shown(model: Any, scores: Array) -> Any:
+def _shown(model: BaseEstimator, scores: Array) -> Any:
     """Return what a user sees of scores: probabilities of classes, decisions, or predictions."""
     rows: Any = object()
     known = model._with_scores(rows, scores)

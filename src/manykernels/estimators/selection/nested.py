@@ -158,7 +158,7 @@ def _taken(values: Any, rows: Array) -> Any:
     return values[rows] if hasattr(values, "sample_ids") else _safe_indexing(values, rows)
 
 
-def _row(model: Any, score: float, split: tuple[Array, Array]) -> dict[str, Any]:
+def _row(model: BaseEstimator, score: float, split: tuple[Array, Array]) -> dict[str, Any]:
     row: dict[str, Any] = {"score": score, "n_train": len(split[0]), "n_test": len(split[1])}
     weights = getattr(model, "kernel_weights_", None)
     if weights is not None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from numpy.typing import ArrayLike
 from scipy.special import softmax
 from sklearn.base import ClassifierMixin
 from sklearn.utils.metaestimators import available_if
@@ -14,7 +15,8 @@ from manykernels.estimators.supervised.base import BaseMKL
 from manykernels.estimators.supervised.samples import Samples
 from manykernels.estimators.supervised.targets import class_factors, class_labels, encode_labels
 from manykernels.grams.prediction import class_probabilities
-from manykernels.validation.arrays import Array
+from manykernels.validation.arrays import Array, TableLike
+from manykernels.validation.parameters import RandomSource
 
 
 def _is_logistic(classifier: MKLClassifier) -> bool:
@@ -194,9 +196,9 @@ class MKLClassifier(ClassifierMixin, BaseMKL):
         solver: Any = "auto",
         fit_intercept: bool = True,
         class_weight: Any = None,
-        kernel_penalties: Any = None,
+        kernel_penalties: ArrayLike | Mapping[str, float] | None = None,
         tol: float = 1e-4,
-        random_state: Any = None,
+        random_state: RandomSource = None,
         resources: Resources | Mapping[str, Any] | None = None,
     ) -> None:
         self.kernels = kernels
@@ -216,7 +218,7 @@ class MKLClassifier(ClassifierMixin, BaseMKL):
         self.random_state = random_state
         self.resources = resources
 
-    def _checked_target(self, y: Any) -> Array:
+    def _checked_target(self, y: ArrayLike) -> Array:
         return class_labels(y)
 
     def _encoded(self, samples: Samples) -> Samples:
@@ -225,7 +227,7 @@ class MKLClassifier(ClassifierMixin, BaseMKL):
         factors = class_factors(self.class_weight, self.classes_, codes, samples.weight)
         return samples.with_targets(signs, samples.weight * factors[codes])
 
-    def decision_function(self, X: Any) -> Array:
+    def decision_function(self, X: TableLike) -> Array:
         """Return the score of each sample for each class.
 
         Parameters
@@ -248,7 +250,7 @@ class MKLClassifier(ClassifierMixin, BaseMKL):
         scores = self._scores(X)
         return scores[:, 0] if self._single else scores
 
-    def predict(self, X: Any) -> Array:
+    def predict(self, X: TableLike) -> Array:
         """Return the most likely class of each sample.
 
         Parameters
@@ -272,7 +274,7 @@ class MKLClassifier(ClassifierMixin, BaseMKL):
         return self.classes_[(scores[:, 0] > 0).astype(int) if self._single else scores.argmax(axis=1)]
 
     @available_if(_is_logistic)
-    def predict_proba(self, X: Any) -> Array:
+    def predict_proba(self, X: TableLike) -> Array:
         """Return the probability of each class; for the logistic loss only.
 
         With more than two classes, the probabilities of each class against the rest, divided by their sum; with shared
@@ -307,7 +309,7 @@ class MKLClassifier(ClassifierMixin, BaseMKL):
         scores = self._scores(X)
         return softmax(scores, axis=1) if self._shares_weights else class_probabilities(scores, self._single)
 
-    def decompose(self, X: Any) -> Array:
+    def decompose(self, X: TableLike) -> Array:
         """Return what each kernel adds to each score.
 
         Summed over kernels and with ``intercept_`` added, this is ``decision_function(X)``.

@@ -18,7 +18,7 @@ from manykernels.estimators.supervised.samples import Rows, Samples
 from manykernels.kernels import FittedBank
 from manykernels.kernels.bank.columns import Table
 from manykernels.threads import blas_limit
-from manykernels.validation.arrays import Array, check_choice
+from manykernels.validation.arrays import Array, TableLike, check_choice
 
 INTERCEPT = "intercept"
 LEAVE_OUT, FOLDS = "leave-out", "folds"
@@ -45,7 +45,7 @@ class Explanations:
     _kernel_frame: pd.DataFrame
 
     @abstractmethod
-    def _checked_rows(self, X: Any, *, reset: bool) -> Rows:
+    def _checked_rows(self, X: TableLike, *, reset: bool) -> Rows:
         """Return X as a bank takes it."""
 
     @abstractmethod
@@ -355,7 +355,7 @@ class Explanations:
         labels = self._target_labels()
         return pd.concat(frames, axis=1, keys=labels.tolist(), names=[self._target_word, "kernel"])
 
-    def variance_frame(self, X: Any) -> pd.DataFrame:
+    def variance_frame(self, X: TableLike) -> pd.DataFrame:
         r"""Return how the variance of the predictions of some rows falls to the active kernels and to what they share.
 
         With the parts ``f_m`` of the kernels over these rows,

@@ -11,6 +11,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+from sklearn.base import BaseEstimator
 
 from manykernels.estimators.supervised.leave_out import (
     LeftOut,
@@ -50,7 +51,7 @@ def all_bends(fit: Fit, active: Array) -> Array:
     return np.array([bends_of(problem, found.kernel_weights, norms, active) for problem, found, norms in pairs])
 
 
-def of_support(model: Any) -> LeftOut:
+def of_support(model: BaseEstimator) -> LeftOut:
     """Return what is left of the rows that a model of Gram matrices keeps, each left out in turn."""
     expansion = model._expansion
     losses = (get_shared_loss(model._loss),) if model._shares_weights else (model._loss,) * expansion.n_targets
@@ -92,7 +93,7 @@ def of_rows(
     return _joined([by_matrices(target, gram) for target in fitted], losses, y[kept], weight[kept])
 
 
-def of_factors(model: Any, stack: FactoredStack, fit: Fit, y: Array, weight: Array) -> LeftOut:
+def of_factors(model: BaseEstimator, stack: FactoredStack, fit: Fit, y: Array, weight: Array) -> LeftOut:
     """Return the same of kernels held as factors, while the rows are there."""
     kept, active, n_targets = some_rows(len(weight), FEWER_ROWS), model._expansion.active, model._expansion.n_targets
     place = {int(m): slot for slot, m in enumerate(active)}
@@ -146,7 +147,7 @@ def _sums(stack: FactoredStack, kernel: int, rows: Array, rho: Array) -> Array:
 
 
 def _targets(
-    model: Any,
+    model: BaseEstimator,
     values: Array,
     intercepts: Any,
     rho: Array,

@@ -23,11 +23,12 @@ from typing import Any
 
 import numpy as np
 from scipy.linalg import cho_factor, cho_solve
+from sklearn.base import BaseEstimator
 
 from manykernels.exceptions import InvalidInputError
 from manykernels.grams import cross_combine
 from manykernels.grams.prediction import CHUNK_ENTRIES, KernelExpansion
-from manykernels.validation.arrays import Array
+from manykernels.validation.arrays import Array, TableLike
 
 __all__ = ["Posterior", "posterior_of"]
 
@@ -61,7 +62,7 @@ class Posterior:
                 found[at] += (1.0 - cross @ self.sums) ** 2 / self.sums.sum()
         return self.noise_variance * np.maximum(found, 0.0)
 
-    def part_variance(self, X: Any, kernels: Array, mean: Array) -> Array:
+    def part_variance(self, X: TableLike, kernels: Array, mean: Array) -> Array:
         """Return the variance of the sum of some functions less its mean, at a few rows, (n,)."""
         bank, rows = self.expansion.bank, self.expansion.bank.prepare(X)
         own = self.weights * np.isin(self.expansion.active, kernels)
@@ -76,7 +77,7 @@ class Posterior:
         return self.noise_variance * np.maximum(found, 0.0)
 
 
-def posterior_of(model: Any, target: int = 0) -> Posterior:
+def posterior_of(model: BaseEstimator, target: int = 0) -> Posterior:
     """Return the posterior of a fitted estimator's function of one target."""
     expansion, loss = model._expansion, model._loss
     if loss.name != "squared" and loss.name not in LIKELIHOODS:

@@ -22,7 +22,7 @@ from manykernels.solvers.run import CAUTION
 from manykernels.solvers.solve import problem_of
 from manykernels.threads import blas_threads, n_threads
 from manykernels.validation.arrays import Array
-from manykernels.validation.parameters import seed_from
+from manykernels.validation.parameters import RandomSource, seed_from
 
 # Targets whose kernel weights agree whatever the data, as under ridge: one factorization for all of them.
 
@@ -143,7 +143,7 @@ def solve_problems(
     return Fit(problems, solutions, np.array([found.kernel_norms for found in solutions]))
 
 
-def chosen_solver(solver: str | Solver, problem: Problem, random_state: Any, **parameters: Any) -> Solver:
+def chosen_solver(solver: str | Solver, problem: Problem, random_state: RandomSource, **parameters: object) -> Solver:
     """Return the solver of a problem."""
     own = {} if isinstance(solver, Solver) else parameters
     chosen: Any = configured_solver(solver, problem, **own)

@@ -7,6 +7,7 @@ from dataclasses import replace
 from typing import Any, ClassVar, cast
 
 import numpy as np
+from numpy.typing import ArrayLike
 from sklearn.base import RegressorMixin
 from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import check_is_fitted
@@ -18,7 +19,8 @@ from manykernels.estimators.supervised.samples import Samples
 from manykernels.estimators.supervised.targets import numeric_targets, sample_weights
 from manykernels.exceptions import InvalidInputError
 from manykernels.objective.losses import LOSSES, Loss
-from manykernels.validation.arrays import Array
+from manykernels.validation.arrays import Array, TableLike
+from manykernels.validation.parameters import RandomSource
 
 
 def _has_link(regressor: MKLRegressor) -> bool:
@@ -205,9 +207,9 @@ class MKLRegressor(RegressorMixin, BaseMKL):
         outputs: str = "own",
         solver: Any = "auto",
         fit_intercept: bool = True,
-        kernel_penalties: Any = None,
+        kernel_penalties: ArrayLike | Mapping[str, float] | None = None,
         tol: float = 1e-4,
-        random_state: Any = None,
+        random_state: RandomSource = None,
         resources: Resources | Mapping[str, Any] | None = None,
     ) -> None:
         self.kernels = kernels
@@ -245,7 +247,7 @@ class MKLRegressor(RegressorMixin, BaseMKL):
             return losses
         return [replace(cast("Any", loss), tau=float(tau)) for loss, tau in zip(losses, levels, strict=True)]
 
-    def _checked_target(self, y: Any) -> Array:
+    def _checked_target(self, y: ArrayLike) -> Array:
         return numeric_targets(y)
 
     def _encoded(self, samples: Samples) -> Samples:
@@ -260,7 +262,7 @@ class MKLRegressor(RegressorMixin, BaseMKL):
             return samples.with_targets(np.repeat(samples.y[:, None], len(levels), axis=1))
         return samples.with_targets(samples.y.reshape(len(samples.y), -1))
 
-    def predict(self, X: Any, return_std: bool = False) -> Any:
+    def predict(self, X: TableLike, return_std: bool = False) -> Any:
         """Return the predicted targets.
 
         Parameters
@@ -296,7 +298,7 @@ class MKLRegressor(RegressorMixin, BaseMKL):
         predicted = self._loss.mean(scores) if self._levels is None else np.sort(scores, axis=1)
         return (predicted, self._deviations(X)) if return_std else predicted
 
-    def _deviations(self, X: Any) -> Array:
+    def _deviations(self, X: TableLike) -> Array:
         """Return the standard deviations of the functions at new rows."""
         if self._loss.name != "squared":
             raise InvalidInputError(
@@ -310,13 +312,13 @@ class MKLRegressor(RegressorMixin, BaseMKL):
         found = np.sqrt(np.column_stack([posterior_of(self, target).variance(rows) for target in targets]))
         return found[:, 0] if self._single else found
 
-    def _values(self, X: Any) -> Array:
+    def _values(self, X: TableLike) -> Array:
         """Return the scores ``f(x) + b``, a vector for a single target."""
         scores = self._scores(X)
         return scores[:, 0] if self._single else scores
 
     @available_if(_has_link)
-    def decision_function(self, X: Any) -> Array:
+    def decision_function(self, X: TableLike) -> Array:
         """Return the scores ``f(x) + b``, the logarithms of the predictions; for the losses "poisson" and "gamma" only.
 
         With several quantiles they are the quantiles before they are put in order.
@@ -341,7 +343,7 @@ class MKLRegressor(RegressorMixin, BaseMKL):
         """
         return self._values(X)
 
-    def score(self, X: Any, y: Any, sample_weight: Any = None) -> float:
+    def score(self, X: TableLike, y: ArrayLike, sample_weight: ArrayLike | None = None) -> float:
         """Return the share of the variance that is explained; of the deviance for "poisson" and "gamma".
 
         Of several quantiles, the share of the quantile losses that is saved, averaged over the quantiles.
@@ -371,7 +373,8 @@ class MKLRegressor(RegressorMixin, BaseMKL):
         check_is_fitted(self)
         levels = self._levels
         if levels is not None:
-            target, weight = numeric_targets(y), sample_weights(sample_weight, len(y))
+            target = numeric_targets(y)
+            weight = sample_weights(sample_weight, len(target))
             losses, columns = self._losses([self._loss] * len(levels)), self.predict(X).T
             saved = [_explained(loss, target, z, weight) for loss, z in zip(losses, columns, strict=True)]
             return float(np.mean(saved))
@@ -383,7 +386,7 @@ class MKLRegressor(RegressorMixin, BaseMKL):
         shares = [_explained(self._loss, target, z, weight) for target, z in zip(targets.T, scores.T, strict=True)]
         return float(np.mean(shares))
 
-    def decompose(self, X: Any) -> Array:
+    def decompose(self, X: TableLike) -> Array:
         """Return what each kernel adds to each prediction.
 
         Summed over kernels and with ``intercept_`` added, this is ``predict(X)``, or its logarithm for the losses

@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
+from numpy.typing import ArrayLike
 from sklearn.base import BaseEstimator
 from sklearn.utils.validation import validate_data
 
@@ -17,13 +18,13 @@ from manykernels.kernels.bank.columns import Table
 from manykernels.kernels.pairs.data import as_pairs
 from manykernels.kernels.precomputed.stack import as_kernel_stack
 from manykernels.kernels.tables.encoding import some
-from manykernels.validation.arrays import Array
+from manykernels.validation.arrays import Array, TableLike
 
 Rows = Table | KernelStack | Pairs  # checked; all are indexed by samples
 
 
 def checked_rows(
-    estimator: BaseEstimator, X: Any, *, precomputed: bool, reset: bool, read: Array | None = None
+    estimator: BaseEstimator, X: TableLike, *, precomputed: bool, reset: bool, read: Array | None = None
 ) -> Rows:
     """Check X, and keep (``reset``) or compare its number and names of columns; the only place where that happens.
 
@@ -49,7 +50,7 @@ def checked_rows(
     return table
 
 
-def _checked_pairs(estimator: Any, X: Any, reset: bool) -> Pairs:
+def _checked_pairs(estimator: BaseEstimator, X: TableLike, reset: bool) -> Pairs:
     """Return pairs, if the estimator has kernels of pairs or none of its own."""
     if getattr(estimator, "kernels", None) is not None and not isinstance(estimator.kernels, PairKernels):
         raise InvalidInputError(
@@ -63,7 +64,7 @@ def _checked_pairs(estimator: Any, X: Any, reset: bool) -> Pairs:
     return pairs
 
 
-def _has_what_is_read(estimator: Any, table: Table, read: Array | None) -> bool:
+def _has_what_is_read(estimator: BaseEstimator, table: Table, read: Array | None) -> bool:
     """Whether a table lacks columns, but none that the kernels use, and has no others than those of fit."""
     known = getattr(estimator, "feature_names_in_", None)
     if read is None or known is None or table.columns is None or table.n_columns >= len(known):
@@ -71,7 +72,7 @@ def _has_what_is_read(estimator: Any, table: Table, read: Array | None) -> bool:
     return set(known[read]) <= set(table.columns) <= set(known)
 
 
-def _what_is_read(estimator: Any, table: Table, read: Array | None) -> str:
+def _what_is_read(estimator: BaseEstimator, table: Table, read: Array | None) -> str:
     """Return which columns would do, where that is fewer than all."""
     known = getattr(estimator, "feature_names_in_", None)
     if read is None or known is None or table.columns is None or read.all():
@@ -79,7 +80,7 @@ def _what_is_read(estimator: Any, table: Table, read: Array | None) -> str:
     return f"\nThe kernels read only: {some(list(known[read]))}."
 
 
-def check_alignment(rows: Rows, y: Any) -> None:
+def check_alignment(rows: Rows, y: ArrayLike) -> None:
     """Refuse views without common samples, and targets with the labels of their samples in another order."""
     if not isinstance(rows, Table) or rows.views is None:
         return

@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
+from numpy.typing import ArrayLike
 from sklearn.utils import assert_all_finite, check_array, column_or_1d
 from sklearn.utils.multiclass import check_classification_targets
 
@@ -46,7 +47,7 @@ def check_lengths(n_samples: int, n_targets: int) -> None:
         raise InvalidInputError(f"There is only n_samples={n_samples} to learn from; give at least 2 samples.")
 
 
-def class_labels(y: Any) -> Array:
+def class_labels(y: ArrayLike) -> Array:
     """Return class labels as a vector of any type, (N,)."""
     check_readable(y, "y")
     _refuse_gaps(y)
@@ -83,7 +84,7 @@ def _refuse_unlike(labels: Array) -> None:
         raise InvalidInputError(f"y holds {BEYOND_FLOATS}; as labels of classes, make them text.")
 
 
-def numeric_targets(y: Any, *, advice: str = "use MKLClassifier") -> Array:
+def numeric_targets(y: ArrayLike, *, advice: str = "use MKLClassifier") -> Array:
     """Return regression targets as finite float64, (N,) or (N, K)."""
     check_readable(y, "y")
     _refuse_gaps(y)
@@ -123,7 +124,7 @@ def _refuse_gaps(y: Any) -> None:
         )
 
 
-def names_of_targets(y: Any) -> Array | None:
+def names_of_targets(y: ArrayLike) -> Array | None:
     """Return the names of the columns of a DataFrame or Series, (K,) text; None unless they are text and differ."""
     named = y.columns if isinstance(y, pd.DataFrame) else [y.name] if isinstance(y, pd.Series) else []
     names = list(named)
@@ -144,7 +145,7 @@ def encode_labels(labels: Array) -> tuple[Array, Array, Array]:
     return classes, codes, np.where(positive, 1.0, -1.0)
 
 
-def sample_weights(sample_weight: Any, n_samples: int) -> Array:
+def sample_weights(sample_weight: ArrayLike | None, n_samples: int) -> Array:
     """Return sample weights as a vector, ones if there are none; at least one must be positive."""
     if sample_weight is None:
         return np.ones(n_samples)
@@ -181,7 +182,7 @@ def class_factors(class_weight: Any, classes: Array, codes: Array, weight: Array
     return np.array(factors)
 
 
-def kernel_factors(kernel_penalties: Any, names: tuple[str, ...]) -> Array | None:
+def kernel_factors(kernel_penalties: ArrayLike | Mapping[str, float] | None, names: tuple[str, ...]) -> Array | None:
     """Return the penalty of each kernel, (M,) float64, or None if all are one."""
     if kernel_penalties is None:
         return None

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import numbers
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, ClassVar
 
 import numpy as np
+from numpy.typing import ArrayLike
 
 from manykernels.estimators.groups import Resources, Search
 from manykernels.estimators.selection.choice import CrossValidated
@@ -14,6 +15,7 @@ from manykernels.estimators.selection.folds import splits_of
 from manykernels.estimators.survival.estimator import MKLSurvival
 from manykernels.exceptions import InvalidInputError
 from manykernels.validation.arrays import Array
+from manykernels.validation.parameters import RandomSource
 
 __all__ = ["MKLSurvivalCV"]
 
@@ -110,19 +112,19 @@ class MKLSurvivalCV(CrossValidated, MKLSurvival):
         *,
         ties: str = "efron",
         penalty: Any = "l1",
-        alphas: Any = None,
+        alphas: ArrayLike | None = None,
         n_alphas: int = 15,
         l1_ratios: float | Sequence[float] | None = None,
         q: float = 1.5,
         p: float = 2.0,
         eta: float = 0.5,
         cv: Any = None,
-        scoring: Any = None,
+        scoring: str | Callable[..., float] | None = None,
         search: Search | Mapping[str, Any] | None = None,
         solver: Any = "auto",
-        kernel_penalties: Any = None,
+        kernel_penalties: ArrayLike | Mapping[str, float] | None = None,
         tol: float = 1e-4,
-        random_state: Any = None,
+        random_state: RandomSource = None,
         resources: Resources | Mapping[str, Any] | None = None,
     ) -> None:
         self.kernels = kernels
@@ -143,7 +145,7 @@ class MKLSurvivalCV(CrossValidated, MKLSurvival):
         self.random_state = random_state
         self.resources = resources
 
-    def _splits(self, y: Array, groups: Any) -> Iterator[tuple[Array, Array]]:
+    def _splits(self, y: Array, groups: ArrayLike | None) -> Iterator[tuple[Array, Array]]:
         """Return folds that share the events among them: one without events teaches nothing."""
         events, folds = y["event"], DEFAULT_FOLDS if self.cv is None else self.cv
         number = isinstance(folds, numbers.Integral)

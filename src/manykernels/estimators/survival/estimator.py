@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from typing import Any, ClassVar
 
 import numpy as np
+from numpy.typing import ArrayLike
 from sklearn.utils.validation import check_is_fitted
 
 from manykernels.estimators.groups import Resources
@@ -19,7 +20,8 @@ from manykernels.exceptions import InvalidInputError
 from manykernels.grams.training import Training
 from manykernels.objective.losses import CoxPartial, survival_target
 from manykernels.objective.losses.survival import FIELDS, check_survival
-from manykernels.validation.arrays import Array, check_vector
+from manykernels.validation.arrays import Array, TableLike, check_vector
+from manykernels.validation.parameters import RandomSource
 
 
 class MKLSurvival(BaseMKL):
@@ -135,9 +137,9 @@ class MKLSurvival(BaseMKL):
         p: float = 2.0,
         eta: float = 0.5,
         solver: Any = "auto",
-        kernel_penalties: Any = None,
+        kernel_penalties: ArrayLike | Mapping[str, float] | None = None,
         tol: float = 1e-4,
-        random_state: Any = None,
+        random_state: RandomSource = None,
         resources: Resources | Mapping[str, Any] | None = None,
     ) -> None:
         self.kernels = kernels
@@ -173,7 +175,7 @@ class MKLSurvival(BaseMKL):
         check_parameters(self._all_parameters())
         return CoxPartial(self.ties)
 
-    def _checked_target(self, y: Any) -> Array:
+    def _checked_target(self, y: ArrayLike) -> Array:
         target = check_survival(y)
         if not target["event"].any():
             raise InvalidInputError(
@@ -204,7 +206,7 @@ class MKLSurvival(BaseMKL):
         self.baseline_ = baseline_hazard(target, scores, samples.weight)
         self.event_times_ = np.unique(self.baseline_["time"].to_numpy())
 
-    def predict(self, X: Any) -> Array:
+    def predict(self, X: TableLike) -> Array:
         """Return risk scores ``f(x)``, logarithms of relative hazards: higher means earlier events.
 
         Parameters
@@ -227,7 +229,9 @@ class MKLSurvival(BaseMKL):
         """
         return self._scores(X)[:, 0]
 
-    def predict_cumulative_hazard_function(self, X: Any, times: Any = None, strata: Any = None) -> Array:
+    def predict_cumulative_hazard_function(
+        self, X: TableLike, times: ArrayLike | None = None, strata: ArrayLike | None = None
+    ) -> Array:
         """Return cumulative hazards ``H_0(t) exp(f(x))``.
 
         Parameters
@@ -256,7 +260,9 @@ class MKLSurvival(BaseMKL):
         at = self.event_times_ if times is None else check_vector(times, None, "times")
         return cumulative_hazards(self.baseline_, scores, at, self._strata(strata, len(scores)))
 
-    def predict_survival_function(self, X: Any, times: Any = None, strata: Any = None) -> Array:
+    def predict_survival_function(
+        self, X: TableLike, times: ArrayLike | None = None, strata: ArrayLike | None = None
+    ) -> Array:
         """Return the probabilities of no event up to some times, ``exp(-H_0(t) exp(f(x)))``.
 
         Parameters
@@ -283,7 +289,7 @@ class MKLSurvival(BaseMKL):
         """
         return np.exp(-self.predict_cumulative_hazard_function(X, times, strata))
 
-    def _strata(self, strata: Any, n_samples: int) -> Array:
+    def _strata(self, strata: ArrayLike | None, n_samples: int) -> Array:
         known = self.baseline_["stratum"].unique()
         if strata is None and len(known) > 1:
             raise InvalidInputError(f"Training had the strata {known.tolist()}; say the stratum of each sample.")
@@ -294,7 +300,7 @@ class MKLSurvival(BaseMKL):
             raise InvalidInputError(f"strata must have shape ({n_samples},), got {found.shape}.")
         return found
 
-    def score(self, X: Any, y: Any, sample_weight: Any = None) -> float:
+    def score(self, X: TableLike, y: ArrayLike, sample_weight: ArrayLike | None = None) -> float:
         """Return the concordance index of the risk scores.
 
         Parameters
@@ -322,7 +328,7 @@ class MKLSurvival(BaseMKL):
         check_is_fitted(self)
         return concordance_index(y, self.predict(X), sample_weight)
 
-    def decompose(self, X: Any) -> Array:
+    def decompose(self, X: TableLike) -> Array:
         """Return what each kernel adds to each risk score; summed over kernels, this is ``predict(X)``.
 
         Parameters
