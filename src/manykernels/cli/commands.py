@@ -105,7 +105,7 @@ def command(name: str, run: Callable[..., None], settings: tuple[str, ...] = ())
     """
     options = get_type_hints(run).get("options")
 
-    def started(as_json: bool, **given: Any) -> None:
+    def started(as_json: bool, **given: object) -> None:
         chosen = {setting: given.pop(setting) for setting in settings}
         if options is not None:
             given = {"options": options(**given, **({"settings": _numbers_or_text(chosen)} if settings else {}))}

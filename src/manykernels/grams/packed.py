@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import ArrayLike, DTypeLike
@@ -195,7 +195,7 @@ class PackedStack(GramStack):
         return PackedStack(chosen, len(samples), names=self.names, n_threads=self.n_threads)
 
 
-def _new_triangles(diagonals: Array, dtype: Any) -> Array:
+def _new_triangles(diagonals: Array, dtype: DTypeLike) -> Array:
     """Return room for the triangles of kernels with these (m, N) diagonals, if ``dtype`` can hold their size."""
     if np.dtype(dtype) not in (np.dtype(np.float32), np.dtype(np.float64)):
         raise InvalidInputError(f"Gram triangles are stored as float32 or float64, got dtype {np.dtype(dtype)}.")

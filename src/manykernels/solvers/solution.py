@@ -12,7 +12,7 @@ import pandas as pd
 
 from manykernels.exceptions import InvalidInputError
 from manykernels.objective.certificate import Certificate
-from manykernels.validation.arrays import Array, check_count
+from manykernels.validation.arrays import Array, TableLike, check_count
 from manykernels.validation.parameters import check_limits
 
 Model = tuple[Array, Array, float]
@@ -136,7 +136,7 @@ class Functions(Protocol):
     def scores(self, X: Any) -> Array:
         """Return the functions without intercept at new rows, (n, T)."""
 
-    def active_contributions(self, X: Any) -> Array:
+    def active_contributions(self, X: TableLike) -> Array:
         """Return what every active kernel adds to every function, (m, n, T)."""
 
 
@@ -246,7 +246,7 @@ class Solution:
             )
         return self.functions
 
-    def decision_function(self, X: Any) -> Array:
+    def decision_function(self, X: TableLike) -> Array:
         """Return ``f(x) + b`` at new rows.
 
         Parameters
@@ -276,7 +276,7 @@ class Solution:
         scores = self._of_rows().scores(X) + self.intercept
         return scores if np.ndim(self.intercept) else scores[:, 0]
 
-    def decompose(self, X: Any) -> Array:
+    def decompose(self, X: TableLike) -> Array:
         """Return the function of every active kernel at new rows, in the order of `active`.
 
         Parameters

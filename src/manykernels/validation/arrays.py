@@ -30,7 +30,7 @@ LARGEST_FLOAT = sys.float_info.max
 BEYOND_FLOATS = "an integer beyond 1.8e308, which no float64 can hold: rescale it, or take its logarithm"
 
 
-def check_positive(value: Any, name: str, *, allow_zero: bool = False, upper: float = np.inf) -> float:
+def check_positive(value: object, name: str, *, allow_zero: bool = False, upper: float = np.inf) -> float:
     """Return ``value`` as a float if it is a finite positive number, else raise ``InvalidInputError``."""
     bound = "non-negative" if allow_zero else "positive"
     if isinstance(value, bool) or not isinstance(value, numbers.Real):
@@ -74,7 +74,7 @@ def check_readable(values: Any, name: str) -> None:
         raise InvalidInputError(f"{name} {what}.")
 
 
-def _ragged(values: Any) -> str:
+def _ragged(values: object) -> str:
     """Return which rows of a list differ in length, if any do; arrays cannot."""
     if not isinstance(values, (list, tuple)) or not values:
         return ""
@@ -86,13 +86,13 @@ def _ragged(values: Any) -> str:
     return f"row 0 has {told[0]}, row {other} {told[1]}"
 
 
-def _count_masked(values: Any) -> int:
+def _count_masked(values: object) -> int:
     """Return the number of masked entries of an array, or of a list of arrays."""
     parts = values if isinstance(values, (list, tuple)) else [values]
     return sum(int(np.ma.count_masked(part)) for part in parts if isinstance(part, np.ma.MaskedArray))
 
 
-def real_array(values: Any, name: str) -> Array:
+def real_array(values: object, name: str) -> Array:
     """Return ``values`` as float32 or float64; other real numbers become float64."""
     check_readable(values, name)
     try:
@@ -135,7 +135,7 @@ def check_vector(values: Any, size: int | None, name: str) -> Array:
     return check_finite(array, name)
 
 
-def check_columns(values: Any, n_samples: int, name: str) -> Array:
+def check_columns(values: object, n_samples: int, name: str) -> Array:
     """Return ``values`` as a finite float64 array of shape (n_samples,) or (n_samples, k)."""
     array = real_array(values, name).astype(np.float64, copy=False)
     if array.ndim not in (1, 2) or array.shape[0] != n_samples:
@@ -143,7 +143,7 @@ def check_columns(values: Any, n_samples: int, name: str) -> Array:
     return check_finite(array, name)
 
 
-def check_indices(index: Any, size: int, name: str, *, allow_empty: bool = True) -> Array:
+def check_indices(index: object, size: int, name: str, *, allow_empty: bool = True) -> Array:
     """Return ``index`` (None for all, a slice, integers or a boolean mask) as int64 positions in ``range(size)``."""
     every = np.arange(size)
     if index is None or isinstance(index, slice):
@@ -189,7 +189,7 @@ def check_names(names: Any, n_kernels: int) -> tuple[str, ...] | None:
 # --- arguments of problems -----------------------------------------------------------------------------------------
 
 
-def check_positive_vector(values: Any, size: int, name: str) -> Array:
+def check_positive_vector(values: object, size: int, name: str) -> Array:
     """Return ``values`` as a float64 vector of ``size`` finite positive entries."""
     array = check_vector(values, size, name)
     if not np.all(array > 0):
@@ -200,7 +200,7 @@ def check_positive_vector(values: Any, size: int, name: str) -> Array:
     return array
 
 
-def check_count(value: Any, name: str, *, least: int = 1, most: int | None = None) -> int:
+def check_count(value: object, name: str, *, least: int = 1, most: int | None = None) -> int:
     """Return ``value`` as an int if it is an integer of at least ``least``, else raise ``InvalidInputError``."""
     if isinstance(value, bool) or not isinstance(value, numbers.Integral) or int(value) < least:
         raise InvalidInputError(f"{name} must be an integer of at least {least}, got {value!r}.")
@@ -209,7 +209,7 @@ def check_count(value: Any, name: str, *, least: int = 1, most: int | None = Non
     return int(value)
 
 
-def check_nonnegative_vector(values: Any, size: int | None, name: str) -> Array:
+def check_nonnegative_vector(values: object, size: int | None, name: str) -> Array:
     """Return ``values`` as a float64 vector of ``size`` (None: any number of) finite non-negative entries."""
     array = check_vector(values, size, name)
     if (array < 0).any():
@@ -221,7 +221,7 @@ def check_nonnegative_vector(values: Any, size: int | None, name: str) -> Array:
 # --- arguments of searches for kernels ------------------------------------------------------------------------------
 
 
-def check_symmetric_matrix(values: Any, name: str) -> Array:
+def check_symmetric_matrix(values: object, name: str) -> Array:
     """Return ``values`` as a finite, square, symmetric float64 matrix."""
     array = real_array(values, name).astype(np.float64, copy=False)
     if array.ndim != 2 or array.shape[0] != array.shape[1]:
@@ -233,7 +233,7 @@ def check_symmetric_matrix(values: Any, name: str) -> Array:
     return array
 
 
-def check_parameter_range(values: Any, name: str, *, allow_zero: bool = False) -> tuple[float, float]:
+def check_parameter_range(values: object, name: str, *, allow_zero: bool = False) -> tuple[float, float]:
     """Return the ends ``low < high`` of a range of positive (or non-negative) parameters."""
     if not isinstance(values, (tuple, list)) or len(values) != 2:
         raise InvalidInputError(f"{name} needs a range (low, high), got {values!r}.")
@@ -247,14 +247,14 @@ def check_parameter_range(values: Any, name: str, *, allow_zero: bool = False) -
 # --- arguments of alignment ----------------------------------------------------------------------------------------
 
 
-def check_choice(value: Any, choices: tuple[str, ...], name: str) -> str:
+def check_choice(value: object, choices: tuple[str, ...], name: str) -> str:
     """Return ``value`` if it is one of ``choices``, else say which there are."""
     if not isinstance(value, str) or value not in choices:
         raise InvalidInputError(f"{name} must be one of {', '.join(map(repr, choices))}, got {value!r}.")
     return value
 
 
-def check_growth(value: Any) -> float:
+def check_growth(value: object) -> float:
     """Return the ratio of penalties from a node to its children as a float of at least 1, or say what is wrong."""
     growth = check_positive(value, "growth")
     if growth < 1:

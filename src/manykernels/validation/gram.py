@@ -18,6 +18,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
+from numpy.typing import DTypeLike
 from scipy.linalg.lapack import dpotrf
 
 from manykernels.compiled import compiled
@@ -32,7 +33,7 @@ ROUNDING = 8.0  # times sqrt(N) eps max|K|: twice the norm of a matrix of roundi
 ARITHMETIC = 4.0  # times N eps max|K|: what a factorization in float64 adds
 
 
-def gram_tolerance(dtype: Any) -> float:
+def gram_tolerance(dtype: DTypeLike) -> float:
     """Relative error that a Gram matrix stored as ``dtype`` may have come with."""
     return 1e-5 if np.dtype(dtype) == np.float32 else 1e-8
 
@@ -127,7 +128,7 @@ def check_symmetric(gram: Array, name: str) -> None:
     )
 
 
-def check_square_kernel(values: Any, name: str, *, symmetric: bool = True) -> Array:
+def check_square_kernel(values: object, name: str, *, symmetric: bool = True) -> Array:
     """Return ``values`` as a finite float64 matrix among at least one sample, whose symmetry may go unchecked."""
     array = real_array(values, name)
     if array.ndim != 2 or array.shape[0] != array.shape[1] or not array.size:

@@ -73,7 +73,7 @@ SOLVE_NAMES: Mapping[str, str] = {
 ALIKE = 0.75  # similarity of two names of parameters, one of which is a slip
 
 
-def hint(given: Any, known: Collection[str], elsewhere: Mapping[str, str]) -> str:
+def hint(given: object, known: Collection[str], elsewhere: Mapping[str, str]) -> str:
     """Return which of the known names is meant by one that is none of them, as the end of a message; or nothing."""
     if not isinstance(given, str):
         return ""
@@ -90,7 +90,7 @@ def close_name(given: str, known: Collection[str]) -> str | None:
 class SaysWhichParameter:
     """Base of estimators: an argument that they do not have raises a TypeError that names the one that is meant."""
 
-    def __init_subclass__(cls, **options: Any) -> None:
+    def __init_subclass__(cls, **options: object) -> None:
         super().__init_subclass__(**options)
         if "__init__" in vars(cls):
             setattr(cls, "__init__", _explaining(vars(cls)["__init__"]))  # noqa: B010  # mypy knows no other way
@@ -101,7 +101,7 @@ def _explaining(init: Any) -> Any:
     known = [name for name in inspect.signature(init).parameters if name != "self"]
 
     @functools.wraps(init)
-    def checked(self: Any, *args: Any, **given: Any) -> None:
+    def checked(self: Any, *args: Any, **given: object) -> None:
         unknown = [name for name in given if name not in known]
         if unknown:
             raise TypeError(unknown_parameter(unknown[0], type(self).__name__, known))
@@ -118,7 +118,7 @@ def says_which(names: Mapping[str, str]) -> Callable[[F], F]:
 
     def decorated(function: F) -> F:
         @functools.wraps(function)
-        def checked(*args: Any, **given: Any) -> Any:
+        def checked(*args: Any, **given: object) -> Any:
             for name in given.keys() & names.keys():
                 raise TypeError(f"{function.__name__} has no parameter {name!r}. Take {names[name]}.")
             return function(*args, **given)

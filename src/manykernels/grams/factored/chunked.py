@@ -16,7 +16,7 @@ from manykernels.kernels import KernelSpec
 from manykernels.kernels.bank.columns import NUMBERS, Table
 from manykernels.kernels.tables.encoding import Encoding, plain
 from manykernels.kernels.tables.kinds import READ_AS
-from manykernels.validation.arrays import Array
+from manykernels.validation.arrays import Array, TableLike
 
 SAMPLE_ROWS = 20_000  # from which landmarks and median distances are drawn
 
@@ -184,7 +184,7 @@ class ChunkedTable(ColumnTable):
                 yield slice(start + rows.start, start + rows.stop), table
 
 
-def read_table(X: Any, *, standardize: bool) -> ColumnTable:
+def read_table(X: TableLike, *, standardize: bool) -> ColumnTable:
     """Return the columns of numbers of a table, in memory or in chunks."""
     if not is_chunked(X):
         return ColumnTable(X, standardize=standardize)
@@ -192,7 +192,7 @@ def read_table(X: Any, *, standardize: bool) -> ColumnTable:
     return ChunkedTable(source, Table.of(source.head(range(source.n_columns))), standardize=standardize)
 
 
-def open_table(X: Any, model: ColumnTable) -> ColumnTable:
+def open_table(X: TableLike, model: ColumnTable) -> ColumnTable:
     """Return new rows in the units of a model's table, in chunks where they are given so."""
     if not is_chunked(X):
         return model.like(X)

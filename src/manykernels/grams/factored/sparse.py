@@ -89,7 +89,7 @@ class SparseOperator:
         sums = self._rows.adjoint(rho)
         return self.root * (sums if self.seen is None else sums[self.seen])
 
-    def rows(self, index: Any) -> Array:
+    def rows(self, index: object) -> Array:
         """Return rows of ``Z`` as an array: of few features, or few rows."""
         found = self._rows.rows(index)
         return self.root * (found if self.seen is None else found.tocsc()[:, self.seen]).toarray()

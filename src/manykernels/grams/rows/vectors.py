@@ -134,7 +134,7 @@ class RowVector(NDArrayOperatorsMixin):
 
     # --- NumPy's protocols ------------------------------------------------------------------------------------------
 
-    def __array_ufunc__(self, ufunc: Any, method: str, *inputs: Any, out: Any = None, **options: Any) -> Any:
+    def __array_ufunc__(self, ufunc: Any, method: str, *inputs: Any, out: Any = None, **options: object) -> Any:
         if method != "__call__":
             return NotImplemented
         if ufunc is np.matmul:

@@ -36,7 +36,7 @@ class BankConstructors(ABC):
         """Return the bank of these entries and options."""
 
     @classmethod
-    def per_feature(cls, specs: Any = (), columns: Any = None, *, widths: Any = (), **options: Any) -> Self:
+    def per_feature(cls, specs: object = (), columns: object = None, *, widths: object = (), **options: object) -> Self:
         """Return every kernel on every column by itself.
 
         Parameters
@@ -62,7 +62,7 @@ class BankConstructors(ABC):
         return cls._build([PerFeature(with_gaussians(specs, widths), columns)], options)
 
     @classmethod
-    def per_view(cls, specs: Any = (), views: Any = None, *, widths: Any = (), **options: Any) -> Self:
+    def per_view(cls, specs: object = (), views: object = None, *, widths: object = (), **options: object) -> Self:
         """Return every kernel on every view, a named selection of columns.
 
         Parameters
@@ -89,7 +89,7 @@ class BankConstructors(ABC):
         return cls._build([PerView(with_gaussians(specs, widths), _columns_of(views))], options)
 
     @classmethod
-    def joint(cls, specs: Any = (), columns: Any = None, *, widths: Any = (), **options: Any) -> Self:
+    def joint(cls, specs: object = (), columns: object = None, *, widths: object = (), **options: object) -> Self:
         """Return every kernel on all columns of a selection together.
 
         Parameters
@@ -117,13 +117,13 @@ class BankConstructors(ABC):
     @classmethod
     def interactions(
         cls,
-        specs: Any = None,
-        columns: Any = None,
+        specs: object = None,
+        columns: object = None,
         *,
         order: int = 2,
         bins: int | None = None,
-        widths: Any = None,
-        **options: Any,
+        widths: object = None,
+        **options: object,
     ) -> Self:
         r"""Return products of one kernel a column, :math:`\prod_j k(x_j, z_j)`, for every set of ``order`` columns.
 
@@ -168,13 +168,13 @@ class BankConstructors(ABC):
     @classmethod
     def landmarks(
         cls,
-        specs: Any = None,
-        columns: Any = None,
+        specs: object = None,
+        columns: object = None,
         *,
         count: int = 300,
         stretched: Any = None,
         stretch: float = 4.0,
-        **options: Any,
+        **options: object,
     ) -> Self:
         r"""Return kernels of all columns together, :class:`Landmarks`, whose functions are interactions of any order.
 
@@ -217,7 +217,7 @@ class BankConstructors(ABC):
         return cls._build([on_landmarks(specs, columns, count, stretched, stretch)], options)
 
     @classmethod
-    def from_views(cls, views: Any = None, specs: Any = None, **options: Any) -> Self:
+    def from_views(cls, views: object = None, specs: Any = None, **options: object) -> Self:
         """Return a bank of views; without kernels, Gaussians at 0.5, 1 and 2 median distances and a linear kernel each.
 
         Parameters
@@ -250,7 +250,7 @@ class BankConstructors(ABC):
 
     @classmethod
     def from_groups(
-        cls, groups: Any, specs: Any = None, *, least: int = 1, unknown: str = "error", **options: Any
+        cls, groups: Any, specs: Any = None, *, least: int = 1, unknown: str = "error", **options: object
     ) -> Self:
         """Return a bank of groups of columns, of thousands, such as gene sets or regions; a linear kernel each.
 
@@ -282,7 +282,7 @@ class BankConstructors(ABC):
         return cls._build([entry], {"standardize": True, **options})
 
     @classmethod
-    def auto(cls, X: Any = None, **options: Any) -> Self:
+    def auto(cls, X: Any = None, **options: object) -> Self:
         """Return kernels for every column of a table by what it holds, see :class:`DefaultKernels`.
 
         The bank that is used when nobody chose one.
@@ -321,7 +321,7 @@ class BankConstructors(ABC):
         return cls._build(entries_by_type(table), {"standardize": True, **options})
 
     @classmethod
-    def simplemkl(cls, **options: Any) -> Self:
+    def simplemkl(cls, **options: object) -> Self:
         """Return the kernels of the SimpleMKL protocol, 27 (d + 1) for d columns.
 
         Gaussians of width 0.1, 0.25, 0.5, 0.75, 1, 2, ..., 20 and polynomials of degree 1, 2, 3, on every column and on
@@ -423,7 +423,7 @@ class BankConstructors(ABC):
         return cls.from_dict(read_toml(path))
 
 
-def _columns_of(views: Any) -> Any:
+def _columns_of(views: object) -> Any:
     """Return the columns of every view; None for views that are tables, which bring their columns when fitted."""
     tables = isinstance(views, Mapping) and any(isinstance(table, pd.DataFrame) for table in views.values())
     return None if tables or isinstance(views, Views) else views

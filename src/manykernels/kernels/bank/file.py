@@ -66,7 +66,7 @@ def _preset(preset: Any) -> list[BankEntry]:
     raise InvalidInputError(f"'preset' must be 'default' or 'simplemkl', got {preset!r}.")
 
 
-def _entry(table: Mapping[str, Any], views: Any, where: str) -> BankEntry:
+def _entry(table: Mapping[str, Any], views: object, where: str) -> BankEntry:
     kind, place = table.get("kernel"), table.get("on", "joint")
     if kind not in KERNELS:
         raise InvalidInputError(f"{where}: 'kernel' must be one of {', '.join(sorted(KERNELS))}, got {kind!r}.")
@@ -93,7 +93,7 @@ def _grid(kind: str, parameters: Mapping[str, Any]) -> list[KernelSpec]:
     ]
 
 
-def _placed(specs: list[KernelSpec], place: str, columns: Any, views: Any, label: str | None) -> BankEntry:
+def _placed(specs: list[KernelSpec], place: str, columns: object, views: object, label: str | None) -> BankEntry:
     if label is not None:
         if place != "joint" or len(specs) != 1:
             raise InvalidInputError("'name' is for a single kernel with on = 'joint'; leave it out.")

@@ -58,7 +58,7 @@ def simplemkl_specs() -> tuple[KernelSpec, ...]:
     return (*(Gaussian(width) for width in widths), *(Polynomial(degree) for degree in (1, 2, 3)))
 
 
-def with_gaussians(specs: Any, widths: Any) -> tuple[KernelSpec, ...]:
+def with_gaussians(specs: object, widths: Any) -> tuple[KernelSpec, ...]:
     """Return the kernels followed by one Gaussian per width; at least one kernel in all."""
     single = isinstance(widths, str) or not isinstance(widths, Iterable)
     gaussians = tuple(Gaussian(width) for width in ((widths,) if single else widths))
@@ -317,7 +317,7 @@ class OnLandmarks(BankEntry):
         return sharp
 
 
-def on_landmarks(specs: Any, columns: Any, count: Any, stretched: Any, stretch: Any) -> OnLandmarks:
+def on_landmarks(specs: object, columns: object, count: Any, stretched: Any, stretch: Any) -> OnLandmarks:
     """Return the pattern of `KernelBank.landmarks` from its arguments."""
     bases = (ROUGH,) if specs is None else as_specs(specs)
     return OnLandmarks(tuple(Landmarks(base, count, stretch=stretch) for base in bases), columns, stretched)

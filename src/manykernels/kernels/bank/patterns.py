@@ -239,7 +239,7 @@ def _incomplete(table: Table, positions: tuple[int, ...]) -> tuple[int, ...]:
     return tuple(sorted(patterns.values()))
 
 
-def as_entry(entry: Any) -> BankEntry:
+def as_entry(entry: object) -> BankEntry:
     """Return a bank entry from a pattern or from ``(name, spec)`` or ``(name, spec, columns)``."""
     if isinstance(entry, BankEntry):
         return entry
@@ -252,7 +252,7 @@ def as_entry(entry: Any) -> BankEntry:
     )
 
 
-def as_specs(specs: Any) -> tuple[KernelSpec, ...]:
+def as_specs(specs: object) -> tuple[KernelSpec, ...]:
     """Return one kernel or a sequence of kernels as a non-empty tuple."""
     chosen = (specs,) if isinstance(specs, KernelSpec) else specs
     if isinstance(chosen, str) or not isinstance(chosen, Iterable):

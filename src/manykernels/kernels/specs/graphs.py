@@ -81,7 +81,7 @@ class GraphFeatures(ObjectKernel):
         """Places of the hash."""
         return self.n_features
 
-    def features(self, objects: Any) -> csr_array:
+    def features(self, objects: object) -> csr_array:
         """Return the counts of every graph.
 
         Parameters

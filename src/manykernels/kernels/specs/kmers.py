@@ -171,7 +171,7 @@ class Kmers(ObjectKernel):
         words = comb(self.k, self.gaps) * size**kept if self.gaps else sum(size**j for j in range(first, self.k + 1))
         return min(words, self.n_features)
 
-    def features(self, objects: Any) -> csr_array:
+    def features(self, objects: object) -> csr_array:
         """Return the counts of every sequence.
 
         Parameters
@@ -210,7 +210,7 @@ class Kmers(ObjectKernel):
         words = sum(comb(self.k, i) * (size - 1) ** i for i in range(self.mismatches + 1))
         return plan, max(words, len(masks)), self.reverse_complement
 
-    def read(self, objects: Any, shared: dict[Any, Any] | None = None) -> KmerRows:
+    def read(self, objects: object, shared: dict[Any, Any] | None = None) -> KmerRows:
         """Return sequences to work with: their letters, which kernels share, and their lengths in features."""
         shared = {} if shared is None else shared
         key = self.letters, self.unknown
@@ -219,7 +219,7 @@ class Kmers(ObjectKernel):
         codes, starts = shared[key]
         return KmerRows(codes, starts, self._loop, self.normalized)
 
-    def encoded(self, objects: Any) -> tuple[Array, Array]:
+    def encoded(self, objects: object) -> tuple[Array, Array]:
         """Return the letters of all sequences as numbers, uint8 with 255 for unknown ones, and where each begins."""
         found = as_objects(objects)
         check_strings(found, self.label, "sequences")

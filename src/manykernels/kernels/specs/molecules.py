@@ -87,7 +87,7 @@ class Fingerprint(ObjectKernel):
         """Positions, and of counts as bits so many for each."""
         return self.n_features * (MOST_COUNT if self.similarity == "minmax" else 1)
 
-    def features(self, objects: Any) -> csr_array:
+    def features(self, objects: object) -> csr_array:
         """Return the fingerprint of every molecule.
 
         Parameters

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import numpy as np
 from scipy.sparse import csr_array
@@ -77,7 +77,7 @@ class Ngrams(ObjectKernel):
         """Places of the hash."""
         return self.n_features
 
-    def features(self, objects: Any) -> csr_array:
+    def features(self, objects: object) -> csr_array:
         """Return the counts of every text.
 
         Parameters

@@ -183,7 +183,7 @@ def width_grid(low: float, high: float, n: int) -> tuple[float, ...]:
     return tuple(float(width) for width in np.geomspace(low, high, n))
 
 
-def as_width(value: Any, name: str = "width") -> float | MedianWidth:
+def as_width(value: object, name: str = "width") -> float | MedianWidth:
     """Return a checked width: a number, ``"median"``, ``"0.5*median"`` or a :class:`MedianWidth`."""
     if isinstance(value, MedianWidth):
         return value

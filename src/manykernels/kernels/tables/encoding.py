@@ -56,7 +56,7 @@ def _position(index: int, n_columns: int) -> int:
     return index % n_columns
 
 
-def _named(name: Any, places: Places | None) -> int:
+def _named(name: object, places: Places | None) -> int:
     if places is None:
         raise InvalidInputError(
             f"Column {name!r} is selected by name, but X is no DataFrame. Pass one or use positions."
@@ -176,7 +176,7 @@ _WORDS = {"number": "numbers", "boolean": "true and false", "date": "dates", "du
 _WORDS |= dict.fromkeys(("ordered", "category", "text"), "categories")
 
 
-def plain(level: Any) -> Any:
+def plain(level: object) -> Any:
     """Return a category as text or a number of Python, whatever it was: what a model file can hold."""
     value = level.item() if isinstance(level, np.generic) else level
     return value if isinstance(value, (str, bool, int, float)) else str(value)

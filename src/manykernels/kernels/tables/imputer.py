@@ -11,7 +11,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from manykernels.exceptions import InvalidInputError
 from manykernels.kernels.tables.views import Views
-from manykernels.validation.arrays import Array
+from manykernels.validation.arrays import Array, TableLike
 
 
 class ColumnMeans(BaseEstimator):
@@ -104,7 +104,7 @@ class ViewImputer(TransformerMixin, BaseEstimator):
                 )
         return self
 
-    def transform(self, X: Any) -> Views:
+    def transform(self, X: TableLike) -> Views:
         """Return views without gaps in the columns of numbers, but for views that a sample lacks.
 
         Parameters
@@ -144,7 +144,7 @@ class ViewImputer(TransformerMixin, BaseEstimator):
         return views.holding(frame)
 
 
-def _views(X: Any) -> Views:
+def _views(X: TableLike) -> Views:
     """Return views, or say what else fills gaps."""
     if isinstance(X, Views):
         return X

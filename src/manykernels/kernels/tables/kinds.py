@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import re
 from functools import lru_cache
-from typing import Any
 
 import pandas as pd
+from numpy.typing import DTypeLike
 from pandas.api.types import (
     infer_dtype,
     is_bool_dtype,
@@ -52,7 +52,7 @@ def kind_of(column: pd.Series) -> str:
 
 
 @lru_cache(maxsize=64)  # a table may have a hundred thousand columns of one type
-def kind_of_dtype(dtype: Any) -> str | None:
+def kind_of_dtype(dtype: DTypeLike) -> str | None:
     """Return the kind that a type alone decides, None if the values have to be looked at."""
     if isinstance(dtype, pd.CategoricalDtype):
         return "ordered" if dtype.ordered else "category"

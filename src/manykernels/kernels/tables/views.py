@@ -46,7 +46,7 @@ class Views:
     [1, 2]
     """
 
-    def __init__(self, views: Any) -> None:
+    def __init__(self, views: object) -> None:
         tables = {str(name): _as_frame(table, str(name)) for name, table in _blocks(views).items()}
         if not tables or any(SEPARATOR in name for name in tables):
             raise InvalidInputError(
@@ -127,7 +127,7 @@ class Views:
     def __len__(self) -> int:
         return len(self._frame)
 
-    def __getitem__(self, chosen: Any) -> Any:
+    def __getitem__(self, chosen: object) -> Any:
         """Return a view by its name, or the views of chosen samples (positions, slice or mask)."""
         if isinstance(chosen, str):
             if chosen not in self._columns:
@@ -289,7 +289,7 @@ class Views:
         return Views.__new__(Views)._set(frame, own, np.array(lacking).T)
 
 
-def _blocks(views: Any) -> Mapping[Any, Any]:
+def _blocks(views: object) -> Mapping[Any, Any]:
     """Return the tables by name, from whatever holds several of them."""
     if isinstance(views, Views):
         return {name: views[name] for name in views.names}

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any, ClassVar
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 from scipy.optimize import brentq
 
 from manykernels.exceptions import InvalidInputError
@@ -121,7 +121,7 @@ class Loss(abc.ABC):
         return 1.0
 
     @abc.abstractmethod
-    def check_target(self, y: Any) -> Array:
+    def check_target(self, y: ArrayLike) -> Array:
         """Return ``y`` as float64 (N,), or raise ``InvalidInputError`` saying which values cannot be used.
 
         Parameters
@@ -399,7 +399,7 @@ class ClassificationLoss(Loss):
 
     task: ClassVar[str] = "classification"
 
-    def check_target(self, y: Any) -> Array:
+    def check_target(self, y: ArrayLike) -> Array:
         """Return labels as float64 (N,); anything but -1 and +1 is refused."""
         target = float_vector(y)
         bad = ~np.isin(target, (-1.0, 1.0))
@@ -422,7 +422,7 @@ class RegressionLoss(Loss):
 
     task: ClassVar[str] = "regression"
 
-    def check_target(self, y: Any) -> Array:
+    def check_target(self, y: ArrayLike) -> Array:
         """Return targets as float64 (N,); NaN and infinite values are refused."""
         target = float_vector(y)
         bad = ~np.isfinite(target)
@@ -434,7 +434,7 @@ class RegressionLoss(Loss):
         return target
 
 
-def float_vector(y: Any) -> Array:
+def float_vector(y: ArrayLike) -> Array:
     """Return ``y`` as a fresh float64 vector, or say what it is instead."""
     try:
         target = np.array(y, dtype=np.float64)

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import numpy as np
+from numpy.typing import ArrayLike
 from scipy.special import logsumexp, xlogy
 
 from manykernels.exceptions import InvalidInputError
@@ -60,7 +61,7 @@ class Poisson(LogLinkLoss):
     name: ClassVar[str] = "poisson"
     support: ClassVar[str] = "non-negative"
 
-    def check_target(self, y: Any) -> Array:
+    def check_target(self, y: ArrayLike) -> Array:
         """Return counts or rates as float64 (N,); negative ones are refused."""
         target = super().check_target(y)
         self._refuse(target, target < 0, "counts, or rates, of zero or more")
@@ -128,7 +129,7 @@ class Gamma(LogLinkLoss):
     name: ClassVar[str] = "gamma"
     support: ClassVar[str] = "positive"
 
-    def check_target(self, y: Any) -> Array:
+    def check_target(self, y: ArrayLike) -> Array:
         """Return amounts as float64 (N,); zero and negative ones are refused."""
         target = super().check_target(y)
         self._refuse(target, target <= 0, "amounts above zero")

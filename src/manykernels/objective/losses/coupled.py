@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import abc
-from typing import Any, ClassVar
+from typing import ClassVar
+
+from numpy.typing import ArrayLike
 
 from manykernels.objective.capabilities import Capability
 from manykernels.objective.losses.base import Array
@@ -40,7 +42,7 @@ class CoupledLoss(abc.ABC):
         return self
 
     @abc.abstractmethod
-    def check_target(self, y: Any) -> Array:
+    def check_target(self, y: ArrayLike) -> Array:
         """Return the target as float64 (N,), or raise ``InvalidInputError`` saying what cannot be used."""
 
     def why_no_constant(self, y: Array) -> str:

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import numpy as np
+from numpy.typing import ArrayLike
 
 from manykernels.exceptions import InvalidInputError
 from manykernels.objective.losses.base import Array, float_vector
@@ -60,7 +61,7 @@ class CoxPartial(CoupledLoss):
         if self.ties not in TIES:
             raise InvalidInputError(f"ties must be one of {', '.join(map(repr, TIES))}, got {self.ties!r}.")
 
-    def check_target(self, y: Any) -> Array:
+    def check_target(self, y: ArrayLike) -> Array:
         """Return signed times as float64 (N,); zeros, infinite values and a target without events are refused."""
         target = float_vector(y)
         bad = ~np.isfinite(target) | (target == 0)
@@ -79,7 +80,7 @@ class CoxPartial(CoupledLoss):
         return RiskSets(time, y > 0, stratum, weight, efron=self.ties == "efron")
 
 
-def survival_target(event: Any, time: Any, strata: Any = None) -> Array:
+def survival_target(event: ArrayLike, time: ArrayLike, strata: ArrayLike | None = None) -> Array:
     """Return signed times of events and censored samples, with strata of which each has risk sets of its own.
 
     Only the order of the times matters, so that their ranks stand for them.

@@ -80,7 +80,7 @@ class Curvature(abc.ABC):
     def gram(self, operators: Sequence[Any], rows: int, *, intercept: bool) -> Array:
         """Return ``Z' H Z`` from about so many of the rows, with a last row and column for each intercept."""
 
-    def block(self, operator: Any, rows: int) -> Array:
+    def block(self, operator: object, rows: int) -> Array:
         """Return ``Z' H Z`` of one operator's factors, as well as steps in its coefficients alone need it."""
         return self.gram([operator], rows, intercept=False)
 
@@ -162,7 +162,7 @@ class OutputCurvature(Curvature):
     def __init__(self, p: Array, weight: Array) -> None:
         self.p, self.weight, self.diagonal = p, weight, weight[:, None] * p
 
-    def block(self, operator: Any, rows: int) -> Array:
+    def block(self, operator: object, rows: int) -> Array:
         """Return ``Z' H Z`` with ``p (1 - p) T / (T - 1)`` for ``diag(p) - p p'``, the same where classes are alike.
 
         With nothing between outputs it is a ``T``-th of the work; slopes are exact all the same.

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from numbers import Real
-from typing import Any
 
 import numpy as np
 import pandas as pd
+from numpy.typing import ArrayLike
 
 from manykernels.exceptions import InvalidInputError
 from manykernels.validation.arrays import Array
@@ -21,7 +21,7 @@ HINT = (
 )
 
 
-def survival_array(event: Any, time: Any, strata: Any = None) -> Array:
+def survival_array(event: ArrayLike, time: ArrayLike, strata: ArrayLike | None = None) -> Array:
     """Return events and times as one structured array, the target of survival models.
 
     Parameters
@@ -54,7 +54,7 @@ def survival_array(event: Any, time: Any, strata: Any = None) -> Array:
     return checked[names].astype([(name, FIELDS[name]) for name in names])
 
 
-def check_survival(y: Any) -> Array:
+def check_survival(y: ArrayLike) -> Array:
     """Return a target as a structured array with the fields event, time and stratum, (n,)."""
     columns = _columns(y)
     strata = columns.pop("stratum", None)
@@ -86,7 +86,7 @@ def _are_truths(values: Array) -> bool:
     return _are_booleans(values) or (values.dtype.kind in "iuf" and bool(np.isin(values, (0, 1)).all()))
 
 
-def _columns(y: Any) -> dict[str, Array]:
+def _columns(y: ArrayLike) -> dict[str, Array]:
     """Return the fields of a target by name."""
     if isinstance(y, pd.DataFrame):
         return {str(name): y[name].to_numpy() for name in y.columns}
@@ -109,7 +109,7 @@ def _checked(event: Array, time: Array, strata: Array | None) -> Array:
     return found
 
 
-def _booleans(event: Any) -> Array:
+def _booleans(event: ArrayLike) -> Array:
     """Return whether each event was seen, (n,) bool."""
     values = np.asarray(event)
     if values.ndim != 1 or not _are_truths(values):
@@ -117,7 +117,7 @@ def _booleans(event: Any) -> Array:
     return values.astype(bool)
 
 
-def _times(time: Any) -> Array:
+def _times(time: ArrayLike) -> Array:
     """Return durations as float64, (n,)."""
     values = np.asarray(time)
     if values.dtype.kind in "Mm":
@@ -150,7 +150,7 @@ def _kind(values: Array) -> str:
     return f"{other!r}"
 
 
-def _numbers(strata: Any) -> Array:
+def _numbers(strata: ArrayLike | None) -> Array:
     values = np.asarray(strata)
     if values.ndim != 1 or values.dtype.kind not in "iub":
         raise InvalidInputError("strata must be whole numbers, one for each sample; number labels with np.unique.")

@@ -20,6 +20,7 @@ from functools import cached_property
 from typing import Any, ClassVar
 
 import numpy as np
+from numpy.typing import ArrayLike
 from scipy.optimize import brentq
 
 from manykernels.exceptions import InvalidInputError
@@ -300,7 +301,7 @@ def _norms(values: Array, owner: Array, n_groups: int) -> Array:
     return norms
 
 
-def _frozen(groups: Any) -> Any:
+def _frozen(groups: ArrayLike | None) -> Any:
     """Return groups as tuples: pairs of name and content, or texts that kernels are called."""
     if isinstance(groups, Mapping):
         return tuple((str(name), _frozen((name,) if own is None else own)) for name, own in groups.items())

@@ -18,7 +18,7 @@ from manykernels.objective.problem import Problem
 from manykernels.objective.regularizers import get_regularizer
 from manykernels.solvers.factored.fold_models import FoldModels
 from manykernels.solvers.factored.moments import FoldMoments
-from manykernels.validation.arrays import check_count, check_positive, check_positive_vector, check_vector
+from manykernels.validation.arrays import TableLike, check_count, check_positive, check_positive_vector, check_vector
 
 Array = NDArray[Any]
 
@@ -65,7 +65,7 @@ class FoldPaths:
 
 
 def factored_folds(
-    X: Any,
+    X: TableLike,
     y: ArrayLike,
     bank: KernelBank | FactoredStack,
     *,
@@ -158,7 +158,7 @@ def _grid(models: FoldModels, weights: Array, n_alphas: int, ratio: float) -> Ar
     return np.geomspace(max(largest), smallest * max(largest), count)
 
 
-def _decreasing(alphas: Any) -> Array:
+def _decreasing(alphas: ArrayLike | None) -> Array:
     """Return given strengths from the largest down."""
     values = check_vector(alphas, None, "alphas")
     return -np.sort(-check_positive_vector(values, check_count(len(values), "the number of alphas"), "alphas"))

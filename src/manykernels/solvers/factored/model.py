@@ -17,6 +17,7 @@ from manykernels.kernels import FittedBank
 from manykernels.kernels.bank.columns import Table
 from manykernels.solvers.factored.state import Component, Curve, Round, Start
 from manykernels.solvers.factored.tuning import CHUNK
+from manykernels.validation.arrays import TableLike
 
 Array = NDArray[Any]
 
@@ -81,7 +82,7 @@ class FactorFunctions:
         targets = [component.target for component in self.components]
         return self._evaluated(X, partial(_totals, targets, self.n_targets)).T
 
-    def active_contributions(self, X: Any) -> Array:
+    def active_contributions(self, X: TableLike) -> Array:
         """Return what every active kernel adds to every function at new rows, (m, n, T)."""
         values = self._evaluated(X, _each)
         parts = np.zeros((len(self.active), values.shape[1], self.n_targets))
@@ -90,7 +91,7 @@ class FactorFunctions:
             parts[place[component.kernel], :, component.target] = own
         return parts
 
-    def _evaluated(self, X: Any, gather: Callable[..., Array]) -> Array:
+    def _evaluated(self, X: TableLike, gather: Callable[..., Array]) -> Array:
         """Return what becomes of the components' functions at all rows, (..., n)."""
         rows = open_table(X if self.bank is None else self.bank.table.values(Table.of(X)), self.stack.table)
         if all(component.tol is not None for component in self.components):

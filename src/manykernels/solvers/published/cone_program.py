@@ -59,7 +59,7 @@ class ConeProgram:
         self._offsets.append(np.asarray(offset, dtype=np.float64))
         self._cones.append((cone, offset.size))
 
-    def solve(self, **options: Any) -> ConeSolution:
+    def solve(self, **options: object) -> ConeSolution:
         """Return the point at which Clarabel stops, whatever it says about it."""
         clarabel = import_clarabel()
         settings = clarabel.DefaultSettings()
