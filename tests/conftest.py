@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import signal
 from collections import Counter
+from itertools import combinations
 from typing import TYPE_CHECKING, Any
 
 # Read by the numerical libraries when they are first imported, hence before the imports below.
@@ -42,14 +43,15 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 
 def spread(cases: Sequence[Mapping[str, str]], count: int) -> set[int]:
-    """Return the numbers of so many cases, each with the values of parameters that were met least before it."""
-    met: Counter[tuple[str, str]] = Counter()
+    """Return the numbers of so many cases, each with the values and pairs of values that were met least before it."""
+    met: Counter[Any] = Counter()
     chosen: set[int] = set()
+    parts = [[*case.items(), *combinations(case.items(), 2)] for case in cases]
     for _ in range(count):
         left = (number for number in range(len(cases)) if number not in chosen)
-        best = min(left, key=lambda number: sum(met[value] for value in cases[number].items()))
+        best = min(left, key=lambda number: sum(met[part] for part in parts[number]))
         chosen.add(best)
-        met.update(cases[best].items())
+        met.update(parts[best])
     return chosen
 
 

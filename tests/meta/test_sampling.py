@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import runpy
-from itertools import product
+from itertools import combinations, product
 from math import ceil
 from pathlib import Path
 from types import SimpleNamespace
@@ -36,6 +36,16 @@ def test_one_case_in_k_is_left_and_every_value_is_met(sizes: tuple[int, ...], k:
     assert len(left) == ceil(len(values) / k)
     for place, size in enumerate(sizes):
         assert len({value[place] for value in left}) == min(size, len(left))
+
+
+def test_pairs_of_values_are_met_too() -> None:
+    values = list(product(range(2), range(2), range(5), range(4)))
+    cases = [Case(f"test_it[{value}]", pytest.mark.sampled(5).mark, value) for value in values]
+    HOOK(cases)
+    left = [value for value, case in zip(values, cases, strict=True) if not case.added]
+    for first, second in combinations(range(3), 2):
+        sizes = len({value[first] for value in values}) * len({value[second] for value in values})
+        assert len({(value[first], value[second]) for value in left}) == sizes
 
 
 def test_others_are_left_alone() -> None:
