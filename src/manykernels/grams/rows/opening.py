@@ -12,6 +12,7 @@ import pandas as pd
 from manykernels.exceptions import InvalidInputError
 from manykernels.grams.rows.base import CHUNK_ROWS, RowSource
 from manykernels.grams.rows.dask import DaskRows
+from manykernels.grams.rows.mapped import MappedFile
 from manykernels.grams.rows.parquet import ParquetRows
 from manykernels.validation.arrays import Array
 
@@ -19,7 +20,7 @@ from manykernels.validation.arrays import Array
 
 
 class ArrayRows(RowSource):
-    """Slices of an array, a memory map or a DataFrame.
+    """Slices of an array, a memory map or a DataFrame; those of a map are read from its file.
 
     Parameters
     ----------
@@ -42,14 +43,14 @@ class ArrayRows(RowSource):
         sizes = [min(step, len(data) - start) for start in range(0, len(data), step)]
         frame = isinstance(data, pd.DataFrame)
         super().__init__(sizes, tuple(data.columns) if frame else None, data.shape[1], n_threads)
-        self._data, self._chunk_rows = data, chunk_rows
+        self._data, self._chunk_rows, self._file = data, chunk_rows, MappedFile.of(data)
 
     def read(self, chunk: int, positions: Sequence[int]) -> Any:
         """Return columns of a slice."""
         rows = self.slice(chunk)
         if isinstance(self._data, pd.DataFrame):
             return self._data.iloc[rows, list(positions)]
-        part = np.asarray(self._data[rows])
+        part = np.asarray(self._data[rows]) if self._file is None else self._file.rows(rows)
         return part if list(positions) == list(range(self.n_columns)) else part[:, list(positions)]
 
     def without(self, name: object) -> ArrayRows:
