@@ -112,6 +112,8 @@ def _plain_start(problem: Problem, rho: Array, b: float, scores: Array | None) -
     scale, value = best_scale(problem, rho, norms)
     scale *= START_FRACTION
     n_pairs = 2 * problem.n_samples + problem.n_kernels
+    if not problem.loss.entropic:  # of few samples against many the dual value says little: steps would be tiny
+        value = max(value, problem.empirical_loss(problem.constant_scores(b)))
     barrier = START_BARRIER * max(value, 1e-3 * problem.loss_at_zero, problem.tiny) / n_pairs
     samples = start_samples(problem, scale * rho, b, barrier, scores)
     kernels = start_weights(problem.regularizer, (scale * norms) ** 2, barrier)
