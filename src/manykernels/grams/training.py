@@ -39,6 +39,7 @@ from manykernels.kernels import (
 from manykernels.kernels.bank.columns import Table
 from manykernels.kernels.bank.grids import DEFAULT_SPECS
 from manykernels.kernels.bank.patterns import NamedKernel
+from manykernels.validation.arrays import Array
 from manykernels.validation.parameters import check_n_jobs
 
 PRECOMPUTED = "precomputed"
@@ -243,15 +244,23 @@ def total_rank(table: Table) -> int:
     if table.is_sparse:
         return FULL_RANK * table.n_columns
     if isinstance(table.data, np.ndarray) and table.data.dtype.kind == "f":
-        ordered = np.sort(table.data[:RANK_ROWS], axis=0)  # with gaps at the end, which count as one value
-        gaps = np.isnan(ordered)
-        values = (ordered[1:] > ordered[:-1]).sum(axis=0) + (~gaps).any(axis=0) + gaps.any(axis=0)
-        return int(np.minimum(values, FULL_RANK).sum())
+        return _rank_of_numbers(table.data[:RANK_ROWS])
     rows = pd.DataFrame(table.data[:RANK_ROWS])
+    plain = np.array([isinstance(dtype, np.dtype) and dtype.kind in "biuf" for dtype in rows.dtypes], dtype=bool)
+    rank = _rank_of_numbers(rows.loc[:, plain].to_numpy(np.float64)) if plain.any() else 0
+    rows = rows.loc[:, ~plain]  # column by column, which takes long where there are many
     # As text, objects can be told apart that no set takes: columns of lists are refused later, with all other reasons.
     objects = [name for name, dtype in rows.dtypes.items() if dtype.kind == "O"]
     distinct = rows.astype(dict.fromkeys(objects, str)).nunique(dropna=False).to_numpy()
-    return int(np.minimum(distinct, FULL_RANK).sum())
+    return rank + int(np.minimum(distinct, FULL_RANK).sum())
+
+
+def _rank_of_numbers(rows: Array) -> int:
+    """Return the same for columns of numbers; gaps count as one value."""
+    ordered = np.sort(rows, axis=0)  # with gaps at the end
+    gaps = np.isnan(ordered)
+    values = (ordered[1:] > ordered[:-1]).sum(axis=0) + (~gaps).any(axis=0) + gaps.any(axis=0)
+    return int(np.minimum(values, FULL_RANK).sum())
 
 
 def _needs_landmarks(spec: KernelSpec, n_columns: int) -> bool:
