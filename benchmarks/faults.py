@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import argparse
 import os
+import signal
 import subprocess
 import sys
 from dataclasses import dataclass
@@ -337,7 +338,7 @@ def happened(case: Case, source: Path) -> str:
     done = subprocess.run(
         [sys.executable, "-c", PRELUDE + case.program], capture_output=True, text=True, env=environment, cwd=source
     )
-    if done.returncode < 0:
+    if done.returncode in (-signal.SIGXCPU, -signal.SIGKILL):  # a KeyboardInterrupt ends as a signal too
         return f"not through after {LIMIT} CPU s"
     lines = (done.stdout if done.returncode == 0 else done.stderr).strip().splitlines()
     return lines[-1][:160].replace("|", "\\|").replace("manykernels.exceptions.", "") if lines else "nothing"
