@@ -116,6 +116,74 @@ def test_a_random_slope_is_ridge_on_a_product(representation) -> None:
     assert model.intercept_ == pytest.approx(expected[0], rel=1e-5)
 
 
+@pytest.mark.parametrize("representation", ["gram", "factored"])
+def test_fixed_effects_are_kernels_without_a_penalty(representation) -> None:
+    """The mixed model equations with a fixed slope; at a strength that leaves nothing else, least squares."""
+    rng = np.random.default_rng(3)
+    subject, days = np.repeat(np.arange(18), 10), np.tile(np.arange(10.0), 18)
+    y = 250 + 10 * days + rng.normal(0, 25, 18)[subject] + rng.normal(0, 25, 180)
+    table = pd.DataFrame({"subject": pd.Categorical([f"s{number:02d}" for number in subject]), "days": days})
+    bank = KernelBank([("subject", Overlap(), ["subject"]), ("days", Linear(), ["days"])], normalize=None)
+    settings = {"tol": 1e-7, "resources": {"representation": representation}}
+    model = MKLRegressor(bank, penalty={"days": None, "subject": Ridge(1.1)}, alpha=1 / 180, **settings).fit(table, y)
+    design = np.column_stack([np.ones(180), days, np.eye(18)[subject]])
+    expected = np.linalg.solve(design.T @ design + np.diag(np.r_[0.0, 0.0, np.full(18, 1.1)]), design.T @ y)
+    assert model.dual_gap_ <= 1e-7
+    np.testing.assert_allclose(model.predict(table), design @ expected, rtol=1e-6)
+    least = MKLRegressor(bank, penalty={"days": None, "*": "l1"}, alpha=1e4, **settings).fit(table, y)
+    line = np.polynomial.Polynomial.fit(days, y, 1)
+    np.testing.assert_allclose(least.predict(table), line(days), rtol=1e-6)
+    with pytest.raises(InvalidInputError, match="unknown"):
+        MKLRegressor(bank, penalty={"days": "unknown", "*": "l1"}).fit(table, y)
+
+
+@pytest.mark.parametrize("outputs", ["own", "shared"])
+def test_targets_with_kernels_without_a_penalty(data, bank, outputs) -> None:
+    X, y = data
+    targets, fits = np.column_stack([y + X["b0"], y - 2 * X["b0"]]), []
+    free = KernelBank([*bank.kernels, ("b0", Linear(), ["b0"])])
+    for representation in ("gram", "factored"):
+        resources = {"representation": representation}
+        model = MKLRegressor(
+            free, penalty={"b0": None, "*": "l1"}, alpha=0.05, outputs=outputs, tol=1e-6, resources=resources
+        )
+        fits.append(model.fit(X, targets))
+        assert np.max(model.dual_gap_) <= 1e-6
+    np.testing.assert_allclose(fits[0].predict(X), fits[1].predict(X), atol=2e-3)
+
+
+@pytest.mark.parametrize("loss", ["logistic", "hinge"])
+@pytest.mark.parametrize("representation", ["gram", "factored"])
+def test_classes_with_kernels_without_a_penalty(data, bank, loss, representation, tmp_path) -> None:
+    X, y = data
+    free = KernelBank([*bank.kernels, ("b0", Linear(), ["b0"])])
+    labels = np.digitize(y + X["b0"], np.quantile(y + X["b0"], [0.3, 0.7]))
+    resources = {"representation": representation}
+    model = MKLClassifier(free, loss=loss, penalty={"b0": None, "*": "l1"}, alpha=0.02, tol=1e-5, resources=resources)
+    model.fit(X, labels)
+    assert np.max(model.dual_gap_) <= 1e-5
+    assert np.all(model.kernel_weights_[:, model.kernel_names_.index("b0")] > 0)
+    save_model(model, tmp_path / "model")
+    assert load_model(tmp_path / "model").penalty == {"b0": None, "*": "l1"}
+    if loss == "logistic" and representation == "factored":
+        shared = clone(model).set_params(outputs="shared").fit(X, labels)
+        assert shared.dual_gap_ <= 1e-5
+
+
+def test_searches_and_hazards_with_kernels_without_a_penalty(data, bank) -> None:
+    X, y = data
+    free, penalty = KernelBank([*bank.kernels, ("b0", Linear(), ["b0"])]), {"b0": None, "*": "l1"}
+    path = regularization_path(X, y + 2 * X["b0"], kernels=free, penalty=penalty, n_alphas=4)
+    assert path.summary()["n_active"].tolist()[0] == 1  # the largest strength leaves what has no penalty
+    found = MKLRegressorCV(free, penalty=penalty, cv=3, n_alphas=4).fit(X, y + 2 * X["b0"])
+    assert found.score(X, y + 2 * X["b0"]) > 0.7
+    times = pd.DataFrame({"time": np.exp(-y - X["b0"]), "event": np.arange(120) % 4 > 0})
+    for representation in ("gram", "factored"):
+        resources = {"representation": representation}
+        model = MKLSurvival(free, penalty=penalty, alpha=0.02, tol=1e-5, resources=resources).fit(X, times)
+        assert model.dual_gap_ <= 1e-5
+
+
 def test_a_grid_starts_where_what_selects_is_empty(data, bank) -> None:
     path = regularization_path(*data, kernels=bank, penalty=KEPT, n_alphas=6)
     assert path.summary()["n_active"].tolist()[0] == 1

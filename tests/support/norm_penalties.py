@@ -51,8 +51,8 @@ def optimum_under(problem: SmallProblem, penalty: Callable[[Any, Any], Any]) -> 
     return best
 
 
-def solved(problem: Problem) -> Any:
-    """Return the certificate of the problem, solved to 1e-8 by the solver that is chosen for it."""
+def solved(problem: Problem, tol: float = 1e-7) -> Any:
+    """Return the certificate of the problem, solved to this gap by the solver that is chosen for it."""
     solution = solve(
         problem.stack,
         problem.y,
@@ -61,6 +61,6 @@ def solved(problem: Problem) -> Any:
         fit_intercept=problem.fit_intercept,
         sample_weight=problem.sample_weight,
         kernel_penalties=problem.penalties,
-        tol=1e-7,
+        tol=tol,
     )
     return solution.certificate

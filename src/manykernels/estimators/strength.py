@@ -243,7 +243,7 @@ def noise_levels(
     are permuted alike. One pass over the kernels for all, or for as many as fit.
     """
     n_samples = problems[0].n_samples
-    models = [problem.zero_model() for problem in problems]
+    models = [(problem.empty_coefficients, problem.best_constant) for problem in problems]
     entries, largest = sum(rho.size for rho, _ in models), max(rho.size for rho, _ in models)
     cost = problems[0].stack.quad_cost * entries / n_samples
     drawn = random_orders(

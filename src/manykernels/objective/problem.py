@@ -5,7 +5,7 @@ from __future__ import annotations
 import copy
 from collections.abc import Callable, Sequence
 from dataclasses import KW_ONLY, dataclass, replace
-from functools import cache, cached_property
+from functools import cache, cached_property, partial
 from typing import Any, ClassVar, cast
 
 import numpy as np
@@ -20,7 +20,9 @@ from manykernels.objective.losses import get_loss, get_shared_loss
 from manykernels.objective.losses.bound import BoundLoss, SampleSum
 from manykernels.objective.losses.rows import LossOnRows, rows_weight
 from manykernels.objective.regularizers.base import Regularizer, check_regularizer
+from manykernels.objective.regularizers.groups import PenaltyByGroup
 from manykernels.objective.rounding import EPS, FEW, growth, term_sizes
+from manykernels.objective.unpenalized import free_directions, kernel_factor, resting_ridge
 from manykernels.validation.arrays import check_positive_vector, check_vector
 
 __all__ = ["Certificate", "KKTResiduals", "Problem"]
@@ -116,7 +118,6 @@ class Problem:
         elif self.fit_intercept and self.loss.couples_samples:
             raise InvalidInputError(f"The {self.loss.name} loss has no intercept: set fit_intercept=False.")
         check_regularizer(self.regularizer)
-        self._set("regularizer", self.regularizer.on_kernels(self.kernel_names))
         y = self.loss.check_target(self.y)
         if isinstance(y, np.ndarray):  # factors take columns in turn
             y = _frozen(np.asfortranarray(y) if self.stack.has_factors else y)
@@ -131,6 +132,7 @@ class Problem:
         self._set("sample_weight", weight)
         self._set("kernel_penalties", self._positive("kernel_penalties", self.n_kernels))
         self._check_solvable()
+        self._set("regularizer", self._on_kernels(self.regularizer))
 
     def _known_loss(self) -> Any:
         """Return the loss, which may be given by name, as one of so many outputs as the target has."""
@@ -145,11 +147,49 @@ class Problem:
         values = getattr(self, name)
         return _frozen(np.ones(size) if values is None else check_positive_vector(values, size, name).copy())
 
+    def _on_kernels(self, regularizer: Regularizer) -> Regularizer:
+        """Return the penalty of these kernels; engines see a very small one on those that are to have none."""
+        found = regularizer.on_kernels(self.kernel_names)
+        if isinstance(found, PenaltyByGroup) and not found.rests:
+            return found.resting_on(resting_ridge(self, found.unpenalized))
+        return found
+
     @cached_property
     def bound(self) -> BoundLoss:
         """The loss on the target and the sample weights, as a function of all scores."""
         bound: BoundLoss = self.loss.bind(self.y, self.weight)
         return bound
+
+    @cached_property
+    def certified_bound(self) -> BoundLoss:
+        """The same for certificates, whose dual points are orthogonal to all that kernels without a penalty span."""
+        if not self.unpenalized.size:
+            return self.bound
+        bound = copy.copy(self.bound)
+        bound.basis = free_directions(self.stack, self.unpenalized, ones=self.fit_intercept)
+        return bound
+
+    @property
+    def unpenalized(self) -> Array:
+        """Positions of the kernels without a penalty."""
+        return self.regularizer.unpenalized
+
+    def penalized(self, norms: Array) -> Array:
+        """Return norms (M,) with zeros for kernels without a penalty, as value and conjugate see them.
+
+        Parameters
+        ----------
+        norms : ndarray of shape (M,)
+
+        Returns
+        -------
+        ndarray of shape (M,)
+        """
+        if not self.unpenalized.size:
+            return norms
+        seen = norms.copy()
+        seen[self.unpenalized] = 0.0
+        return seen
 
     @property
     def kernel_names(self) -> Sequence[Any]:
@@ -383,7 +423,30 @@ class Problem:
                 scores, squares = self.stack.combine(d) @ rho, self.stack.squares(rho / unit, active)
             roots = np.sqrt(np.maximum(_finite(squares), 0.0))
             norms[active] = _in_range(self.penalties[active] * (weights * roots))
+            for m in np.intersect1d(self.unpenalized, active):
+                norms[m] = self.penalties[m] * self.norm_of_values(m, d[m] * self.stack.apply_each(rho, [m])[0])
             return scores, norms
+
+    def norm_of_values(self, kernel: int, values: Array) -> float:
+        """Return the norm of a function of a kernel without a penalty from its values at the samples.
+
+        Quadratic forms of dual coefficients, which are orthogonal to such functions, would be rounding.
+
+        Parameters
+        ----------
+        kernel : int
+        values : ndarray of shape (N,) or (N, T)
+
+        Returns
+        -------
+        float
+        """
+        return float(np.linalg.norm(np.linalg.lstsq(self._free_factors(kernel), values, rcond=None)[0]))
+
+    @cached_property
+    def _free_factors(self) -> Callable[[int], Array]:
+        """Return the columns of a kernel without a penalty, computed once each."""
+        return cache(partial(kernel_factor, self.stack))
 
     def primal(self, rho: Array, d: Array, b: float) -> float:
         """Return ``P`` of the model ``sum_m d_m K_m rho + b``, as it is given.
@@ -399,7 +462,7 @@ class Problem:
         """
         rho, d, b = self._check_model(rho, d, b)
         f, t = self.model_parts(rho, d)
-        return self.empirical_loss(f + b) + self.regularizer.value(t)
+        return self.empirical_loss(f + b) + self.regularizer.value(self.penalized(t))
 
     def dual(self, rho: Array) -> float:
         """Return ``D`` of ``rho`` made feasible (projected, then scaled): a lower bound on every primal value.
@@ -413,14 +476,15 @@ class Problem:
         -------
         float
         """
-        rho, z = self._check_rho(rho), np.asarray(rho)
-        if self.bound.couples_samples:
-            rho = -self.bound.gradient(z)
-        return self._dual_point(self.bound.feasible(rho, sums=self.fit_intercept), z).value
+        rho, z, bound = self._check_rho(rho), np.asarray(rho), self.certified_bound
+        if bound.couples_samples:
+            z = z if bound.basis is None else bound.best_along(z)
+            rho = -bound.gradient(z)
+        return self._dual_point(bound.feasible(rho, sums=self.fit_intercept), z).value
 
     def _dual_point(self, rho: Array, z: Array) -> _DualPoint:
         """Return the lower bound of feasible coefficients, scaled until they are feasible for the penalty."""
-        signed = self._signed_norms(rho)
+        signed = self.penalized(self._signed_norms(rho))
         u = np.maximum(signed, 0.0)
         scale = self.regularizer.dual_scale(u)
         conjugates = self.bound.conjugate_parts(rho, scale, z)
@@ -440,7 +504,7 @@ class Problem:
         ndarray of shape (N,)
             ``clip(rho - nu, lo, hi)``, the nearest point of the set; ``rho`` itself if it is feasible up to rounding.
         """
-        return self.bound.feasible(self._check_rho(rho), sums=self.fit_intercept)
+        return self.certified_bound.feasible(self._check_rho(rho), sums=self.fit_intercept)
 
     def zero_model(self) -> tuple[Array, Any]:
         """Return the optimal dual coefficients and intercept of the model without kernels.
@@ -455,6 +519,20 @@ class Problem:
         b = self.best_constant
         return self.bound.coefficients_of(b, sums=self.fit_intercept), b
 
+    @cached_property
+    def empty_coefficients(self) -> Array:
+        """The dual coefficients of the model without kernels but those without a penalty, where every fit begins.
+
+        They are exact where the loss is smooth, and near elsewhere.
+        """
+        rho, b = self.zero_model()
+        bound = self.certified_bound
+        if bound.basis is None:
+            return rho
+        if self.loss.smooth:
+            return -bound.gradient(bound.best_along(self.constant_scores(b)))
+        return bound.feasible(rho, sums=self.fit_intercept)
+
     def strength_max(self) -> float:
         """Return the smallest strength at which the zero model is optimal: one pass.
 
@@ -468,6 +546,8 @@ class Problem:
     @cached_property
     def empty_quads(self) -> tuple[Array, Array]:
         """Bounds (M,) on ``rho' K_m rho`` at the model without kernels, where every fit begins."""
+        if self.unpenalized.size:
+            return self.stack.quads(self.empty_coefficients)
         rho = self.bound.balanced(self.zero_model()[0], sums=self.fit_intercept)
         return self.stack.quads(self.bound.inside(rho))
 
@@ -481,8 +561,8 @@ class Problem:
         if self.stack.has_factors and not (self.shared or self.bound.couples_samples):
             low, high = self.empty_quads
             if np.all(high - low <= SHARP * high.max(initial=0.0)):
-                return np.sqrt(0.5 * (low + high)) / self.penalties
-        return self.dual_norms(self.zero_model()[0])
+                return self.penalized(np.sqrt(0.5 * (low + high)) / self.penalties)
+        return self.penalized(self.dual_norms(self.empty_coefficients))
 
     def at_fraction(self, fraction: float) -> Problem:
         """Return the problem with its penalty at a fraction of the strength that leaves nothing to gain: one pass.
@@ -521,7 +601,7 @@ class Problem:
         ndarray of shape (M,)
             Roots of how far rounding of its terms moves a sum that is zero.
         """
-        sizes = term_sizes(self.entry_roots, self.zero_model()[0])
+        sizes = term_sizes(self.entry_roots, self.empty_coefficients)
         return np.asarray(np.sqrt(growth(self.n_samples)) * sizes / self.penalties)
 
     def with_penalty(self, regularizer: Regularizer) -> Problem:
@@ -536,7 +616,10 @@ class Problem:
         Problem
         """
         problem = copy.copy(self)
-        object.__setattr__(problem, "regularizer", regularizer.on_kernels(self.kernel_names))
+        object.__setattr__(problem, "regularizer", self._on_kernels(regularizer))
+        if not np.array_equal(problem.unpenalized, self.unpenalized):
+            for name in ("certified_bound", "empty_coefficients", "empty_quads"):
+                problem.__dict__.pop(name, None)
         return problem
 
     # --- certificate ------------------------------------------------------------------------------------------------
@@ -586,7 +669,7 @@ class Problem:
         f, t = self.model_parts(rho, d)
         z = f + b
         with np.errstate(over="ignore", invalid="ignore"):
-            losses, penalty = self.bound.parts(z), self.regularizer.value(t)
+            losses, penalty = self.bound.parts(z), self.regularizer.value(self.penalized(t))
             primal = float(np.sum(losses)) + penalty
             point = self._best_dual(rho, z, primal)
             denominator = max(abs(primal), self.tiny)
@@ -609,7 +692,7 @@ class Problem:
     def _best_dual(self, rho: Array, z: Array, primal: float) -> _DualPoint:
         """Return the best of the dual points that a model suggests; none is looked for once one is close enough."""
         best: _DualPoint | None = None
-        for candidate, scores in self.bound.candidates(rho, z, sums=self.fit_intercept):
+        for candidate, scores in self.certified_bound.candidates(rho, z, sums=self.fit_intercept):
             point = self._dual_point(candidate, scores)
             best = point if best is None or point.value > best.value else best
             if primal - best.value <= CLOSE_ENOUGH * abs(primal):
@@ -628,7 +711,7 @@ class Problem:
         """Return what a model, its scores without and with intercept, misses of the optimality conditions."""
         rho, f, z = model
         scaled, sizes = point.scale * point.rho, np.abs(rho)
-        nearest = point.rho if self.bound.couples_samples else self.bound.feasible(rho, sums=False)
+        nearest = point.rho if self.bound.couples_samples else self.bound.in_domain(rho)
         sums = np.abs(rho.sum(axis=0)).max() if self.fit_intercept else 0.0
         return KKTResiduals(
             stationarity=float(np.sum(losses + point.conjugates + self.bound.inner(z, scaled))) / denominator,

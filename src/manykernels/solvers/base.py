@@ -136,6 +136,7 @@ class Solver(ABC):
     shared: ClassVar[bool] = False  # whether it solves for several targets with one set of kernel weights
     needs: ClassVar[frozenset[Capability]] = frozenset()  # what it asks of loss and regularizer
     couples: ClassVar[bool] = False  # whether it solves losses of all samples together, such as a partial likelihood
+    unpenalized: ClassVar[bool] = False  # whether it solves for kernels without a penalty, whose weights are huge
     attainable_gap: ClassVar[float] = 1e-8  # relative, that the algorithm reaches on every problem it accepts
     fallback: ClassVar[type[Solver] | None] = None  # goes on where this one breaks down, stalls or is too slow
 
@@ -285,6 +286,8 @@ class Solver(ABC):
             return ["it learns one function, and here several classes or targets share their kernel weights"]
         if problem.loss.couples_samples and not cls.couples:
             return [f"it needs a sum over samples, and the loss '{problem.loss.name}' is one of all samples together"]
+        if problem.unpenalized.size and not cls.unpenalized:
+            return ["it does not converge beside kernels without a penalty, and here are some"]
         return cls.unable(problem.loss, problem.regularizer)
 
     @classmethod

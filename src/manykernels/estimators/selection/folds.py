@@ -169,9 +169,9 @@ def empty_models(problems: Sequence[Problem]) -> list[tuple[Array, float]]:
     """Return dual norms and loss of the best constant of each problem: one pass each, for all mixtures."""
     found = []
     for problem in problems:
-        rho, b = problem.zero_model()
+        rho, b = problem.empty_coefficients, problem.best_constant
         # What the best constant leaves of a constant target is rounding.
-        norms = np.zeros(problem.n_kernels) if problem.constant_target else problem.dual_norms(rho)
+        norms = np.zeros(problem.n_kernels) if problem.constant_target else problem.penalized(problem.dual_norms(rho))
         found.append((norms, problem.empirical_loss(np.full(problem.n_samples, b))))
     return found
 
@@ -285,7 +285,8 @@ class Fold:
     def stored(self) -> list[Problem]:
         """Return the problems on matrices that are held, until the fold is closed."""
         if self._stored is None:
-            single = None if self.tol < SINGLE_PRECISION_TOL else np.float32
+            precise = self.tol < SINGLE_PRECISION_TOL or any(problem.unpenalized.size for problem in self.problems)
+            single = None if precise else np.float32
             budget = self.opened.model._resources.memory_budget
             self._stored = on_stored(self.training, self.problems, budget, dtype=single)
         return self._stored

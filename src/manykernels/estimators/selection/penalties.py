@@ -88,7 +88,8 @@ class PenaltyFamily:
         unit = self.at(1.0, 1.0)
         told = [problem for problem in problems if not problem.constant_target]
         posed = [problem.with_penalty(unit) for problem in told]
-        starts = (p.regularizer.path_start(p.dual_norms(p.zero_model()[0])) / p.total_weight for p in posed)
+        norms = (p.penalized(p.dual_norms(p.empty_coefficients)) for p in posed)
+        starts = (p.regularizer.path_start(own) / p.total_weight for p, own in zip(posed, norms, strict=True))
         largest = max(starts, default=0.0)
         if not np.isfinite(largest):
             raise InvalidInputError(

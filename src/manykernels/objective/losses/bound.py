@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from manykernels.exceptions import IncompatibleError
 from manykernels.objective.losses.curvature import Curvature, OutputCurvature, SampleCurvature, inner
 from manykernels.objective.losses.smoothing import FLOOR, ScoreFunction, Smoothed, check_smoothable, lifted
-from manykernels.objective.projection import balance, project_box_hyperplane
+from manykernels.objective.projection import balance, project_box_hyperplane, project_box_orthogonal
 from manykernels.objective.rounding import (
     EPS,
     FEW,
@@ -36,6 +36,8 @@ Array = NDArray[Any]
 FAR = 0.5  # share of the coefficients that scores may miss where a better dual point is looked for
 SLOWEST = 0.5  # reduction of what is missing that makes another step worth while
 MOST_STEPS = 40
+ORTHOGONAL, NEARLY = 1e-15, 1e-11  # slopes along free directions beside all slopes: enough, and where it is a failure
+MOST_NEWTON_STEPS, ENOUGH = 100, 1e-4  # to the best scores along free directions
 
 
 class BoundLoss(ScoreFunction):
@@ -45,9 +47,13 @@ class BoundLoss(ScoreFunction):
     ----------
     couples_samples : bool
         Whether it is no sum over samples.
+    basis : ndarray of shape (N, p), optional
+        Orthonormal directions that no penalty is on, ones among them if there is an intercept: dual coefficients that
+        are feasible are orthogonal to them, in every output.
     """
 
     couples_samples: ClassVar[bool] = False
+    basis: Array | None = None
 
     def smoothed(self, mu: float) -> ScoreFunction:
         """Return the loss as minimizers read it: smoothed by ``mu`` where it has kinks."""
@@ -100,6 +106,40 @@ class BoundLoss(ScoreFunction):
     def candidates(self, rho: Array, z: Array, *, sums: bool) -> Iterator[tuple[Array, Array]]:
         """Yield dual coefficients that may prove a model's value, and scores behind them, the likeliest first."""
         yield self.feasible(rho, sums=sums), z
+
+    def in_domain(self, rho: Array) -> Array:
+        """Return coefficients near ``rho`` in the domain of the conjugate, whatever their sums are."""
+        return self.feasible(rho, sums=False)
+
+    def best_along(self, z: Array) -> Array:
+        """Return scores ``z + A g`` of the smallest loss, at which slopes are orthogonal to the free directions.
+
+        Newton's method, damped. Of a loss without a minimizer, as of classes that the directions separate, slopes
+        vanish on the way, so that it ends too.
+        """
+        assert self.basis is not None
+        basis, ends = self.basis, np.eye(z[0].size)
+        ways = [(column[:, None] * end).reshape(z.shape) for column in basis.T for end in ends]
+        value, gradient = self.value(z), self.gradient(z)
+        for _ in range(MOST_NEWTON_STEPS):
+            slope = np.array([np.vdot(way, gradient) for way in ways])
+            if np.abs(slope).max() <= ORTHOGONAL * np.linalg.norm(gradient):
+                break
+            curvature = self.curvature(z)
+            bends = [curvature.product(way) for way in ways]
+            hessian = np.array([[np.vdot(way, bend) for bend in bends] for way in ways])
+            step = -np.linalg.lstsq(hessian, slope, rcond=1e-14)[0]
+            along, gain = (basis @ step.reshape(-1, len(ends))).reshape(z.shape), float(slope @ step)
+            length = 1.0
+            while length > EPS and self.value(z + length * along) > value + ENOUGH * length * gain + EPS * abs(value):
+                length /= 2
+            tried = self.gradient(z + length * along)
+            left = max(abs(float(np.vdot(way, tried))) for way in ways)
+            if length <= EPS or (left >= np.abs(slope).max() and left <= NEARLY * np.linalg.norm(gradient)):
+                break
+            z, gradient = z + length * along, tried
+            value = self.value(z)
+        return z
 
     @abc.abstractmethod
     def primal_rounding(self, problem: Sizes, model: tuple[Array, Array, float | Array], f: Array, t: Array) -> float:
@@ -202,6 +242,8 @@ class SampleSum(BoundLoss):
 
     def feasible(self, rho: Array, *, sums: bool) -> Array:
         """``clip(rho - nu, lo, hi)``, the nearest point."""
+        if self.basis is not None:
+            return project_box_orthogonal(rho, *self.box, self.basis)
         return project_box_hyperplane(rho, *self.box) if sums else np.clip(rho, *self.box)
 
     def balanced(self, rho: Array, *, sums: bool) -> Array:
@@ -209,6 +251,10 @@ class SampleSum(BoundLoss):
         return balance(rho) if sums else rho
 
     def inside(self, rho: Array) -> Array:
+        """Return coefficients in the box."""
+        return np.clip(rho, *self.box)
+
+    def in_domain(self, rho: Array) -> Array:
         """Return coefficients in the box."""
         return np.clip(rho, *self.box)
 
@@ -301,8 +347,18 @@ class OutputSum(SampleSum):
         return (z * rho).sum(axis=1)
 
     def feasible(self, rho: Array, *, sums: bool) -> Array:
+        """Return coefficients in the domain of the loss, of a coupled one slopes at scores near those behind them."""
+        if self.basis is None:
+            return self.loss.feasible(self.y, rho, self.weight, sums=sums)
+        if self.loss.coupled:
+            return -self.gradient(self.best_along(self.loss.scores_behind(self.y, rho, self.weight)))
+        low, high = (np.broadcast_to(end, rho.shape) for end in self.box)
+        columns = zip(rho.T, low.T, high.T, strict=True)
+        return np.column_stack([project_box_orthogonal(*column, self.basis) for column in columns])
+
+    def in_domain(self, rho: Array) -> Array:
         """Return coefficients in the domain of the loss."""
-        return self.loss.feasible(self.y, rho, self.weight, sums=sums)
+        return self.loss.feasible(self.y, rho, self.weight, sums=False)
 
     def balanced(self, rho: Array, *, sums: bool) -> Array:
         """Return columns whose larger sides are scaled down, of a coupled loss coefficients in its domain."""
@@ -418,9 +474,11 @@ class CoupledLossBound(BoundLoss):
 
     def candidates(self, rho: Array, z: Array, *, sums: bool) -> Iterator[tuple[Array, Array]]:
         """Yield the dual point of the scores, and that of scores whose gradient comes closer to the coefficients."""
-        yield -self.gradient(z), z
+        first = z if self.basis is None else self.best_along(z)
+        yield -self.gradient(first), first
         behind = self._scores_behind(self.centered(rho), z)
         if behind is not z:
+            behind = behind if self.basis is None else self.best_along(behind)
             yield -self.gradient(behind), behind
 
     def _scores_behind(self, rho: Array, f: Array) -> Array:

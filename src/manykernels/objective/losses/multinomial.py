@@ -110,10 +110,13 @@ class Multinomial(SharedLoss):
 
     def feasible(self, y: Array, rho: Array, weight: Array, *, sums: bool) -> Array:
         """Return ``s (e_c - p)`` with ``p`` scaled by a factor a class, so that the columns sum to zero if ``sums``."""
-        p = np.maximum((y > 0) - rho / weight[:, None], SMALLEST)
-        logs = np.log(p)
+        logs = self.scores_behind(y, rho, weight)
         shift = self.best_intercepts(y, logs, weight) if sums else np.zeros(y.shape[1])
         return weight[:, None] * ((y > 0) - softmax(logs + shift, axis=1))
+
+    def scores_behind(self, y: Array, rho: Array, weight: Array) -> Array:
+        """Return scores ``log p`` whose slopes are ``-rho``, or near where a probability would not be positive."""
+        return np.log(np.maximum((y > 0) - rho / weight[:, None], SMALLEST))
 
     def best_intercepts(self, y: Array, f: Array, weight: Array) -> Array:
         """Minimizer over ``b`` with a mean of zero, by Newton's method; its optimality is ``sum_i s_i (e_c - p) = 0``.

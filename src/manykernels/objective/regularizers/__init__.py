@@ -9,7 +9,7 @@ from typing import Any, TypeAlias
 from manykernels.exceptions import InvalidInputError
 from manykernels.objective.regularizers.base import Regularizer
 from manykernels.objective.regularizers.curve import Curve
-from manykernels.objective.regularizers.groups import PenaltyByGroup, as_groups
+from manykernels.objective.regularizers.groups import PenaltyByGroup, Unpenalized, as_groups
 from manykernels.objective.regularizers.norms import BlockL1, BlockLq, ElasticNet, GroupElasticNet, Ridge
 from manykernels.objective.regularizers.tree import Tree
 from manykernels.objective.regularizers.weight_sets import ElasticNetBall, LpBall, Simplex
@@ -56,7 +56,7 @@ def get_regularizer(regularizer: Penalty, strength: float | None = None, **param
     regularizer : str, Regularizer or mapping
         A name in ``REGULARIZERS``, a regularizer, or a mapping of kernels to names and regularizers, see
         :class:`PenaltyByGroup`. The strengths of regularizers in a mapping are factors of ``strength``, and a name
-        there has the factor 1.
+        there has the factor 1; None leaves kernels of a few columns without a penalty.
     strength : float, optional
         Its strength; needed with a name or a mapping, and only then.
     **params
@@ -101,7 +101,9 @@ def _by_group(mapping: Mapping[Any, Any], strength: float | None, params: dict[s
     if lost:
         raise InvalidInputError(f"No penalty that {dict(mapping)!r} names has the parameter(s) {', '.join(lost)}.")
     parts = (
-        get_regularizer(part, 1.0, **{name: params[name] for name in parameters_of(part) if name in params})
+        Unpenalized()
+        if part is None
+        else get_regularizer(part, 1.0, **{name: params[name] for name in parameters_of(part) if name in params})
         if isinstance(part, str)
         else get_regularizer(part)
         for part in mapping.values()
@@ -152,7 +154,7 @@ def with_l1_ratio(penalty: Penalty, ratio: float) -> Penalty:
     {'subject': 'ridge', '*': ElasticNet(strength=1.0, l1_ratio=0.9)}
     """
     if isinstance(penalty, Mapping):
-        return {key: with_l1_ratio(part, ratio) for key, part in penalty.items()}
+        return {key: None if part is None else with_l1_ratio(part, ratio) for key, part in penalty.items()}
     mixed: Any = penalty
     return replace(mixed, l1_ratio=ratio) if "l1_ratio" in getattr(penalty, "__dataclass_fields__", ()) else penalty
 
@@ -175,7 +177,8 @@ def check_penalty(penalty: Any) -> None:
     """
     if isinstance(penalty, Mapping):
         for part in penalty.values():
-            check_penalty(part)
+            if part is not None:
+                check_penalty(part)
         _by_group(penalty, 1.0, {})
     elif not hasattr(penalty, "dual_scale") and (not isinstance(penalty, str) or penalty not in REGULARIZERS):
         known = f"Known penalties: {', '.join(REGULARIZERS)}.{hint(penalty, REGULARIZERS, PENALTY_NAMES)}"

@@ -108,6 +108,25 @@ class Regularizer:
         """
         return None
 
+    def multiplied(self, factor: float) -> Regularizer:
+        """Return this penalty with a strength so many times as large.
+
+        Parameters
+        ----------
+        factor : float
+            Positive.
+
+        Returns
+        -------
+        Regularizer
+        """
+        return replace(self, strength=self.strength * factor)
+
+    @property
+    def unpenalized(self) -> Array:
+        """Positions of kernels without a penalty, which only a mapping can leave out."""
+        return np.zeros(0, dtype=np.intp)
+
     @property
     def sparse(self) -> bool:
         """Whether optimal kernel weights contain exact zeros."""

@@ -21,6 +21,7 @@ from manykernels.exceptions import InvalidInputError
 from manykernels.objective.capabilities import Capability
 from manykernels.objective.regularizers.base import Array, Regularizer, check_regularizer
 from manykernels.objective.regularizers.curve import Curve
+from manykernels.objective.regularizers.norms import Ridge
 
 __all__ = ["REST", "PenaltyByGroup", "kernels_called"]
 
@@ -39,6 +40,31 @@ COMMON = (
 
 
 @dataclass(frozen=True)
+class Unpenalized(Ridge):
+    """No penalty: a problem puts ridge terms too small to matter in its place, and certifies what it stands for."""
+
+    strength: float = 1.0
+    resting: tuple[float, ...] | None = None  # second derivatives of these terms, one a kernel, once a problem knows
+
+    name: ClassVar[str] = "none"
+
+    @cached_property
+    def curve(self) -> Curve:
+        """``r``, one a kernel."""
+        return Curve(ridge=1.0 if self.resting is None else np.array(self.resting))
+
+    def take(self, kernels: slice | Array) -> Unpenalized:
+        """Return it for some of the kernels."""
+        if self.resting is None:
+            return self
+        return replace(self, resting=tuple(np.array(self.resting)[kernels].tolist()))
+
+    def multiplied(self, factor: float) -> Unpenalized:
+        """Return itself: nothing multiplies what is no penalty."""
+        return self
+
+
+@dataclass(frozen=True)
 class PenaltyByGroup(Regularizer):
     """``C sum_g Omega_g(t_g)``: the kernels of each group have a penalty of their own.
 
@@ -53,7 +79,7 @@ class PenaltyByGroup(Regularizer):
     groups : tuple of str, int or tuple
         What the kernels of each group are called, see `kernels_called`; at most one is ``"*"``, the rest.
     parts : tuple of Regularizer
-        The penalty of each group.
+        The penalty of each group; `Unpenalized` is none, whatever the strength.
     owners : tuple of int, optional
         The group of each kernel, once kernels are known.
 
@@ -115,6 +141,35 @@ class PenaltyByGroup(Regularizer):
         ]
         return replace(self, parts=tuple(parts), owners=tuple(owners.tolist()))
 
+    def resting_on(self, ridge: Array) -> PenaltyByGroup:
+        """Return the penalty with these ridge terms in the place of none.
+
+        Parameters
+        ----------
+        ridge : ndarray of shape (n_kernels,)
+            Read at the kernels without a penalty.
+
+        Returns
+        -------
+        PenaltyByGroup
+        """
+        parts = (
+            Unpenalized(resting=tuple(ridge[self._owners == g].tolist())) if isinstance(part, Unpenalized) else part
+            for g, part in enumerate(self.parts)
+        )
+        return replace(self, parts=tuple(parts))
+
+    @property
+    def rests(self) -> bool:
+        """Whether it knows what stands in the place of no penalty."""
+        return not any(isinstance(part, Unpenalized) and part.resting is None for part in self.parts)
+
+    @cached_property
+    def unpenalized(self) -> Array:  # computed once
+        """Positions of the kernels without a penalty."""
+        free = [g for g, part in enumerate(self.parts) if isinstance(part, Unpenalized)]
+        return np.flatnonzero(np.isin(self._owners, free))
+
     @cached_property
     def _owners(self) -> Array:
         """The group of each kernel, (M,)."""
@@ -124,7 +179,12 @@ class PenaltyByGroup(Regularizer):
     def _blocks(self) -> tuple[tuple[Regularizer, Array], ...]:
         """The penalties of groups that have kernels, at their strength, and the positions of these."""
         found = ((part, np.flatnonzero(self._owners == g)) for g, part in enumerate(self.parts))
-        return tuple((replace(part, strength=self.strength * part.strength), own) for part, own in found if own.size)
+        return tuple((part.multiplied(self.strength), own) for part, own in found if own.size)
+
+    @property
+    def _penalized(self) -> list[tuple[Regularizer, Array]]:
+        """Those of `_blocks` that are a penalty."""
+        return [(part, own) for part, own in self._blocks if not isinstance(part, Unpenalized)]
 
     def take(self, kernels: slice | Array) -> PenaltyByGroup:
         """Return the penalty of some of the kernels.
@@ -247,23 +307,25 @@ class PenaltyByGroup(Regularizer):
             Infinite if no part selects.
         """
         finite = [largest for largest in self._largest(u) if np.isfinite(largest)]
-        selects = any(part.sparse for part, _ in self._blocks)
+        selects = any(part.sparse for part, _ in self._penalized)
         return max(finite, default=0.0) if selects else self.strength_max(u)
 
     def _largest(self, u: Array) -> list[float]:
         """Return the strength of the whole at which each part leaves its kernels out."""
-        return [self.strength * part.strength_max(np.asarray(u)[own]) / part.strength for part, own in self._blocks]
+        blocks = self._penalized
+        return [self.strength * part.strength_max(np.asarray(u)[own]) / part.strength for part, own in blocks]
 
     def relative(self, fraction: float, u: Array, loss: float) -> PenaltyByGroup:
         """Scale every part by its own strength at which nothing is left to gain, times its factor."""
         parts = list(self.parts)
-        for g in np.unique(self._owners):
+        groups = [g for g in np.unique(self._owners) if not isinstance(parts[g], Unpenalized)]
+        if not groups:
+            return self
+        for g in groups:
             own = replace(parts[g], strength=1.0).relative(fraction, np.asarray(u)[self._owners == g], loss)
             parts[g] = replace(own, strength=parts[g].strength * own.strength)
-        common = max(parts[g].strength for g in np.unique(self._owners))
-        return replace(
-            self, strength=common, parts=tuple(replace(part, strength=part.strength / common) for part in parts)
-        )
+        common = max(parts[g].strength for g in groups)
+        return replace(self, strength=common, parts=tuple(part.multiplied(1.0 / common) for part in parts))
 
     def strength_of_nothing_to_gain(self, u: Array, loss: float) -> float:
         """Return the largest of the parts' strengths, of those that select if any does."""
@@ -272,7 +334,7 @@ class PenaltyByGroup(Regularizer):
             return start
         each = (
             self.strength * part.strength_of_nothing_to_gain(np.asarray(u)[own], loss) / part.strength
-            for part, own in self._blocks
+            for part, own in self._penalized
         )
         return max(each, default=0.0)
 

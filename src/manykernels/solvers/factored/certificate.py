@@ -32,7 +32,17 @@ class DualBound:
     unsettled: int  # kernels whose bound still matters although the budget for exact evaluation is spent
 
 
-def feasible(problem: Problem, slopes: Array) -> Array:
+def feasible(problem: Problem, slopes: Array, z: Array) -> tuple[Array, Array]:
+    """Return dual coefficients from slopes of the loss at scores ``z``, and scores behind them.
+
+    They are in the domain, of zero sum if there is an intercept, and orthogonal to what kernels without a penalty span.
+    """
+    if problem.unpenalized.size:
+        return next(problem.certified_bound.candidates(-slopes, z, sums=problem.fit_intercept))
+    return balanced(problem, slopes), z
+
+
+def balanced(problem: Problem, slopes: Array) -> Array:
     """Return dual coefficients in the domain, and of zero sum if there is an intercept, from slopes of the loss."""
     return problem.bound.inside(problem.bound.balanced(-slopes, sums=problem.fit_intercept))
 
@@ -51,7 +61,7 @@ def dual_bound(
     pass. What these leave open moves the value by about as much, relatively: where that could be most of a gap to
     ``primal`` above ``tol``, the norms that matter are evaluated.
     """
-    low, high = (np.sqrt(bound) / problem.penalties for bound in quads)
+    low, high = (problem.penalized(np.sqrt(bound) / problem.penalties) for bound in quads)
     evaluated, unsettled = settle(problem, rho, low, high)
     value, scale, conjugate = _dual_value(problem, rho, z, high)
     size, width, more = max(abs(primal), problem.tiny), SETTLED, 1
@@ -87,7 +97,8 @@ def primal_bound(problem: Problem, objective: FactoredObjective, point: Point) -
         squares, scores = (np.concatenate(part) for part in zip(*bounds, strict=True))
     norms = problem.penalties[objective.kernels] * np.sqrt(objective.penalty.norms(point.v) ** 2 + squares)
     loss = problem.bound.largest(point.z, float(scores.sum()))
-    return loss + problem.regularizer.take(objective.kernels).value(norms), norms
+    seen = np.where(np.isin(objective.kernels, problem.unpenalized), 0.0, norms)
+    return loss + problem.regularizer.take(objective.kernels).value(seen), norms
 
 
 def certificate_of(problem: Problem, primal: float, best: DualBound, z: Array) -> Certificate:

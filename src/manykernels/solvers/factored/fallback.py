@@ -108,6 +108,8 @@ def result_of(
             images = [stack.cross_apply(m, stack.table, column) for column in columns_of(rho)]
             image = np.array(images).T.reshape(rho.shape)
             norm = weights[m] * np.sqrt(max(inner(rho, image), 0.0))
+            if m in problem.unpenalized:
+                norm = problem.norm_of_values(m, weights[m] * image)
             if norm > 0:  # by rounding it may be none, and what has no norm is no part of the model
                 scores += weights[m] * image
                 found[m] = Component(m, weights[m] * rho.T.ravel(), None), norm
@@ -126,6 +128,6 @@ def result_of(
     point = Point(np.zeros(0), solution.intercept, scores + problem.constant_scores(solution.intercept))
     every = np.zeros(problem.n_kernels)
     every[active] = problem.penalties[active] * norms
-    primal = problem.bound.largest(point.z, shift) + problem.regularizer.value(every)
+    primal = problem.bound.largest(point.z, shift) + problem.regularizer.value(problem.penalized(every))
     fallback = Fallback(solution, tuple(found[m][0] for m in active.tolist()), norms)
     return GramResult(point, primal, active, every[active], fallback)

@@ -160,7 +160,10 @@ class FoldModels:
     def _certify(self, posed: Sequence[Sequence[Problem]], slots: Sequence[Slot], found: dict[Slot, _Found]) -> None:
         """Certify models for the exact kernels; of lower bounds at one strength the best is kept."""
         slopes, scores = zip(*(self.slopes(*slot) for slot in slots), strict=True)
-        rhos = [feasible(posed[fold][target], -rho) for (fold, target), rho in zip(slots, slopes, strict=True)]
+        rhos = [
+            feasible(posed[fold][target], -rho, z)[0]
+            for (fold, target), rho, z in zip(slots, slopes, scores, strict=True)
+        ]
         for slot, rho, z, quads in zip(slots, rhos, scores, self.bounds(rhos), strict=True):
             problem = posed[slot[0]][slot[1]]
             # Rows that are held out add nothing: their scores are the targets, their dual coefficients zero.

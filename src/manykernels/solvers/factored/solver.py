@@ -87,7 +87,12 @@ class CertifiedIterate:
         """``d_m = ||f_m|| / u_m``."""
         best = self.state.best
         assert best is not None
-        return self.norms / np.maximum(best.norms * self.problem.penalties, 1e-300)
+        weights = self.norms / np.maximum(best.norms * self.problem.penalties, 1e-300)
+        free = self.problem.unpenalized
+        if free.size:  # weights that stand for infinity, as engines on matrices have them
+            given = np.broadcast_to(self.problem.regularizer.weight_range[1], weights.shape)
+            weights[free] = given[free] / self.problem.penalties[free] ** 2
+        return weights
 
     @property
     def intercept(self) -> Any:
@@ -129,6 +134,7 @@ class FactoredNewton(Solver):
     name: ClassVar[str] = "factored"
     on_factors: ClassVar[bool] = True
     couples: ClassVar[bool] = True
+    unpenalized: ClassVar[bool] = True
 
     @classmethod
     def refusals(cls, problem: Problem) -> list[str]:

@@ -97,6 +97,7 @@ class Certified:
             and problem.loss is own.loss
             and not problem.bound.couples_samples
             and problem.fit_intercept == own.fit_intercept
+            and np.array_equal(problem.unpenalized, own.unpenalized)
             and np.array_equal(problem.y, own.y)
             and np.array_equal(problem.weight, own.weight)
         )

@@ -122,7 +122,8 @@ class WorkingMatrices:
 
     def __init__(self, problem: Problem, tol: float) -> None:
         self.problem, self.stack = problem, cast("FactoredStack", problem.stack)
-        self._dtype = np.dtype(np.float32 if tol >= SINGLE_PRECISION_TOL else np.float64)
+        single = tol >= SINGLE_PRECISION_TOL and not problem.unpenalized.size
+        self._dtype = np.dtype(np.float32 if single else np.float64)
         self.whole: list[int] = []
         self._matrices: list[Array] = []
         self._factors: list[tuple[Array, Array, Array]] = []  # kernels, starts, factors

@@ -164,8 +164,8 @@ class FactoredWorkingSet:
     def empty(self) -> State:
         """Return the model without kernels, certified: all that there is when a run ends before its first round."""
         state = self._start()
-        rho = feasible(self.problem, state.slopes)
-        state.best = dual_bound(self.problem, rho, state.point.z, self.stack.quads(rho))
+        rho, z = feasible(self.problem, state.slopes, state.point.z)
+        state.best = dual_bound(self.problem, rho, z, self.stack.quads(rho))
         self._record(state, 0, state.primal - state.best.value)
         return state
 
@@ -187,12 +187,12 @@ class FactoredWorkingSet:
     ) -> Generator[Array | State, Quads, DualBound]:
         """Return the bound that slopes prove, or a pass made under another penalty, and keep the best."""
         if served is not None:
-            rho, quads = served.rho, served.quads
+            rho, quads, z = served.rho, served.quads, state.point.z
         else:
-            rho = feasible(self.problem, slopes)
+            rho, z = feasible(self.problem, slopes, state.point.z)
             quads = known if known is not None else (yield rho)
         state.certified = served or Certified(self.problem, rho, quads, self._growth(quads))
-        bound = dual_bound(self.problem, rho, state.point.z, quads, state.primal, self.tol)
+        bound = dual_bound(self.problem, rho, z, quads, state.primal, self.tol)
         if state.best is None or bound.value > state.best.value:
             state.best = bound
         return bound
@@ -228,7 +228,7 @@ class FactoredWorkingSet:
             gap_of_factors(self.problem.regularizer, bound, used, entering, limit)
             and state.own_gap < 0.5 * (state.primal - bound.value)
         )
-        kernels = np.concatenate([used, entering]).astype(np.int64)
+        kernels = np.concatenate([used, entering, self.problem.unpenalized]).astype(np.int64)
         if not len(kernels):
             kernels = np.array([int(np.argmax(bound.norms))])
         return np.unique(kernels), bool(finer and state.smoothing_gap < 0.5 * gap)
@@ -263,7 +263,7 @@ class FactoredWorkingSet:
         if state.objective is None:
             return state.kernels
         violating = bound.low[state.kernels] > self._threshold(state)[state.kernels]
-        return state.kernels[self._alive(state) | violating]
+        return state.kernels[self._alive(state) | violating | np.isin(state.kernels, self.problem.unpenalized)]
 
     def _alive(self, state: State) -> Array:
         """Return which kernels of the working set have coefficients that are not zero."""

@@ -77,6 +77,7 @@ class InteriorPoint(Solver):
 
     name: ClassVar[str] = "interior_point"
     couples: ClassVar[bool] = True
+    unpenalized: ClassVar[bool] = True
     fallback: ClassVar[type[Solver] | None] = BlockCoordinate
     needs: ClassVar[frozenset[Capability]] = frozenset({Capability.CURVED_CONJUGATE, Capability.MULTIPLIERS})
 

@@ -299,7 +299,24 @@ class SharedNewton(Solver):
     """
 
     name: ClassVar[str] = "shared_newton"
+    unpenalized: ClassVar[bool] = True
     shared: ClassVar[bool] = True
+
+    @classmethod
+    def refusals(cls, problem: Problem) -> list[str]:
+        """Return what it lacks for ``problem``, in words; empty if nothing.
+
+        Parameters
+        ----------
+        problem : Problem
+
+        Returns
+        -------
+        list of str
+        """
+        if problem.unpenalized.size and not problem.loss.linear_dual:
+            return ["beside kernels without a penalty it needs the squared loss; on factors there are no such limits"]
+        return super().refusals(problem)
 
     @classmethod
     def unable(cls, loss: Any, regularizer: Any) -> list[str]:

@@ -71,6 +71,7 @@ class SmoothDual(Solver):
     """
 
     name: ClassVar[str] = "smooth_dual"
+    unpenalized: ClassVar[bool] = True
     needs: ClassVar[frozenset[Capability]] = frozenset(
         {Capability.CURVED_CONJUGATE, Capability.SMOOTH_CONJUGATE, Capability.CURVATURE}
     )
@@ -85,7 +86,10 @@ class SmoothDual(Solver):
         bends somewhere inside its box, so that a barrier need not do all the work.
         """
         few = problem.stack.in_memory and problem.n_kernels <= problem.n_samples
-        if not few or Capability.SELECTION not in problem.regularizer.capabilities or cls.refusals(problem):
+        selects = Capability.SELECTION in problem.regularizer.capabilities
+        if few and problem.unpenalized.size and not selects and problem.loss.smooth and not cls.refusals(problem):
+            return "all weights are given, some of them huge, and Newton steps on the smooth dual need no barrier"
+        if not few or not selects or cls.refusals(problem):
             return ""
         if problem.loss.piecewise_linear and problem.loss.kink <= 0:
             return ""

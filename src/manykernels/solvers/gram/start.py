@@ -11,7 +11,7 @@ from scipy.linalg import LinAlgError
 from scipy.optimize import minimize_scalar
 
 from manykernels.objective.problem import Problem
-from manykernels.objective.projection import project_box_hyperplane
+from manykernels.objective.projection import project_box_hyperplane, project_box_orthogonal
 from manykernels.objective.regularizers.norms import BlockL1
 from manykernels.solvers.gram.coupled_samples import CoupledSamples
 from manykernels.solvers.gram.iteration import PrimalDual
@@ -133,6 +133,11 @@ def interior_point(problem: Problem, rho: Array, margin: float = 0.05) -> Array:
     low, high = problem.dual_box
     width = high - low
     width = np.where(np.isfinite(width), width, max(float(np.abs(rho).max(initial=0.0)), problem.tiny))
+    if (basis := problem.certified_bound.basis) is not None:
+        for closer in (margin, 0.1 * margin, 0.01 * margin, 0.001 * margin):  # further off there may be no such point
+            inside = project_box_orthogonal(rho, low + closer * width, high - closer * width, basis)
+            if inside.any():
+                return inside
     low, high = low + margin * width, high - margin * width
     return project_box_hyperplane(rho, low, high) if problem.fit_intercept else np.clip(rho, low, high)
 

@@ -106,6 +106,7 @@ class WorkingCopy:
     @property
     def _dtype(self) -> Any:
         single = self.tol >= SINGLE_PRECISION_GAP or self.problem.stack.dtype == np.float32
+        single &= not self.problem.unpenalized.size  # whose weights multiply rounding
         return np.dtype(np.float32 if single else np.float64)
 
     @property
@@ -185,6 +186,7 @@ class WorkingSet(Solver):
 
     name: ClassVar[str] = "working_set"
     couples: ClassVar[bool] = True
+    unpenalized: ClassVar[bool] = True
     fallback: ClassVar[type[Solver] | None] = BlockCoordinate
     needs: ClassVar[frozenset[Capability]] = frozenset(
         {Capability.CURVED_CONJUGATE, Capability.MULTIPLIERS, Capability.SELECTION}

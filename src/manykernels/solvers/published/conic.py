@@ -248,6 +248,7 @@ class Conic(Solver):
     """
 
     name: ClassVar[str] = "conic"
+    unpenalized: ClassVar[bool] = True
     fallback: ClassVar[type[Solver] | None] = InteriorPoint
     needs: ClassVar[frozenset[Capability]] = frozenset({Capability.CLOSED_CONJUGATE, Capability.CONES})
     attainable_gap: ClassVar[float] = 1e-6

@@ -95,6 +95,7 @@ class SpicyMKL(Solver):
     accuracy: float = 0.5
 
     name: ClassVar[str] = "spicymkl"
+    unpenalized: ClassVar[bool] = True
     fallback: ClassVar[type[Solver] | None] = InteriorPoint
     needs: ClassVar[frozenset[Capability]] = frozenset(
         {Capability.CURVED_CONJUGATE, Capability.SEPARABLE, Capability.CURVATURE}
