@@ -172,6 +172,8 @@ class FactoredNewton(Solver):
 
     def _working_set(self, problem: Problem) -> FactoredWorkingSet:
         known = problem.__dict__.pop("empty_quads", None)
+        if problem.unpenalized.size:  # the first dual point of the working set is another one
+            known = None
         return FactoredWorkingSet(problem, self.tol, self.max_iter, self.time_limit or np.inf, known)
 
     def step(self, problem: Problem, state: Any) -> None:
