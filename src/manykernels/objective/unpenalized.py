@@ -92,7 +92,7 @@ def kernel_factor(stack: GramStack, kernel: int) -> Array:
     """
     diagonal = np.array(stack.take([kernel]).diag()[0])
     top, factor = diagonal.max(initial=0.0), np.empty((stack.n_samples, 0))
-    while diagonal.max(initial=0.0) > EXACT * top:
+    while diagonal.max(initial=0.0) > EXACT * top:  # at most MOST_DIRECTIONS times
         pivot = int(np.argmax(diagonal))
         if factor.shape[1] == MOST_DIRECTIONS or diagonal[pivot] < SMALLEST * top:
             name = stack.names[kernel] if stack.names else kernel

@@ -130,8 +130,10 @@ class BoundLoss(ScoreFunction):
             hessian = np.array([[np.vdot(way, bend) for bend in bends] for way in ways])
             step = -np.linalg.lstsq(hessian, slope, rcond=1e-14)[0]
             along, gain = (basis @ step.reshape(-1, len(ends))).reshape(z.shape), float(slope @ step)
-            length = 1.0
-            while length > EPS and self.value(z + length * along) > value + ENOUGH * length * gain + EPS * abs(value):
+            length, most = 1.0, value + EPS * abs(value)
+            while length > EPS:  # at most 52 halvings
+                if self.value(z + length * along) <= most + ENOUGH * length * gain:
+                    break
                 length /= 2
             tried = self.gradient(z + length * along)
             left = max(abs(float(np.vdot(way, tried))) for way in ways)
