@@ -30,6 +30,7 @@ from manykernels import (
     solve,
 )
 from manykernels.estimators.selection.averages import Spectrum, fit_averages
+from manykernels.estimators.selection.choice import of_fewer_rows
 from manykernels.estimators.selection.descent import _uninterrupted, descend
 from manykernels.estimators.selection.folds import FoldScore, calibrated_loss
 from manykernels.estimators.selection.mixtures import (
@@ -236,6 +237,45 @@ def raced(folds: list[Any], n_alphas: int = 25, *, every: bool = False) -> set[f
     return {candidate.family.mixing for candidate in found}
 
 
+def test_what_cannot_win_with_fewer_rows_is_not_tried_with_all() -> None:
+    levels = {0.0: 0.7, 1.0: 0.8, 0.5: 0.75}
+
+    def parabola(mixing: float, fraction: float) -> float:
+        return levels[mixing] - 0.01 * float(np.log(fraction / 0.05)) ** 2
+
+    few, whole = ([KnownFold(parabola) for _ in range(n)] for n in (3, 5))
+    mixtures = [Mixture(EVERY, np.ones(2), mixing) for mixing in (0.0, 1.0, 0.5)]
+    search = Folds(whole, 1, lambda line: None)
+    search.scouts = Folds(few, 1, lambda line: None, search.ending)
+    found = searched(search, mixtures[:1], mixtures[1:], 25, 1e-3, every=False)
+    assert {mixing for mixing, _ in few[0].asked} == {0.0, 1.0, 0.5}
+    assert {candidate.family.mixing for candidate in found} == {1.0} == {mixing for mixing, _ in whole[0].asked}
+    best = max(found, key=lambda candidate: float(candidate.scores.mean()))
+    assert abs(np.log(best.strength / 0.05)) < 0.5
+    assert len(best.scores) == 5
+    # Where time ends before all folds were tried, what is known of a few rows counts.
+    search.folds, stopped = [KnownFold(parabola) for _ in range(5)], Folds(few, 1, lambda line: None, search.ending)
+    stopped.advance = lambda line: (_ for _ in ()).throw(KeyboardInterrupt)
+    search.scouts = stopped
+    assert searched(search, mixtures[:1], mixtures[1:], 25, 1e-3, every=False) == []
+    assert search.ending.status is not None
+
+
+def test_folds_of_fewer_rows_keep_every_class_and_hold_out_the_same_rows() -> None:
+    labels = np.repeat([0, 1, 2], [1500, 450, 50])
+    splits = [(np.flatnonzero(np.arange(2000) % 5 != k), np.flatnonzero(np.arange(2000) % 5 == k)) for k in range(5)]
+    weight = np.where(np.arange(2000) < 100, 0.0, 1.0)
+    fewer = of_fewer_rows(splits, labels, weight)
+    assert len(fewer) == 3
+    for (train, test), (whole, held_out) in zip(fewer, splits, strict=False):
+        assert set(train) <= set(whole)
+        assert len(train) == len(set(train)) < 0.5 * len(whole)
+        assert (weight[train] > 0).all()
+        assert set(labels[train]) == {0, 1, 2}
+        np.testing.assert_array_equal(test, held_out)
+    assert of_fewer_rows([(train[:600], test) for train, test in splits], labels, weight) == []
+
+
 def test_what_cannot_win_is_not_walked() -> None:
     def won(average: float, selection: float, *, every: bool = False) -> set[float]:
         levels = {0.0: average, 1.0: selection, 0.5: 0.9}
@@ -359,11 +399,10 @@ def test_margins_are_calibrated_before_they_are_scored() -> None:
     assert calibrated_loss(few, near, np.ones(8)) < calibrated_loss(few, far, np.ones(8))
 
 
-def test_interior_points_go_on_from_coarse_models_only() -> None:
+@pytest.mark.parametrize("loss", ["hinge", "logistic"])
+def test_interior_points_with_a_box_go_on_from_coarse_models_only(loss: str) -> None:
     gram, _ = matrices()
-    problem = Problem(
-        np.stack([gram, gram**2, gram**4]), np.sign(RNG.normal(size=30)), get_loss("logistic"), BlockL1(1.0)
-    )
+    problem = Problem(np.stack([gram, gram**2, gram**4]), np.sign(RNG.normal(size=30)), get_loss(loss), BlockL1(1.0))
     given: list[Any] = []
 
     def remembered(solver: Any, problem: Any, start: Any) -> Any:
@@ -378,7 +417,7 @@ def test_interior_points_go_on_from_coarse_models_only() -> None:
             patch("manykernels.estimators.selection.descent._uninterrupted", lambda p, s, m: remembered(s, p, m)),
         ):
             fits = list(descend([problem], penalties, "working_set", tol=1e-2))
-        assert [start is not None for start in given][:2] == [False, warm]
+        assert [start is not None for start in given][:2] == [False, warm or loss == "logistic"]
         assert all(fit.solutions[0].certificate.relative_gap <= 1e-2 for fit in fits)
 
 

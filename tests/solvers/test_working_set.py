@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from experiments import paper_problems
@@ -10,9 +12,10 @@ from sklearn.datasets import load_breast_cancer
 from manykernels import KernelBank
 from manykernels.grams import LazyStack, PackedStack, build_stack
 from manykernels.grams.plan import working_nbytes
+from manykernels.objective.losses import get_loss
 from manykernels.objective.problem import Problem
 from manykernels.objective.regularizers import BlockL1
-from manykernels.solvers import InteriorPoint, WorkingSet
+from manykernels.solvers import InteriorPoint, Status, WorkingSet
 from manykernels.solvers.gram.working_set import WorkingCopy
 
 
@@ -60,3 +63,21 @@ def test_copies_of_kernels_stay_within_the_memory_budget() -> None:
     assert found.active.size > 3
     free = WorkingSet(tol=1e-8).solve(Problem(build_stack(bank, X), y, "logistic", BlockL1(0.003)))
     np.testing.assert_allclose(found.certificate.primal, free.certificate.primal, rtol=2e-8)
+
+
+@pytest.mark.parametrize("loss", ["logistic", "squared"])
+@pytest.mark.parametrize("factor", [0.4, 2.0])
+def test_a_model_of_another_strength_spares_most_steps(loss: str, factor: float) -> None:
+    rng = np.random.default_rng(5)
+    points = rng.normal(size=(80, 6))
+    stack = np.stack([np.exp(-((column[:, None] - column) ** 2)) for column in points.T])
+    scores = 3.0 * np.sin(points[:, 0]) + points[:, 1]
+    problem = Problem(stack, np.sign(scores) if loss == "logistic" else scores, get_loss(loss), BlockL1(1.0))
+    strength = 0.05 * problem.strength_max()
+    solver = WorkingSet(tol=1e-7)
+    near = solver.solve(replace(problem, regularizer=BlockL1(strength / factor)))
+    wanted = replace(problem, regularizer=BlockL1(strength))
+    cold, warm = solver.solve(wanted), solver.solve(wanted, near)
+    assert warm.status is Status.CONVERGED
+    np.testing.assert_allclose(warm.certificate.primal, cold.certificate.primal, rtol=2e-7)
+    assert warm.newton_steps <= cold.newton_steps - (loss == "logistic")

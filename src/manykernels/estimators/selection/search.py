@@ -30,6 +30,7 @@ FARTHEST = 1e-4  # share of the smallest strength of the grid to which it may ex
 PLATEAU = 1e-3  # standard deviations over the folds that make no difference
 SCOUTS = 3  # folds in which what is in doubt is tried first
 SCOUTED = 3  # strengths that it is tried at, equally spaced inside the grid
+VISIBLE = 0.5  # standard errors of the difference to a neighbor that finer strengths must promise
 HOPELESS = 1.0  # standard errors of the difference over the folds by which what is behind is given up
 BEYOND = 1.0 + 1e-6  # fraction of the strength at which a model is empty
 ROOM = 2**29  # bytes that matrices of folds may take together; those of the folds beyond are opened one at a time
@@ -111,6 +112,47 @@ class StrengthPath:
         while (first := self.numbers[0]) > 0 and bool((self.best() == first).any()):
             self._try([max(first - stride, 0)], try_at)
 
+    def scout(self, try_at: TryAt, numbers: Sequence[int], finer: int = 0) -> StrengthPath:
+        """Try a few equally spaced strengths, further ones where the score rises to an end, and some between them."""
+        step, wanted = max(1, numbers[-1] - numbers[-2] if len(numbers) > 1 else 1), list(numbers)
+        while wanted:
+            self._try(wanted, try_at)
+            rising = {int(best) + side * step for best in self.best() for side in (-1, 1)}
+            wanted = sorted(n for n in rising - set(self.trials) if 0 <= n <= self.grid.last)
+        between = {int(best) + side for best in self.best() for side in (-finer, finer)} - set(self.trials)
+        self._try(sorted(n for n in between if 0 <= n <= self.grid.last), try_at)
+        return self
+
+    def tops(self) -> Array:
+        """Return the places of the best strengths among those tried, (T,)."""
+        return np.searchsorted(self.numbers, self.best())
+
+    def rise(self) -> Array:
+        """Return how far the top of a parabola through the best strength and its neighbors is above it, (T,).
+
+        Zero where the best is the first or the last.
+        """
+        numbers, tops = np.array(self.numbers, dtype=np.float64), self.tops()
+        means, columns = self.scores().mean(axis=1), np.arange(len(tops))
+        inside = (tops > 0) & (tops < len(numbers) - 1)
+        at = np.where(inside, tops, min(1, len(numbers) - 1))
+        before, after = np.maximum(at - 1, 0), np.minimum(at + 1, len(numbers) - 1)
+        left = np.where(inside, numbers[at] - numbers[before], 1.0)
+        right = np.where(inside, numbers[after] - numbers[at], 1.0)
+        up = (means[at, columns] - means[before, columns]) / left
+        down = (means[after, columns] - means[at, columns]) / right
+        bend, slope = (up - down) / (left + right), (up * right + down * left) / (left + right)
+        return np.where(inside & (bend > 0), np.square(slope) / (4.0 * np.where(bend > 0, bend, 1.0)), 0.0)
+
+    def at_tops(self) -> Array:
+        """Return the scores of every fold where the mean is best, (n_folds, T)."""
+        tops = self.tops()
+        return self.scores()[tops, :, np.arange(len(tops))].T
+
+    def can_win(self, best: Array) -> bool:
+        """Whether any score is not behind the best of others, (n_folds, T), by more than its error over the folds."""
+        return bool(ahead(self.at_tops() + self.rise(), best, -HOPELESS, at_least=True).any())
+
     def _try(self, numbers: Iterable[int], try_at: TryAt) -> None:
         for number, trials in try_at(list(numbers)):
             self.trials[number] = trials
@@ -128,8 +170,22 @@ class StrengthPath:
         return bool((np.ptp(ends.mean(axis=1), axis=0) <= PLATEAU * (ends.std(axis=1).max(axis=0) + 1e-12)).all())
 
     def _refine(self, try_at: TryAt) -> None:
-        around = {int(best) + side for best in self.best() for side in (-1, 1)}
+        around = {int(best) + side for best in self.best() for side in (-1, 1)} if self._sharp() else set()
         self._try(sorted(number for number in around - set(self.trials) if 0 <= number <= self.grid.last), try_at)
+
+    def _sharp(self) -> bool:
+        """Whether finer strengths can matter: by a parabola they bring what the error over the folds does not hide.
+
+        Averages cost next to nothing where their kernel is decomposed.
+        """
+        tops, scores, columns = self.tops(), self.scores(), np.arange(len(self.tops()))
+        if self.mixture.averages or (tops == 0).any() or (tops == len(scores) - 1).any():
+            return True
+        means = scores.mean(axis=1)
+        beside = np.where(means[tops - 1, columns] > means[tops + 1, columns], tops - 1, tops + 1)
+        gaps = self.at_tops() - scores[beside, :, columns].T
+        errors = gaps.std(axis=0, ddof=min(1, len(gaps) - 1)) / np.sqrt(len(gaps))
+        return bool((self.rise() > VISIBLE * errors).any())
 
 
 AVERAGING_RATIO = 1e-6  # smallest fraction of the first grid of an average
@@ -146,16 +202,16 @@ class Folds:
     ending: StopReason = field(default_factory=StopReason)  # told why nothing more is tried
     shared: SharedFolds | None = None  # what folds share whose kernels are those of all rows
     in_turn: bool = False  # whether folds are opened one at a time
+    scouts: Folds | None = None  # folds of fewer rows, in which all is tried first
     constants: Array | None = None  # (n_folds, T): what the best constants score, once it is known
 
     def follow(self, mixture: Mixture, grid: Grid, around: Sequence[int] = ()) -> StrengthPath:
         """Walk down one mixture as far as there is time, then let the folds forget it."""
 
         def try_at(numbers: Sequence[int]) -> Iterator[tuple[int, list[FoldScore]]]:
-            fractions = [grid.fraction(number) for number in numbers]
-            for number, fraction, trials in zip(numbers, fractions, self.tried(mixture, fractions), strict=False):
+            for number, trials in self._try_at(mixture, grid)(numbers):
                 score = float(np.mean([trial.scores.mean() for trial in trials]))
-                self.advance(f"{mixture.label}  {mixture.penalty}  fraction {fraction:.2g}  {score:.4g}")
+                self.advance(f"{mixture.label}  {mixture.penalty}  fraction {grid.fraction(number):.2g}  {score:.4g}")
                 yield number, trials
 
         path = StrengthPath(mixture, grid)
@@ -182,38 +238,29 @@ class Folds:
         strength.
         """
         with self.ending.noted():
-            around = self._hopes(mixture, grid, sorted(set(numbers)), _best_scores(rivals))
-            if around:
-                return self.follow(mixture, grid, around)
+            path, best = self.scout(mixture, grid, numbers, slice(SCOUTS)), _best_scores(rivals)
+            around = sorted(set(path.best().tolist()))
+            if path.can_win(best[:SCOUTS]):
+                found = dict(self._try_at(mixture, grid)(around))
+                tops = [[trial.scores[k] for trial in found[number]] for k, number in enumerate(path.best().tolist())]
+                if ahead(np.transpose(tops) + path.rise(), best, -HOPELESS, at_least=True).any():
+                    return self.follow(mixture, grid, around)
         self.forget()
         return None
 
-    def _hopes(self, mixture: Mixture, grid: Grid, numbers: list[int], best: Array) -> list[int]:
-        """Return the numbers of the strengths at which a mixture may win, none if it cannot."""
-        found: dict[int, Array] = {}
+    def scout(
+        self, mixture: Mixture, grid: Grid, numbers: Sequence[int], among: slice = slice(None), finer: int = 0
+    ) -> StrengthPath:
+        """Try a mixture at a few strengths, and on to where it scores best."""
+        return StrengthPath(mixture, grid).scout(self._try_at(mixture, grid, among), sorted(set(numbers)), finer)
 
-        def try_at(wanted: Sequence[int], among: slice) -> None:
-            tried = self.tried(mixture, [grid.fraction(number) for number in wanted], among)
-            found.update((n, np.array([one.scores for one in own])) for n, own in zip(wanted, tried, strict=True))
+    def _try_at(self, mixture: Mixture, grid: Grid, among: slice = slice(None)) -> TryAt:
+        """Return what tries strengths of a mixture by number in some folds."""
 
-        scouts, wanted = slice(min(SCOUTS, len(best))), numbers
-        step = max(1, numbers[-1] - numbers[-2] if len(numbers) > 1 else 1)
-        while wanted:  # and further on where the score rises to an end
-            try_at(wanted, scouts)
-            numbers = sorted(found)
-            means = np.array([found[number].mean(axis=0) for number in numbers])
-            tops = means.argmax(axis=0)
-            rising = {numbers[top] + side * step for top in tops for side in (-1, 1)}
-            wanted = sorted(n for n in rising - set(found) if 0 <= n <= grid.last)
-        rise = _rise(means, tops)
-        around = sorted({numbers[top] for top in tops})
-        for among in (scouts, slice(None)):
-            if among != scouts:
-                try_at(around, among)
-            own = np.array([found[numbers[top]][:, k] for k, top in enumerate(tops)]).T
-            if not ahead(own + rise, best[: len(own)], -HOPELESS, at_least=True).any():
-                return []
-        return around
+        def try_at(numbers: Sequence[int]) -> Iterator[tuple[int, list[FoldScore]]]:
+            return zip(numbers, self.tried(mixture, [grid.fraction(number) for number in numbers], among), strict=False)
+
+        return try_at
 
     def nothing(self, mixture: Mixture) -> Candidate:
         """Return the empty model as a candidate: the best constants of the folds."""
@@ -380,7 +427,7 @@ class MixtureSearch:
         """Return what was scored in all folds, the empty model first."""
         found: list[Candidate] = []
         with folds.ending.noted():
-            for fold in folds.folds:
+            for fold in [*folds.folds, *(folds.scouts.folds if folds.scouts else ())]:
                 fold.opened  # noqa: B018  # before threads ask for it
             found = searched(
                 folds, self.averages, self.selections, self.n_alphas, self.alpha_min_ratio, every=self.every
@@ -413,50 +460,73 @@ def searched(
 ) -> list[Candidate]:
     """Return all candidates tried: averages of every kind, then mixtures that select, the sparsest first.
 
-    Unless ``every`` is true it is a race: a mixture that selects is followed
-    only where a few strengths in some folds show that it can still win, and mixtures between the sparsest and the
-    averages only where the sparsest leads. A search that ends early has what was scored in every fold.
+    Unless ``every`` is true it is a race: what cannot win in folds of fewer rows, if there are any, is left out, and
+    what can is followed around the strength that is best there. A mixture that selects is followed only where a few
+    strengths in some folds show that it can still win, and mixtures between the sparsest and the averages only where
+    the sparsest leads. A search that ends early has what was scored in every fold.
     """
-    paths: list[StrengthPath] = []
-
-    def tried(mixture: Mixture, grid: Grid, numbers: Sequence[int], *, race: bool) -> bool:
-        path = folds.race(mixture, grid, numbers, paths) if race else folds.follow(mixture, grid)
-        paths.extend([] if path is None else [path])
-        return path is not None
-
     broad, narrow = Grid(AVERAGING_STEPS, AVERAGING_RATIO), Grid(n_alphas, ratio)
+    numbers = [k * (n_alphas - 1) // (SCOUTED + 1) for k in range(1, SCOUTED + 1)]
+    race = bool(averages) and not every
+    if folds.scouts is not None and race:
+        known = _after_scouts(folds, folds.scouts, averages, selections, (broad, narrow), numbers)
+        return [candidate for path in known for candidate in _candidates(path)]
+    paths: list[StrengthPath] = []
     for mixture in averages:
-        tried(mixture, broad, (), race=False)
+        paths.append(folds.follow(mixture, broad))
         if folds.ending.status is not None:
             break
-    first, race = len(paths), bool(averages) and not every
-    numbers = [k * (n_alphas - 1) // (SCOUTED + 1) for k in range(1, SCOUTED + 1)]
+    first = len(paths)
     for mixture in selections if folds.ending.status is None else ():
         leads = not race or len(paths) == first or _leads(paths[first], paths[:first])
-        goes_on = leads and tried(mixture, narrow, numbers, race=race)
-        if not goes_on or folds.ending.status is not None:
+        path = None
+        if leads:
+            path = folds.race(mixture, narrow, numbers, paths) if race else folds.follow(mixture, narrow)
+        paths.extend([] if path is None else [path])
+        if path is None or folds.ending.status is not None:
             break
     return [candidate for path in paths if path.trials for candidate in _candidates(path)]
+
+
+def _after_scouts(
+    folds: Folds,
+    scouts: Folds,
+    averages: Sequence[Mixture],
+    selections: Sequence[Mixture],
+    grids: tuple[Grid, Grid],
+    numbers: Sequence[int],
+) -> list[StrengthPath]:
+    """Return the paths of what can win in folds of fewer rows, or those of these folds where time ends before."""
+    scouted: list[StrengthPath] = []
+    with folds.ending.noted():
+        for mixture in averages:
+            scouted.append(scouts.follow(mixture, grids[0]))
+            if folds.ending.status is not None:
+                break
+        first = len(scouted)
+        for mixture in selections if folds.ending.status is None else ():
+            if len(scouted) > first and not _leads(scouted[first], scouted[:first]):
+                break
+            scouted.append(scouts.scout(mixture, grids[1], numbers, finer=COARSE))
+            scouts.forget()
+    scouted = [path for path in scouted if path.trials]
+    for fold in scouts.folds:
+        fold.close(kernels=True)
+    paths: list[StrengthPath] = []
+    best = _best_scores(scouted) if scouted else None
+    for path in scouted:
+        if folds.ending.status is None and best is not None and path.can_win(best):
+            paths.append(folds.follow(path.mixture, path.grid, sorted(set(path.best().tolist()))))
+    paths = [path for path in paths if path.trials]
+    if scouted and not paths:
+        folds.folds = scouts.folds
+    return paths or scouted
 
 
 def _leads(path: StrengthPath, rivals: Sequence[StrengthPath]) -> bool:
     """Whether the best of a path is ahead of the best of others in the mean over the folds, for any score."""
     own, other = (_best_scores(paths).mean(axis=0) for paths in ([path], rivals))
     return bool((own >= other).any())
-
-
-def _rise(means: Array, tops: Array) -> Array:
-    """Return how far the top of a parabola through the best of equally spaced strengths and its neighbors is above it.
-
-    ``means`` (n_tried, T) and ``tops`` (T,); zero where the best is the first or the last.
-    """
-    columns = np.arange(means.shape[1])
-    inside = (tops > 0) & (tops < len(means) - 1)
-    at = np.where(inside, tops, min(1, len(means) - 1))
-    before, best, after = (means[np.clip(at + side, 0, len(means) - 1), columns] for side in (-1, 0, 1))
-    bend = 2.0 * best - before - after
-    rise = np.square(after - before) / np.where(bend > 0, 8.0 * bend, 1.0)
-    return np.where(inside & (bend > 0), rise, 0.0)
 
 
 def _best_scores(paths: Sequence[StrengthPath]) -> Array:

@@ -84,7 +84,7 @@ class InteriorPoint(Solver):
     def initialize(self, problem: Problem, start: Model) -> _State:
         """Start from the given model, moved into the interior."""
         rho, d, b = start
-        return _State(start_iteration(problem, rho, b, scores_of(problem, rho, d)))
+        return _State(start_iteration(problem, rho, b, scores_of(problem, rho, d), d))
 
     def step(self, problem: Problem, state: _State) -> None:
         """Take one predictor-corrector step."""

@@ -14,6 +14,7 @@ from manykernels.objective.problem import Problem
 from manykernels.objective.projection import project_box_hyperplane, project_box_orthogonal
 from manykernels.objective.regularizers.norms import BlockL1
 from manykernels.solvers.gram.coupled_samples import CoupledSamples
+from manykernels.solvers.gram.entropic_samples import EntropicSamples
 from manykernels.solvers.gram.iteration import PrimalDual
 from manykernels.solvers.gram.sample_variables import start_samples
 from manykernels.solvers.gram.set_weights import RootWeights, SetWeights
@@ -24,6 +25,8 @@ from manykernels.solvers.gram.tuning import (
     MOST_ZOOMS,
     NEAR_ONE,
     ROUGH_GAP,
+    SHARE_OF_BOUND,
+    SMALLEST_MARGIN,
     SMALLEST_WEIGHT,
     START_BARRIER,
     START_FRACTION,
@@ -78,13 +81,19 @@ def scores_of(problem: Problem, rho: Array, d: Array) -> Array | None:
     return problem.model_parts(rho, d)[0] if problem.loss.couples_samples else None
 
 
-def start_iteration(problem: Problem, rho: Array, b: float, scores: Array | None = None) -> PrimalDual:
+def start_iteration(
+    problem: Problem, rho: Array, b: float, scores: Array | None = None, weights: Array | None = None
+) -> PrimalDual:
     """Return the iteration at dual coefficients near ``rho``, moved into the interior and scaled.
+
+    ``weights`` (M,) are those of a model that is worth more than its coefficients, see `_warm_start`.
 
     Weights of a block q-norm with q near 1 are high powers of the norms: there the iteration starts from a rough
     solution with the block 1-norm, which is near, and which Newton's method finds from anywhere.
     """
     curve = problem.regularizer.curve
+    if weights is not None and weights.any() and starts_warm(problem):
+        return _warm_start(problem, rho, weights, b)
     if curve is not None and not curve.coupled and curve.exponent < NEAR_ONE:
         return _start_near_one(problem, rho, b, curve, scores)
     return _plain_start(problem, rho, b, scores)
@@ -118,6 +127,36 @@ def _plain_start(problem: Problem, rho: Array, b: float, scores: Array | None) -
     samples = start_samples(problem, scale * rho, b, barrier, scores)
     kernels = start_weights(problem.regularizer, (scale * norms) ** 2, barrier)
     iteration = _iteration_of(problem)(problem, samples, kernels, b)
+    iteration.fit_weights()
+    return iteration
+
+
+def starts_warm(problem: Problem) -> bool:
+    """Whether nothing but the norms bounds the coefficients, or what does is a pole that the loss keeps them off."""
+    if problem.loss.couples_samples or problem.regularizer.weight_set:
+        return False
+    hard = problem.regularizer.dual_constraint and free_kernels(problem.regularizer, problem.n_kernels)[0].all()
+    return bool(hard and (problem.loss.entropic or not np.isfinite(problem.dual_box).any()))
+
+
+def _warm_start(problem: Problem, rho: Array, weights: Array, b: float) -> PrimalDual:
+    """Start from a model, such as that of another strength: its coefficients shrink inside the bounds on the norms.
+
+    Weights grow by as much, so that the scores stay, and those of kernels without one go to the central path.
+    """
+    scores, norms = problem.model_parts(rho, weights)[0] + b, problem.dual_norms(rho)
+    scale = min(1.0, SHARE_OF_BOUND * problem.regularizer.dual_scale(norms))
+    rho = interior_point(problem, scale * rho, SMALLEST_MARGIN)
+    grown = weights * problem.penalties**2 / scale
+    primal = problem.empirical_loss(scores) + problem.regularizer.value(scale * grown * norms)
+    n_pairs = 2 * problem.n_samples + problem.n_kernels
+    barrier = START_BARRIER * max(primal, problem.tiny) / n_pairs
+    samples = start_samples(problem, rho, b, barrier)
+    if isinstance(samples, EntropicSamples):
+        samples.z = scores
+    kernels = start_weights(problem.regularizer, problem.dual_norms(rho) ** 2, barrier)
+    kernels.weights = np.maximum(kernels.weights, grown)
+    iteration = PrimalDual(problem, samples, kernels, b)
     iteration.fit_weights()
     return iteration
 

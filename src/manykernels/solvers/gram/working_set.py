@@ -237,7 +237,8 @@ class WorkingSet(Solver):
         size = max(self.initial_size, 0 if problem.regularizer.dual_constraint else problem.n_kernels // DENSE_START)
         worst = np.argsort(-norms, kind="stable")[: size + always]
         state.kernels = np.union1d(worst, np.flatnonzero(d))
-        state.iteration = start_iteration(state.copy.choose(state.kernels), rho, b, scores_of(problem, rho, d))
+        chosen = state.copy.choose(state.kernels)
+        state.iteration = start_iteration(chosen, rho, b, scores_of(problem, rho, d), d[state.kernels])
         state.gap = FIRST_GAP / INNER_PROGRESS
 
     def _revise(self, problem: Problem, state: _State, iteration: PrimalDual) -> None:
