@@ -30,9 +30,8 @@ from manykernels import (
     solve,
 )
 from manykernels.estimators.selection.averages import Spectrum, fit_averages
-from manykernels.estimators.selection.choice import of_fewer_rows
 from manykernels.estimators.selection.descent import _uninterrupted, descend
-from manykernels.estimators.selection.folds import FoldScore, calibrated_loss
+from manykernels.estimators.selection.folds import FoldScore, calibrated_loss, of_fewer_rows
 from manykernels.estimators.selection.mixtures import (
     EVERY,
     NARROW,

@@ -29,7 +29,7 @@ from sklearn.model_selection import (
 
 from manykernels.estimators.groups import Search
 from manykernels.estimators.selection.cold_start import ColdStartKFold
-from manykernels.estimators.selection.folds import Fold, HeldOut, Opened, on_stored, splits_of
+from manykernels.estimators.selection.folds import Fold, HeldOut, Opened, of_fewer_rows, on_stored, splits_of
 from manykernels.estimators.selection.held_out import KeepsHeldOut
 from manykernels.estimators.selection.mixtures import mixtures_of, nothing_of
 from manykernels.estimators.selection.penalties import (
@@ -66,10 +66,6 @@ from manykernels.validation.arrays import Array, check_choice, check_positive
 from manykernels.validation.parameters import seed_from
 
 RULES = ("best", "1se")
-SCOUTS = 3  # folds that are tried with fewer rows first
-SCOUT_ROWS, SCOUT_SHARE = 500, 1 / 3  # rows of them, at least
-WORTH_SCOUTING = 0.75  # share of the rows of a fold up to which fewer are worth a look
-MOST_LABELS = 100  # distinct targets that may be classes, none of which may be missing
 FOLD_TOL = 1e-2  # relative gap of the models of the folds of a search: no score can see more
 # Splitters that hold any samples out.
 EXCHANGING = (KFold, StratifiedKFold, RepeatedKFold, RepeatedStratifiedKFold, ShuffleSplit, StratifiedShuffleSplit)
@@ -591,27 +587,6 @@ class CrossValidated(KeepsHeldOut):
                 UserWarning,
                 stacklevel=3,
             )
-
-
-def of_fewer_rows(splits: list[Split], target: Array, weight: Array) -> list[Split]:
-    """Return the first folds with fewer rows to learn from, spread over the targets; none where all are few.
-
-    What cannot win there need not be tried in all folds: with a third of the rows a model takes a twentieth of the
-    time.
-    """
-    fewer = []
-    for train, test in splits[:SCOUTS]:
-        known = train[weight[train] > 0]
-        n_kept = max(SCOUT_ROWS, int(SCOUT_SHARE * len(known)))
-        if n_kept > WORTH_SCOUTING * len(known) or target.dtype.names is not None:
-            return []
-        first = target[known] if target.ndim == 1 else target[known, 0]
-        ordered = known[np.argsort(first, kind="stable")]
-        kept = np.sort(ordered[np.arange(n_kept) * len(known) // n_kept])
-        if len(np.unique(first)) <= MOST_LABELS and len(np.unique(target[kept])) < len(np.unique(first)):
-            return []
-        fewer.append((kept, test))
-    return fewer
 
 
 def _of_family(candidates: list[Candidate], family: PenaltyFamily) -> list[int]:
