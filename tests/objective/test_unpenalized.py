@@ -119,3 +119,15 @@ def test_projections_on_a_box_and_directions(Z) -> None:
         np.testing.assert_allclose((r - x - basis @ nu)[free], 0, atol=1e-9 * scale)
         moved = (r - basis @ nu)[~free]
         assert np.all((moved <= lo[~free] + 1e-9) | (moved >= hi[~free] - 1e-9))
+
+
+def test_a_dual_point_that_free_directions_feel_proves_nothing(Z, monkeypatch) -> None:
+    """Newton's method along the directions of a loss that couples outputs is broken off before its end."""
+    y = 2 * np.eye(3)[np.arange(20) % 3] - 1
+    y[:5] = np.roll(y[:5], 1, axis=1)
+    problem = Problem(kernels_of(Z, np.eye(20)), y, "logistic", get_regularizer(FREE, 0.5))
+    rho, _ = problem.zero_model()
+    whole = problem.dual(rho)
+    monkeypatch.setattr("manykernels.objective.losses.bound.MOST_NEWTON_STEPS", 0)
+    assert np.isfinite(whole)
+    assert problem.dual(rho) == -np.inf

@@ -489,7 +489,8 @@ class Problem:
         scale = self.regularizer.dual_scale(u)
         conjugates = self.bound.conjugate_parts(rho, scale, z)
         penalty = self.regularizer.conjugate(scale * u)
-        return _DualPoint(-float(np.sum(conjugates)) - penalty, rho, z, signed, scale, conjugates, penalty)
+        value = -float(np.sum(conjugates)) - penalty if self.certified_bound.proves(rho) else -np.inf
+        return _DualPoint(value, rho, z, signed, scale, conjugates, penalty)
 
     def feasible_dual(self, rho: Array) -> Array:
         """Project on the domain of the conjugate loss and, with an intercept, on ``sum rho = 0``; not yet scaled.

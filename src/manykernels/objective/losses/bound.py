@@ -143,6 +143,12 @@ class BoundLoss(ScoreFunction):
             value = self.value(z)
         return z
 
+    def proves(self, rho: Array) -> bool:
+        """Return whether coefficients are orthogonal to the free directions up to rounding: others prove no bound."""
+        if self.basis is None:
+            return True
+        return float(np.abs(self.basis.T @ rho).max(initial=0.0)) <= NEARLY * float(np.linalg.norm(rho))
+
     @abc.abstractmethod
     def primal_rounding(self, problem: Sizes, model: tuple[Array, Array, float | Array], f: Array, t: Array) -> float:
         """Return by how much rounding may move the primal value of a model with these scores and block norms."""

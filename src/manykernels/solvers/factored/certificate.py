@@ -77,6 +77,8 @@ def _dual_value(problem: Problem, rho: Array, z: Array, norms: Array) -> tuple[f
     """Return the dual value at upper bounds on norms, the scale that makes coefficients feasible, the conjugate."""
     scale = problem.regularizer.dual_scale(norms)
     conjugate = problem.bound.conjugate_at(rho, scale, z)
+    if problem.unpenalized.size and not problem.certified_bound.proves(rho):
+        return -np.inf, scale, conjugate
     return -conjugate - problem.regularizer.conjugate(scale * norms), scale, conjugate
 
 
