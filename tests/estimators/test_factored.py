@@ -32,6 +32,7 @@ from manykernels.estimators.supervised.samples import checked_rows
 from manykernels.exceptions import ConvergenceWarning, IncompatibleError
 from manykernels.grams.factored.banks import fit_factors
 from manykernels.grams.plan import plan_kernels
+from manykernels.grams.training import sized_bank
 from manykernels.inspection import MKLReport, ShapeDisplay
 from manykernels.kernels import Joint, PerFeature
 
@@ -241,6 +242,20 @@ def test_the_default_bank_ends_at_any_number_of_rows_and_its_names_say_how() -> 
     assert all(name.endswith("on 300 landmarks") for name in together)
     assert model.score(rows, y) > 0.8
     assert not any("landmarks" in name for name in MKLRegressor().fit(rows[:300], y[:300]).kernel_names_)
+
+
+def test_a_bank_that_leaves_its_kernels_to_the_rows_is_sized_like_the_default_one() -> None:
+    """``KernelBank.auto(missing=...)`` is what the command fits; kernels that somebody chose stay what they are."""
+    rng = np.random.default_rng(0)
+    rows = rng.normal(size=(4_000, 3))
+    auto = KernelBank.auto(missing="mask")
+    sized = sized_bank(auto, rows)
+    assert [name for name in sized.expand(rows) if "landmarks" in name[0]] != []
+    assert sized.missing == "mask"
+    assert sized_bank(auto, rows[:300]) == auto
+    chosen = KernelBank([*auto.kernels, ("mine", Gaussian(1.0), None)])
+    assert sized_bank(chosen, rows).kernels[-1] == chosen.kernels[-1]
+    assert sized_bank(KernelBank([Joint((Gaussian(1.0),))]), rows) == KernelBank([Joint((Gaussian(1.0),))])
 
 
 REFUSED = {

@@ -37,7 +37,7 @@ from manykernels.kernels import (
     PrecomputedBank,
 )
 from manykernels.kernels.bank.columns import Table
-from manykernels.kernels.bank.grids import DEFAULT_SPECS
+from manykernels.kernels.bank.grids import DEFAULT_SPECS, DefaultKernels
 from manykernels.kernels.bank.patterns import NamedKernel
 from manykernels.validation.arrays import Array
 from manykernels.validation.parameters import check_n_jobs
@@ -93,7 +93,9 @@ def as_bank(kernels: Any, rows: Any = None) -> KernelBank | PrecomputedBank | Pa
         return default_bank(rows)
     if isinstance(kernels, str) and kernels == PRECOMPUTED:
         return PrecomputedBank(normalize=None)
-    if isinstance(kernels, (KernelBank, PrecomputedBank, PairKernels)):
+    if isinstance(kernels, KernelBank):
+        return sized_bank(kernels, rows)
+    if isinstance(kernels, (PrecomputedBank, PairKernels)):
         return kernels
     raise InvalidInputError(
         f"kernels must be None (the default bank), a KernelBank, PairKernels or 'precomputed', got {kernels!r}. A list "
@@ -102,26 +104,34 @@ def as_bank(kernels: Any, rows: Any = None) -> KernelBank | PrecomputedBank | Pa
 
 
 def default_bank(rows: Any = None) -> KernelBank:
-    """Return the default bank for rows; of sparse ones, Gaussian and linear kernels of all columns as they are.
+    """Return the default bank for rows; of sparse ones, Gaussian and linear kernels of all columns as they are."""
+    if isinstance(rows, Table) and rows.is_sparse:
+        return KernelBank([Joint(DEFAULT_SPECS)])
+    return sized_bank(KernelBank.auto(), rows)
+
+
+def sized_bank(bank: KernelBank, rows: Any = None) -> KernelBank:
+    """Return a bank whose default kernels, where it leaves them to the rows, suit the number of rows.
 
     Where matrices of all of them are predicted to take long, Gaussians of several columns are projected on landmarks,
     so that the bank can be held as factors and a fit ends at any number of rows; their names say so.
     """
-    if isinstance(rows, Table) and rows.is_sparse:
-        return KernelBank([Joint(DEFAULT_SPECS)])
-    whole = KernelBank.auto()
-    if rows is None:
-        return whole
-    table = Table.of(rows)
-    expanded = whole.expand(table)
-    if gram_seconds(len(expanded), len(table)) <= PATIENCE_SECONDS:
-        return whole
+    if rows is None or not any(isinstance(entry, DefaultKernels) for entry in bank.kernels):
+        return bank
+    table = Table.of(rows, sparse=True)
+    expanded = bank.expand(table)
+    if table.is_sparse or gram_seconds(len(expanded), len(table)) <= PATIENCE_SECONDS:
+        return bank
     sizes = _sizes(expanded, table) | {"n_landmark": sum(len(columns) > 1 for _, _, columns in expanded)}
     if factored_seconds(**sizes) <= PATIENCE_SECONDS:
-        return whole
+        return bank
     count = int(np.clip(np.sqrt(LANDMARK_PRODUCTS / len(table)), *LANDMARK_COUNTS))
-    decided = whole.resolve(table)
-    return decided.replace(kernels=[_on_landmarks(entry, count) for entry in decided.kernels])
+    decided = [
+        _on_landmarks(own, count) if isinstance(entry, DefaultKernels) else own
+        for entry in bank.kernels
+        for own in bank.replace(kernels=[entry]).resolve(table).kernels
+    ]
+    return bank.replace(kernels=decided)
 
 
 def _on_landmarks(entry: Any, count: int) -> Any:
