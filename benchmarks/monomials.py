@@ -28,7 +28,7 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
 from manykernels import HierarchicalMKL, NonlinearMKL, PolynomialMKL
-from manykernels.discovery.polynomial.cross_validation import Fold, Rows, best_strength
+from manykernels.discovery.polynomial.cross_validation import PathFold, WeightedRows, best_strength
 from manykernels.discovery.polynomial.lasso_path import WeightedLasso, follow
 
 METHODS = ("adaptive, centered", "adaptive", "lasso", "PolynomialMKL", "powers as they are")
@@ -91,7 +91,7 @@ class MonomialLasso:
     def fit(self, X: np.ndarray, y: np.ndarray) -> MonomialLasso:
         """Choose the strength and solve."""
         self._center, self._scale = X.mean(axis=0), X.std(axis=0)
-        rows = Rows(np.ascontiguousarray(self._standardized(X)), y, np.ones(len(y)))
+        rows = WeightedRows(np.ascontiguousarray(self._standardized(X)), y, np.ones(len(y)))
         parts = np.array_split(np.random.default_rng(self._seed).permutation(len(y)), self._folds)
         whole = self._fold(rows, rows.take(parts[0]))
         folds = [self._fold(rows.take(np.setdiff1d(np.arange(len(y)), part)), rows.take(part)) for part in parts]
@@ -111,10 +111,10 @@ class MonomialLasso:
         return ((X - self._center) / self._scale).T
 
     @staticmethod
-    def _fold(inside: Rows, others: Rows) -> Fold:
+    def _fold(inside: WeightedRows, others: WeightedRows) -> PathFold:
         monomials = StandardizedMonomials(inside.features)
         problem = WeightedLasso(inside.y, inside.weight, True, monomials.features, lambda i: np.ones(len(i)))
-        return Fold(monomials, problem, monomials.survey, others)
+        return PathFold(monomials, problem, monomials.survey, others)
 
 
 def candidates(method: str, seed: int) -> list[Any]:

@@ -351,12 +351,12 @@ def test_a_finding_is_told_by_permuted_targets_or_by_a_test_over_folds() -> None
     assert found(lucky, 0.025)
     assert not found([-gain for gain in lucky], 0.025)
     assert not found(lucky, 0.05)
-    # The quantile of t with 4 degrees of freedom is 2.132, and five folds that share rows count as 2.22.
+    # The 97.5 % quantile of t with 4 degrees of freedom is 2.776, and five folds that share rows count as 2.22.
     spread, error = np.array([-2, -1, 0, 1, 2]), np.sqrt(10 / 4 / 5)
-    needed = 2.1318 * 1.5 * error
+    needed = 2.7764 * 1.5 * error
     assert (found(spread + 1.01 * needed, 0.5), found(spread + 0.99 * needed, 0.5)) == (True, False)
     assert (found(spread + 1.51 * error, np.nan), found(spread + 1.49 * error, np.nan)) == (True, False)
-    assert found(spread + 2.2 * error, 0.5, share=0.0)
+    assert found(spread + 2.8 * error, 0.5, share=0.0)
     assert [found([0.1], p) for p in (0.025, 0.5, np.nan)] == [True, False, True]
 
 

@@ -75,7 +75,7 @@ def test_only_active_kernels_and_support_samples_are_kept_and_read(data: Any, mo
 def test_only_active_kernels_of_a_stack_are_read(data: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     stack = KernelStack(np.concatenate([data.grams, 1e-9 * data.grams]))
     model = MKLClassifier("precomputed", loss="hinge", alpha=0.02).fit(stack, data.labels)
-    block, entries = KernelStack.block, []
+    block, entries = KernelStack._block, []
 
     def watched(self: KernelStack, kernels: Any, rows: Array, columns: Array) -> Array:
         values = block(self, kernels, rows, columns)
@@ -84,7 +84,7 @@ def test_only_active_kernels_of_a_stack_are_read(data: Any, monkeypatch: pytest.
 
     prepared = model._expansion.bank.prepare(stack[:7])
     monkeypatch.setattr(model._expansion.bank.__class__, "prepare", lambda bank, X: prepared)
-    monkeypatch.setattr(KernelStack, "block", watched)
+    monkeypatch.setattr(KernelStack, "_block", watched)
     model.predict(stack[:7])
     assert sum(np.prod(shape) for shape in entries) == 7 * len(model.support_) * np.count_nonzero(model.kernel_weights_)
 

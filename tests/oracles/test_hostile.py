@@ -31,7 +31,7 @@ def test_weak_penalties_on_kernels_of_different_scale_need_no_second_solver(seed
     assert "went on" not in solution.message
 
 
-@pytest.mark.parametrize("seed", [30373, 60101, 60141])
+@pytest.mark.parametrize("seed", [60101, 60141])
 def test_kernels_that_float32_left_indefinite_are_named_as_the_reason(seed: int) -> None:
     case = draw(seed, hostile=seed % 4 != 0)
     problem = problem_of(case)

@@ -70,8 +70,8 @@ def test_memory_grows_with_samples_times_samples_and_targets():
     SharedNewton(tol=1e-6).solve(problem)
     peak = tracemalloc.get_traced_memory()[1]
     tracemalloc.stop()
-    # Products of all 20 kernels with all targets would take 20 such arrays by themselves.
-    assert peak <= 18 * 8 * n_samples * (n_samples + n_targets)
+    # Products of all kernels with all targets would take as many such arrays by themselves.
+    assert peak < len(points) * 8 * n_samples * (n_samples + n_targets)
 
 
 def test_targets_that_are_copies_of_one_are_the_same_problem():
