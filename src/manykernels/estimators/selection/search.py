@@ -30,7 +30,6 @@ FARTHEST = 1e-4  # share of the smallest strength of the grid to which it may ex
 PLATEAU = 1e-3  # standard deviations over the folds that make no difference
 SCOUTS = 3  # folds in which what is in doubt is tried first
 SCOUTED = 3  # strengths that it is tried at, equally spaced inside the grid
-VISIBLE = 0.5  # standard errors of the difference to a neighbor that finer strengths must promise
 HOPELESS = 1.0  # standard errors of the difference over the folds by which what is behind is given up
 BEYOND = 1.0 + 1e-6  # fraction of the strength at which a model is empty
 ROOM = 2**29  # bytes that matrices of folds may take together; those of the folds beyond are opened one at a time
@@ -170,22 +169,8 @@ class StrengthPath:
         return bool((np.ptp(ends.mean(axis=1), axis=0) <= PLATEAU * (ends.std(axis=1).max(axis=0) + 1e-12)).all())
 
     def _refine(self, try_at: TryAt) -> None:
-        around = {int(best) + side for best in self.best() for side in (-1, 1)} if self._sharp() else set()
+        around = {int(best) + side for best in self.best() for side in (-1, 1)}
         self._try(sorted(number for number in around - set(self.trials) if 0 <= number <= self.grid.last), try_at)
-
-    def _sharp(self) -> bool:
-        """Whether finer strengths can matter: by a parabola they bring what the error over the folds does not hide.
-
-        Averages cost next to nothing where their kernel is decomposed.
-        """
-        tops, scores, columns = self.tops(), self.scores(), np.arange(len(self.tops()))
-        if self.mixture.averages or (tops == 0).any() or (tops == len(scores) - 1).any():
-            return True
-        means = scores.mean(axis=1)
-        beside = np.where(means[tops - 1, columns] > means[tops + 1, columns], tops - 1, tops + 1)
-        gaps = self.at_tops() - scores[beside, :, columns].T
-        errors = gaps.std(axis=0, ddof=min(1, len(gaps) - 1)) / np.sqrt(len(gaps))
-        return bool((self.rise() > VISIBLE * errors).any())
 
 
 AVERAGING_RATIO = 1e-6  # smallest fraction of the first grid of an average
