@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import tracemalloc
+import warnings
 from pathlib import Path
 from typing import Any
 
@@ -99,6 +100,17 @@ def test_frames_of_sparse_columns_keep_their_names(tmp_path: Path) -> None:
     # A table of which some columns are dense is a dense table.
     mixed = frame.iloc[:, :40].assign(more=Y)
     assert MKLRegressor().fit(mixed, Y).score(mixed, Y) > 0.99
+
+
+def test_columns_that_nobody_standardized_are_told_where_they_differ() -> None:
+    large = X @ sparse.diags_array(np.where(np.arange(X.shape[1]) == 3, 1e3, 1.0))
+    with pytest.warns(UserWarning, match="not standardized"):
+        MKLRegressor(alpha=0.1).fit(sparse.csr_array(large), Y)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        warnings.filterwarnings("ignore", message="The kernels are not more strongly related")
+        MKLRegressor(alpha=0.01).fit(X, Y)
+        MKLRegressor(BANKS["groups"], alpha=0.01).fit(sparse.csr_array(large), Y)  # kernels that somebody chose
 
 
 def test_text_in_a_pipeline_and_searches() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -20,6 +21,7 @@ from manykernels.kernels.precomputed.stack import as_kernel_stack
 from manykernels.kernels.tables.encoding import some
 from manykernels.validation.arrays import Array, TableLike
 
+UNLIKE = 10.0  # standard deviation of a sparse column beside the median one, from which on it is told
 Rows = Table | KernelStack | Pairs  # checked; all are indexed by samples
 
 
@@ -47,7 +49,24 @@ def checked_rows(
             validate_data(estimator, table.head, reset=reset, skip_check_array=True)
     except InvalidInputError as error:
         raise InvalidInputError(f"{error}{_what_is_read(estimator, table, read)}") from error
+    if reset and table.is_sparse and getattr(estimator, "kernels", None) is None:
+        _warn_of_spreads(table)
     return table
+
+
+def _warn_of_spreads(table: Table) -> None:
+    """Say that sparse columns are read as they are, where one width cannot suit them all."""
+    mean, square = (np.asarray(each.mean(axis=0)).ravel() for each in (table.data, table.data.power(2)))
+    spreads = np.sqrt(np.maximum(square - mean**2, 0.0))
+    spreads = spreads[spreads > 0]
+    if len(spreads) and spreads.max() > UNLIKE * np.median(spreads):
+        warnings.warn(
+            "X is sparse, so its columns are not standardized, and their standard deviations differ: the largest is "
+            f"{spreads.max():.3g}, the median {np.median(spreads):.3g}. Large columns decide what kernels of all "
+            "columns see; divide them by their size first, such as by MaxAbsScaler, which keeps X sparse.",
+            UserWarning,
+            stacklevel=6,
+        )
 
 
 def _checked_pairs(estimator: BaseEstimator, X: TableLike, reset: bool) -> Pairs:
