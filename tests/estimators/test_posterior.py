@@ -13,6 +13,7 @@ from manykernels import InvalidInputError, KernelBank, MKLClassifier, MKLRegress
 from manykernels.estimators.supervised.posterior import posterior_of
 from manykernels.inspection import ShapeDisplay, SurfaceDisplay
 from manykernels.kernels import Gaussian, Linear
+from manykernels.objective import Ridge
 
 RNG = np.random.default_rng(0)
 X = RNG.uniform(-2.0, 2.0, size=(40, 2))
@@ -148,3 +149,15 @@ def test_what_has_no_bands_is_refused_in_words() -> None:
     grams = BANK.fit(X).block(BANK.fit(X).prepare(X), BANK.fit(X).prepare(X))
     with pytest.raises(InvalidInputError, match="precomputed kernels"):
         MKLRegressor("precomputed").fit(grams, Y).predict(grams, return_std=True)
+
+
+def test_kernels_without_a_penalty_have_no_prior() -> None:
+    rng = np.random.default_rng(0)
+    rows = rng.normal(size=(60, 2))
+    bank = KernelBank([("line", Linear(), [0]), ("curve", Gaussian(1.0), [1])])
+    y = rows[:, 0] + np.sin(2 * rows[:, 1]) + 0.1 * rng.normal(size=60)
+    model = MKLRegressor(bank, penalty={"line": None, "*": "l1"}, alpha=0.01).fit(rows, y)
+    with pytest.raises(InvalidInputError, match="have no prior"):
+        model.predict(rows[:3], return_std=True)
+    small = MKLRegressor(bank, penalty={"line": Ridge(1e-4), "*": "l1"}, alpha=0.01).fit(rows, y)
+    assert (small.predict(rows[:3], return_std=True)[1] > 0).all()
