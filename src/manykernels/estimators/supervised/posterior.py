@@ -94,7 +94,7 @@ def posterior_of(model: BaseEstimator, target: int = 0) -> Posterior:
             "Classes that share their weights have a joint loss, of which there is no such posterior: give a display "
             "bands=bootstrap_refits(model, X, y), of manykernels.inspection."
         )
-    if _goes_without(model.penalty):
+    if _goes_without(getattr(model, "penalty", None)):  # searches have p and l1_ratio in place of a penalty
         raise InvalidInputError(
             "Kernels without a penalty have no prior, and so no variance of a Gaussian process: give a display "
             "bands=bootstrap_refits(model, X, y), of manykernels.inspection, or such kernels a small penalty, as "
