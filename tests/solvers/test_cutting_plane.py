@@ -11,7 +11,7 @@ from scipy.linalg import LinAlgError
 from manykernels.exceptions import InvalidInputError
 from manykernels.objective.problem import Problem
 from manykernels.objective.regularizers import get_regularizer
-from manykernels.solvers.published.cutting_plane import SILP, CutModel, CutState, CuttingPlane, LevelMKL, _solved
+from manykernels.solvers.published.cutting_plane import SILP, Cuts, CutState, CuttingPlane, LevelMKL, _solved
 from manykernels.solvers.published.simplex_point import SimplexPoint
 from manykernels.testing.problems import LOSSES, random_problem
 from manykernels.testing.solver import build_problem
@@ -72,7 +72,7 @@ def test_the_minimum_is_that_of_the_model() -> None:
 def test_zooming_keeps_digits_that_plain_units_lose() -> None:
     center = np.array([0.5, 0.5, 0.0])
     slopes = np.array([[1e-6, -1e-6, 1.0], [-1e-6, 1e-6, 1.0]]) - 5.0
-    cuts = CutModel(np.full(2, 5.0 + 7.0) - np.array([1e-13, 3e-13]), slopes, np.zeros((2, 4)))
+    cuts = Cuts(np.full(2, 5.0 + 7.0) - np.array([1e-13, 3e-13]), slopes, np.zeros((2, 4)))
     found = cuts.minimum(center, 7.0, 1e-12)
     expected = 0.5 + 0.5e-7  # where 7 - 1e-13 + 2e-6 x = 7 - 3e-13 - 2e-6 x, x from the middle
     assert found.theta[2] == 0

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
+from functools import cached_property
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -12,11 +13,12 @@ from manykernels.discovery.base import Discovery, Found, Limits, SearchProblem, 
 from manykernels.exceptions import InvalidInputError
 from manykernels.grams import DenseStack
 from manykernels.kernels import WeightedPolynomial
+from manykernels.objective.certificate import Certificate
 from manykernels.objective.problem import Problem
 from manykernels.objective.regularizers import Ridge
 from manykernels.solvers import Solution, Status
 from manykernels.solvers.learners.learners import LearnerFit, fit_learner
-from manykernels.solvers.run import ADVICE, CertifiedModel, Run
+from manykernels.solvers.run import ADVICE, Run
 from manykernels.validation.arrays import Array, check_count, check_nonnegative_vector, check_positive, check_vector
 from manykernels.validation.parameters import check_flag
 
@@ -111,7 +113,7 @@ class NonlinearProblem:
         decrease = float(gradient @ (theta - self.center)) + self.radius * float(np.linalg.norm(gradient))
         value = fit.primal_value / self._unit
         floor = self.problem.tiny / self._unit
-        return DescentPoint(theta, fit, value, gradient, max(decrease, 0.0) / max(abs(value), floor), gram)
+        return DescentPoint(self, theta, fit, value, gradient, max(decrease, 0.0) / max(abs(value), floor), gram)
 
     def constant_at(self, theta: Array) -> DescentPoint:
         """Return the best constant as a model at theta, with the bound that needs no kernel; theta is as it is."""
@@ -119,7 +121,7 @@ class NonlinearProblem:
         b, dual = problem.best_constant, -problem.conjugate_loss(zero)
         primal = problem.empirical_loss(problem.constant_scores(b))
         fit = LearnerFit(zero, b, dual, primal - dual, 0)
-        return DescentPoint(theta, fit, primal / self._unit, np.zeros(len(theta)), np.inf, self.kernel(theta)[1])
+        return DescentPoint(self, theta, fit, primal / self._unit, np.zeros(len(theta)), np.inf, self.kernel(theta)[1])
 
     @property
     def _unit(self) -> float:
@@ -135,14 +137,37 @@ class NonlinearProblem:
 
 @dataclass(frozen=True, eq=False)
 class DescentPoint:
-    """Weights, the model on their kernel, and the gradient there."""
+    """Weights, the model on their kernel, and the gradient there; to a run it is a certified model like any other."""
 
+    posed: NonlinearProblem
     theta: Array  # ndarray of shape (p,)
     fit: LearnerFit
     value: float  # in units of the loss at zero
     gradient: Array  # ndarray of shape (p,): in the same units
     stationarity: float
     gram: Array  # ndarray of shape (N, N)
+    passes: float = 0.0  # so far: every base kernel is read once for the sum, once for the gradient
+    newton_steps: int = 0  # so far
+
+    @property
+    def dual_coef(self) -> Array:
+        """Dual coefficients of the model on the one kernel."""
+        return self.fit.rho
+
+    @property
+    def kernel_weights(self) -> Array:
+        """The weight of the one kernel."""
+        return np.array([1.0 / self.posed.strength])
+
+    @property
+    def intercept(self) -> float:
+        """Intercept."""
+        return self.fit.b
+
+    @cached_property
+    def certificate(self) -> Certificate:
+        """Certificate of the model on its kernel."""
+        return learner_certificate(self.fit, self.posed.problem.tiny)
 
 
 # Projected gradient descent on the weights of a non-linear combination of kernels.
@@ -152,33 +177,26 @@ DECREASE = 1e-4  # share of the decrease to first order that a step must reach
 SMALLEST_STEP = 1e-12  # of the first one
 
 
-@dataclass(frozen=True, eq=False)
-class _Reached(CertifiedModel):
-    """The model at a point of the descent."""
-
-    point: DescentPoint = field(kw_only=True)
-
-
 class NonlinearDescent:
     """One descent: the point it is at and how it came there."""
 
     def __init__(self, posed: NonlinearProblem, limits: Limits) -> None:
         self.posed, self.limits = posed, limits
         self._tried = self._steps = 0
-        self._run: Run[_Reached] = Run(
-            limits, f"The {limits.name}", converged=lambda reached: reached.point.stationarity <= limits.tol
+        self._run: Run[DescentPoint] = Run(
+            limits, f"The {limits.name}", converged=lambda point: point.stationarity <= limits.tol
         )
-        self._run.follow(self._points(), lambda: self._reached(self.posed.constant_at(self._start())))
+        self._run.follow(self._points(), lambda: self._counted(self.posed.constant_at(self._start())))
 
     @property
     def point(self) -> DescentPoint:
         """The best point."""
-        return self._run.best.point
+        return self._run.best
 
-    def _points(self) -> Iterator[_Reached]:
+    def _points(self) -> Iterator[DescentPoint]:
         """Go downhill as long as some step descends."""
         point = self._at(self._start())
-        yield self._reached(point)
+        yield self._counted(point)
         first = step = self.posed.radius / max(float(np.linalg.norm(point.gradient)), 1e-300)
         while True:
             following = self._next(point, step, SMALLEST_STEP * first)
@@ -189,7 +207,7 @@ class NonlinearDescent:
             step = float(moved @ moved) / curvature if curvature > 0 else 2 * step
             step = float(np.clip(step, 1e-6 * first, 1e6 * first))
             point = following
-            yield self._reached(point)
+            yield self._counted(point)
 
     def _start(self) -> Array:
         """Return theta_0, or where that is zero (and with it the gradient, for D > 1) a point of equal weights."""
@@ -215,11 +233,9 @@ class NonlinearDescent:
         self._steps += point.fit.steps
         return point
 
-    def _reached(self, point: DescentPoint) -> _Reached:
-        fit, weights = point.fit, np.array([1.0 / self.posed.strength])
-        certificate = learner_certificate(fit, self.posed.problem.tiny)
-        # Every base kernel is read once for the sum, once for the gradient.
-        return _Reached(fit.rho, weights, fit.b, certificate, 2.0 * self._tried, self._steps, point=point)
+    def _counted(self, point: DescentPoint) -> DescentPoint:
+        """Return the point with what it took to come there."""
+        return replace(point, passes=2.0 * self._tried, newton_steps=self._steps)
 
     def solution(self) -> Solution:
         """Return the model at the best point, with the certificate that it has on its kernel."""

@@ -66,7 +66,9 @@ def shape_of(kind: type[Loss] | type[Regularizer]) -> tuple[str, ...]:
 
 
 def _check_loss(value: object) -> None:
-    if not isinstance(value, Loss) and (not isinstance(value, str) or value not in LOSSES):
+    given: Any = value if hasattr(type(value), "bind") else None
+    one_score = given is not None and not (given.couples_samples or given.of_several)
+    if not one_score and (not isinstance(value, str) or value not in LOSSES):
         known = f"Known losses: {', '.join(LOSSES)}.{hint(value, LOSSES, LOSS_NAMES)}"
         raise InvalidInputError(f"Unknown loss {value!r}. {known}")
 

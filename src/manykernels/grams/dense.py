@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeGuard
 
 import numpy as np
 
@@ -185,10 +185,15 @@ def as_stack(
     >>> as_stack([[[2, 1], [1, 2]]])
     DenseStack(n_kernels=1, n_samples=2, dtype=float64)
     """
-    if isinstance(kernels, GramStack):
+    if is_stack(kernels):
         return kernels
     array, unproven = examined(check_gram_array(kernels), psd)
     return DenseStack(array, names=names, n_threads=n_threads, unproven=unproven)
+
+
+def is_stack(kernels: object) -> TypeGuard[GramStack]:
+    """Tell whether kernels are a stack already, which answers quadratic forms of all of them."""
+    return hasattr(type(kernels), "quads")
 
 
 def definite_copy(stack: GramStack) -> DenseStack | None:

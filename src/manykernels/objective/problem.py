@@ -20,7 +20,6 @@ from manykernels.objective.losses import get_loss, get_shared_loss
 from manykernels.objective.losses.bound import BoundLoss, SampleSum
 from manykernels.objective.losses.rows import LossOnRows, rows_weight
 from manykernels.objective.regularizers.base import Regularizer, check_regularizer
-from manykernels.objective.regularizers.groups import PenaltyByGroup
 from manykernels.objective.rounding import EPS, FEW, growth, term_sizes
 from manykernels.objective.unpenalized import free_directions, kernel_factor, resting_ridge
 from manykernels.validation.arrays import check_positive_vector, check_vector
@@ -150,9 +149,7 @@ class Problem:
     def _on_kernels(self, regularizer: Regularizer) -> Regularizer:
         """Return the penalty of these kernels; engines see a very small one on those that are to have none."""
         found = regularizer.on_kernels(self.kernel_names)
-        if isinstance(found, PenaltyByGroup) and not found.rests:
-            return found.resting_on(resting_ridge(self, found.unpenalized))
-        return found
+        return found if found.rests else found.resting_on(resting_ridge(self, found.unpenalized))
 
     @cached_property
     def bound(self) -> BoundLoss:

@@ -32,6 +32,7 @@ from manykernels.objective.problem import Problem
 from manykernels.objective.regularizers import Simplex
 from manykernels.solvers import Status
 from manykernels.solvers.run import CertifiedModel, deadline, seconds_left
+from manykernels.solvers.solution import Model
 from manykernels.validation.arrays import Array, check_count, check_growth
 
 # The search of hierarchical kernel learning: a hull that grows from the root, solved and bounded in turn.
@@ -47,16 +48,6 @@ FEWEST_ADDED = 10  # sources a round
 ADDED_SHARE = 0.25  # of the size of the hull, if that is more
 NEW_SHARE = 1e-3  # of the smallest group weight, which the group weight of a node gets that was not yet solved for
 PRUNING_SHARE = 0.1  # of the gap, which setting small weights to zero may cost
-
-
-@dataclass(frozen=True, eq=False)
-class _Model:
-    """Dual coefficients, weights of the nodes of the hull, intercept; and the feasible dual coefficients."""
-
-    rho: Array
-    d: Array
-    b: float
-    feasible: Array
 
 
 @dataclass(frozen=True, eq=False)
@@ -114,10 +105,11 @@ class HierarchicalSearch:
         known: dict[Node, tuple[float, float]] = {}
         while True:
             reduced = self._reduced()
-            norm = self._dual_norm(reduced, model.feasible, known)
-            certificate = self._certificate(reduced, model, norm.whole)
+            feasible = self.base.feasible_dual(model[0])
+            norm = self._dual_norm(reduced, feasible, known)
+            certificate = self._certificate(reduced, model, feasible, norm.whole)
             yield self._candidate(model, certificate)
-            hull_gap = self._certificate(reduced, model, norm.inside).relative_gap
+            hull_gap = self._certificate(reduced, model, feasible, norm.inside).relative_gap
             room = OUTSIDE_SHARE * self.tol * 2.0 * self.posed.strength * abs(certificate.primal)
             necessary, doubtful = norm.violators(norm.inside + room)
             goal = max(CLOSER * min(certificate.relative_gap, 1.0), HULL_SHARE * self.tol)
@@ -148,7 +140,7 @@ class HierarchicalSearch:
         norm = HierarchicalNorm(hull_matrix(nodes), penalties, self.posed.strength)
         return ReducedProblem(self.base, self.grid.stack(nodes), norm)
 
-    def _solved(self, goal: float, gap: float) -> _Model:
+    def _solved(self, goal: float, gap: float) -> Model:
         """Solve on the hull, from the last point if there is one, and from scratch if that does not get there."""
         reduced = self._reduced()
         warm = None if self.newton is None else grown_newton(self.newton, reduced, gap)
@@ -167,10 +159,10 @@ class HierarchicalSearch:
         self.steps += steps
         return reached
 
-    def _model(self, rho: Array, d: Array, b: float) -> _Model:
+    def _model(self, rho: Array, d: Array, b: float) -> Model:
         if self.base.fit_intercept:
             d = np.where(np.arange(len(d)) == 0, 0.0, d)  # the constant kernel adds nothing, as the sum of rho is zero
-        return _Model(rho, d, b, self.base.feasible_dual(rho))
+        return rho, d, b
 
     def _dual_norm(self, reduced: ReducedProblem, rho: Array, known: dict[Node, tuple[float, float]]) -> _DualNorm:
         """Bound the dual norm of ``rho``; bounds that are known are not computed again, new ones are added to them."""
@@ -182,22 +174,23 @@ class HierarchicalSearch:
         sources = self.hull.sources
         return _DualNorm(inside, {node: known[node][0] for node in sources}, {node: known[node][1] for node in sources})
 
-    def _certificate(self, reduced: ReducedProblem, model: _Model, dual_square: float) -> Certificate:
-        """Return the certificate of the model for an upper bound on the squared dual norm of ``model.feasible``."""
-        base, d = self.base, np.zeros(len(self.hull.nodes))
-        d[: len(model.d)] = model.d
-        each = reduced.stack.apply_each(model.rho)
-        f, t = d @ each, d * np.sqrt(np.maximum(each @ model.rho, 0.0))
-        return certificate_of(base, (model.rho, f, model.b), reduced.regularizer.value(t), model.feasible,
+    def _certificate(self, reduced: ReducedProblem, model: Model, feasible: Array, dual_square: float) -> Certificate:
+        """Return the certificate of the model for an upper bound on the squared dual norm of ``feasible``."""
+        (rho, weights, b), d = model, np.zeros(len(self.hull.nodes))
+        d[: len(weights)] = weights
+        each = reduced.stack.apply_each(rho)
+        f, t = d @ each, d * np.sqrt(np.maximum(each @ rho, 0.0))
+        return certificate_of(self.base, (rho, f, b), reduced.regularizer.value(t), feasible,
                                 dual_square / (2.0 * self.posed.strength))  # fmt: skip
 
-    def _candidate(self, model: _Model, certificate: Certificate) -> CertifiedModel:
-        chosen = np.flatnonzero(model.d)
+    def _candidate(self, model: Model, certificate: Certificate) -> CertifiedModel:
+        rho, weights, b = model
+        chosen = np.flatnonzero(weights)
         return CertifiedModel(
             kernels=tuple(self.grid.found(self.hull.nodes[m], self.posed.names) for m in chosen),
-            dual_coef=model.rho,
-            kernel_weights=model.d[chosen],
-            intercept=model.b,
+            dual_coef=rho,
+            kernel_weights=weights[chosen],
+            intercept=b,
             certificate=certificate,
             passes=2.0 * self.steps,
             newton_steps=self.steps,

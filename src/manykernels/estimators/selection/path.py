@@ -20,6 +20,7 @@ from manykernels.estimators.supervised.problems import Fit, solve_problems
 from manykernels.estimators.supervised.targets import class_labels, encode_labels, kernel_factors, numeric_targets
 from manykernels.exceptions import ConvergenceWarning, InvalidInputError
 from manykernels.grams import GramStack
+from manykernels.grams.dense import is_stack
 from manykernels.grams.training import is_precomputed, open_training
 from manykernels.kernels.precomputed.stack import as_kernel_stack
 from manykernels.kernels.tables.encoding import some
@@ -62,7 +63,7 @@ class Splits:
         """Return ``alpha``, the mean of the measure over the splits, its standard deviation, and its value on each."""
         if self.cv is None:
             return None
-        if isinstance(X, GramStack):
+        if is_stack(X):
             raise InvalidInputError(
                 "cv needs rows, or a KernelStack with kernels='precomputed': a GramStack cannot be split. Leave cv out."
             )
@@ -441,7 +442,7 @@ def _opened(
     memory_budget: int | str | None,
     n_jobs: int | None,
 ) -> tuple[GramStack, tuple[str, ...]]:
-    if isinstance(X, GramStack):
+    if is_stack(X):
         return X, tuple(X.names or (f"kernel_{m}" for m in range(X.n_kernels)))
     rows = as_kernel_stack(X, square=True) if is_precomputed(kernels) else X
     training = open_training(

@@ -277,6 +277,12 @@ class BaseMKL(SaysWhichParameter, NotebookCard, Explanations, TakesGroups):
         """Whether the penalty is an object with a strength, so that there is no ``alpha``."""
         return not isinstance(self.penalty, (str, Mapping))
 
+    @property
+    def _leaves_kernels_free(self) -> bool:
+        """Whether some kernels have no penalty."""
+        penalty = get_regularizer(self.penalty, 1.0) if isinstance(self.penalty, Mapping) else self.penalty
+        return bool(np.size(getattr(penalty, "unpenalized", ())))
+
     def _learn(self, samples: Samples, loss: Loss) -> Fit:
         """Learn from checked samples and keep the model."""
         named = not self._strength_is_its_own

@@ -18,7 +18,6 @@ It is plug-in: the weights are taken as if they had been known, so that bands ar
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -29,8 +28,6 @@ from sklearn.base import BaseEstimator
 from manykernels.exceptions import InvalidInputError
 from manykernels.grams import cross_combine
 from manykernels.grams.prediction import CHUNK_ENTRIES, KernelExpansion
-from manykernels.objective.regularizers import get_regularizer
-from manykernels.objective.regularizers.groups import Unpenalized
 from manykernels.validation.arrays import Array, TableLike
 
 __all__ = ["Posterior", "posterior_of"]
@@ -94,7 +91,7 @@ def posterior_of(model: BaseEstimator, target: int = 0) -> Posterior:
             "Classes that share their weights have a joint loss, of which there is no such posterior: give a display "
             "bands=bootstrap_refits(model, X, y), of manykernels.inspection."
         )
-    if _goes_without(getattr(model, "penalty", None)):  # searches have p and l1_ratio in place of a penalty
+    if model._leaves_kernels_free:
         raise InvalidInputError(
             "Kernels without a penalty have no prior, and so no variance of a Gaussian process: give a display "
             "bands=bootstrap_refits(model, X, y), of manykernels.inspection, or such kernels a small penalty, as "
@@ -125,9 +122,3 @@ def posterior_of(model: BaseEstimator, target: int = 0) -> Posterior:
         left = np.diag(inverse) - (sums**2 / sums.sum() if model.fit_intercept else 0.0)
         variance = float((rho**2 / sample_weight).sum() / (left / sample_weight).sum())
     return Posterior(expansion, weights, inverse, sums, variance)
-
-
-def _goes_without(penalty: Any) -> bool:
-    """Whether some kernels have no penalty."""
-    found = get_regularizer(penalty, 1.0) if isinstance(penalty, Mapping) else penalty
-    return any(isinstance(part, Unpenalized) for part in getattr(found, "parts", ()))

@@ -25,10 +25,10 @@ from manykernels.grams.factored.fourier_factor import (
     values_of_pieces,
 )
 from manykernels.grams.factored.fourier_plan import (
-    FourierExpansion,
-    SharedExpansion,
+    FourierPlan,
+    PlannedColumns,
     bin_ratio,
-    fourier_expansion,
+    fourier_plan,
     laid_out,
     plan_bins,
     reach,
@@ -184,14 +184,14 @@ class FourierStack(FactoredStack):
     def _extent(self, column: int) -> float:
         return float(self.table.high[column] - self.table.low[column])
 
-    def _expansion(self, kernel: int) -> FourierExpansion:
+    def _expansion(self, kernel: int) -> FourierPlan:
         """Return the expansion of one kernel by itself."""
         widths, column = (float(self.widths[kernel]),), int(self.columns[kernel])
         try:
             spacing, period_bins = plan_bins(self._extent(column), widths, self.tol)
         except InvalidInputError as error:
             raise InvalidInputError(f"Column {column}: {error}") from error
-        return fourier_expansion(spacing, period_bins, widths, self.tol)
+        return fourier_plan(spacing, period_bins, widths, self.tol)
 
     def _geometry(self, column: int, spacing: float) -> tuple[float, float, int]:
         """Return origin and inverse bin width in the column's own unit, and the number of bins that hold data."""
@@ -239,15 +239,15 @@ class FourierStack(FactoredStack):
         return out
 
     @cached_property
-    def _layout(self) -> list[SharedExpansion]:
+    def _layout(self) -> list[PlannedColumns]:
         """Return columns that share an expansion together."""
         extents, own = self.table.high - self.table.low, np.flatnonzero(~self._by_values)
         found = laid_out(self.columns[own], self.widths[own], extents, self.tol, self.n_samples) if len(own) else ()
         return [replace(together, members=own[together.members]) for together in found]
 
     def _moments_of(
-        self, batches: Sequence[SharedExpansion], rhos: Sequence[Any]
-    ) -> Iterator[tuple[SharedExpansion, slice, Array]]:
+        self, batches: Sequence[PlannedColumns], rhos: Sequence[Any]
+    ) -> Iterator[tuple[PlannedColumns, slice, Array]]:
         """Yield the moments of every batch for a few vectors at a time, (columns, some of T, bins, 8)."""
         if self.table.chunked:
             found = self.moments([(int(j), batch.plan.spacing) for batch in batches for j in batch.columns], *rhos)
@@ -260,7 +260,7 @@ class FourierStack(FactoredStack):
             for some in batch.together(len(rhos)):
                 yield batch, some, self._moments_here(batch, rhos[some])
 
-    def _moments_here(self, batch: SharedExpansion, rhos: Sequence[Array]) -> Array:
+    def _moments_here(self, batch: PlannedColumns, rhos: Sequence[Array]) -> Array:
         """Return the moments of some vectors for the columns of a batch, (columns, T, bins, 8)."""
         out = np.zeros((len(batch.columns), len(rhos), batch.bins, ORDER))
         for slot, column in enumerate(batch.columns.tolist()):

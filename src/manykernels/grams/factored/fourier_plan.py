@@ -24,7 +24,7 @@ BIN_STEPS = 32  # periods are rounded up by at most 1/32, so that columns of nea
 
 
 @dataclass(frozen=True, eq=False)
-class FourierExpansion:
+class FourierPlan:
     """Frequencies and coefficients of some Gaussian widths on one period, with error constants."""
 
     spacing: float  # width h of a bin
@@ -94,20 +94,20 @@ def divided(extent: float, widths: tuple[float, ...], tol: float, n_rows: int) -
 
 
 @dataclass(frozen=True, eq=False)
-class SharedExpansion:
-    """Columns whose kernels share an expansion."""
+class PlannedColumns:
+    """Columns whose kernels share a plan."""
 
-    plan: FourierExpansion
+    plan: FourierPlan
     columns: Array  # (c,) int
     members: Array  # (c, W) int: kernels of every column, by width
     bins: int  # enough for the data of every column
 
-    def batches(self) -> Iterator[SharedExpansion]:
+    def batches(self) -> Iterator[PlannedColumns]:
         """Yield a few columns at a time, whose transforms stay in a cache."""
         size = max(1, BATCH_ENTRIES // (self.plan.period_bins * ORDER))
         for start in range(0, len(self.columns), size):
             part = slice(start, start + size)
-            yield SharedExpansion(self.plan, self.columns[part], self.members[part], self.bins)
+            yield PlannedColumns(self.plan, self.columns[part], self.members[part], self.bins)
 
     def together(self, n_vectors: int) -> Iterator[slice]:
         """Yield which of so many vectors are transformed at once, so that those of all columns stay in a cache."""
@@ -115,7 +115,7 @@ class SharedExpansion:
         yield from (slice(start, min(start + size, n_vectors)) for start in range(0, n_vectors, size))
 
 
-def laid_out(columns: Array, widths: Array, extents: Array, tol: float, n_rows: int) -> Iterator[SharedExpansion]:
+def laid_out(columns: Array, widths: Array, extents: Array, tol: float, n_rows: int) -> Iterator[PlannedColumns]:
     """Yield kernels as columns that share an expansion; ``extents`` are of all columns of the table."""
     order = np.lexsort((widths, columns))
     heads = np.flatnonzero(np.diff(columns[order], prepend=-1))
@@ -143,7 +143,7 @@ def _of_equal_widths(widths: Array, members: Array) -> Iterator[tuple[Array, Arr
 
 def _of_one_kind(
     columns: Array, members: Array, widths: tuple[float, ...], extents: Array, tol: float
-) -> Iterator[SharedExpansion]:
+) -> Iterator[PlannedColumns]:
     """Yield columns with the same widths by the length of their periods."""
     try:
         spacing, bins = periods(extents, widths, tol)
@@ -152,12 +152,12 @@ def _of_one_kind(
     for period in np.unique(bins).tolist():
         chosen = bins == period
         held = int(np.floor(float(extents[chosen].max()) / spacing + 0.5)) + 1
-        plan = fourier_expansion(spacing, period, widths, tol)
-        yield SharedExpansion(plan, columns[members[chosen, 0]], members[chosen], held)
+        plan = fourier_plan(spacing, period, widths, tol)
+        yield PlannedColumns(plan, columns[members[chosen, 0]], members[chosen], held)
 
 
 @lru_cache(maxsize=256)
-def fourier_expansion(spacing: float, period_bins: int, widths: tuple[float, ...], tol: float) -> FourierExpansion:
+def fourier_plan(spacing: float, period_bins: int, widths: tuple[float, ...], tol: float) -> FourierPlan:
     """Return the expansion of these widths on a period that leaves room for the widest beyond the data."""
     period, sigma = spacing * period_bins, np.array(widths)
     extent = period - reach(tol) * sigma.max()
@@ -171,7 +171,7 @@ def fourier_expansion(spacing: float, period_bins: int, widths: tuple[float, ...
     remainder = (omega * spacing / 2) ** ORDER / factorial(ORDER)
     taylor = (remainder * (2 + remainder)) @ coefficients
     errors = taylor + periodization_error(extent, period, sigma) + truncation_error(omega[-1], sigma, period) + ROUNDING
-    return FourierExpansion(spacing, period_bins, twiddles, coefficients, errors)
+    return FourierPlan(spacing, period_bins, twiddles, coefficients, errors)
 
 
 def gaussian_coefficients(omega: Array, widths: Array, period: float) -> Array:

@@ -21,7 +21,8 @@ from sklearn.svm import SVC
 
 from manykernels.estimators import KernelAligner, MKLSurvivalCV
 from manykernels.inspection.reports.tasks import SURVIVAL
-from manykernels.kernels import KernelBank, KernelStack, Linear, Pairs, PrecomputedBank, Views
+from manykernels.kernels import KernelBank, Linear, Pairs, PrecomputedBank, Views
+from manykernels.kernels.precomputed.stack import are_kernels
 from manykernels.validation.arrays import TableLike
 
 CONSTANT, SUM = "best constant", "plain sum of the same kernels"
@@ -105,7 +106,7 @@ def _boosting_reads(X: TableLike, task: str, model: BaseEstimator) -> bool:
 def _why_no_sum(model: Any, X: Any, n_kernels: int) -> str:
     if not hasattr(model, "kernels"):
         return "the model finds its kernels while it learns, so that there is no list to sum"
-    if no_columns(X):
+    if no_columns(X) and not are_kernels(X):
         return no_columns(X)
     if n_kernels * float(len(X)) ** 2 > MOST_ENTRIES:
         return f"{n_kernels:,} kernels of {len(X):,} samples would take too long for a comparison"
@@ -113,8 +114,6 @@ def _why_no_sum(model: Any, X: Any, n_kernels: int) -> str:
 
 
 def _why_no_single_kernel(X: Any) -> str:
-    if isinstance(X, KernelStack):
-        return "the data are kernels, not columns"
     if no_columns(X):
         return no_columns(X)
     if isinstance(X, Views):
@@ -129,6 +128,8 @@ def _why_no_single_kernel(X: Any) -> str:
 
 def no_columns(X: TableLike) -> str:
     """Return why the columns of the data cannot be looked at one by one; an empty text if they can."""
+    if are_kernels(X):
+        return "the data are kernels, not columns"
     if isinstance(X, Pairs):
         return "the data are pairs, not columns"
     return "the data are sparse, and would have to be filled" if issparse(X) else ""

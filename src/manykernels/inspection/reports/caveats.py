@@ -18,7 +18,7 @@ from manykernels.inspection.reports.report import MKLReport
 from manykernels.inspection.reports.seen import fingerprints
 from manykernels.inspection.reports.tasks import SURVIVAL
 from manykernels.inspection.reports.words import percent
-from manykernels.kernels import KernelStack, Views
+from manykernels.kernels import Views
 from manykernels.kernels.tables.kinds import READ_AS, kind_of
 
 FEW_ROWS, FEW_IN_CLASS, FEW_EVENTS = 100, 20, 50
@@ -69,7 +69,7 @@ def _trained_on(case: Case) -> Iterator[Caveat]:
 
 
 def _seen(case: Case) -> Iterator[Caveat]:
-    if case.test is None or isinstance(case.X, (KernelStack, Views)) or no_columns(case.X):
+    if case.test is None or isinstance(case.X, Views) or no_columns(case.X):
         return
     X_test, y_test = case.test
     seen = np.isin(fingerprints(X_test, y_test), fingerprints(case.X, case.y))
@@ -154,7 +154,7 @@ def _edge(case: Case) -> Iterator[Caveat]:
 
 
 def _duplicates(case: Case) -> Iterator[Caveat]:
-    if isinstance(case.X, KernelStack) or no_columns(case.X):
+    if no_columns(case.X):
         return
     table = as_frame(case.X)
     copies = table.duplicated(keep=False).to_numpy()
@@ -200,7 +200,7 @@ def _noise(case: Case) -> Iterator[Caveat]:
 
 
 def _many_levels(case: Case) -> Iterator[Caveat]:
-    if isinstance(case.read, KernelStack) or no_columns(case.read):
+    if no_columns(case.read):
         return
     table = as_frame(case.read)
     names = [str(name) if isinstance(case.read, (pd.DataFrame, Views)) else f"x{name}" for name in table.columns]

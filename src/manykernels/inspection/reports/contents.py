@@ -20,7 +20,8 @@ from manykernels.inspection.reports.evaluation import Evaluation
 from manykernels.inspection.reports.program import NotAProgramError, program_of
 from manykernels.inspection.reports.tasks import SURVIVAL
 from manykernels.inspection.reports.words import number
-from manykernels.kernels import KernelStack, Pairs, Views
+from manykernels.kernels import Pairs, Views
+from manykernels.kernels.precomputed.stack import are_kernels
 
 MOST_VIEWS, MOST_KERNELS, MOST_CLASSES, MOST_COLUMNS = 10, 15, 12, 8
 LONGEST = 48  # letters of a name
@@ -75,7 +76,7 @@ def data_facts(X: Any, n_test: int) -> list[tuple[str, str]]:
     """Return the size and the kinds of the columns, summarized."""
     n_rows = X.shape[0] if issparse(X) else len(X)
     facts = [("samples", f"{n_rows:,}" + (f", and {n_test:,} held out" if n_test else ""))]
-    if isinstance(X, KernelStack):
+    if are_kernels(X):
         return [*facts, ("kernels given", f"{len(X.names):,} precomputed")]
     if isinstance(X, Pairs):
         return [*facts, ("pairs", repr(X).removeprefix("Pairs(").removesuffix(")"))]

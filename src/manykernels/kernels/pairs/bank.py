@@ -24,7 +24,7 @@ from manykernels.kernels.bank.patterns import Joint
 from manykernels.kernels.pairs.data import Members, Pairs, as_pairs
 from manykernels.kernels.pairs.index import PairIndex
 from manykernels.kernels.precomputed.bank import PrecomputedBank
-from manykernels.kernels.precomputed.stack import KernelStack
+from manykernels.kernels.precomputed.stack import are_kernels
 from manykernels.validation.arrays import Array, check_choice
 
 EVERY, ONLY_PRODUCTS = "all", "products"
@@ -144,7 +144,7 @@ class PairKernels(Bank):
 
 def _bank_for(given: Any, members: Members, word: str) -> KernelBank | PrecomputedBank:
     """Return the bank of one kind of members, the default one if none was given."""
-    matrices = isinstance(members, KernelStack)
+    matrices = are_kernels(members)
     if given is None:
         return PrecomputedBank() if matrices else _together(members)
     if matrices != isinstance(given, PrecomputedBank):

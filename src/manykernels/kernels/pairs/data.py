@@ -11,7 +11,7 @@ from numpy.typing import ArrayLike, DTypeLike
 from manykernels.exceptions import InvalidInputError
 from manykernels.kernels.bank.columns import Table
 from manykernels.kernels.pairs.index import ORDINALS, checked_positions
-from manykernels.kernels.precomputed.stack import KernelStack
+from manykernels.kernels.precomputed.stack import KernelStack, are_kernels
 from manykernels.validation.arrays import Array
 
 Members = Table | KernelStack
@@ -125,7 +125,7 @@ def as_pairs(X: object) -> Pairs:
 
 def _members(given: object, name: str) -> Members:
     """Return members as kernels or as a checked table."""
-    if isinstance(given, KernelStack):
+    if are_kernels(given):
         return given
     if isinstance(given, pd.DataFrame) and not given.index.is_unique:
         twice = list(given.index[given.index.duplicated()].unique()[:3])

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any, NoReturn
+from typing import Any, NoReturn, TypeGuard
 
 import numpy as np
 import pandas as pd
@@ -295,9 +295,14 @@ class KernelStack:
         return self._diagonal
 
 
+def are_kernels(X: object) -> TypeGuard[KernelStack]:
+    """Tell whether data are precomputed kernels: samples that know their places among those of all matrices."""
+    return hasattr(type(X), "sample_ids")
+
+
 def as_kernel_stack(X: object, *, square: bool = True) -> KernelStack:
     """Return precomputed kernels as a stack: a KernelStack as it is, (M, N, N) to fit, (M, n_new, n_train) else."""
-    if isinstance(X, KernelStack):
+    if are_kernels(X):
         return X
     return KernelStack(X) if square else KernelStack.rectangular(X)
 

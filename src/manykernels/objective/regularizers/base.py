@@ -81,6 +81,7 @@ class Regularizer:
     strength: float
 
     name: ClassVar[str]
+    penalizes: ClassVar[bool] = True  # whether it is a penalty at all; what stands for none is not
     separable: ClassVar[bool]
     weight_set: ClassVar[bool] = False
 
@@ -126,6 +127,15 @@ class Regularizer:
     def unpenalized(self) -> Array:
         """Positions of kernels without a penalty, which only a mapping can leave out."""
         return np.zeros(0, dtype=np.intp)
+
+    @property
+    def rests(self) -> bool:
+        """Whether it knows what stands in the place of no penalty, if any kernel has none."""
+        return True
+
+    def resting_on(self, ridge: Array) -> Regularizer:
+        """Return the penalty with these ridge terms (M,), read at kernels without a penalty, in the place of none."""
+        return self
 
     @property
     def sparse(self) -> bool:

@@ -47,6 +47,16 @@ class Unpenalized(Ridge):
     resting: tuple[float, ...] | None = None  # second derivatives of these terms, one a kernel, once a problem knows
 
     name: ClassVar[str] = "none"
+    penalizes: ClassVar[bool] = False
+
+    @property
+    def rests(self) -> bool:
+        """Whether a problem has said what stands in the place of no penalty."""
+        return self.resting is not None
+
+    def resting_on(self, ridge: Array) -> Unpenalized:
+        """Return it with these ridge terms, one a kernel."""
+        return replace(self, resting=tuple(ridge.tolist()))
 
     @cached_property
     def curve(self) -> Curve:
@@ -142,32 +152,19 @@ class PenaltyByGroup(Regularizer):
         return replace(self, parts=tuple(parts), owners=tuple(owners.tolist()))
 
     def resting_on(self, ridge: Array) -> PenaltyByGroup:
-        """Return the penalty with these ridge terms in the place of none.
-
-        Parameters
-        ----------
-        ridge : ndarray of shape (n_kernels,)
-            Read at the kernels without a penalty.
-
-        Returns
-        -------
-        PenaltyByGroup
-        """
-        parts = (
-            Unpenalized(resting=tuple(ridge[self._owners == g].tolist())) if isinstance(part, Unpenalized) else part
-            for g, part in enumerate(self.parts)
-        )
+        """Return the penalty with these ridge terms (M,), read at kernels without a penalty, in the place of none."""
+        parts = (part.resting_on(ridge[self._owners == g]) for g, part in enumerate(self.parts))
         return replace(self, parts=tuple(parts))
 
     @property
     def rests(self) -> bool:
         """Whether it knows what stands in the place of no penalty."""
-        return not any(isinstance(part, Unpenalized) and part.resting is None for part in self.parts)
+        return all(part.rests for part in self.parts)
 
     @cached_property
     def unpenalized(self) -> Array:  # computed once
         """Positions of the kernels without a penalty."""
-        free = [g for g, part in enumerate(self.parts) if isinstance(part, Unpenalized)]
+        free = [g for g, part in enumerate(self.parts) if not part.penalizes]
         return np.flatnonzero(np.isin(self._owners, free))
 
     @cached_property
@@ -184,7 +181,7 @@ class PenaltyByGroup(Regularizer):
     @property
     def _penalized(self) -> list[tuple[Regularizer, Array]]:
         """Those of `_blocks` that are a penalty."""
-        return [(part, own) for part, own in self._blocks if not isinstance(part, Unpenalized)]
+        return [(part, own) for part, own in self._blocks if part.penalizes]
 
     def take(self, kernels: slice | Array) -> PenaltyByGroup:
         """Return the penalty of some of the kernels.
@@ -318,7 +315,7 @@ class PenaltyByGroup(Regularizer):
     def relative(self, fraction: float, u: Array, loss: float) -> PenaltyByGroup:
         """Scale every part by its own strength at which nothing is left to gain, times its factor."""
         parts = list(self.parts)
-        groups = [g for g in np.unique(self._owners) if not isinstance(parts[g], Unpenalized)]
+        groups = [g for g in np.unique(self._owners) if parts[g].penalizes]
         if not groups:
             return self
         for g in groups:

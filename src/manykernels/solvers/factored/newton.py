@@ -60,7 +60,7 @@ class NewtonFit:
 
 
 @dataclass
-class Models:
+class Hessians:
     """What is known of second derivatives: the rows they are summed over, and the models made from them."""
 
     rows: int
@@ -86,7 +86,7 @@ def minimize(
 ) -> NewtonFit:
     """Minimize until the gap on these factors is at most ``tol``, or no step decreases the objective."""
     n = objective.problem.n_samples
-    models = Models(first_rows(objective))
+    hessians = Hessians(first_rows(objective))
     gap, best_dual = np.inf, -np.inf
     for step in range(max_steps + 1):
         slopes = objective.settle_intercept(point)
@@ -97,13 +97,13 @@ def minimize(
         last, gap = gap, value - best_dual
         if gap <= tol or step == max_steps or time.perf_counter() > deadline:
             break
-        if models.descent is not None and gap > SLOW * last:
-            models.descending = False  # groups that act on each other move together in a Newton step only
+        if hessians.descent is not None and gap > SLOW * last:
+            hessians.descending = False  # groups that act on each other move together in a Newton step only
         if gap > STALE * last:
-            models.forget()
-        if gap > SLOW * last and not (models.damped and models.damping > SMALL_DAMPING):
-            models.rows = min(n, 4 * models.rows)
-        if not _advance_somehow(objective, point, slopes, -adjoint, value, models):
+            hessians.forget()
+        if gap > SLOW * last and not (hessians.damped and hessians.damping > SMALL_DAMPING):
+            hessians.rows = min(n, 4 * hessians.rows)
+        if not _advance_somehow(objective, point, slopes, -adjoint, value, hessians):
             break
     return NewtonFit(point, slopes, gap, step)
 
@@ -114,29 +114,29 @@ def first_rows(objective: FactoredObjective) -> int:
 
 
 def _advance_somehow(
-    objective: FactoredObjective, point: Point, slopes: Array, gradient: Array, value: float, models: Models
+    objective: FactoredObjective, point: Point, slopes: Array, gradient: Array, value: float, hessians: Hessians
 ) -> bool:
     """Take a step; if none decreases the objective, try fresh curvatures, then more and more of safe ones."""
     loss = objective.loss
     here = loss.curvature(point.z)
     if here.definite:
-        tries = [loss.curvature] if models.fresh else [loss.curvature, loss.curvature]
+        tries = [loss.curvature] if hessians.fresh else [loss.curvature, loss.curvature]
         for curvature in (*tries, loss.curvature_bound):
-            if _advance(objective, point, slopes, gradient, value, models, curvature(point.z)):
+            if _advance(objective, point, slopes, gradient, value, hessians, curvature(point.z)):
                 return True
-            models.forget()
+            hessians.forget()
         return False
     # Where few rows have curvature, a model on these alone may have no bound: all are given a little.
-    safe, models.damped = loss.curvature_bound(point.z), True
+    safe, hessians.damped = loss.curvature_bound(point.z), True
     while True:  # at most the powers of LESS_DAMPING up to one
-        models.forget()
-        if size := _advance(objective, point, slopes, gradient, value, models, here.plus(models.damping, safe)):
+        hessians.forget()
+        if size := _advance(objective, point, slopes, gradient, value, hessians, here.plus(hessians.damping, safe)):
             change = LESS_DAMPING if size == 1.0 else 1.0 / LESS_DAMPING if size < 0.1 else 1.0
-            models.damping = min(max(models.damping * change, LEAST_DAMPING), 1.0)
+            hessians.damping = min(max(hessians.damping * change, LEAST_DAMPING), 1.0)
             return True
-        if models.damping >= 1.0:
+        if hessians.damping >= 1.0:
             return False
-        models.damping = min(models.damping / LESS_DAMPING, 1.0)
+        hessians.damping = min(hessians.damping / LESS_DAMPING, 1.0)
 
 
 def _advance(
@@ -145,26 +145,26 @@ def _advance(
     slopes: Array,
     gradient: Array,
     value: float,
-    models: Models,
+    hessians: Hessians,
     curvature: Curvature,
 ) -> float:
     """Take one step with a line search; return its size, 0 if the objective does not decrease."""
     if not curvature.any:
         return 0.0
-    if models.descending and descends(objective, curvature, first_rows(objective)):
-        if models.descent is None:
-            models.descent = DescentModel(objective, curvature.diagonal)
-        v, shift, change = models.descent.step(objective, point, slopes)
+    if hessians.descending and descends(objective, curvature, first_rows(objective)):
+        if hessians.descent is None:
+            hessians.descent = DescentModel(objective, curvature.diagonal)
+        v, shift, change = hessians.descent.step(objective, point, slopes)
     elif (
         objective.matrix_free or objective.rank > RANK_LIMIT or first_rows(objective) * objective.products > DENSE_WORK
     ):
-        if models.blocks is None:
-            models.blocks = [block_of(objective, slot, curvature) for slot in range(len(objective.operators))]
-        v, shift, change = backfitting_step(objective, point, slopes, curvature, models.blocks)
+        if hessians.blocks is None:
+            hessians.blocks = [block_of(objective, slot, curvature) for slot in range(len(objective.operators))]
+        v, shift, change = backfitting_step(objective, point, slopes, curvature, hessians.blocks)
     else:
-        if models.dense is None:
-            models.dense = _quadratic(objective, curvature, models.rows)
-        v, shift = _newton_target(objective, point, gradient, models.dense)
+        if hessians.dense is None:
+            hessians.dense = _quadratic(objective, curvature, hessians.rows)
+        v, shift = _newton_target(objective, point, gradient, hessians.dense)
         change = objective.scores(v - point.v) + shift
     before = objective.penalty.value(point.v)
     slope = inner(slopes, change) + objective.penalty.value(v) - before

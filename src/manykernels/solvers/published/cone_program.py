@@ -25,7 +25,7 @@ def import_clarabel() -> Any:
 
 
 @dataclass(frozen=True)
-class ConeSolution:
+class ConePoint:
     """Point, multipliers of every block in the order in which blocks were added, and interior-point steps."""
 
     x: Array
@@ -59,7 +59,7 @@ class ConeProgram:
         self._offsets.append(np.asarray(offset, dtype=np.float64))
         self._cones.append((cone, offset.size))
 
-    def solve(self, **options: object) -> ConeSolution:
+    def solve(self, **options: object) -> ConePoint:
         """Return the point at which Clarabel stops, whatever it says about it."""
         clarabel = import_clarabel()
         settings = clarabel.DefaultSettings()
@@ -71,7 +71,7 @@ class ConeProgram:
         solver = clarabel.DefaultSolver(self._hessian(), self.linear, rows, offset, self._clarabel_cones(), settings)
         found = solver.solve()
         ends = np.cumsum([part.size for part in self._offsets])[:-1]
-        return ConeSolution(np.array(found.x), tuple(np.split(np.array(found.z), ends)), int(found.iterations))
+        return ConePoint(np.array(found.x), tuple(np.split(np.array(found.z), ends)), int(found.iterations))
 
     def _clarabel_cones(self) -> list[Any]:
         clarabel = import_clarabel()

@@ -23,7 +23,7 @@ from manykernels.solvers.run import check_deadline, seconds_left
 
 if TYPE_CHECKING:
     from manykernels.objective.problem import Problem
-    from manykernels.solvers.published.cone_program import ConeSolution
+    from manykernels.solvers.published.cone_program import ConePoint
     from manykernels.solvers.solution import Model, Status
     from manykernels.validation.arrays import Array
 
@@ -66,7 +66,7 @@ class DualProgram:
         b = -self._worth / self.unit * float(found.multipliers[-1][0]) if self.problem.fit_intercept else 0.0
         return self.unit * found.x[: self.problem.n_samples], self._weights(found), b, found.steps
 
-    def _weights(self, found: ConeSolution) -> Array:
+    def _weights(self, found: ConePoint) -> Array:
         """Return ``multiplier / (w_m B_m)`` in natural units."""
         multipliers = np.array([found.multipliers[k][0] for k in range(self._coned.size)])
         room = np.maximum(self._offsets + self._slopes * found.x[self._excess], np.finfo(np.float64).tiny)

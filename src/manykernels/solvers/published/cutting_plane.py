@@ -67,7 +67,7 @@ class CutMinimum:
 
 
 @dataclass(frozen=True, eq=False)
-class CutModel:
+class Cuts:
     """Cuts ``J(theta) >= constants_t + slopes_t'theta``, one a learner."""
 
     constants: Array  # ndarray of shape (T,)
@@ -75,18 +75,18 @@ class CutModel:
     coefficients: Array  # ndarray of shape (T, N): the dual coefficients that each cut comes from
 
     @classmethod
-    def of(cls, point: SimplexPoint) -> CutModel:
-        """Return the model with the cut at one point."""
+    def of(cls, point: SimplexPoint) -> Cuts:
+        """Return the cut at one point."""
         return cls(np.array([point.cut_intercept]), point.slopes[None], point.fit.rho[None])
 
-    def with_cut(self, point: SimplexPoint) -> CutModel:
-        """Return the model with the cut at one more point."""
-        new = CutModel.of(point)
+    def with_cut(self, point: SimplexPoint) -> Cuts:
+        """Return these cuts and the one at one more point."""
+        new = Cuts.of(point)
         pairs = ((getattr(self, name), getattr(new, name)) for name in ("constants", "slopes", "coefficients"))
-        return CutModel(*(np.concatenate(pair) for pair in pairs))
+        return Cuts(*(np.concatenate(pair) for pair in pairs))
 
     def value(self, theta: Array) -> float:
-        """Return the model at ``theta``."""
+        """Return the largest cut at ``theta``, a bound from below."""
         return float((self.constants + self.slopes @ theta).max())
 
     def minimum(self, center: Array, upper: float, gap: float) -> CutMinimum:
@@ -172,7 +172,7 @@ class CutState:
 
     point: SimplexPoint
     best: SimplexPoint
-    cuts: CutModel
+    cuts: Cuts
     minimum: CutMinimum
     certified_gap: float = np.inf
     useless: int = 0
@@ -221,7 +221,7 @@ class CuttingPlane(SimplexMethod):
     def initialize(self, problem: Problem, start: Model) -> CutState:
         """Cut at the weights of the given model, or at equal ones."""
         point = self.first_point(problem, start)
-        cuts = CutModel.of(point)
+        cuts = Cuts.of(point)
         return CutState(point, point, cuts, cuts.minimum(point.theta, point.value, np.inf))
 
     def step(self, problem: Problem, state: CutState) -> None:
