@@ -32,14 +32,14 @@ from sklearn.preprocessing import StandardScaler
 from sklearn.svm import SVC
 
 sys.path.insert(0, str(Path(__file__).parents[2]))
-from experiments.ledger import ORIGIN, origin
+from experiments.ledger import Ledger, markdown, report
 
 from manykernels import Gaussian, GaussianMKL, KernelBank, MKLClassifierCV, MKLRegressorCV, Polynomial, PolynomialMKL
 from manykernels.kernels import Joint, PerFeature
 
 Array = NDArray[Any]
 RUNS = "beyond_runs.csv"
-COLUMNS = ("paper", "set", "repeat", "method", "error", "cpu_s", "gap", "kernels", *ORIGIN)
+KEYS, MEASURED = ("paper", "set", "repeat", "method"), ("error", "cpu_s", "gap", "kernels")
 WIDTHS = (0.1, 0.25, 0.5, 1.0, 2.0, 4.0, 8.0)
 OWN, SAME, DEFAULT, ONE = "the paper's", "its task, our defaults", "untouched", "one tuned kernel"
 METHODS = (OWN, SAME, DEFAULT, ONE)
@@ -208,37 +208,28 @@ def measure(task: Task, method: str, X: Array, y: Array, n_train: int, repeat: i
     }
 
 
-def compare(arguments: Any, path: Path) -> None:
-    """Compute what ``path`` lacks, and append it a row at a time."""
-    done = {tuple(row) for row in runs(path)[list(COLUMNS[:4])].itertuples(index=False)}
+def compare(arguments: Any, ledger: Ledger) -> None:
+    """Compute what the run table lacks."""
     for repeat in range(arguments.repeats):
         for paper, task in TASKS.items():
             sets = QUICK.get(paper, {}) if arguments.quick else task.sets
             for name, n_train in sets.items():
                 X, y = load(name, arguments.data, task.continuous)
                 for method in METHODS:
-                    if (paper, name, repeat, method) in done:
-                        continue
-                    row = {"paper": paper, "set": name, "repeat": repeat, "method": method}
-                    row |= measure(task, method, X, y, n_train, repeat) | origin()
-                    table = pd.DataFrame([row], columns=list(COLUMNS))
-                    table.to_csv(path, mode="a", header=not path.exists(), index=False)
+                    if (paper, name, repeat, method) not in ledger:
+                        row = {"paper": paper, "set": name, "repeat": repeat, "method": method}
+                        ledger.add(row | measure(task, method, X, y, n_train, repeat))
 
 
-def runs(path: Path) -> pd.DataFrame:
-    """Return the rows of earlier runs."""
-    return pd.read_csv(path) if path.exists() else pd.DataFrame(columns=list(COLUMNS))
-
-
-def tables(results: pd.DataFrame) -> list[str]:
+def tables(results: pd.DataFrame) -> dict[str, str]:
     """Return one table a paper: for each set and method mean error, median seconds, largest gap, median kernels."""
-    return [table(paper, own) for paper, own in results.groupby("paper", sort=False)]
+    return {str(paper): table(paper, own) for paper, own in results.groupby("paper", sort=False)}
 
 
 def table(paper: Any, own: pd.DataFrame) -> str:
     """Return the table of one paper, methods as rows and sets as columns."""
     continuous, sets = TASKS[paper].continuous, list(own["set"].unique())
-    lines = [f"| {paper} | " + " | ".join(sets) + " |", "| --- " * (1 + len(sets)) + "|"]
+    lines = []
     for method in METHODS:
         cells = []
         for name in sets:
@@ -246,8 +237,11 @@ def table(paper: Any, own: pd.DataFrame) -> str:
             error = f"{rows['error'].mean():.3g}" if continuous else f"{100 * rows['error'].mean():.1f} %"
             gap = "" if rows["gap"].isna().all() else f", gap {rows['gap'].max():.0e}"
             cells.append(f"{error}, {rows['cpu_s'].median():.2g} s{gap}, {rows['kernels'].median():.0f} kernels")
-        lines.append(f"| {method} | " + " | ".join(cells) + " |")
-    return "\n".join(lines)
+        lines.append([method, *cells])
+    return markdown([str(paper), *sets], lines)
+
+
+LEDGERS = {RUNS: tables}
 
 
 def main() -> None:
@@ -260,16 +254,15 @@ def main() -> None:
     parser.add_argument("--repeats", type=int, default=5, help="random splits")
     parser.add_argument("--report", action="store_true", help="compute nothing, write the tables of the runs so far")
     parser.add_argument("--output", default="experiments/results/beyond", help="folder for results")
+    parser.add_argument("--page", type=Path, help="page whose tables, between two comments, are replaced")
     arguments = parser.parse_args()
     if arguments.quick:
         arguments.repeats = 1
     output = Path(arguments.output)
     output.mkdir(parents=True, exist_ok=True)
     if not arguments.report:
-        compare(arguments, output / RUNS)
-    text = "\n\n".join(tables(runs(output / RUNS)))
-    (output / "tables.md").write_text(text + "\n")
-    Console().print(text, markup=False, highlight=False, soft_wrap=True)
+        compare(arguments, Ledger(output / RUNS, KEYS, MEASURED))
+    Console().print(report(LEDGERS, output, arguments.page), markup=False, highlight=False, soft_wrap=True)
 
 
 if __name__ == "__main__":

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import time
 import warnings
+from collections.abc import Iterator
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -29,9 +31,8 @@ class Protocol:
     most_train: int
 
 
-def measure(name: str, X: np.ndarray, y: np.ndarray, protocol: Protocol) -> pd.DataFrame:
-    """Return test accuracy and active kernels of every eta, and of equal weights, on random splits."""
-    rows = []
+def measure(name: str, X: np.ndarray, y: np.ndarray, protocol: Protocol) -> Iterator[dict[str, Any]]:
+    """Yield test accuracy and active kernels of every eta, and of equal weights, on random splits."""
     n_train = min(int(0.8 * len(y)), protocol.most_train)
     for split in range(protocol.splits):
         order = np.random.default_rng(split).permutation(len(y))
@@ -41,11 +42,10 @@ def measure(name: str, X: np.ndarray, y: np.ndarray, protocol: Protocol) -> pd.D
             with warnings.catch_warnings():
                 warnings.filterwarnings("ignore", message="The best strength")
                 model.fit(X[train], y[train])
-            row = {"data": name, "split": split, "n_train": n_train, "eta": eta, "C": constant_of(model, eta, n_train)}
+            row = {"data": name, "repeat": split, "eta": eta, "n_train": n_train, "C": constant_of(model, eta, n_train)}
             row |= {"accuracy": 100 * model.score(X[test], y[test]), "gap": model.dual_gap_}
             row |= {"n_kernels": len(model.kernel_weights_), "active": int(np.count_nonzero(model.kernel_weights_))}
-            rows.append(row | {"cpu_s": time.process_time() - started})
-    return pd.DataFrame(rows)
+            yield row | {"cpu_s": time.process_time() - started}
 
 
 def machine(eta: float | str, n_columns: int, n_train: int, holdouts: int) -> MKLClassifierCV:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 import time
 import warnings
+from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -62,42 +63,42 @@ def bounds(
 
 
 def check_bounds(table: pd.DataFrame) -> pd.DataFrame:
-    """Return, for every eta, how far the bounds ever were on the wrong side of the optimum, relative to it.
+    """Return, a row an eta, how far the bounds ever were on the wrong side of the optimum, relative to it.
 
     The upper bound is that of the machine, which LIBSVM leaves slightly below its own optimum.
     """
     rows = []
     for eta, run in table.groupby("eta", sort=False):
         optimum = run["optimum"]
-        row = {"eta": eta, "iterations": len(run), "last_gap": run["relative_gap"].iloc[-1]}
+        row = {"eta": eta, "repeat": 0, "iterations": len(run), "last_gap": run["relative_gap"].iloc[-1]}
         row["lower_above_optimum"] = float((run["lower"] / optimum - 1).clip(lower=0).max())
         row["upper_below_optimum"] = float((1 - run["upper"] / run["optimum_at_least"]).clip(lower=0).max())
         row["lower_not_positive"] = int((run["lower"] <= 0).sum())
         row["upper_rises"] = float((run["upper"].diff() / optimum).clip(lower=0).max())
         row["optimum_certified_to"] = float((optimum / run["optimum_at_least"] - 1).iloc[0])
+        row["cpu_s"] = run["cpu_s"].iloc[-1]
         rows.append(row)
     return pd.DataFrame(rows)
 
 
 def compare(
     kernels: np.ndarray, y: np.ndarray, constant: float, etas: tuple[float, ...], tols: tuple[float, ...], limit: float
-) -> pd.DataFrame:
-    """Return what each program needs for a relative gap, at most ``limit`` CPU seconds.
+) -> Iterator[dict[str, Any]]:
+    """Yield what each program needs for a relative gap, at most ``limit`` CPU seconds.
 
     At eta = 1 the solvers for the simplex enter as well.
     """
-    rows = []
     for eta in etas:
         run = solve_as_published(kernels, y, constant, eta, tol=min(tols), most=10**6, seconds=limit)
         problem = paper_problems.citi(constant, eta).problem(kernels, y)
         simplex = paper_problems.simplemkl(constant).problem(kernels, y) if eta == 1 else None
         for tol in tols:
-            rows.append({"eta": eta, "tol": tol} | published_row(run, tol))
+            key = {"eta": eta, "tol": tol, "repeat": 0}
+            yield key | published_row(run, tol)
             for label, given in ALTERNATIONS.items():
-                rows.append({"eta": eta, "tol": tol} | solver_row(label, "citi", problem, tol, limit, given))
+                yield key | solver_row(label, "citi", problem, tol, limit, given)
             for name, given in SIMPLEX_SOLVERS.items() if simplex else ():
-                rows.append({"eta": eta, "tol": tol} | solver_row(name, name, simplex, tol, limit, given))
-    return pd.DataFrame(rows)
+                yield key | solver_row(name, name, simplex, tol, limit, given)
 
 
 def published_row(run: pd.DataFrame, tol: float) -> dict[str, Any]:

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import itertools
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -111,16 +113,14 @@ def descend(rule: str, beta: np.ndarray, eta: float) -> Descent:
     return Descent(MOST_UPDATES, increases, premature)
 
 
-def compare_updates(etas: tuple[float, ...], size: int, draws: int) -> pd.DataFrame:
-    """Return the mean number of updates of every rule against eta, on random ``beta``."""
+def compare_updates(etas: tuple[float, ...], size: int, draws: int) -> Iterator[dict[str, Any]]:
+    """Yield the mean number of updates of every rule against eta, on random ``beta``."""
     rng = np.random.default_rng(0)
     betas = [rng.exponential(size=size) ** 2 for _ in range(draws)]
-    rows = []
-    for eta in etas:
-        for rule in RULES:
-            runs = [descend(rule, beta, eta) for beta in betas]
-            counts = [run.updates for run in runs]
-            row = {"eta": eta, "rule": rule, "updates": np.mean(counts), "most": max(counts)}
-            row |= {"increases": sum(run.increases for run in runs), "premature": sum(run.premature for run in runs)}
-            rows.append(row | {"share_premature": row["premature"] / draws})
-    return pd.DataFrame(rows)
+    for eta, rule in itertools.product(etas, RULES):
+        started = clock()
+        runs = [descend(rule, beta, eta) for beta in betas]
+        counts = [run.updates for run in runs]
+        row = {"eta": eta, "rule": rule, "repeat": 0, "updates": float(np.mean(counts)), "most": max(counts)}
+        row |= {"increases": sum(run.increases for run in runs), "premature": sum(run.premature for run in runs)}
+        yield row | {"share_premature": row["premature"] / draws, "cpu_s": clock() - started}

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+import time
 import warnings
 from pathlib import Path
 from typing import Any
@@ -13,6 +14,7 @@ from matplotlib import pyplot
 
 sys.path.insert(0, str(Path(__file__).parents[2]))  # the problems of the papers are those of all experiments
 
+from experiments.ledger import cpu_seconds
 from experiments.paper_problems import pfbs
 
 from manykernels.exceptions import ConvergenceWarning
@@ -44,33 +46,40 @@ def compare_optima(bank: Any, X: np.ndarray, y: np.ndarray) -> pd.DataFrame:
     for share, mu in PAIRS:
         problem, tau = posed(bank, X, y, share, mu)
         factor = pfbs(tau, mu, len(y)).factor
-        found = {name: get_solver(name).configured(tol=TOL).solve(problem) for name in ("pfbs", *OTHERS)}
+        with cpu_seconds() as spent:
+            found = {name: get_solver(name).configured(tol=TOL).solve(problem) for name in ("pfbs", *OTHERS)}
         values = {name: factor * solution.certificate.primal for name, solution in found.items()}
         rows.append(
-            {"tau": tau, "mu": mu, "n_active": found["pfbs"].active.size}
+            {"tau": tau, "mu": mu, "repeat": 0, "n_active": found["pfbs"].active.size}
             | values
             | {f"difference_{name}": abs(values[name] / values["pfbs"] - 1) for name in OTHERS}
             | {"newton_steps": found["pfbs"].newton_steps, "n_iter": found["pfbs"].n_iter}
+            | {"status": str(found["pfbs"].status), "gap": found["pfbs"].certificate.relative_gap}
+            | spent
         )
     return pd.DataFrame(rows)
 
 
-def step_sizes(bank: Any, X: np.ndarray, y: np.ndarray) -> dict[str, float]:
-    """Return both step rules, as the paper's sigma without mu, and whether the heuristic can diverge.
+def step_sizes(bank: Any, X: np.ndarray, y: np.ndarray) -> pd.DataFrame:
+    """Return the step rules, as the paper's sigma without mu, and whether each can diverge.
 
     Plain steps converge while ``lambda_max(sum_j K_j) / (2 n sigma) < 1``.
     """
     problem, _ = posed(bank, X, y, 0.5, 1.0)
-    safe, heuristic = (float(ForwardBackward(step_rule=rule).sigma(problem)[0]) for rule in ("safe", "heuristic"))
-    gurls = heuristic / 2
-    return {
-        "n_kernels": problem.n_kernels,
-        "sigma_safe": safe / len(X),
-        "sigma_paper": heuristic / len(X),
-        "sigma_gurls": gurls / len(X),
-        "stability_paper": safe / (2 * heuristic),
-        "stability_gurls": safe / (2 * gurls),
-    }
+    with cpu_seconds() as spent:
+        safe, heuristic = (float(ForwardBackward(step_rule=rule).sigma(problem)[0]) for rule in ("safe", "heuristic"))
+    rules = {"safe": safe, "paper": heuristic, "gurls": heuristic / 2}
+    rows = [
+        {
+            "rule": rule,
+            "repeat": 0,
+            "n_kernels": problem.n_kernels,
+            "sigma": sigma / len(X),
+            "stability": safe / 2 / sigma,
+        }
+        for rule, sigma in rules.items()
+    ]
+    return pd.DataFrame(rows).assign(**spent)
 
 
 def compare_variants(bank: Any, X: np.ndarray, y: np.ndarray, *, quick: bool) -> pd.DataFrame:
@@ -81,9 +90,12 @@ def compare_variants(bank: Any, X: np.ndarray, y: np.ndarray, *, quick: bool) ->
         solver = ForwardBackward(tol=TOL, max_iter=10 if quick else 100, **given)
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", ConvergenceWarning)
+            started = time.process_time()
             solution = solver.solve(problem)
+            spent = time.process_time() - started
         frame = solution.frame()[["iteration", "elapsed_s", "passes", "newton_steps", "relative_gap"]]
-        frames.append(frame.assign(variant=name, splitting_steps=frame["iteration"] * solver.round_steps))
+        frame = frame.assign(variant=name, splitting_steps=frame["iteration"] * solver.round_steps, repeat=0)
+        frames.append(frame.assign(cpu_s=spent, status=str(solution.status)))
     return pd.concat(frames, ignore_index=True)
 
 

@@ -1,19 +1,18 @@
 """The PFBS pipeline on a regression set: 60 kernels, a grid of tau and mu, selection, path plot, RMSE, cross-checks.
 
-    python experiments/pfbs/run.py --data DIR [--quick] [--output DIR]
+    python experiments/pfbs/run.py --data DIR [--quick] [--output DIR] [--page PAGE]
 
 ``DIR`` holds ``concrete.npz`` with arrays ``X`` and ``y``; without it the same set is fetched from OpenML.
-Writes ``results.json``, three tables as CSV and two figures.
+Writes four run tables, of which the long one, of the selections, goes on where it stopped, and two figures.
 """
 
 from __future__ import annotations
 
 import argparse
-import json
-import platform
+import sys
 import time
 import warnings
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -28,7 +27,9 @@ from sklearn.model_selection import GridSearchCV, KFold, ShuffleSplit
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
-import manykernels
+sys.path.insert(0, str(Path(__file__).parents[2]))
+from experiments.ledger import Ledger, cpu_seconds, markdown, report
+
 from manykernels import Gaussian, KernelBank, Linear, MKLRegressor, regularization_path
 from manykernels.estimators import RegularizationPath
 from manykernels.inspection import PathDisplay
@@ -37,6 +38,23 @@ OPENML_ID = 44959  # concrete_compressive_strength
 COLUMN_WIDTHS, JOINT_WIDTHS = (0.25, 0.5, 1.0, 2.0, 4.0, 8.0), (1.0, 2.0, 4.0, 8.0)
 TOL_SELECTION, TOL_FINAL = 1e-3, 1e-5  # those of GURLS, as relative duality gaps
 CONSOLE = Console()
+REPEATS, OPTIMA, STEPS, VARIANTS = (f"pfbs_{name}_runs.csv" for name in ("repeats", "optima", "steps", "variants"))
+KEYS = {
+    REPEATS: ("repeat", "selection"),
+    OPTIMA: ("tau", "mu", "repeat"),
+    STEPS: ("rule", "repeat"),
+    VARIANTS: ("variant", "repeat"),
+}
+MEASURED = {
+    REPEATS: ("tau", "mu", "tau_over_tau_max", "at_edge", "n_active", "gap", "rmse", "cpu_s"),
+    OPTIMA: (
+        *("n_active", "pfbs", "difference_working_set", "difference_spicymkl"),
+        *("n_iter", "newton_steps", "status", "gap", "cpu_s"),
+    ),
+    STEPS: ("n_kernels", "sigma", "stability", "cpu_s"),
+    VARIANTS: ("splitting_steps", "newton_steps", "passes", "relative_gap", "status", "cpu_s"),
+}
+ONE_KERNEL = "kernel ridge, one Gaussian"
 
 
 @dataclass(frozen=True)
@@ -103,9 +121,8 @@ def selector(sizes: Sizes, cv: Any, taus: np.ndarray) -> GridSearchCV:
     return GridSearchCV(model, grid, scoring="neg_mean_squared_error", cv=cv)
 
 
-def run_repeats(X: np.ndarray, y: np.ndarray, sizes: Sizes) -> pd.DataFrame:
+def run_repeats(ledger: Ledger, X: np.ndarray, y: np.ndarray, sizes: Sizes) -> None:
     """Choose by hold-out and by K-fold on random training sets, and measure the error on all other samples."""
-    rows = []
     columns = TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn()
     with Progress(*columns, console=CONSOLE) as progress:
         task = progress.add_task("selection", total=3 * sizes.repeats)
@@ -117,13 +134,15 @@ def run_repeats(X: np.ndarray, y: np.ndarray, sizes: Sizes) -> pd.DataFrame:
                 "K-fold": KFold(sizes.splits, shuffle=True, random_state=repeat),
             }
             for name, cv in ways.items():
-                rows.append({"repeat": repeat, "selection": name} | fitted(sizes, cv, X, y, train, test))
+                if (repeat, name) not in ledger:
+                    ledger.add({"repeat": repeat, "selection": name} | fitted(sizes, cv, X, y, train, test))
                 progress.advance(task)
-            model = kernel_ridge(sizes.splits)
-            error = rmse(model.fit(X[train], y[train] - y[train].mean()), X, y, train, test)
-            rows.append({"repeat": repeat, "selection": "kernel ridge, one Gaussian", "rmse": error})
+            if (repeat, ONE_KERNEL) not in ledger:
+                with cpu_seconds() as spent:
+                    model = kernel_ridge(sizes.splits).fit(X[train], y[train] - y[train].mean())
+                error = rmse(model, X, y, train, test)
+                ledger.add({"repeat": repeat, "selection": ONE_KERNEL, "rmse": error} | spent)
             progress.advance(task)
-    return pd.DataFrame(rows)
 
 
 def fitted(sizes: Sizes, cv: Any, X: np.ndarray, y: np.ndarray, train: np.ndarray, test: np.ndarray) -> dict[str, Any]:
@@ -163,15 +182,8 @@ def kernel_ridge(splits: int) -> GridSearchCV:
     return GridSearchCV(model, grid, scoring="neg_root_mean_squared_error", cv=KFold(splits))
 
 
-def summarize(table: pd.DataFrame) -> pd.DataFrame:
-    """Return mean and standard deviation over repeats, medians of what was chosen."""
-    groups = table.groupby("selection", sort=False)
-    median = groups[["tau", "mu", "tau_over_tau_max", "n_active"]].median().add_prefix("median_")
-    return pd.concat([groups["rmse"].agg(["mean", "std"]).add_prefix("rmse_"), median], axis=1).reset_index()
-
-
-def draw_path(X: np.ndarray, y: np.ndarray, sizes: Sizes, mu: float, tau: float, output: Path) -> pd.DataFrame:
-    """Draw the L1 path on the training set of the first repeat and return its table."""
+def draw_path(X: np.ndarray, y: np.ndarray, sizes: Sizes, mu: float, tau: float, output: Path) -> None:
+    """Draw the L1 path on the training set of the first repeat."""
     train = np.random.default_rng(0).permutation(len(y))[: sizes.n_train]
     target, steps = y[train] - y[train].mean(), []
     given: dict[str, Any] = {"kernels": sixty_kernels(), "penalty": "elasticnet", "solver": "pfbs", "max_iter": 1000}
@@ -191,7 +203,77 @@ def draw_path(X: np.ndarray, y: np.ndarray, sizes: Sizes, mu: float, tau: float,
     display.ax_.set_title(f"concrete, {sizes.n_train} samples, 60 kernels, mu = {mu:g}")
     display.ax_.set_xlabel("tau (weaker penalties to the right)")
     display.figure_.savefig(output / "path.png", dpi=90)
-    return path.summary()
+
+
+# --- tables of the page ---------------------------------------------------------------------------------------------
+
+
+def repeats_table(runs: pd.DataFrame) -> dict[str, str]:
+    """Return mean and standard deviation of the error over repeats, and medians of what was chosen."""
+    rows = []
+    for name, own in runs.groupby("selection", sort=False):
+        chosen = own[["tau", "mu", "n_active"]].median()
+        cells = [f"{chosen['tau']:.3g}", f"{chosen['mu']:g}", f"{chosen['n_active']:.0f}"]
+        told = cells if name != ONE_KERNEL else ["", "", "1"]
+        error = f"{own['rmse'].mean():.2f} ± {own['rmse'].std():.2f}"
+        rows.append([str(name), error, *told, f"{own['cpu_s'].median():.2g}"])
+    head = [
+        "selection",
+        "RMSE, MPa (mean ± sd over repeats)",
+        "median tau",
+        "median mu",
+        "median kernels of 60",
+        "CPU s",
+    ]
+    return {"repeats": markdown(head, rows)}
+
+
+def optima_table(runs: pd.DataFrame) -> dict[str, str]:
+    """Return the optimum at each pair and its difference to those of other solvers."""
+    rows = [
+        [
+            *(f"{r.tau:.3g}", f"{r.mu:g}", f"{r.n_active}", f"{r.pfbs:.4g}", f"{r.difference_working_set:.0e}"),
+            *(f"{r.difference_spicymkl:.0e}", f"{r.n_iter}", f"{r.newton_steps}", f"{r.status}"),
+        ]
+        for r in runs.itertuples()
+    ]
+    head = ["tau", "mu", "kernels", "objective", "difference to `working_set`", "to `spicymkl`"]
+    return {"optima": markdown([*head, "outer iterations", "Newton steps", "status"], rows)}
+
+
+def steps_table(runs: pd.DataFrame) -> dict[str, str]:
+    """Return both step rules, the program's, and whether they can diverge."""
+    names = {
+        "safe": "safe: `lambda_max(sum_j K_j)/n`",
+        "paper": "the paper: `max_j lambda_max(K_j)/n`",
+        "gurls": "published program: half of that",
+    }
+    rows = [[names[r.rule], f"{r.sigma:.3g}", f"{r.stability:.2g}"] for r in runs.itertuples()]
+    head = ["rule", "sigma, without mu", "`lambda_max(sum K_j) / (2 n sigma)`, must be below 1"]
+    return {"steps": markdown(head, rows)}
+
+
+def variants_table(runs: pd.DataFrame) -> dict[str, str]:
+    """Return what each variant ends with."""
+    rows = []
+    for r in runs.itertuples():
+        steps = f"{r.splitting_steps}" + (f", and {r.newton_steps} Newton steps" if r.newton_steps else "")
+        rows.append(
+            [str(r.variant), steps, f"{r.relative_gap:.0e}", f"{r.passes:.0f}", f"{r.status}", f"{r.cpu_s:.2g}"]
+        )
+    head = ["variant", "splitting steps", "relative gap", "passes over the kernels", "status", "CPU s"]
+    return {"variants": markdown(head, rows)}
+
+
+LEDGERS = {REPEATS: repeats_table, OPTIMA: optima_table, STEPS: steps_table, VARIANTS: variants_table}
+
+
+def kept(output: Path, name: str, table: pd.DataFrame) -> None:
+    """Write a table of runs anew."""
+    (output / name).unlink(missing_ok=True)
+    ledger = Ledger(output / name, KEYS[name], MEASURED[name])
+    for row in table.to_dict("records"):
+        ledger.add({str(column): value for column, value in row.items()})
 
 
 def main() -> None:
@@ -200,39 +282,23 @@ def main() -> None:
     parser.add_argument("--data", help="folder with concrete.npz; without it the set is fetched from OpenML")
     parser.add_argument("--quick", action="store_true", help="small sizes, for a check that everything runs")
     parser.add_argument("--output", default="experiments/results/pfbs", help="folder for tables and figures")
+    parser.add_argument("--page", type=Path, help="page whose tables, between two comments, are replaced")
     arguments = parser.parse_args()
     sizes, output = QUICK if arguments.quick else FULL, Path(arguments.output)
     output.mkdir(parents=True, exist_ok=True)
     X, y = load(arguments.data)
-    repeats = run_repeats(X, y, sizes)
-    summary = summarize(repeats)
-    chosen = repeats[(repeats["repeat"] == 0) & (repeats["selection"] == "K-fold")].iloc[0]
-    path = draw_path(X, y, sizes, float(chosen["mu"]), float(chosen["tau"]), output)
+    selections = Ledger(output / REPEATS, KEYS[REPEATS], MEASURED[REPEATS])
+    run_repeats(selections, X, y, sizes)
+    chosen = selections.find(repeat=0, selection="K-fold")[0]
+    draw_path(X, y, sizes, float(chosen["mu"]), float(chosen["tau"]), output)
     train = np.random.default_rng(0).permutation(len(y))[: sizes.n_train]
-    bank = sixty_kernels().fit(X[train])
-    target = y[train] - y[train].mean()
-    optima = compare_optima(bank, X[train], target)
-    steps, variants = (
-        step_sizes(bank, X[train], target),
-        compare_variants(bank, X[train], target, quick=arguments.quick),
-    )
+    bank, target = sixty_kernels().fit(X[train]), y[train] - y[train].mean()
+    kept(output, OPTIMA, compare_optima(bank, X[train], target))
+    kept(output, STEPS, step_sizes(bank, X[train], target))
+    variants = compare_variants(bank, X[train], target, quick=arguments.quick)
     plot_variants(variants, output / "variants.png")
-    for name, table in {"repeats": repeats, "path": path, "optima": optima}.items():
-        table.to_csv(output / f"{name}.csv", index=False)
-    last = variants.groupby("variant", sort=False).last().reset_index()
-    for table in (summary, optima, last):
-        CONSOLE.print(table.to_string(float_format="{:.4g}".format), end="\n\n", highlight=False)
-    CONSOLE.print(steps)
-    report = {
-        "sizes": asdict(sizes),
-        "version": manykernels.__version__,
-        "machine": f"{platform.machine()}, Python {platform.python_version()}",
-        "summary": summary.to_dict("records"),
-        "optima": optima.to_dict("records"),
-        "variants": last.to_dict("records"),
-        "step_sizes": steps,
-    }
-    (output / "results.json").write_text(json.dumps(report, indent=1, default=float))
+    kept(output, VARIANTS, variants.groupby("variant", sort=False).last().reset_index())
+    CONSOLE.print(report(LEDGERS, output, arguments.page), markup=False, highlight=False, soft_wrap=True)
 
 
 if __name__ == "__main__":

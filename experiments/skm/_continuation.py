@@ -15,6 +15,7 @@ from matplotlib import pyplot
 sys.path.insert(0, str(Path(__file__).parents[2]))  # the problems of the papers are those of all experiments
 
 from experiments import paper_problems
+from experiments.ledger import cpu_seconds
 
 from manykernels.objective import Problem
 from manykernels.solvers import get_solver
@@ -89,10 +90,11 @@ def support(kernels: np.ndarray, y: np.ndarray, constant: float, tol: float, sec
     programs = {"skm": {}, "skm, sparsified": {"sparsify": True}, "working_set": {}, "interior_point": {}}
     for label, given in programs.items():
         solver = get_solver(label.split(",")[0]).configured(tol=tol, time_limit=seconds, **given)
-        found = solver.solve(problem)
+        with cpu_seconds() as spent:
+            found = solver.solve(problem)
         row = {"program": label, "kernels": len(kernels), "active": len(found.active)}
         row |= {"support_vectors": len(found.support), "gap": found.certificate.relative_gap}
-        rows.append(row | {"objective": constant * found.certificate.primal})
+        rows.append(row | {"objective": constant * found.certificate.primal} | spent)
     return pd.DataFrame(rows)
 
 

@@ -6,7 +6,8 @@ import itertools
 import sys
 import time
 import warnings
-from dataclasses import asdict, dataclass, replace
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -58,10 +59,12 @@ class Row:
     n_kernels: int
     n_samples: int
     program: str
+    repeat: int
     size: int
     cpu_s: float
     iterations: int
     active: int
+    support: int
     gap: float
     status: str
 
@@ -74,34 +77,35 @@ def problems(kernels: np.ndarray, sweep: Sweep) -> list[tuple[str, int, int]]:
     return over_kernels + [(SWEEPS[-1], fixed, n) for n in counts]
 
 
-def run(name: str, kernels: np.ndarray, y: np.ndarray, constant: float, sweep: Sweep) -> pd.DataFrame:
-    """Return both sweeps on one data set, one row a fit; a program stops where it misses the gap or takes too long."""
-    rows: list[Row] = []
+def run(
+    name: str, kernels: np.ndarray, y: np.ndarray, constant: float, sweep: Sweep, programs: Sequence[str]
+) -> Iterator[Row]:
+    """Yield both sweeps on one data set, one row a fit; a program stops where it misses the gap or takes too long."""
     given_up: set[tuple[str, str]] = set()
-    for (varied, m, n), program in itertools.product(problems(kernels, sweep), PROGRAMS):
+    for (varied, m, n), program in itertools.product(problems(kernels, sweep), programs):
         if (varied, program) in given_up:
             continue
         stack = DenseStack(np.ascontiguousarray(kernels[:m, :n, :n]))
         problem = paper_problems.skm(constant, np.ones(m)).problem(stack, y[:n])
         solution, seconds = measure(problem, program, sweep)
-        rows.append(
-            Row(
-                data=name,
-                sweep=varied,
-                n_kernels=m,
-                n_samples=n,
-                program=program,
-                size=n if varied == SWEEPS[-1] else m,
-                cpu_s=seconds,
-                iterations=solution.n_iter,
-                active=len(solution.active),
-                gap=solution.certificate.relative_gap,
-                status=ending(solution, sweep.gap),
-            )
+        row = Row(
+            data=name,
+            sweep=varied,
+            n_kernels=m,
+            n_samples=n,
+            program=program,
+            repeat=0,
+            size=n if varied == SWEEPS[-1] else m,
+            cpu_s=seconds,
+            iterations=solution.n_iter,
+            active=len(solution.active),
+            support=len(solution.support),
+            gap=solution.certificate.relative_gap,
+            status=ending(solution, sweep.gap),
         )
-        if rows[-1].status != "converged" or seconds > sweep.time_limit:
+        yield row
+        if row.status != "converged" or seconds > sweep.time_limit:
             given_up.add((varied, program))
-    return pd.DataFrame([asdict(row) for row in rows])
 
 
 def ending(solution: Any, gap: float) -> str:

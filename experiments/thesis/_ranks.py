@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+import sys
 from dataclasses import dataclass
+from pathlib import Path
 
 import numpy as np
 import pandas as pd
 from _tasks import group_of
+
+sys.path.insert(0, str(Path(__file__).parents[2]))
+from experiments.ledger import markdown
 
 
 @dataclass(frozen=True)
@@ -66,19 +71,19 @@ def ranks(rows: pd.DataFrame) -> pd.DataFrame:
     return table.rename_axis("method").reset_index()
 
 
-def markdown(rows: pd.DataFrame, table: pd.DataFrame, seconds: pd.Series, percent: bool) -> str:
+def ranked(rows: pd.DataFrame, table: pd.DataFrame, seconds: pd.Series, percent: bool) -> str:
     """Return errors and ranks as a table for a page; ``*`` is within one standard error of the best."""
     means, marks, sizes = errors(rows), near_best(rows), rows.groupby("set", sort=False).size()
-    lines = ["| set (splits) | " + " | ".join(means.columns) + " |", "| --- " * (1 + means.shape[1]) + "|"]
+    lines = []
     for name, row in means.iterrows():
         cells = [_cell(row[m], bool(marks.loc[name, m]), percent) for m in means.columns]
-        lines.append(f"| {name} ({sizes[name]}) | " + " | ".join(cells) + " |")
+        lines.append([f"{name} ({sizes[name]})", *cells])
     told = table.set_index("method").loc[list(means.columns)]
     for label, column, form in (("**median rank**", "median_rank", "{:g}"), ("mean rank", "mean_rank", "{:.1f}")):
-        lines.append(f"| {label} | " + " | ".join(form.format(value) for value in told[column]) + " |")
-    lines.append("| sets near the best | " + " | ".join(str(value) for value in told["near"]) + " |")
-    lines.append("| CPU s, median | " + " | ".join(f"{seconds[m]:.2g}" for m in means.columns) + " |")
-    return "\n".join(lines)
+        lines.append([label, *(form.format(value) for value in told[column])])
+    lines.append(["sets near the best", *(str(value) for value in told["near"])])
+    lines.append(["CPU s, median", *(f"{seconds[m]:.2g}" for m in means.columns)])
+    return markdown(["set (splits)", *means.columns], lines)
 
 
 def _cell(value: float, near: bool, percent: bool) -> str:

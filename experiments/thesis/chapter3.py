@@ -1,15 +1,16 @@
 """Chapter 3 of the thesis: Dirichlet kernels where a grid of frequencies fails and a search finds the right ones.
 
-    python experiments/thesis/chapter3.py [--quick] [--output DIR]
+    python experiments/thesis/chapter3.py [--quick] [--output DIR] [--page PAGE]
 
 Labels are the signs of ``sin(sqrt(2) x) + sin(sqrt(12) x) + sin(sqrt(60) x)`` on [-10, 10]. Prints means and bands of
-the test errors over draws; writes three tables as CSV and two figures.
+the test errors over draws. Writes a row a draw and method to ``thesis_chapter3_runs.csv``, and to
+``thesis_chapter3_grid_runs.csv`` for grids of smaller and smaller steps; two figures and what they are drawn from.
 """
 
 from __future__ import annotations
 
 import argparse
-import time
+import sys
 import warnings
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -21,8 +22,10 @@ import pandas as pd
 from _low_rank_svm import dirichlet_features, fit_svm
 from rich.console import Console
 from rich.progress import track
-from rich.table import Table
 from scipy.optimize import nnls
+
+sys.path.insert(0, str(Path(__file__).parents[2]))
+from experiments.ledger import Ledger, cpu_seconds, markdown, report
 
 from manykernels import solve
 from manykernels.discovery import (
@@ -48,6 +51,8 @@ ONE_STAGE_CONSTANTS = (1.0,)  # each costs a search
 NEAR = 0.3  # frequencies closer than this are one when the three heaviest are named
 PRINTED = {"12": 16.4, "13": 20.0, "23": 21.3, "123": 2.3}
 NAMES = {"12": "sqrt 2, sqrt 12", "13": "sqrt 2, sqrt 60", "23": "sqrt 12, sqrt 60", "123": "the three true"}
+SEARCHES = ("GCD-2s (alignment)", "GCD-2s (distance)", "CKL (GCD-1s)", "IKL")
+RUNS, GRID_RUNS = "thesis_chapter3_runs.csv", "thesis_chapter3_grid_runs.csv"
 CONSOLE = Console(width=110)
 
 
@@ -60,10 +65,12 @@ class Sizes:
     n_test: int
     scan: int
     max_iter: int
+    steps: tuple[float, ...]
+    grid_draws: int
 
 
-FULL = Sizes(draws=20, n_train=500, n_test=1000, scan=201, max_iter=6)
-QUICK = Sizes(draws=2, n_train=150, n_test=300, scan=21, max_iter=4)
+FULL = Sizes(20, n_train=500, n_test=1000, scan=201, max_iter=6, steps=(1.0, 0.5, 0.2, 0.1, 0.05), grid_draws=5)
+QUICK = Sizes(2, n_train=150, n_test=300, scan=21, max_iter=4, steps=(1.0, 0.1), grid_draws=1)
 
 
 @dataclass(frozen=True, eq=False)
@@ -114,57 +121,50 @@ def best_model(data: Data, models: list[Any]) -> tuple[float, Any]:
     return model_error(data.test, data.train[0], best), best
 
 
-def grid_grams(x: np.ndarray) -> np.ndarray:
-    """Return the kernels of the ten frequencies 0 to 9, (10, N, N)."""
-    return np.stack([FAMILY.value(x[:, None], frequency) for frequency in GRID])
-
-
-def finite_methods(data: Data) -> dict[str, float]:
-    """Return test errors of methods that combine the ten kernels of the grid."""
+def listed_error(data: Data, method: str, grid: np.ndarray) -> float:
+    """Return the test error of a method that combines the kernels of a grid."""
     x, y = data.train
-    grams = grid_grams(x)
-    errors = {"UNIFORM": svm_error(data, GRID)}
-    space = TargetSpace(y, np.ones(len(y)))
-    columns = np.stack([space.centered(gram).ravel() for gram in grams], axis=1)
-    weights = nnls(columns.T @ columns, columns.T @ space.ideal.ravel())[0]
-    errors["AMKL"] = svm_error(data, GRID, weights / max(weights.sum(), 1e-300))
-    for name, regularizer in (("LPMKL (p=1)", Simplex), ("LPMKL (p=2)", LpBall)):
-        settings = {"loss": "hinge", "tol": 1e-2}
-        fits = [solve(grams, y, regularizer=regularizer(1 / C), **settings) for C in LIST_CONSTANTS]
-        errors[name] = best_model(data, [(GRID, fit) for fit in fits])[0]
-    return errors
+    if method == "UNIFORM":
+        return svm_error(data, grid)
+    grams = np.stack([FAMILY.value(x[:, None], frequency) for frequency in grid])
+    if method == "AMKL":
+        space = TargetSpace(y, np.ones(len(y)))
+        columns = np.stack([space.centered(gram).ravel() for gram in grams], axis=1)
+        weights = nnls(columns.T @ columns, columns.T @ space.ideal.ravel())[0]
+        return svm_error(data, grid, weights / max(weights.sum(), 1e-300))
+    regularizer = {"LPMKL (p=1)": Simplex, "LPMKL (p=2)": LpBall}[method]
+    fits = [solve(grams, y, regularizer=regularizer(1 / C), loss="hinge", tol=1e-2) for C in LIST_CONSTANTS]
+    return best_model(data, [(grid, fit) for fit in fits])[0]
 
 
-def continuous_methods(data: Data, sizes: Sizes) -> tuple[dict[str, float], list[dict[str, Any]], dict[str, float]]:
-    """Return test errors, frequencies found, and seconds, of the searches over all frequencies from 0 to 20."""
+LISTED = ("UNIFORM", "AMKL", "LPMKL (p=1)", "LPMKL (p=2)")
+
+
+def searched(data: Data, method: str, sizes: Sizes) -> tuple[float, pd.DataFrame]:
+    """Return the test error of a search over all frequencies from 0 to 20, and the frequencies it found."""
     x, y = data.train
-    points, errors, found, seconds = x[:, None], {}, [], {}
-    for name, criterion in (("GCD-2s (alignment)", "alignment"), ("GCD-2s (distance)", "distance")):
-        started = time.process_time()
+    points = x[:, None]
+    if method in SEARCHES[:2]:
         aligned = align_family(
-            FamilySearch(FAMILY, points), y, np.ones(len(y)), criterion=criterion, ascent=AscentSettings("published")
+            FamilySearch(FAMILY, points),
+            y,
+            np.ones(len(y)),
+            criterion=method.split("(")[1].rstrip(")"),
+            ascent=AscentSettings("published"),
         )
-        frequencies = np.ravel(aligned.parameters)
-        errors[name], seconds[name] = svm_error(data, frequencies, aligned.weights), time.process_time() - started
-        found += [rows(name, *pair) for pair in zip(frequencies, aligned.weights, strict=True)]
-    for name, update in (("CKL (GCD-1s)", "frank_wolfe"), ("IKL", "corrective")):
-        started = time.process_time()
+        frequencies, weights = np.ravel(aligned.parameters), aligned.weights
+        error = svm_error(data, frequencies, weights)
+    else:
         limits, models = Limits(tol=5e-2, max_iter=sizes.max_iter), []
+        update = "frank_wolfe" if method == SEARCHES[2] else "corrective"
         for C in ONE_STAGE_CONSTANTS:
             part = discover_greedily(
                 SearchProblem(points, y, "hinge", strength=1 / C), FAMILY, update=update, limits=limits
             )
             models.append((np.array([kernel.spec.frequency for kernel in part.kernels]), part.solution))
-        errors[name], (frequencies, solution) = best_model(data, models)
-        seconds[name] = time.process_time() - started
-        total = solution.kernel_weights.sum()
-        found += [rows(name, *pair) for pair in zip(frequencies, solution.kernel_weights / total, strict=True)]
-    return errors, found, seconds
-
-
-def rows(method: str, frequency: float, weight: float) -> dict[str, Any]:
-    """Return one row of the table of frequencies found."""
-    return {"method": method, "frequency": float(frequency), "weight": float(weight)}
+        error, (frequencies, solution) = best_model(data, models)
+        weights = solution.kernel_weights / solution.kernel_weights.sum()
+    return error, pd.DataFrame({"method": method, "frequency": frequencies, "weight": weights})
 
 
 def three_heaviest(found: pd.DataFrame) -> np.ndarray:
@@ -181,33 +181,75 @@ def three_heaviest(found: pd.DataFrame) -> np.ndarray:
 # --- the experiment -------------------------------------------------------------------------------------------------
 
 
-def run_draw(seed: int, sizes: Sizes) -> tuple[pd.DataFrame, pd.DataFrame, pd.DataFrame]:
-    """Return errors of all methods, errors of single frequencies, and frequencies found, of one draw."""
-    data = draw(seed, sizes)
-    errors = {f"one kernel, sqrt {square}": svm_error(data, [np.sqrt(square)]) for square in (2, 12, 60)}
-    for key, name in NAMES.items():
-        errors[name] = svm_error(data, TRUE[[int(digit) - 1 for digit in key]])
-    searched, found, seconds = continuous_methods(data, sizes)
-    errors |= finite_methods(data) | searched
+def run_draw(ledger: Ledger, seed: int, sizes: Sizes) -> tuple[pd.DataFrame, pd.DataFrame]:
+    """Run what the table lacks of one draw; return errors of single frequencies, and the frequencies found."""
+    data, found = draw(seed, sizes), []
+    named = {f"one kernel, sqrt {square}": [np.sqrt(square)] for square in (2, 12, 60)}
+    named |= {NAMES[key]: TRUE[[int(digit) - 1 for digit in key]] for key in NAMES}
+    for method in (*named, *LISTED, *SEARCHES):
+        if (method, seed) in ledger:
+            continue
+        off = np.nan
+        with cpu_seconds() as spent:
+            if method in SEARCHES:
+                error, frequencies = searched(data, method, sizes)
+                found.append(frequencies.assign(draw=seed))
+                off = distance(frequencies)
+            else:
+                error = svm_error(data, named[method]) if method in named else listed_error(data, method, GRID)
+        ledger.add({"method": method, "repeat": seed, "error": 100 * error, "off": off} | spent)
     scan = np.linspace(0.0, 20.0, sizes.scan)
-    singles = [svm_error(data, [frequency], constants=SCAN_CONSTANTS) for frequency in scan]
-    table = pd.DataFrame({"draw": seed, "method": list(errors), "error": [100 * value for value in errors.values()]})
-    table["cpu_s"] = table["method"].map(seconds)
-    single = pd.DataFrame({"draw": seed, "frequency": scan, "error": 100 * np.array(singles)})
-    return table, single, pd.DataFrame(found).assign(draw=seed)
+    singles = [svm_error(data, [frequency], constants=SCAN_CONSTANTS) for frequency in scan] if found else []
+    single = pd.DataFrame({"draw": seed, "frequency": scan, "error": 100 * np.array(singles)} if found else {})
+    return single, pd.concat(found, ignore_index=True) if found else pd.DataFrame()
 
 
-def summarize(errors: pd.DataFrame, found: pd.DataFrame) -> pd.DataFrame:
+def distance(found: pd.DataFrame) -> float:
+    """Return the largest distance of one of the three heaviest frequencies to a true one."""
+    heaviest = three_heaviest(found)
+    return float(np.max(np.abs(heaviest - TRUE))) if len(heaviest) == len(TRUE) else np.inf
+
+
+def refine(ledger: Ledger, sizes: Sizes) -> None:
+    """Run the methods on lists with grids of smaller and smaller steps from 0 to 9."""
+    for seed in range(sizes.grid_draws):
+        data = draw(seed, sizes)
+        for step in sizes.steps:
+            grid = step * np.arange(round(9 / step) + 1)
+            for method in LISTED:
+                if (method, step, seed) not in ledger:
+                    with cpu_seconds() as spent:
+                        error = 100 * listed_error(data, method, grid)
+                    row = {"method": method, "step": step, "repeat": seed, "kernels": len(grid), "error": error}
+                    ledger.add(row | spent)
+
+
+def summary_table(runs: pd.DataFrame) -> dict[str, str]:
     """Return mean and range of the error of each method, what the thesis prints, and how far frequencies are off."""
-    summary = errors.groupby("method", sort=False)["error"].agg(["mean", "std", "min", "max"])
-    summary["cpu_s"] = errors.groupby("method", sort=False)["cpu_s"].mean()
-    summary["printed"] = pd.Series({NAMES[key]: value for key, value in PRINTED.items()})
-    parts = found.groupby(["method", "draw"])
-    off = {key: np.max(np.abs(three_heaviest(part) - TRUE)) if len(part) > 2 else np.inf for key, part in parts}
-    distances = pd.Series(off).groupby(level=0)
-    summary["frequency_off"] = distances.median()
-    summary["within_0.05"] = distances.agg(lambda values: float(np.mean(values <= 0.05)))
-    return summary.reset_index()
+    printed = {NAMES[key]: value for key, value in PRINTED.items()}
+    lines = []
+    for method, own in runs.groupby("method", sort=False):
+        error, off = own["error"], own["off"].dropna()
+        told = f"{printed[str(method)]:.1f}" if method in printed else ""
+        told_off = [f"{off.median():.3f}", f"{np.mean(off <= 0.05):.0%}"] if len(off) else ["", ""]
+        cells = [f"{error.mean():.1f} ± {error.std():.1f}", f"{error.min():.1f} to {error.max():.1f}", told]
+        lines.append([str(method), *cells, *told_off, f"{own['cpu_s'].mean():.2g}"])
+    head = ["kernels or method", "test error, % (mean ± sd)", "range", "printed"]
+    return {"errors": markdown([*head, "off by (median)", "within 0.05", "CPU s"], lines)}
+
+
+def grid_table(runs: pd.DataFrame) -> dict[str, str]:
+    """Return the mean error of the methods on lists, a row a step."""
+    lines = []
+    for (step, kernels), own in runs.groupby(["step", "kernels"], sort=False):
+        means = own.groupby("method")["error"].mean()
+        seconds = own.groupby("method")["cpu_s"].mean()
+        cells = [f"{means[method]:.1f} ({seconds[method]:.2g} s)" for method in LISTED]
+        lines.append([f"{step:g}", f"{kernels}", *cells])
+    return {"grid": markdown(["step", "kernels", *LISTED], lines)}
+
+
+LEDGERS = {RUNS: summary_table, GRID_RUNS: grid_table}
 
 
 def plot_singles(singles: pd.DataFrame, path: Path) -> None:
@@ -246,20 +288,6 @@ def plot_methods(errors: pd.DataFrame, found: pd.DataFrame, path: Path) -> None:
     plt.close(figure)
 
 
-def show(summary: pd.DataFrame, draws: int) -> None:
-    """Print the summary."""
-    table = Table("kernels or method", "error (%)", "range", "printed", "off by", "within 0.05", "CPU s")
-    for row in summary.itertuples(index=False):
-        printed = "" if np.isnan(row.printed) else f"{row.printed:.1f}"
-        off = ("", "") if np.isnan(row.frequency_off) else (f"{row.frequency_off:.3f}", f"{row[-1]:.0%}")
-        cpu = "" if np.isnan(row.cpu_s) else f"{row.cpu_s:.1f}"
-        table.add_row(
-            row.method, f"{row.mean:.1f} ± {row.std:.1f}", f"{row.min:.1f} - {row.max:.1f}", printed, *off, cpu
-        )
-    CONSOLE.print(table)
-    CONSOLE.print(f"{draws} draws; 'off by' is the median over draws of the largest distance to a true frequency.")
-
-
 def main() -> None:
     """Run the experiment from the command line."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
@@ -268,29 +296,31 @@ def main() -> None:
     parser.add_argument("--draws", type=int, default=None, help="number of draws")
     parser.add_argument("--frequencies", type=int, default=None, help="how many are scanned, from 0 to 20")
     parser.add_argument("--output", default="experiments/results/thesis/chapter3", help="folder for tables and figures")
+    parser.add_argument("--page", type=Path, help="page whose tables, between two comments, are replaced")
     arguments = parser.parse_args()
     sizes, output = QUICK if arguments.quick else FULL, Path(arguments.output)
-    sizes = replace(sizes, scan=arguments.frequencies or sizes.scan)
+    sizes = replace(sizes, scan=arguments.frequencies or sizes.scan, draws=arguments.draws or sizes.draws)
     output.mkdir(parents=True, exist_ok=True)
-    draws = arguments.draws or sizes.draws
-    parts = []
-    for seed in track(range(draws), "draws", console=CONSOLE):
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore", ConvergenceWarning)
-            parts.append(run_draw(seed, sizes))
-        summary = save(parts, output)  # after every draw: an interrupted run leaves tables and figures too
-    show(summary, draws)
+    ledger = Ledger(output / RUNS, ("method", "repeat"), ("error", "off", "cpu_s"))
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", ConvergenceWarning)
+        for seed in track(range(sizes.draws), "draws", console=CONSOLE):
+            parts = run_draw(ledger, seed, sizes)
+            draw_figures(parts, ledger.frame(), output)  # after every draw: an interrupted run leaves figures too
+        refine(Ledger(output / GRID_RUNS, ("method", "step", "repeat"), ("kernels", "error", "cpu_s")), sizes)
+    CONSOLE.print(report(LEDGERS, output, arguments.page), markup=False, highlight=False, soft_wrap=True)
 
 
-def save(parts: list[tuple[pd.DataFrame, pd.DataFrame, pd.DataFrame]], output: Path) -> pd.DataFrame:
-    """Write tables and figures of the draws so far and return their summary."""
-    errors, singles, found = (pd.concat(tables, ignore_index=True) for tables in zip(*parts, strict=True))
-    summary = summarize(errors, found)
-    for name, table in (("errors", errors), ("singles", singles), ("found", found), ("summary", summary)):
-        table.to_csv(output / f"{name}.csv", index=False)
-    plot_singles(singles, output / "singles.png")
-    plot_methods(errors, found, output / "methods.png")
-    return summary
+def draw_figures(parts: tuple[pd.DataFrame, pd.DataFrame], errors: pd.DataFrame, output: Path) -> None:
+    """Add what this draw scanned and found to what earlier ones did, and draw both figures."""
+    drawn = []
+    for name, new in zip(("singles", "found"), parts, strict=True):
+        path = output / f"{name}.csv"
+        if len(new):
+            new.to_csv(path, mode="a", header=not path.exists(), index=False)
+        drawn.append(pd.read_csv(path))
+    plot_singles(drawn[0], output / "singles.png")
+    plot_methods(errors, drawn[1], output / "methods.png")
 
 
 if __name__ == "__main__":

@@ -22,20 +22,21 @@ from typing import Any
 import numpy as np
 import pandas as pd
 from _learners import Model, combined, evaluate, machines
-from _ranks import markdown, ranks
+from _ranks import ranked, ranks
 from _settings import HINGE_COSTS, RIDGE_COSTS, STANDARDIZED, WHOLE, Settings
 from _tasks import SETS, Task, load, split
 from rich.console import Console
 
 sys.path.insert(0, str(Path(__file__).parents[2]))
-from experiments.ledger import ORIGIN, origin
+from experiments.ledger import Ledger, markdown, report
 
 from manykernels.discovery import AscentSettings, FamilySearch, SearchSettings, align_family
 from manykernels.exceptions import ConvergenceWarning
 
 CONSOLE = Console(width=140)
 RUNS = "thesis_inner_search_runs.csv"
-COLUMNS = ("loss", "set", "repeat", "method", "misclassified", "squared", "cpu_s", "kernels", "correlation", *ORIGIN)
+KEYS = ("loss", "set", "repeat", "method")
+MEASURED = ("misclassified", "squared", "cpu_s", "kernels", "correlation")
 STEPS: dict[str, tuple[int | None, int]] = {  # iterations of a climb, and starting points
     "1 step": (1, 1),
     "2 steps": (2, 1),
@@ -87,9 +88,8 @@ def alignment_of(task: Task, settings: Settings, method: str) -> float:
     return float(labels @ centered @ labels / (np.linalg.norm(centered) * (labels @ labels)))
 
 
-def compare(names: list[str], arguments: Any, path: Path) -> None:
-    """Compute what ``path`` lacks, and append it a row at a time."""
-    done = {tuple(row) for row in runs(path)[list(COLUMNS[:4])].itertuples(index=False)}
+def compare(names: list[str], arguments: Any, ledger: Ledger) -> None:
+    """Compute what the run table lacks."""
     cap = QUICK_CAP if arguments.quick else None
     changes: dict[str, Any] = {"kernels": 3, "wide_kernels": 2, "seconds": 0.5} if arguments.quick else {}
     for repeat in range(arguments.repeats):
@@ -101,38 +101,32 @@ def compare(names: list[str], arguments: Any, path: Path) -> None:
             for loss, widths, costs in (("hinge", STANDARDIZED, HINGE_COSTS), ("squared", WHOLE, RIDGE_COSTS)):
                 settings = Settings(widths, costs, (1.0,), **changes)
                 for method in METHODS:
-                    if (loss, name, repeat, method) in done:
+                    if (loss, name, repeat, method) in ledger:
                         continue
                     row = {"loss": loss, "set": name, "repeat": repeat, "method": method}
                     errors = evaluate(partial(learn, method), task, settings, loss)
                     close = np.nan if method == CHOSEN else alignment_of(task, settings, method)
-                    row |= errors | {"correlation": close} | origin()
-                    table = pd.DataFrame([row], columns=list(COLUMNS))
-                    table.to_csv(path, mode="a", header=not path.exists(), index=False)
+                    ledger.add(row | errors | {"correlation": close})
             CONSOLE.log(f"{name}, split {repeat}")
 
 
-def runs(path: Path) -> pd.DataFrame:
-    """Return the rows of earlier runs."""
-    return pd.read_csv(path) if path.exists() else pd.DataFrame(columns=list(COLUMNS))
-
-
-def tables(results: pd.DataFrame) -> list[str]:
+def tables(results: pd.DataFrame) -> dict[str, str]:
     """Return the tables of the page: wrong signs of 6.2.2, squared errors of 6.3, and how closely the searches fit."""
-    texts = []
+    texts = {}
     for loss, error in (("hinge", "misclassified"), ("squared", "squared")):
         own = results[results["loss"] == loss]
         wide = own.pivot_table(index=["set", "repeat"], columns="method", values=error, sort=False)
         wide = wide.reindex(columns=list(METHODS)).dropna()
         if len(wide):
             seconds = own.groupby("method")["cpu_s"].median()
-            texts.append(markdown(wide, ranks(wide), seconds, error == "misclassified"))
+            texts[f"inner search, {loss}"] = ranked(wide, ranks(wide), seconds, error == "misclassified")
     close = results[results["method"] != CHOSEN].groupby(["loss", "method"])["correlation"].median().unstack()
     close = close.reindex(columns=[method for method in METHODS if method != CHOSEN])
-    lines = ["| median alignment on the training rows | " + " | ".join(close.columns) + " |"]
-    lines.append("| --- " * (1 + close.shape[1]) + "|")
-    lines += [f"| {loss} | " + " | ".join(f"{value:.2f}" for value in row) + " |" for loss, row in close.iterrows()]
-    return [*texts, "\n".join(lines)]
+    lines = [[str(loss), *(f"{value:.2f}" for value in row)] for loss, row in close.iterrows()]
+    return texts | {"alignment": markdown(["median alignment on the training rows", *close.columns], lines)}
+
+
+LEDGERS = {RUNS: tables}
 
 
 def main() -> None:
@@ -145,6 +139,7 @@ def main() -> None:
     parser.add_argument("--large-repeats", type=int, default=2, help="of those with 500 samples to train")
     parser.add_argument("--sets", type=lambda text: text.split(","), help="only these, with commas between")
     parser.add_argument("--output", default="experiments/results/thesis/inner_search", help="folder for results")
+    parser.add_argument("--page", type=Path, help="page whose tables, between two comments, are replaced")
     arguments = parser.parse_args()
     output = Path(arguments.output)
     output.mkdir(parents=True, exist_ok=True)
@@ -156,10 +151,8 @@ def main() -> None:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", ConvergenceWarning)  # searches that are cut short are what is compared
         if not arguments.report:
-            compare(names, arguments, output / RUNS)
-    texts = tables(runs(output / RUNS))
-    (output / "tables.md").write_text("\n\n".join(texts) + "\n")
-    CONSOLE.print("\n\n".join(texts), highlight=False, soft_wrap=True)
+            compare(names, arguments, Ledger(output / RUNS, KEYS, MEASURED))
+    CONSOLE.print(report(LEDGERS, output, arguments.page), markup=False, highlight=False, soft_wrap=True)
 
 
 if __name__ == "__main__":

@@ -22,14 +22,14 @@ from typing import Any
 import numpy as np
 import pandas as pd
 from _learners import HINGE, SQUARED, evaluate
-from _ranks import Table, markdown, ranks
+from _ranks import Table, ranked, ranks
 from _settings import HINGE_COSTS, LETTER_WIDTHS, PIXELS, RIDGE_COSTS, STANDARDIZED, STRENGTHS, WHOLE, Settings
 from _tasks import DIGITS, LETTERS, SETS, Task, group_of, load, split
 from matplotlib import pyplot
 from rich.console import Console
 
 sys.path.insert(0, str(Path(__file__).parents[2]))
-from experiments.ledger import ORIGIN, origin
+from experiments.ledger import Ledger, report
 
 from manykernels import Gaussian
 from manykernels.alignment import center_kernel
@@ -38,7 +38,8 @@ from manykernels.exceptions import ConvergenceWarning
 
 CONSOLE = Console(width=140)
 RUNS = "thesis_real_data_runs.csv"
-COLUMNS = ("loss", "set", "repeat", "method", "misclassified", "squared", "cpu_s", "kernels", *ORIGIN)
+KEYS = ("loss", "set", "repeat", "method")
+MEASURED = ("misclassified", "squared", "cpu_s", "kernels")
 QUICK_SETS, QUICK_CAP = ("heart", "thyroid"), 40
 QUICK = {"strengths": (1.0,), "shrinkages": (1e-2,), "kernels": 3, "wide_kernels": 2, "seconds": 0.5}
 BIG, PERIOD = 500, 3  # sets with so many samples to train get one split to three of the others
@@ -83,17 +84,11 @@ def jobs(name: str, quick: bool) -> Iterator[tuple[str, str, Any, Settings]]:
         yield "squared", method, learner, Settings(WHOLE, RIDGE_COSTS, **changes)
 
 
-def finished(path: Path) -> pd.DataFrame:
-    """Return the rows of earlier runs."""
-    return pd.read_csv(path) if path.exists() else pd.DataFrame(columns=list(COLUMNS))
-
-
-def compare(names: list[str], arguments: Any, cap: int | None, path: Path) -> None:
-    """Compute what ``path`` lacks, and append it a row at a time."""
-    done = {tuple(row) for row in finished(path)[list(COLUMNS[:4])].itertuples(index=False)}
+def compare(names: list[str], arguments: Any, cap: int | None, ledger: Ledger) -> None:
+    """Compute what the run table lacks."""
     started = time.monotonic()
     for name, repeat in schedule(names, arguments.repeats):
-        missing = [job for job in jobs(name, arguments.quick) if (job[0], name, repeat, job[1]) not in done]
+        missing = [job for job in jobs(name, arguments.quick) if (job[0], name, repeat, job[1]) not in ledger]
         if time.monotonic() - started > 60 * arguments.minutes:
             break
         data = load(name, arguments.data) if missing else None
@@ -102,13 +97,8 @@ def compare(names: list[str], arguments: Any, cap: int | None, path: Path) -> No
         task = split(*data, name, repeat, cap)
         for loss, method, learner, settings in missing:
             row = {"loss": loss, "set": name, "repeat": repeat, "method": method}
-            append(row | evaluate(learner, task, settings, loss) | origin(), path)
+            ledger.add(row | evaluate(learner, task, settings, loss))
         CONSOLE.log(f"{name}, split {repeat}: {time.monotonic() - started:.0f} s")
-
-
-def append(row: dict[str, Any], path: Path) -> None:
-    """Add a row to a file."""
-    pd.DataFrame([row], columns=list(COLUMNS)).to_csv(path, mode="a", header=not path.exists(), index=False)
 
 
 # --- 6.2.3 --------------------------------------------------------------------------------------------------------
@@ -183,18 +173,21 @@ def tables(results: pd.DataFrame) -> dict[str, tuple[str, pd.DataFrame, pd.DataF
         of_methods["splits"], of_methods["sets"] = len(rows), rows.index.get_level_values("set").nunique()
         same = results[(results["loss"] == table.loss) & (results["set"].map(group_of) == table.group)]
         seconds = same.groupby("method")["cpu_s"].median()
-        made[name] = (markdown(rows, of_methods, seconds, table.error == "misclassified"), rows, of_methods)
+        made[name] = (ranked(rows, of_methods, seconds, table.error == "misclassified"), rows, of_methods)
     return made
 
 
-def report(results: pd.DataFrame, output: Path) -> None:
-    """Print and write errors and ranks of every experiment of which there are results."""
-    made = tables(results)
-    texts = [f"{name}\n\n{text}" for name, (text, _, _) in made.items()]
-    for text in texts:
-        CONSOLE.print("\n" + text, highlight=False, soft_wrap=True)
-    (output / "tables.md").write_text("\n\n".join(texts) + "\n")
-    told = {name: of_methods.to_dict("records") for name, (_, _, of_methods) in made.items()}
+def texts(results: pd.DataFrame) -> dict[str, str]:
+    """Return the tables of the page."""
+    return {name: text for name, (text, _, _) in tables(results).items()}
+
+
+LEDGERS = {RUNS: texts}
+
+
+def write_ranks(results: pd.DataFrame, output: Path) -> None:
+    """Write the ranks of every experiment of which there are results."""
+    told = {name: of_methods.to_dict("records") for name, (_, _, of_methods) in tables(results).items()}
     (output / "ranks.json").write_text(json.dumps(told, indent=1, default=float))
 
 
@@ -219,6 +212,7 @@ def main() -> None:
     parser.add_argument("--repeats", type=int, default=10, help="random splits of every set")
     parser.add_argument("--minutes", type=float, default=120.0, help="after so many minutes no new split is begun")
     parser.add_argument("--output", default="experiments/results/thesis/real_data", help="folder for results")
+    parser.add_argument("--page", type=Path, help="page whose tables, between two comments, are replaced")
     arguments = parser.parse_args()
     output, cap = Path(arguments.output), QUICK_CAP if arguments.quick else None
     output.mkdir(parents=True, exist_ok=True)
@@ -228,13 +222,15 @@ def main() -> None:
     unknown = sorted(set(names) - set(every))
     if unknown:
         parser.error(f"there is no set {', '.join(unknown)}; there are {', '.join(every)}")
+    ledger = Ledger(output / RUNS, KEYS, MEASURED)
     with warnings.catch_warnings():
         # LIBSVM and solvers that are cut short are part of the comparison: their errors are in the table.
         warnings.simplefilter("ignore", ConvergenceWarning)
         if not arguments.report:
-            compare(names, arguments, cap, output / RUNS)
+            compare(names, arguments, cap, ledger)
         report_widths(names, arguments, cap, output)
-    report(finished(output / RUNS), output)
+    write_ranks(ledger.frame(), output)
+    CONSOLE.print(report(LEDGERS, output, arguments.page), markup=False, highlight=False, soft_wrap=True)
 
 
 if __name__ == "__main__":

@@ -1,17 +1,16 @@
 """Which coordinate to update? RCDM, RACDM, uniform and gradient-proportional sampling on (6.1): figure 6.1.
 
-    python experiments/thesis/sampling.py [--quick] [--output DIR]
+    python experiments/thesis/sampling.py [--quick] [--output DIR] [--page PAGE]
 
-Needs no data (``--data`` is accepted, as by all experiments). Writes ``results.json``, ``curves.csv`` and
-``sampling.png``: the objective over its initial value against iterations, median and range of the runs, on (6.1), on
-(6.1) with unequal Lipschitz constants, and on a problem where no coordinate matters more than another.
+Needs no data (``--data`` is accepted, as by all experiments). Writes ``thesis_sampling_runs.csv`` (a row a run),
+``curves.csv`` and ``sampling.png``: the objective over its initial value against iterations, median and range of the
+runs, on (6.1), on (6.1) with unequal Lipschitz constants, and where no coordinate matters more than another.
 """
 
 from __future__ import annotations
 
 import argparse
-import json
-import time
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -22,7 +21,13 @@ from matplotlib import pyplot
 from rich.console import Console
 from rich.progress import track
 
+sys.path.insert(0, str(Path(__file__).parents[2]))
+from experiments.ledger import Ledger, cpu_seconds, markdown, report
+
 CONSOLE = Console()
+RUNS = "thesis_sampling_runs.csv"
+KEYS = ("problem", "method", "repeat")
+MEASURED = ("iterations", "after_5_percent", "after_all", "distinct", "derivatives", "cpu_s")
 FLOOR = 1e-16  # of the objective, for drawing
 FULL = {"n": 10_000, "iterations": 20_000, "runs": 10}
 QUICK = {"n": 400, "iterations": 800, "runs": 2}
@@ -39,32 +44,39 @@ def problems(n: int) -> dict[str, Quadratic]:
     }
 
 
-def measure(n: int, iterations: int, runs: int) -> tuple[pd.DataFrame, pd.DataFrame]:
-    """Return the curves of all runs, and one row a run with its end, its coordinates and its cost."""
-    every = iterations // 200
-    curves, ends = [], []
+def run(ledger: Ledger, n: int, iterations: int, runs: int) -> pd.DataFrame:
+    """Run what the table lacks, one row a run with its end, its coordinates and its cost; return the curves."""
+    every, curves = iterations // 200, []
     jobs = [(*item, name, seed) for item in problems(n).items() for name in METHODS for seed in range(runs)]
     for label, problem, name, seed in track(jobs, console=CONSOLE, description="sampling"):
-        started = time.process_time()
-        run = METHODS[name](problem, iterations, every, np.random.default_rng(seed))
-        seconds = time.process_time() - started
-        at = every * np.arange(len(run.values))
-        curves.append(
-            pd.DataFrame({"problem": label, "method": name, "run": seed, "iteration": at, "value": run.values})
-        )
-        ends.append(
-            {
-                "problem": label,
-                "method": name,
-                "run": seed,
-                "after_5_percent": run.values[len(run.values) // 20],
-                "after_all": run.values[-1],
-                "distinct": run.distinct,
-                "derivatives": run.derivatives,
-                "cpu_s": seconds,
-            }
-        )
-    return pd.concat(curves, ignore_index=True), pd.DataFrame(ends)
+        with cpu_seconds() as spent:
+            found = METHODS[name](problem, iterations, every, np.random.default_rng(seed))
+        at, key = every * np.arange(len(found.values)), dict(zip(KEYS, (label, name, seed), strict=True))
+        curves.append(pd.DataFrame(key | {"iteration": at, "value": found.values}))
+        if tuple(key.values()) not in ledger:
+            row = {"after_5_percent": found.values[len(found.values) // 20], "after_all": found.values[-1]}
+            row |= {"iterations": iterations, "distinct": found.distinct, "derivatives": found.derivatives}
+            ledger.add(key | row | spent)
+    return pd.concat(curves, ignore_index=True)
+
+
+def tables(runs: pd.DataFrame) -> dict[str, str]:
+    """Return the medians over runs, a row a method."""
+    medians = runs.groupby(["problem", "method"], sort=False)[["after_5_percent", "after_all", "distinct"]].median()
+    labels, last = list(dict.fromkeys(runs["problem"])), int(runs["iterations"].max())
+    head = ["method", f"(6.1), after {last // 20}", f"after {last}"]
+    head += [f"{label.replace('(6.1), ', '')}, after {last}" for label in labels[1:]]
+    rows = []
+    for name in dict.fromkeys(runs["method"]):
+        first = medians.loc[labels[0], name]
+        values = [first["after_5_percent"], *(medians.loc[(label, name), "after_all"] for label in labels)]
+        rows.append([name, *(f"{value:.2g}" for value in values), f"{first['distinct']:.0f}"])
+    seconds = runs.groupby("method", sort=False)["cpu_s"].median()
+    rows = [[*row, f"{seconds[row[0]]:.2g}"] for row in rows]
+    return {"medians": markdown([*head, "coordinates touched on (6.1)", "CPU s a run"], rows)}
+
+
+LEDGERS = {RUNS: tables}
 
 
 def draw(curves: pd.DataFrame, output: Path) -> None:
@@ -90,17 +102,15 @@ def main() -> None:
     parser.add_argument("--data", help="not needed: the problems are formulas")
     parser.add_argument("--quick", action="store_true", help="small sizes, for a check that everything runs")
     parser.add_argument("--output", default="experiments/results/thesis/sampling", help="folder for tables and figures")
+    parser.add_argument("--page", type=Path, help="page whose tables, between two comments, are replaced")
     arguments = parser.parse_args()
     output = Path(arguments.output)
     output.mkdir(parents=True, exist_ok=True)
     sizes: dict[str, Any] = QUICK if arguments.quick else FULL
-    curves, ends = measure(**sizes)
-    table = ends.drop(columns="run").groupby(["problem", "method"], sort=False).median().reset_index()
-    CONSOLE.print(table.to_string(index=False, float_format="{:.3g}".format), highlight=False, soft_wrap=True)
+    curves = run(Ledger(output / RUNS, KEYS, MEASURED), **sizes)
     curves.to_csv(output / "curves.csv", index=False)
     draw(curves, output)
-    report = {"sizes": sizes, "medians": table.to_dict("records")}
-    (output / "results.json").write_text(json.dumps(report, indent=1, default=float))
+    CONSOLE.print(report(LEDGERS, output, arguments.page), markup=False, highlight=False, soft_wrap=True)
 
 
 if __name__ == "__main__":

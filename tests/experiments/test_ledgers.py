@@ -2,59 +2,77 @@
 
 from __future__ import annotations
 
-import importlib
 import runpy
 from collections.abc import Callable
+from functools import cache
 from pathlib import Path
-from types import ModuleType
 
 import pandas as pd
 import pytest
+from experiments.ledger import Ledger, fill, read
+from tests.support.programs import EXPERIMENTS, own_modules
 
-ROOT = Path(__file__).parents[2]
-PAGES = ROOT / "docs" / "experiments"
-
-
-@pytest.fixture
-def module(monkeypatch: pytest.MonkeyPatch) -> Callable[[str], ModuleType]:
-    monkeypatch.syspath_prepend(str(ROOT / "experiments" / "thesis"))
-    return importlib.import_module
+PAGES = Path(__file__).parents[2] / "docs" / "experiments"
+KEPT = sorted(path.name for path in PAGES.glob("*_runs.csv"))
 
 
-def real_data(module: Callable[[str], ModuleType], runs: pd.DataFrame) -> list[str]:
-    return [text for text, _, _ in module("real_data").tables(runs).values()]
+@cache
+def makers() -> dict[str, Callable[[pd.DataFrame], dict[str, str]]]:
+    """Return what makes the tables of a page from each run table, by the name of its file."""
+    found: dict[str, Callable[[pd.DataFrame], dict[str, str]]] = {}
+    for program in sorted(EXPERIMENTS.glob("*/[a-z]*.py")):
+        with own_modules(program):
+            own = runpy.run_path(str(program)).get("LEDGERS", {})
+        assert not found.keys() & own.keys()
+        found |= own
+    return found
 
 
-def inner_search(module: Callable[[str], ModuleType], runs: pd.DataFrame) -> list[str]:
-    made: list[str] = module("inner_search").tables(runs)
-    return made
+def page_of(ledger: str) -> Path:
+    """Return the page that says that its tables are made from a run table; the index names all of them."""
+    (page,) = (path for path in PAGES.glob("*.md") if path.stem != "every_figure" and ledger in path.read_text())
+    return page
 
 
-def beyond(module: Callable[[str], ModuleType], runs: pd.DataFrame) -> list[str]:
-    made: list[str] = runpy.run_path(str(ROOT / "experiments" / "beyond" / "run.py"))["tables"](runs)
-    return made
-
-
-LEDGERS = {
-    "beyond_runs.csv": ("beyond.md", beyond),
-    "thesis_real_data_runs.csv": ("thesis_real_data.md", real_data),
-    "thesis_inner_search_runs.csv": ("thesis_real_data.md", inner_search),
-}
-
-
-@pytest.mark.parametrize("ledger", LEDGERS)
-def test_the_tables_of_a_page_are_those_of_its_runs(ledger: str, module: Callable[[str], ModuleType]) -> None:
-    page, made = LEDGERS[ledger]
-    text = (PAGES / page).read_text()
-    tables = made(module, pd.read_csv(PAGES / ledger))
+@pytest.mark.parametrize("ledger", KEPT)
+def test_the_tables_of_a_page_are_those_of_its_runs(ledger: str) -> None:
+    page = page_of(ledger).read_text()
+    tables = makers()[ledger](read(PAGES / ledger))
     assert tables
-    for table in tables:
-        assert table in text
+    for table in tables.values():
+        assert table.strip() in page
 
 
-@pytest.mark.parametrize("ledger", sorted(path.name for path in PAGES.glob("*_runs.csv")))
+@pytest.mark.parametrize("ledger", KEPT)
 def test_every_run_says_where_it_comes_from(ledger: str) -> None:
-    runs = pd.read_csv(PAGES / ledger, dtype={"revision": str})
-    assert ledger in LEDGERS
+    runs = read(PAGES / ledger)
     assert runs[["revision", "machine", "repeat", "cpu_s"]].notna().all(axis=None)
     assert not runs["revision"].str.endswith("+").any()
+
+
+def test_what_a_run_table_has_is_found_in_it_after_it_is_read_again(tmp_path: Path) -> None:
+    keys, measured = ("set", "eta", "repeat"), ("error", "cpu_s")
+    ledger = Ledger(tmp_path / "a_runs.csv", keys, measured)
+    ledger.add({"set": "a", "eta": 0.1, "repeat": 0, "error": 1 / 3, "cpu_s": 1.0})
+    ledger.add({"set": "b", "eta": 1, "repeat": 0, "error": 0.5, "cpu_s": 2.0})
+    again = Ledger(tmp_path / "a_runs.csv", keys, measured)
+    for table in (ledger, again):
+        assert ("a", 0.1, 0) in table
+        assert ("b", 1.0, 0) in table
+        assert ("a", 0.1, 1) not in table
+        assert table.find(set="a")[0]["error"] == 0.333333
+    again.drop(set="a")
+    assert Ledger(tmp_path / "a_runs.csv", keys, measured).frame()["set"].tolist() == ["b"]
+
+
+def test_a_run_table_tells_seeds_and_seconds(tmp_path: Path) -> None:
+    with pytest.raises(ValueError, match="no CPU seconds"):
+        Ledger(tmp_path / "a_runs.csv", ("set", "repeat"), ("error",))
+
+
+def test_a_page_is_filled_between_its_marks_and_nowhere_else(tmp_path: Path) -> None:
+    page = tmp_path / "page.md"
+    page.write_text("Above\n\n<!-- one -->\nold\n<!-- end of one -->\n\nBelow\n")
+    fill(page, "one", "new")
+    fill(page, "two", "not there")
+    assert page.read_text() == "Above\n\n<!-- one -->\n\nnew\n\n<!-- end of one -->\n\nBelow\n"

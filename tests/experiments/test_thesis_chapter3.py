@@ -17,14 +17,18 @@ TRUE = np.sqrt([2.0, 12.0, 60.0])
 def test_the_command_finds_the_frequencies(tmp_path: Path) -> None:
     run_program(FOLDER / "chapter3.py", "--quick", "--draws", "1", "--output", str(tmp_path))
     names = {path.name for path in tmp_path.iterdir()}
-    assert names == {"errors.csv", "singles.csv", "found.csv", "summary.csv", "singles.png", "methods.png"}
-    summary = pd.read_csv(tmp_path / "summary.csv").set_index("method")
-    three = summary["mean"]["the three true"]
+    runs = {"thesis_chapter3_runs.csv", "thesis_chapter3_grid_runs.csv"}
+    assert names == runs | {"tables.md", "singles.csv", "found.csv", "singles.png", "methods.png"}
+    rows = pd.read_csv(tmp_path / "thesis_chapter3_runs.csv").set_index("method")
+    three = rows["error"]["the three true"]
     for method in ("GCD-2s (alignment)", "GCD-2s (distance)", "CKL (GCD-1s)", "IKL"):
-        assert summary["frequency_off"][method] < 0.1
-        assert summary["mean"][method] < three + 10
+        assert rows["off"][method] < 0.1
+        assert rows["error"][method] < three + 10
     for method in ("UNIFORM", "AMKL", "LPMKL (p=1)", "LPMKL (p=2)", "one kernel, sqrt 2"):
-        assert summary["mean"][method] > three + 15
+        assert rows["error"][method] > three + 15
+    grid = pd.read_csv(tmp_path / "thesis_chapter3_grid_runs.csv").set_index(["step", "method"])["error"]
+    for method in ("AMKL", "LPMKL (p=1)"):
+        assert grid[0.1, method] < grid[1.0, method] - 15
 
 
 @pytest.mark.parametrize("C", [1e-2, 1.0, 10.0])

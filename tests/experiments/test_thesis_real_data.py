@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 import pytest
+from experiments.ledger import Ledger
 from tests.support.programs import run_program
 
 FOLDER = Path(__file__).parents[2] / "experiments" / "thesis"
@@ -101,7 +102,8 @@ def test_finished_rows_are_read_and_not_computed_again(
     monkeypatch.setattr(program, "evaluate", evaluate)
     arguments = SimpleNamespace(repeats=1, quick=True, data=str(report[0].parent), minutes=1.0)
     for _ in range(2):
-        program.compare(list(program.QUICK_SETS), arguments, program.QUICK_CAP, again)
+        ledger = Ledger(again, program.KEYS, program.MEASURED)
+        program.compare(list(program.QUICK_SETS), arguments, program.QUICK_CAP, ledger)
     assert computed == [program.SQUARED["UNIFORM"]]
     new = pd.read_csv(again).iloc[-1]
     assert len(pd.read_csv(again)) == len(results)
@@ -134,7 +136,7 @@ def test_near_the_best_is_a_paired_standard_error(module: Callable[[str], Module
     assert ranking.near_best(rows).loc["b"].tolist() == [True, False, True]
     assert ranking.ranks(rows)["near"].tolist() == [1, 0, 1]
     assert ranking.ranks(rows)["mean_rank"].tolist() == [1, 3, 2]
-    assert "| b (2) | 3.000* | 5.000 | 4.450* |" in ranking.markdown(
+    assert "| b (2) | 3.000* | 5.000 | 4.450* |" in ranking.ranked(
         rows, ranking.ranks(rows), pd.Series({"first": 1, "second": 2, "third": 3}), percent=False
     )
 
