@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Callable, Iterator, Sequence
+from types import SimpleNamespace
 from typing import Any
 from unittest.mock import patch
 
@@ -31,8 +32,9 @@ from manykernels import (
 )
 from manykernels.estimators.selection.averages import Spectrum, fit_averages
 from manykernels.estimators.selection.descent import _uninterrupted, descend
-from manykernels.estimators.selection.folds import FoldScore, calibrated_loss, of_fewer_rows
+from manykernels.estimators.selection.folds import FoldScore, calibrated_loss
 from manykernels.estimators.selection.mixtures import (
+    EMPTY,
     EVERY,
     NARROW,
     PLAIN,
@@ -42,8 +44,11 @@ from manykernels.estimators.selection.mixtures import (
     selections_of,
 )
 from manykernels.estimators.selection.rules import Candidate, Evidence, chosen
-from manykernels.estimators.selection.search import ROOM, Folds, Grid, StrengthPath, searched
+from manykernels.estimators.selection.search import ROOM, MixtureSearch, Rung
+from manykernels.estimators.selection.splits import exchanges, of_fewer_rows
+from manykernels.estimators.selection.strengths import COARSE, Grid, StrengthPath
 from manykernels.exceptions import InvalidInputError
+from manykernels.grams.plan import gram_seconds
 from manykernels.objective import BlockL1, Problem, get_loss
 
 RNG = np.random.default_rng(3)
@@ -206,6 +211,8 @@ def test_what_is_special_and_what_leaves_out_columns_is_known_as_that() -> None:
 class KnownFold:
     """A fold whose scores are known, which counts what it is asked."""
 
+    opened, rows_held_out = None, SimpleNamespace(scorer=None)
+
     def __init__(self, score: Callable[[float, float], float], stored_bytes: int = 0) -> None:
         self.score, self.stored_bytes = score, stored_bytes
         self.asked: list[tuple[float, float]] = []
@@ -231,9 +238,14 @@ class KnownFold:
 def raced(folds: list[Any], n_alphas: int = 25, *, every: bool = False) -> set[float]:
     """Return the mixings that were walked by a search in these folds."""
     mixtures = [Mixture(EVERY, np.ones(2), mixing) for mixing in (0.0, 1.0, 0.5)]
-    search = Folds(folds, 1, lambda line: None)
-    found = searched(search, mixtures[:1], mixtures[1:], n_alphas, 1e-3, every=every)
+    found = searched(Rung(folds, 1, lambda line: None), mixtures, n_alphas, every=every)
     return {candidate.family.mixing for candidate in found}
+
+
+def searched(folds: Rung, mixtures: list[Mixture], n_alphas: int = 25, *, every: bool = False) -> list[Candidate]:
+    """Return what a search of an average and of selections tried, but for the empty model."""
+    nothing = Mixture(EVERY, np.ones(2), 1.0, EMPTY)
+    return MixtureSearch(mixtures[:1], mixtures[1:], nothing, n_alphas, 1e-3, every=every).scored(folds)[1:]
 
 
 def test_what_cannot_win_with_fewer_rows_is_not_tried_with_all() -> None:
@@ -244,41 +256,44 @@ def test_what_cannot_win_with_fewer_rows_is_not_tried_with_all() -> None:
 
     few, whole = ([KnownFold(parabola) for _ in range(n)] for n in (3, 5))
     mixtures = [Mixture(EVERY, np.ones(2), mixing) for mixing in (0.0, 1.0, 0.5)]
-    search = Folds(whole, 1, lambda line: None)
-    search.scouts = Folds(few, 1, lambda line: None, search.ending)
-    found = searched(search, mixtures[:1], mixtures[1:], 25, 1e-3, every=False)
+    search = Rung(whole, 1, lambda line: None)
+    search.below = Rung(few, 1, lambda line: None, search.ending, finest=COARSE)
+    found = searched(search, mixtures)
     assert {mixing for mixing, _ in few[0].asked} == {0.0, 1.0, 0.5}
     assert {candidate.family.mixing for candidate in found} == {1.0} == {mixing for mixing, _ in whole[0].asked}
     best = max(found, key=lambda candidate: float(candidate.scores.mean()))
     assert abs(np.log(best.strength / 0.05)) < 0.5
     assert len(best.scores) == 5
     # Where time ends before all folds were tried, what is known of a few rows counts.
-    search.folds, stopped = [KnownFold(parabola) for _ in range(5)], Folds(few, 1, lambda line: None, search.ending)
-    stopped.advance = lambda line: (_ for _ in ()).throw(KeyboardInterrupt)
-    search.scouts = stopped
-    assert searched(search, mixtures[:1], mixtures[1:], 25, 1e-3, every=False) == []
-    assert search.ending.status is not None
+    stopped = Rung([KnownFold(parabola) for _ in range(5)], 1, lambda line: (_ for _ in ()).throw(KeyboardInterrupt))
+    stopped.below = Rung(few, 1, lambda line: None, stopped.ending, finest=COARSE)
+    known = searched(stopped, mixtures)
+    assert stopped.ending.status is not None
+    assert {candidate.family.mixing for candidate in known} == {0.0, 1.0}
+    assert {len(candidate.scores) for candidate in known} == {3}
 
 
 def test_folds_of_fewer_rows_keep_every_class_and_hold_out_the_same_rows() -> None:
     labels = np.repeat([0, 1, 2], [1500, 450, 50])
     splits = [(np.flatnonzero(np.arange(2000) % 5 != k), np.flatnonzero(np.arange(2000) % 5 == k)) for k in range(5)]
     weight = np.where(np.arange(2000) < 100, 0.0, 1.0)
-    fewer = of_fewer_rows(splits, labels, weight)
+    fewer = of_fewer_rows(splits, labels, weight, lambda n: gram_seconds(60, n))
     assert len(fewer) == 3
     for (train, test), (whole, held_out) in zip(fewer, splits, strict=False):
         assert set(train) <= set(whole)
-        assert len(train) == len(set(train)) < 0.5 * len(whole)
+        assert len(train) == len(set(train)) < 0.6 * len(whole)
+        assert 3 * gram_seconds(60, len(train)) <= 0.15 * 5 * gram_seconds(60, len(whole))
         assert (weight[train] > 0).all()
         assert set(labels[train]) == {0, 1, 2}
         np.testing.assert_array_equal(test, held_out)
-    assert of_fewer_rows([(train[:600], test) for train, test in splits], labels, weight) == []
+    assert of_fewer_rows(splits, labels, weight, lambda n: 1e-4 * n) == []  # where a fit takes no time
+    assert of_fewer_rows(splits, labels, weight, lambda n: 10 + 1e-6 * n) == []  # or takes it whatever the rows
 
 
 def test_what_cannot_win_is_not_walked() -> None:
     def won(average: float, selection: float, *, every: bool = False) -> set[float]:
         levels = {0.0: average, 1.0: selection, 0.5: 0.9}
-        return raced([KnownFold(lambda mixing, fraction: levels[mixing]) for _ in range(3)], 4, every=every)
+        return raced([KnownFold(lambda mixing, fraction: levels[mixing]) for _ in range(3)], every=every)
 
     assert won(0.8, 0.7) == {0.0}
     assert won(0.7, 0.8) == won(0.8, 0.7, every=True) == {0.0, 0.5, 1.0}
@@ -361,12 +376,12 @@ def test_a_finding_is_told_by_permuted_targets_or_by_a_test_over_folds() -> None
 
 
 def test_permutations_count_where_samples_are_exchangeable() -> None:
-    model, groups = MKLRegressorCV(), np.arange(60) // 6
-    assert [model.set_params(cv=cv)._exchanges(None) for cv in (None, 3, KFold(3))] == [True] * 3
-    assert [model.set_params(cv=cv)._exchanges(None) for cv in (TimeSeriesSplit(3), [([0], [1])])] == [False] * 2
-    assert [model.set_params(cv=cv)._exchanges(groups) for cv in (None, GroupKFold(3))] == [True] * 2  # as wholes
-    assert not model.set_params(cv=GroupKFold(3))._exchanges(None)
-    assert not model.set_params(cv=TimeSeriesSplit(3))._exchanges(groups)
+    groups = np.arange(60) // 6
+    assert [exchanges(cv, None) for cv in (None, 3, KFold(3))] == [True] * 3
+    assert [exchanges(cv, None) for cv in (TimeSeriesSplit(3), [([0], [1])])] == [False] * 2
+    assert [exchanges(cv, groups) for cv in (None, GroupKFold(3))] == [True] * 2  # as wholes
+    assert not exchanges(GroupKFold(3), None)
+    assert not exchanges(TimeSeriesSplit(3), groups)
 
 
 def test_noise_is_no_finding_and_a_weak_effect_is_one() -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import numbers
 import warnings
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
@@ -13,23 +12,10 @@ from typing import Any, ClassVar
 import numpy as np
 import pandas as pd
 from sklearn.metrics import check_scoring
-from sklearn.model_selection import (
-    GroupKFold,
-    GroupShuffleSplit,
-    KFold,
-    LeaveOneGroupOut,
-    LeavePGroupsOut,
-    RepeatedKFold,
-    RepeatedStratifiedKFold,
-    ShuffleSplit,
-    StratifiedGroupKFold,
-    StratifiedKFold,
-    StratifiedShuffleSplit,
-)
 
 from manykernels.estimators.groups import Search
 from manykernels.estimators.selection.cold_start import ColdStartKFold
-from manykernels.estimators.selection.folds import Fold, HeldOut, Opened, of_fewer_rows, on_stored, splits_of
+from manykernels.estimators.selection.folds import Fold, HeldOut, Opened, on_stored
 from manykernels.estimators.selection.held_out import KeepsHeldOut
 from manykernels.estimators.selection.mixtures import mixtures_of, nothing_of
 from manykernels.estimators.selection.penalties import (
@@ -40,15 +26,16 @@ from manykernels.estimators.selection.penalties import (
 )
 from manykernels.estimators.selection.refit import in_closed_form, learned
 from manykernels.estimators.selection.rules import Candidate, Evidence, chosen, first_best, results_of
-from manykernels.estimators.selection.search import Folds, MixtureSearch, PenaltyGrid
+from manykernels.estimators.selection.search import MixtureSearch, PenaltyGrid, Rung
 from manykernels.estimators.selection.shared_folds import (
     FOLD_KERNELS,
     SHARED,
     SharedFolds,
-    Split,
     obstacle_to_sharing,
 )
+from manykernels.estimators.selection.splits import Split, exchanges, of_fewer_rows, splits_of, weighed_splits
 from manykernels.estimators.selection.stopping import limited
+from manykernels.estimators.selection.strengths import COARSE
 from manykernels.estimators.strength import AUTO, NoiseLevel, default_fraction, noise_levels, noise_seed
 from manykernels.estimators.supervised.base import BaseMKL
 from manykernels.estimators.supervised.problems import Fit, time_left
@@ -67,10 +54,6 @@ from manykernels.validation.parameters import seed_from
 
 RULES = ("best", "1se")
 FOLD_TOL = 1e-2  # relative gap of the models of the folds of a search: no score can see more
-# Splitters that hold any samples out.
-EXCHANGING = (KFold, StratifiedKFold, RepeatedKFold, RepeatedStratifiedKFold, ShuffleSplit, StratifiedShuffleSplit)
-EXCHANGING_GROUPS = (GroupKFold, GroupShuffleSplit, LeaveOneGroupOut, LeavePGroupsOut, StratifiedGroupKFold)
-
 
 Opening = Callable[[], tuple[list[Fold], SharedFolds | None]]
 
@@ -158,7 +141,7 @@ class CrossValidated(KeepsHeldOut):
         whole = Fold(lambda: opened(given), self.tol)
         tried = self._mixtures(whole) if searches else self._grid(families, whole)
         with limited(self._resources.time_limit) as end:
-            splits = self._weighed_splits(target, weight, self._groups_of(rows, groups))
+            splits = weighed_splits(list(self._splits(target, self._groups_of(rows, groups))), weight)
             held_out = self._held_out(rows, target, scoring_weight, splits, by_target=searches)
 
             def own_kernels(train: Array) -> Opened:
@@ -170,15 +153,15 @@ class CrossValidated(KeepsHeldOut):
             if self._shares(tried, samples, form, loss, splits, whole):
                 together = partial(self._shared_folds, splits, held_out, whole)
                 openings = [together] if self._search_options.fold_kernels == SHARED else [together, *openings]
-            fewer = of_fewer_rows(splits, target, weight) if searches else []
+            fewer = of_fewer_rows(splits, target, weight, whole.seconds) if searches and tried.races else []
             scouting = partial(self._own_folds, fewer, held_out[: len(fewer)], own_kernels) if fewer else None
             folds, found = self._scored(tried, openings, len(splits), scouting)
-        exchanges = self._exchanges(groups)
+        exchangeable = exchanges(self.cv, groups)
         levels = None
-        if searches or (found and self.alphas is None and exchanges):
+        if searches or (found and self.alphas is None and exchangeable):
             seed, strata = noise_seed(self.random_state), self._noise_strata(samples)
             levels = noise_levels(whole.problems, seed, strata, samples.groups)
-        evidence = partial(Evidence.of, splits, levels if exchanges else None)
+        evidence = partial(Evidence.of, splits, levels if exchangeable else None)
         if searches:
             candidates = self._choose_mixtures(tried, found, whole, evidence)
         else:
@@ -193,7 +176,7 @@ class CrossValidated(KeepsHeldOut):
         else:
             chosen_penalty = candidates[self.best_index_].family.at(self.alpha_, samples.total_weight)
             self._warn(self._solve(samples, loss, chosen_penalty, time_limit=time_left(end)))
-            self._warn_of_grid(candidates, folds, evidence(1), exchanges=exchanges)
+            self._warn_of_grid(candidates, folds, evidence(1), exchanges=exchangeable)
         folds.ending.warn(tried.told(found, folds))
         return self
 
@@ -257,21 +240,21 @@ class CrossValidated(KeepsHeldOut):
         openings: list[Opening],
         n_folds: int,
         scouting: Opening | None = None,
-    ) -> tuple[Folds, list[Candidate]]:
+    ) -> tuple[Rung, list[Candidate]]:
         """Return the folds, and what was scored in them.
 
         Of the ways to open folds each is for where the factors of the one before are too many; ``scouting`` opens
         folds of fewer rows.
         """
         verbose, n_jobs = self._resources.verbose, self._resources.n_jobs
-        folds, found = Folds([], 1, lambda line: None), []
+        folds, found = Rung([], 1, lambda line: None), []
         with folds.ending.noted(), count_to(tried.n_told(n_folds), tried.counts, verbose) as advance:
             for opening in openings:
                 try:
                     own, shared = opening()
-                    folds = Folds(own, min(n_threads(n_jobs), len(own)), advance, folds.ending, shared)
+                    folds = Rung(own, min(n_threads(n_jobs), len(own)), advance, folds.ending, shared)
                     if scouting is not None and shared is None:
-                        folds.scouts = replace(folds, folds=scouting()[0])
+                        folds.below = replace(folds, folds=scouting()[0], finest=COARSE)
                     found = tried.scored(folds)
                     break
                 except (IncompatibleError, MemoryBudgetError):
@@ -417,41 +400,13 @@ class CrossValidated(KeepsHeldOut):
             return rows.pairs
         return groups
 
-    def _exchanges(self: Any, groups: Any) -> bool:
-        """Whether folds take samples, or groups of equal size, for exchangeable: then noise is known."""
-        splitters = (numbers.Integral, *EXCHANGING, *(() if groups is None else EXCHANGING_GROUPS))
-        return np.ndim(groups) < 2 and (self.cv is None or isinstance(self.cv, splitters))
-
-    def _weighed_splits(self: Any, y: Array, weight: Array, groups: Any) -> list[Split]:
-        """Return the splits that can say something: samples of weight zero count as absent, and may be all of a part.
-
-        A fold without weight among its training rows has no model, and one without weight among its held-out rows no
-        score.
-        """
-        splits = list(self._splits(y, groups))
-        found = [split for split in splits if all(weight[part].any() for part in split)]
-        left_out = len(splits) - len(found)
-        if not found:
-            raise InvalidInputError(
-                f"All {len(splits)} folds lack samples of positive weight among those to learn from or those held out. "
-                "Take fewer folds, shuffle them (KFold(5, shuffle=True)), or drop the samples of weight zero first."
-            )
-        if left_out:
-            warnings.warn(
-                f"{left_out} of {len(splits)} folds lack samples of positive weight among those to learn from or those "
-                "held out, and are left out. Shuffle the folds, or drop the samples of weight zero first.",
-                UserWarning,
-                stacklevel=3,
-            )
-        return found
-
     def _splits(self: Any, y: Array, groups: Any) -> Iterator[tuple[Array, Array]]:
         return iter(splits_of(self.cv, y, groups, classifier=self._task == "classification"))
 
     # --- the choice --------------------------------------------------------------------------------------------------
 
     def _choose_strength(
-        self: Any, grid: PenaltyGrid, found: list[Candidate], folds: Folds, samples: Samples, evidence: Evidence
+        self: Any, grid: PenaltyGrid, found: list[Candidate], folds: Rung, samples: Samples, evidence: Evidence
     ) -> list[Candidate]:
         """Keep the best strength of a grid, or where none was scored one by default; return all candidates."""
         candidates = found or grid.unscored()
@@ -546,7 +501,7 @@ class CrossValidated(KeepsHeldOut):
             told = f"{unfinished} of {total} models of the folds stopped short {short}."
             warnings.warn(told, ConvergenceWarning, stacklevel=4)
 
-    def _beats_constant(self: Any, candidates: list[Candidate], folds: Folds, evidence: Evidence) -> bool:
+    def _beats_constant(self: Any, candidates: list[Candidate], folds: Rung, evidence: Evidence) -> bool:
         """Whether the best candidate of a grid is ahead of the best constant by evidence; true where nobody knows."""
         constants = folds.constants
         if constants is None or not len(constants) or not np.isfinite(constants).all():
@@ -564,7 +519,7 @@ class CrossValidated(KeepsHeldOut):
         )
 
     def _warn_of_grid(
-        self: Any, candidates: list[Candidate], folds: Folds, evidence: Evidence, *, exchanges: bool
+        self: Any, candidates: list[Candidate], folds: Rung, evidence: Evidence, *, exchanges: bool
     ) -> None:
         """Warn of a choice at an end of its grid, and of given strengths at which nothing is found."""
         own = _of_family(candidates, candidates[self.best_index_].family)

@@ -12,15 +12,13 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 import numpy as np
 from sklearn.base import BaseEstimator, RegressorMixin
 from sklearn.linear_model import LogisticRegression
-from sklearn.model_selection import check_cv
 
 from manykernels.estimators.selection.averages import AverageModels, Spectrum, can_average, fit_averages
 from manykernels.estimators.selection.descent import descend, without_bar
 from manykernels.estimators.supervised.factored import FactoredExpansion, expanded
 from manykernels.estimators.supervised.problems import Fit
-from manykernels.exceptions import InvalidInputError
 from manykernels.grams import build_stack, cross_combine
-from manykernels.grams.plan import stack_nbytes
+from manykernels.grams.plan import factored_seconds, gram_seconds, stack_nbytes
 from manykernels.grams.prediction import KernelExpansion
 from manykernels.kernels.bank.columns import Table
 from manykernels.objective.losses import survival_target
@@ -37,49 +35,9 @@ if TYPE_CHECKING:
     from manykernels.objective.regularizers import Regularizer
     from manykernels.validation.arrays import Array
 
-SCOUTS = 3  # folds that are tried with fewer rows first
-SCOUT_ROWS, SCOUT_SHARE = 500, 1 / 3  # rows of them, at least
-WORTH_SCOUTING = 0.75  # share of the rows of a fold up to which fewer are worth a look
-MOST_LABELS = 100  # distinct targets that may be classes, none of which may be missing
 SINGLE_PRECISION_TOL = 1e-4  # from this gap on the matrices of a fold are held in float32: its rounding is not felt
 MARGINS = ("hinge", "squared_hinge")  # losses that are scored by what a logistic curve through their scores tells
 SQUARED = 2.0  # squared errors are told as they are; the loss that is minimized is half of them
-
-
-def splits_of(cv: Any, y: Any, groups: Any = None, *, classifier: bool) -> list[tuple[Array, Array]]:
-    """Return the rows to learn from and those held out of every fold; more folds than rows are refused in words."""
-    try:
-        return list(check_cv(cv, y, classifier=classifier).split(np.zeros(len(y)), y, groups))
-    except InvalidInputError:
-        raise
-    except ValueError as error:
-        most = int(np.unique(y, return_counts=True)[1].max()) if classifier and np.ndim(y) == 1 else len(y)
-        share = f", of which the largest class has {most}" if most < len(y) else ""
-        raise InvalidInputError(
-            f"cv={cv!r} makes no folds of these {len(y)} samples{share}: {str(error).rstrip('.')}. "
-            f"Take fewer folds, at most {max(most, 2)}, or more samples."
-        ) from None
-
-
-def of_fewer_rows(splits: list[tuple[Array, Array]], target: Array, weight: Array) -> list[tuple[Array, Array]]:
-    """Return the first folds with fewer rows to learn from, spread over the targets; none where all are few.
-
-    What cannot win there need not be tried in all folds: with a third of the rows a model takes a twentieth of the
-    time.
-    """
-    fewer = []
-    for train, test in splits[:SCOUTS]:
-        known = train[weight[train] > 0]
-        n_kept = max(SCOUT_ROWS, int(SCOUT_SHARE * len(known)))
-        if n_kept > WORTH_SCOUTING * len(known) or target.dtype.names is not None:
-            return []
-        first = target[known] if target.ndim == 1 else target[known, 0]
-        ordered = known[np.argsort(first, kind="stable")]
-        kept = np.sort(ordered[np.arange(n_kept) * len(known) // n_kept])
-        if len(np.unique(first)) <= MOST_LABELS and len(np.unique(target[kept])) < len(np.unique(first)):
-            return []
-        fewer.append((kept, test))
-    return fewer
 
 
 @dataclass(frozen=True, eq=False)
@@ -298,6 +256,14 @@ class Fold:
     def intercepts(self) -> Array:
         """The best constants."""
         return np.concatenate([np.atleast_1d(problem.zero_model()[1]) for problem in self.problems])
+
+    def seconds(self, n_samples: int) -> float:
+        """Return the seconds that a fit of all kernels on so many rows is predicted to take."""
+        n_kernels, n_targets = len(self.names), len(self.problems)
+        if self.training.factored:
+            n_columns = getattr(self.samples.rows, "n_columns", 2)  # a pair has two members
+            return factored_seconds(n_kernels, n_samples, n_columns, n_targets=n_targets)
+        return gram_seconds(n_kernels, n_samples, n_targets)
 
     # --- memory -----------------------------------------------------------------------------------------------------
 

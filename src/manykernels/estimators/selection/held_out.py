@@ -23,8 +23,8 @@ from manykernels.validation.arrays import Array
 
 if TYPE_CHECKING:
     from manykernels.estimators.selection.rules import Candidate
-    from manykernels.estimators.selection.search import Folds
-    from manykernels.estimators.selection.shared_folds import Split
+    from manykernels.estimators.selection.search import Rung
+    from manykernels.estimators.selection.splits import Split
     from manykernels.estimators.supervised.base import BaseMKL
     from manykernels.estimators.supervised.problems import Fit
     from manykernels.estimators.supervised.samples import Samples
@@ -138,7 +138,7 @@ def joined(models: Sequence[FoldModel]) -> FoldModel:
 class KeepsHeldOut:
     """The part of the estimators with built-in cross-validation that keeps what folds say of the choice."""
 
-    def _record(self: Any, folds: Folds, found: list[Candidate], splits: list[Split]) -> None:
+    def _record(self: Any, folds: Rung, found: list[Candidate], splits: list[Split]) -> None:
         """Note what the folds say of the candidate, or those of each target, that was chosen."""
         best = [self.best_index_] if self.best_per_target_ is None else self.best_per_target_
         chosen = list(dict.fromkeys(int(index) for index in best))

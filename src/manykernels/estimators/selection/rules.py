@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pandas as pd
@@ -13,6 +13,9 @@ from scipy.stats import t as student_t
 from manykernels.estimators.selection.mixtures import EMPTY
 from manykernels.estimators.strength import SIGNIFICANT, NoiseLevel, p_value
 from manykernels.validation.arrays import Array
+
+if TYPE_CHECKING:
+    from manykernels.estimators.selection.folds import FoldScore
 
 # There are two ways to be a finding, each at half of the level: whatever they have to do with each other, noise takes
 # one of them in 5 % of the searches at most. `benchmarks/noise.py --searches` counts.
@@ -29,6 +32,12 @@ class Candidate:
     n_active: float
     unfinished: int  # folds whose model was not solved to its tolerance
     edge: bool = False  # whether its path had to end there although the score was still rising
+
+    @classmethod
+    def of(cls, family: Any, strength: float, trials: Sequence[FoldScore], *, edge: bool = False) -> Candidate:
+        """Return what all folds say of a strength."""
+        scores, kernels = np.array([trial.scores for trial in trials]), np.mean([trial.n_active for trial in trials])
+        return cls(family, strength, scores, float(kernels), sum(not trial.finished for trial in trials), edge)
 
     @property
     def scored(self) -> bool:

@@ -22,6 +22,7 @@ from manykernels.solvers.factored.fold_models import MOST_RANK, FoldModels
 from manykernels.solvers.factored.moments import FoldMoments
 
 if TYPE_CHECKING:
+    from manykernels.estimators.selection.splits import Split
     from manykernels.objective.losses import Loss
     from manykernels.objective.problem import Problem
     from manykernels.objective.regularizers import Regularizer
@@ -29,8 +30,6 @@ if TYPE_CHECKING:
 
 AUTO, OWN, SHARED = "auto", "own", "shared"
 FOLD_KERNELS = (AUTO, OWN, SHARED)
-
-Split = tuple["Array", "Array"]
 
 
 @dataclass(eq=False)

@@ -11,7 +11,7 @@ from numpy.typing import ArrayLike
 
 from manykernels.estimators.groups import Resources, Search
 from manykernels.estimators.selection.choice import CrossValidated
-from manykernels.estimators.selection.folds import splits_of
+from manykernels.estimators.selection.splits import splits_of
 from manykernels.estimators.survival.estimator import MKLSurvival
 from manykernels.exceptions import InvalidInputError
 from manykernels.validation.arrays import Array

@@ -21,7 +21,7 @@ from manykernels.alignment import aligned_weights, margin_weights
 from manykernels.estimators import MKLClassifier, MKLRegressor, MKLSurvival
 from manykernels.estimators.groups import with_kernels_of
 from manykernels.estimators.selection.choice import CrossValidated
-from manykernels.estimators.selection.folds import splits_of
+from manykernels.estimators.selection.splits import splits_of
 from manykernels.estimators.supervised.base import BaseMKL
 from manykernels.estimators.supervised.samples import Rows, check_alignment, checked_rows
 from manykernels.estimators.supervised.targets import check_lengths

@@ -13,7 +13,7 @@ from sklearn.base import BaseEstimator, clone, is_classifier
 from sklearn.metrics import check_scoring
 from sklearn.utils import _safe_indexing
 
-from manykernels.estimators.selection.folds import splits_of
+from manykernels.estimators.selection.splits import splits_of
 from manykernels.exceptions import InvalidInputError
 from manykernels.grams.training import as_bank
 from manykernels.inspection.displays.kernel_table import groups_of
