@@ -34,9 +34,10 @@ class MKLRegressorCV(CrossValidated, MKLRegressor):  # fit also takes groups
     then in finer ones around the best; the choice averages each score with its neighbors, so that no lucky strength
     decides. The averages of all kernels, and of those on several columns, are to beat: one kind alone, or a selection,
     must be ahead of them by more than half a standard error of the difference over the folds, a view alone ahead of
-    everything else by more than a whole one. It is a race: a selection is tried at a few strengths in three folds
-    first, and given up where it is behind by more than a standard error of the difference. The winner is learned anew
-    on all samples, to ``tol`` and with its certificate.
+    everything else by more than a whole one. It is a race: what takes time is tried at a few strengths in three
+    folds first, where a fit is predicted to take long also with fewer rows, and given up where it is behind by more
+    than a standard error of the difference. The winner is learned anew on all samples, to ``tol`` and with its
+    certificate.
 
     The empty model is among the candidates, and what is not ahead of the best constant is no finding. Where y is more
     strongly related to the kernels than y in random order is, to be ahead in the mean will do; else it takes a
@@ -217,9 +218,10 @@ class MKLClassifierCV(CrossValidated, MKLClassifier):  # fit also takes groups
     then in finer ones around the best; the choice averages each score with its neighbors, so that no lucky strength
     decides. The averages of all kernels, and of those on several columns, are to beat: one kind alone, or a selection,
     must be ahead of them by more than half a standard error of the difference over the folds, a view alone ahead of
-    everything else by more than a whole one. It is a race: a selection is tried at a few strengths in three folds
-    first, and given up where it is behind by more than a standard error of the difference. The winner is learned anew
-    on all samples, to ``tol`` and with its certificate.
+    everything else by more than a whole one. It is a race: what takes time is tried at a few strengths in three
+    folds first, where a fit is predicted to take long also with fewer rows, and given up where it is behind by more
+    than a standard error of the difference. The winner is learned anew on all samples, to ``tol`` and with its
+    certificate.
 
     The empty model is among the candidates, and what is not ahead of the best constant is no finding. Where y is more
     strongly related to the kernels than y in random order is, to be ahead in the mean will do; else it takes a
