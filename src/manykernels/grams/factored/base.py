@@ -212,6 +212,15 @@ class FactoredStack(GramStack):
         """Return what a factor leaves of the trace because its rank may not grow, 0 if it is as fine as ``tol``."""
         return 0.0
 
+    def constraints_of(self, kernel: int) -> Array | None:
+        """Return the inequalities ``G v >= 0`` of the coefficients of a kernel, None if it has none."""
+        return None
+
+    @property
+    def shaped(self) -> bool:
+        """Whether functions of some kernels must have a shape."""
+        return False
+
     def many_directions(self, kernel: int) -> bool:
         """Whether a factor of few columns leaves much of a kernel, so that among few rows its matrix is less work."""
         return False

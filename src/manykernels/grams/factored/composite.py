@@ -138,6 +138,16 @@ class CompositeStack(FactoredStack):
         part, place = self._at(kernel)
         return part.left_over(place, tol)
 
+    def constraints_of(self, kernel: int) -> Array | None:
+        """Return the inequalities of the coefficients of a kernel, None if it has none."""
+        part, place = self._at(kernel)
+        return part.constraints_of(place)
+
+    @property
+    def shaped(self) -> bool:
+        """Whether functions of some kernels must have a shape."""
+        return any(part.shaped for part in self.parts)
+
     def many_directions(self, kernel: int) -> bool:
         """Return whether a factor of few columns leaves much of a kernel."""
         part, place = self._at(kernel)

@@ -1,4 +1,8 @@
-"""Kernels with few features: linear, one-column polynomials and periodic ones, categories, ranks, missingness."""
+"""Kernels with few features: linear, one-column polynomials and periodic ones, categories, ranks, gaps, shapes.
+
+Of a kernel whose functions have a shape, ``G v >= 0``, the dual norm is that of its functions,
+``min_{mu >= 0} ||Z'rho + G'mu||``, and so is what a pass returns.
+"""
 
 from __future__ import annotations
 
@@ -11,10 +15,11 @@ import numpy as np
 
 from manykernels.grams.factored.base import ROUNDING, FactoredStack, FactorOperator
 from manykernels.grams.factored.cells import grid_levels, grid_parts
+from manykernels.grams.factored.cones import polar_norm
 from manykernels.grams.factored.features import MAX_FEATURES, FeatureMap, by_levels, feature_map
 from manykernels.grams.factored.operators import FeatureOperator, adjoints, stored
 from manykernels.grams.rows.columns import ColumnTable
-from manykernels.kernels import KernelSpec
+from manykernels.kernels import KernelSpec, Shaped
 from manykernels.validation.arrays import Array
 
 
@@ -80,7 +85,23 @@ class ExplicitStack(FactoredStack):
         if self._whole is not None:
             columns, starts = self._whole
             return np.add.reduceat((self.table.block(columns) @ r) ** 2, starts) * self.scales
-        return np.array([float(part @ part) for part in self._adjoints(r)])
+        return np.array([self._squares(m, part[:, None])[0] for m, part in enumerate(self._adjoints(r))])
+
+    def _squares(self, kernel: int, adjoints: Array) -> Array:
+        """Return the squared dual norms (k,) that features' products (rank, k) with vectors give one kernel."""
+        constraints = self._maps[kernel].constraints
+        if constraints is None:
+            return np.asarray(np.einsum("rk,rk->k", adjoints, adjoints))
+        return np.array([polar_norm(constraints, own) ** 2 for own in adjoints.T])
+
+    def constraints_of(self, kernel: int) -> Array | None:
+        """Return the inequalities ``G v >= 0`` of the coefficients of a kernel, None if it has none."""
+        return self._maps[kernel].constraints
+
+    @property
+    def shaped(self) -> bool:
+        """Whether functions of some kernels must have a shape."""
+        return any(isinstance(spec, Shaped) for spec in self.specs)
 
     def _adjoints(self, r: Array) -> list[Array]:
         """Return ``Z' r`` of every kernel, of one vector or of several in columns."""
@@ -93,7 +114,8 @@ class ExplicitStack(FactoredStack):
         if self._whole is not None or len(rhos) == 1 or not all(isinstance(rho, np.ndarray) for rho in rhos):
             return super().quad_bounds_each(rhos)
         self._count(self.n_kernels)
-        squares = np.array([np.einsum("rk,rk->k", part, part) for part in self._adjoints(np.stack(rhos, axis=1))])
+        parts = self._adjoints(np.stack(rhos, axis=1))
+        squares = np.array([self._squares(m, part) for m, part in enumerate(parts)])
         errors = np.stack([self.error_bound(rho) for rho in rhos], axis=1)
         return list(zip(np.maximum(squares - errors, 0.0).T, (squares + errors).T, strict=True))
 

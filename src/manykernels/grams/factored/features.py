@@ -11,7 +11,7 @@ import numpy as np
 from scipy.linalg import eigh
 from scipy.special import ive
 
-from manykernels.kernels import KernelSpec, Landmarks, Linear, Missing, Ordinal, Overlap, Periodic, Polynomial
+from manykernels.kernels import KernelSpec, Landmarks, Linear, Missing, Ordinal, Overlap, Periodic, Polynomial, Shaped
 from manykernels.kernels.specs.categorical import UNSEEN
 from manykernels.validation.arrays import Array
 
@@ -28,10 +28,13 @@ class FeatureMap(ABC):
     rank : int
     tail : float
         The most that is left of ``k(x, x)``.
+    constraints : (c, rank) float64, optional
+        ``G``, where functions ``z(x)'v`` are in the model only with ``G v >= 0``.
     """
 
     rank: int
     tail: float = 0.0
+    constraints: Array | None = None
 
     @abstractmethod
     def __call__(self, points: Array) -> Array:
@@ -122,15 +125,20 @@ class MissingFeatures(FeatureMap):
 
 
 @dataclass(frozen=True)
-class LandmarkFeatures(FeatureMap):
-    """Those of a kernel that is a projection on landmarks itself."""
+class OwnFeatures(FeatureMap):
+    """Those that a kernel is made of: of landmarks, or of lines between knots."""
 
-    spec: Landmarks
+    spec: Landmarks | Shaped
 
     @property
     def rank(self) -> int:  # type: ignore[override]  # a field of others
-        """At most one a landmark."""
+        """At most one a landmark or a knot."""
         return self.spec.rank
+
+    @property
+    def constraints(self) -> Array | None:  # type: ignore[override]  # a field of others
+        """Those of the shape, if the kernel has one."""
+        return self.spec.constraints if isinstance(self.spec, Shaped) else None
 
     def __call__(self, points: Array) -> Array:
         """Return the features that the kernel has."""
@@ -178,8 +186,8 @@ def feature_map(spec: KernelSpec, n_columns: int, levels: Sequence[Array] | None
     """Return the features of a kernel, or None where there is no short list of them."""
     if isinstance(spec, Linear):
         return LinearFeatures(n_columns) if n_columns <= MAX_FEATURES else None
-    if isinstance(spec, Landmarks):
-        return LandmarkFeatures(spec)
+    if isinstance(spec, (Landmarks, Shaped)):
+        return OwnFeatures(spec)
     if isinstance(spec, Missing):
         return MissingFeatures(n_columns) if n_columns <= MAX_FEATURES else None
     if isinstance(spec, Polynomial) and n_columns == 1:

@@ -15,6 +15,7 @@ from manykernels.kernels.specs.landmarks import Landmarks
 from manykernels.kernels.specs.molecules import Fingerprint
 from manykernels.kernels.specs.objects import ObjectKernel
 from manykernels.kernels.specs.radial import ArdGaussian, Gaussian, Laplacian, Matern, Periodic
+from manykernels.kernels.specs.shaped import Shaped
 from manykernels.kernels.specs.texts import Ngrams
 
 __all__ = [
@@ -46,6 +47,7 @@ __all__ = [
     "Polynomial",
     "Product",
     "Scaled",
+    "Shaped",
     "Sum",
     "Tanimoto",
     "WeightedPolynomial",

@@ -90,6 +90,8 @@ def backfitting_step(
             first = max(first, moved)
         if moved <= SWEEP_TOL**2 * first:
             break
+        if objective.penalty.coned:  # the step of all columns knows of no cones
+            continue
         sweeps.move(*conjugate_step(objective, np.concatenate(sweeps.parts), sweeps.slope, curvature, problems))
     sweeps.run()
     return np.concatenate(sweeps.parts), sweeps.shift, sweeps.change

@@ -177,14 +177,15 @@ def factor_rows(objective: FactoredObjective) -> tuple[Array, Array, Array]:
 def descends(objective: FactoredObjective, curvature: Curvature, rows: int) -> bool:
     """Whether sweeps over rows apply and are predicted to cost less than a Hessian summed over so many rows.
 
-    They apply to factors in memory, a curvature a sample, one target. Kernels that share columns act on each other too
+    They apply to factors in memory, a curvature a sample, one target, functions of any shape. Kernels that share columns act on each other too
     much for groups to take turns.
     """
     alone = all(isinstance(one, DenseOperator) and len(one.kernels) == 1 for one in objective.operators)
     if alone:
         columns = [j for operator in objective.operators for j in operator.positions or ()]
         alone = len(set(columns)) == len(columns)
-    if not (alone and curvature.separable) or objective.n_free > 1 or objective.penalty.shape is None:
+    plain = objective.penalty.shape is not None and not objective.penalty.coned
+    if not (alone and curvature.separable and plain) or objective.n_free > 1:
         return False
     n, rank = objective.problem.n_samples, objective.rank
     sweeps, dense = PRODUCT_COST * 4 * USUAL_SWEEPS * n * rank, rows * objective.products

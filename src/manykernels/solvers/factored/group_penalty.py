@@ -7,6 +7,7 @@ are those of `Regularizer.curve`; a penalty without one is read by its functions
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from itertools import pairwise
 from typing import Any
@@ -17,6 +18,7 @@ from scipy.optimize import brentq
 
 from manykernels.compiled import compiled
 from manykernels.exceptions import IncompatibleError
+from manykernels.grams.factored.cones import polar_norm
 from manykernels.grams.loops import FAST
 from manykernels.objective.capabilities import Capability
 from manykernels.objective.regularizers import Regularizer
@@ -39,6 +41,7 @@ class GroupPenalty:
     strength: float = 0.0  # C
     coupled: bool = False  # whether Psi is (C / 2) s^(2/q)
     outside: Any = 0.0  # what groups that are not here add to s
+    cones: tuple[Array | None, ...] = ()  # G of each group with G v >= 0, None without one; empty: none has
 
     @classmethod
     def of(cls, regularizer: Regularizer, starts: Array, w: Array) -> GroupPenalty:
@@ -60,6 +63,11 @@ class GroupPenalty:
         return False
 
     @property
+    def coned(self) -> bool:
+        """Whether some groups are in cones."""
+        return any(G is not None for G in self.cones)
+
+    @property
     def bare(self) -> Array:
         """Which groups have no penalty (G,)."""
         return (self.linear == 0) & (self.curvature == 0) & (self.power == 0)
@@ -76,6 +84,14 @@ class GroupPenalty:
     def norms(self, v: Array) -> Array:
         """Return the norm of every group, (G,)."""
         return np.sqrt(np.add.reduceat(v**2, self.starts[:-1]))
+
+    def dual_norms(self, g: Array) -> Array:
+        """Return the largest product of every group of ``g`` with one of norm one, in its cone if it has one, (G,)."""
+        sizes = self.norms(g)
+        for m, G in enumerate(self.cones):
+            if G is not None:
+                sizes[m] = polar_norm(G, g[self.starts[m] : self.starts[m + 1]])
+        return sizes
 
     def total(self, norms: Array, groups: Any = slice(None)) -> float:
         """Return ``s``, or what these groups add to it."""
@@ -116,12 +132,16 @@ class GroupPenalty:
         outer = self.strength * q * (2.0 / q - 1.0) * s ** (2.0 / q - 2.0)
         return self.curvature + own, np.sqrt(outer) * self.power * safe ** (q - 1.0)
 
-    def violation(self, v: Array, gradient: Array) -> float:
-        """Return the norm of the smallest subgradient, given the gradient of the smooth part."""
+    def violation(self, v: Array, gradient: Array, rests: Callable[[Array, Array], Array] | None = None) -> float:
+        """Return the norm of the smallest subgradient, given the gradient of the smooth part.
+
+        ``rests(v, w)`` says what cones leave of negative subgradients ``w``, where there are some.
+        """
         norms, owner = self.norms(v), np.repeat(np.arange(len(self.linear)), np.diff(self.starts))
         alive = norms > 0
         slopes = self.slopes(norms)
-        sizes = self.norms(gradient + (slopes / np.where(alive, norms, 1.0))[owner] * v)
+        left = gradient + (slopes / np.where(alive, norms, 1.0))[owner] * v
+        sizes = self.norms(left) if rests is None else self.norms(rests(v, -left))
         sizes[~alive] = self.excess(norms, sizes)[~alive]
         return float(np.linalg.norm(sizes))
 
@@ -149,6 +169,7 @@ class GroupPenalty:
             linear=self.linear[chosen],
             curvature=self.curvature[chosen],
             power=self.power[chosen],
+            cones=self.cones[chosen],
         )
 
 

@@ -1,7 +1,8 @@
 """A quadratic with a group penalty, ``min_v q'v + v'Hv/2 + Omega(v)``.
 
 Block coordinate descent in the eigenbasis of every diagonal block, where one block is a scalar secular equation, and
-Newton steps on the blocks that are not zero once these stay the same.
+Newton steps on the blocks that are not zero once these stay the same. Blocks of functions with a shape stay in their
+cones (`cone_blocks`).
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.linalg import LinAlgError, cho_factor, cho_solve, eigh
 
+from manykernels.solvers.factored.cone_blocks import Cones
 from manykernels.solvers.factored.group_penalty import GroupPenalty, PenaltyCurve
 
 Array = NDArray[Any]
@@ -52,6 +54,7 @@ class GroupProblem:
             H[low:high] = basis.T @ H[low:high]
             H[low:high, low:high] = np.diag(self._eigenvalues[low:high])
         self._H = H
+        self._cones = Cones(penalty.cones, penalty.starts, self._blocks()) if penalty.coned else None
 
     def _blocks(self) -> list[tuple[int, int, Array]]:
         return [(low, high, basis) for (low, high), basis in zip(pairwise(self._starts), self._bases, strict=True)]
@@ -71,20 +74,31 @@ class GroupProblem:
             self.penalty = replace(self.penalty, outside=outside)
         penalty = self.penalty
         v, r = self._rotate(v), self._rotate(gradient)
-        target = tol * penalty.violation(v, r)
+        target = tol * self._violation(v, r)
         for _ in range(MAX_ROUNDS):
             if penalty.tied:
                 v, r = self._leave_zero(v, r)
             before = penalty.norms(v) > 0
             for _ in range(SWEEPS):
-                penalty.sweep(self._H, self._eigenvalues, v, r)
-            if penalty.violation(v, r) <= target:
+                self._sweep(v, r)
+            if self._violation(v, r) <= target:
                 break
             if np.array_equal(before, penalty.norms(v) > 0):
                 v, r = self._newton_steps(v, r)
-                if penalty.violation(v, r) <= target:
+                if self._violation(v, r) <= target:
                     break
         return self._rotate(v, back=True), self._rotate(r, back=True)
+
+    def _sweep(self, v: Array, r: Array) -> None:
+        """Let every group take its turn; changes coefficients and the gradient."""
+        if self._cones is None:
+            self.penalty.sweep(self._H, self._eigenvalues, v, r)
+            return
+        assert self.penalty.shape is not None
+        self._cones.sweep(self._H, self._eigenvalues, self.penalty.shape, self.penalty.outside, v, r)
+
+    def _violation(self, v: Array, r: Array) -> float:
+        return self.penalty.violation(v, r, None if self._cones is None else self._cones.rests)
 
     def _leave_zero(self, v: Array, r: Array) -> tuple[Array, Array]:
         """Move all groups at zero along their smallest subgradients together: each by itself may be held back."""
@@ -124,19 +138,41 @@ class GroupProblem:
 
     def _newton_step(self, v: Array, r: Array) -> tuple[Array, Array, bool]:
         """Take a Newton step to the minimum on its line; tell whether that is where a group becomes zero."""
-        factor, free = self.factorized(v)
-        if factor is None:
+        step = self._newton_direction(v, r)
+        if step is None:
             return v, r, False
-        step = np.zeros_like(v)
-        slope = r + PenaltyCurve.at(self.penalty, v).gradient
-        step[free] = cho_solve(factor, -slope[free], check_finite=False)
         image = self._H @ step
         size = line_minimum(self.penalty, v, step, float(r @ step), float(step @ image))
-        if size < SHORT and (ended := self._until_one_leaves(v, r, step, image)) is not None:
+        most = 1.0 if self._cones is None else self._cones.reach(v, step)
+        if size < SHORT and (ended := self._until_one_leaves(v, r, step, image, most)) is not None:
             return *ended, True
+        if size > most:  # it ends where an inequality begins to hold a group
+            return v + most * step, r + most * image, most > 0.0
         return v + size * step, r + size * image, False
 
-    def _until_one_leaves(self, v: Array, r: Array, step: Array, image: Array) -> tuple[Array, Array] | None:
+    def _newton_direction(self, v: Array, r: Array) -> Array | None:
+        """Return the Newton step of the groups that are not zero, along faces of cones; None if rounding forbids it."""
+        step, slope = np.zeros_like(v), r + PenaltyCurve.at(self.penalty, v).gradient
+        if self._cones is None:
+            factor, free = self.factorized(v)
+            if factor is not None:
+                step[free] = cho_solve(factor, -slope[free], check_finite=False)
+            return None if factor is None else step
+        curve = PenaltyCurve.at(self.penalty, v)
+        system = self._H[curve.free][:, curve.free]
+        curve.add_to(system)
+        face = self._cones.face(v)[curve.free]
+        face = face[:, face.any(axis=0)]
+        try:
+            factor = cho_factor(face.T @ system @ face, overwrite_a=True, check_finite=False)
+        except LinAlgError:
+            return None
+        step[curve.free] = face @ cho_solve(factor, -slope[curve.free] @ face, check_finite=False)
+        return step
+
+    def _until_one_leaves(
+        self, v: Array, r: Array, step: Array, image: Array, most: float = 1.0
+    ) -> tuple[Array, Array] | None:
         """Go along a step to where the first group is closest to zero, and leave it there; None if no descent.
 
         Nearly collinear groups trade along directions in which the quadratic is flat: the step is a thousand times as
@@ -146,7 +182,7 @@ class GroupProblem:
         cross, ahead = np.add.reduceat(v * step, heads), np.add.reduceat(step * step, heads)
         closest = np.divide(-cross, ahead, out=np.full(len(heads), np.inf), where=cross < 0.0)
         first = int(np.argmin(closest))
-        if not closest[first] < 1.0:
+        if not closest[first] < most:
             return None
         own = slice(*self.penalty.starts[first : first + 2])
         ends = v + closest[first] * step

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import pairwise
 from typing import Any
@@ -114,6 +114,10 @@ class FactoredObjective:
         self.ends = np.cumsum([0] + [int(operator.starts[-1]) for operator in operators])
         starts = np.concatenate([[0], np.cumsum(ranks)])
         self.penalty = GroupPenalty.of(problem.regularizer.take(self.kernels), starts, problem.penalties[self.kernels])
+        stack: Any = problem.stack
+        if stack.shaped:
+            cones = tuple(stack.constraints_of(kernel) for kernel in self.kernels.tolist())
+            self.penalty = replace(self.penalty, cones=cones)
         self.rank = int(self.ends[-1])
         self.known = KnownCurvature()  # that of a path, in its place, serves all strengths
 
@@ -218,7 +222,7 @@ class FactoredObjective:
         ``adjoint`` is ``Z' rho``.
         """
         problem = self.problem
-        u = self.penalty.norms(adjoint) / problem.penalties[self.kernels]
+        u = self.penalty.dual_norms(adjoint) / problem.penalties[self.kernels]
         regularizer = problem.regularizer.take(self.kernels)
         scale = regularizer.dual_scale(u)
         return -self.loss.conjugate_at(rho, scale, z) - regularizer.conjugate(scale * u)

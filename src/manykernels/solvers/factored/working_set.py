@@ -359,7 +359,9 @@ class FactoredWorkingSet:
     def _matrices(self, kernels: Array) -> WorkingMatrices | None:
         """Return N x N matrices to go on with; None if there is no room, or nothing that would prove a gap."""
         problem = self.problem
-        if problem.bound.couples_samples or self.stack.table.chunked or (problem.shared and not problem.loss.smooth):
+        if problem.bound.couples_samples or self.stack.table.chunked or self.stack.shaped:
+            return None
+        if problem.shared and not problem.loss.smooth:
             return None
         matrices = WorkingMatrices(self.problem, self.tol)
         if matrices.needed(kernels.tolist()) > matrices.allowed:

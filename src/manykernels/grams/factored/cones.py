@@ -1,0 +1,135 @@
+r"""Projections on cones ``{v: G v >= 0}``: what dual norms and blocks of functions with a shape are made of.
+
+.. math:: \max_{G v \ge 0,\, \lVert v \rVert \le 1} g'v = \min_{\mu \ge 0} \lVert g + G'\mu \rVert
+
+The minimum is a nonnegative least squares problem, and its residual the projection on the cone. *Any* nonnegative
+multipliers give an upper bound, so that a bound made of them is one whatever rounding does to their digits.
+
+C. Lawson, R. Hanson, Solving Least Squares Problems (1974), chapter 23, with multipliers to begin from.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from manykernels.compiled import compiled
+from manykernels.validation.arrays import Array
+
+CLOSE = 1e-12  # of the sizes of both: a product of a row and a residual that is rounding
+DEPENDENT = 1e-11  # of its length: what rows must add to those before them
+
+
+@compiled()
+def least_squares(A: Array, b: Array, chosen: Array, Q: Array, R: Array, z: Array) -> bool:
+    """Set ``z`` to the least squares solution of the chosen rows of ``A`` (c, r); tell whether they are independent.
+
+    Gram and Schmidt, twice; the last of the chosen is the one that may depend on the others.
+    """
+    count = chosen.size
+    for k in range(count):
+        row = A[chosen[k]]
+        length = np.sqrt(np.dot(row, row))
+        Q[k] = row
+        R[: k + 1, k] = 0.0
+        for _ in range(2):
+            for i in range(k):
+                part = np.dot(Q[i], Q[k])
+                R[i, k] += part
+                Q[k] -= part * Q[i]
+        left = np.sqrt(np.dot(Q[k], Q[k]))
+        if left <= DEPENDENT * length:
+            return False
+        R[k, k] = left
+        Q[k] /= left
+    for k in range(count - 1, -1, -1):
+        total = np.dot(Q[k], b)
+        for j in range(k + 1, count):
+            total -= R[k, j] * z[j]
+        z[k] = total / R[k, k]
+    return True
+
+
+@compiled()
+def multipliers(A: Array, b: Array, mu: Array) -> None:
+    """Improve ``mu >= 0`` (c,) to the minimizer of ``||A' mu - b||``, beginning at the ones that are positive."""
+    n_rows, size = A.shape
+    most = min(n_rows, size)
+    Q, R, z = np.empty((most, size)), np.zeros((most, most)), np.empty(most)
+    lengths, barred = np.empty(n_rows), np.zeros(n_rows, dtype=np.bool_)
+    for k in range(n_rows):
+        lengths[k] = np.sqrt(np.dot(A[k], A[k]))
+    unit = np.sqrt(np.dot(b, b))
+    if np.sum(mu > 0.0) > most:
+        mu[:] = 0.0
+    added = -1
+    for _ in range(10 * n_rows + 10):
+        while True:  # at most as often as there are positive multipliers
+            chosen = np.flatnonzero(mu > 0.0)
+            if added >= 0:
+                chosen = np.append(chosen, added)
+            if not chosen.size:
+                break
+            if chosen.size > most or not least_squares(A, b, chosen, Q, R, z):
+                if added >= 0:  # it is a combination of the others
+                    barred[added], added = True, -1
+                    continue
+                mu[:] = 0.0  # multipliers from elsewhere, which tell nothing here
+                break
+            if added >= 0 and z[chosen.size - 1] <= 0.0:
+                barred[added], added = True, -1
+                continue
+            step, first = 1.0, -1
+            for i in range(chosen.size):
+                old = mu[chosen[i]]
+                if z[i] <= 0.0 and (first < 0 or old < step * (old - z[i])):
+                    step, first = (old / (old - z[i]) if old > z[i] else 0.0), i
+            for i in range(chosen.size):
+                k = chosen[i]
+                mu[k] = max(mu[k] + step * (z[i] - mu[k]), 0.0)
+            if added >= 0 and step > 0.0:
+                barred[:] = False
+            added = -1
+            if first < 0:
+                break
+            mu[chosen[first]] = 0.0
+        rest = b.copy()
+        for k in range(n_rows):
+            if mu[k] > 0.0:
+                rest -= mu[k] * A[k]
+        left, best = np.sqrt(np.dot(rest, rest)), 0.0
+        for k in range(n_rows):
+            if mu[k] > 0.0 or barred[k]:
+                continue
+            pull = np.dot(A[k], rest)
+            if pull > CLOSE * lengths[k] * (left + unit) and pull > best * lengths[k]:
+                best, added = pull / lengths[k], k
+        if added < 0:
+            return
+
+
+@compiled()
+def project(G: Array, g: Array, mu: Array, out: Array) -> float:
+    """Set ``out`` to the projection ``g + G'mu`` of ``g`` on the cone; return its length. ``mu`` is where to begin."""
+    multipliers(G, -g, mu)
+    out[:] = g
+    for k in range(mu.size):
+        if mu[k] > 0.0:
+            out += mu[k] * G[k]
+    return np.sqrt(np.dot(out, out))
+
+
+def polar_norm(G: Array | None, g: Array) -> float:
+    """Return the largest product of ``g`` with a vector of length one in the cone; the length of ``g`` without one."""
+    if G is None or not len(G):
+        return float(np.linalg.norm(g))
+    g = np.ascontiguousarray(g, dtype=np.float64)
+    return float(project(G, g, np.zeros(len(G)), np.empty(g.size)))
+
+
+def stays(G: Array, v: Array) -> Array:
+    """Return ``v`` where it is in the cone, and otherwise its projection."""
+    if not len(G) or float((G @ v).min()) >= 0.0:
+        return v
+    out = np.empty_like(v)
+    project(G, np.ascontiguousarray(v), np.zeros(len(G)), out)
+    return out
