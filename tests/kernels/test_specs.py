@@ -43,6 +43,7 @@ from manykernels.kernels import (
     Polynomial,
     Product,
     Scaled,
+    Shaped,
     Sum,
     Tanimoto,
     WeightedPolynomial,
@@ -93,6 +94,10 @@ EXAMPLES: dict[str, list[KernelSpec]] = {
         Interaction(()),
     ],
     "weighted_polynomial": [WeightedPolynomial(1, (0.5, 0.0, 2.0)), WeightedPolynomial(3, (1.0, 0.2, 0.0), 0.7)],
+    "shaped": [
+        Shaped(Gaussian(1.0), "increasing", points=(0.3, 0.8, 1.7, 2.2)),
+        Shaped(Linear(), ("concave", "decreasing"), 3, points=(0.5, 1.0, 2.0)),
+    ],
     "scaled": [0.5 * Linear(), Gaussian(1.0) * 3, 2 * (Gaussian(1.0) + Gaussian(2.0))],
 }
 SPECS = [spec for specs in EXAMPLES.values() for spec in specs]

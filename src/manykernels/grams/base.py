@@ -62,6 +62,7 @@ class GramStack(ABC):
     has_factors: ClassVar[bool] = False  # whether kernels have factors, and forms have bounds on their errors
     evaluates: ClassVar[bool] = False  # whether every reading evaluates kernels, which a copy in memory would save
 
+    shaped: bool = False  # whether functions of some kernels must have a shape, so that they are no sums d_m K_m rho
     spare_bytes: int | None = None
 
     _unproven: Unproven | None = None  # of kernels that others computed, see `prove_definite`

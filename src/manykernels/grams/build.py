@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import DTypeLike
 
-from manykernels.exceptions import InvalidInputError
+from manykernels.exceptions import IncompatibleError, InvalidInputError
 from manykernels.grams.base import GramStack
 from manykernels.grams.dense import DenseStack
 from manykernels.grams.lazy import LazyStack
@@ -13,7 +13,7 @@ from manykernels.grams.loops import mirror_upper
 from manykernels.grams.packed import PackedStack
 from manykernels.grams.pair_stack import stack_of
 from manykernels.grams.plan import plan_stack
-from manykernels.kernels import FittedBank, PreparedRows
+from manykernels.kernels import FittedBank, PreparedRows, Shaped
 from manykernels.kernels.pairs.bank import ProductKernels
 from manykernels.threads import n_threads
 from manykernels.validation.arrays import Array
@@ -54,6 +54,8 @@ def build_stack(
     ------
     MemoryBudgetError
         If nothing allowed fits the budget.
+    IncompatibleError
+        If the functions of a kernel must have a shape.
     InvalidInputError
         If a kernel has entries that are NaN or infinite.
 
@@ -65,6 +67,12 @@ def build_stack(
     >>> build_stack(bank, X, memory_budget="1 GB")
     PackedStack(n_kernels=1, n_samples=3, dtype=float64)
     """
+    shaped = [m for m, spec in enumerate(getattr(bank.raw, "specs", ())) if isinstance(spec, Shaped)]
+    if shaped:
+        raise IncompatibleError(
+            f"Kernel {bank.names[shaped[0]]!r} has functions of a shape, which matrices among samples cannot keep: "
+            "take what works on factors, such as MKLRegressor and solve, or leave the shape out."
+        )
     prepared = X if isinstance(X, PreparedRows) else bank.prepare(X)
     if isinstance(bank.raw, ProductKernels):
         return stack_of(bank.raw, bank.narrow(prepared).data)  # whose memory is that of the members

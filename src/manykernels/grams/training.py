@@ -73,11 +73,20 @@ class Training:
         return self.factored or self.stack.matrix_free
 
 
+SHAPES_ON_FACTORS = (
+    "the shapes of columns are kept on factors only, since a matrix among samples knows nothing between them; leave "
+    "representation at 'auto', or take shape= out of the bank"
+)
 SPARSE = "X is sparse, which only Gram matrices allow; reduce its columns and make it dense"
 
 
 def no_obstacle() -> None:
     """Say that nothing keeps a problem from kernels held as factors."""
+
+
+def keeps_shapes(kernels: Any) -> bool:
+    """Tell whether functions of some kernels must have a shape."""
+    return isinstance(kernels, KernelBank) and kernels.keeps_shapes
 
 
 def is_precomputed(kernels: Any) -> bool:
@@ -114,16 +123,18 @@ def sized_bank(bank: KernelBank, rows: Any = None) -> KernelBank:
     """Return a bank whose default kernels, where it leaves them to the rows, suit the number of rows.
 
     Where matrices of all of them are predicted to take long, Gaussians of several columns are projected on landmarks,
-    so that the bank can be held as factors and a fit ends at any number of rows; their names say so.
+    so that the bank can be held as factors and a fit ends at any number of rows; their names say so. So it is where
+    columns have shapes, which only factors keep.
     """
     if rows is None or not any(isinstance(entry, DefaultKernels) for entry in bank.kernels):
         return bank
     table = Table.of(rows, sparse=True)
     expanded = bank.expand(table)
-    if table.is_sparse or gram_seconds(len(expanded), len(table)) <= PATIENCE_SECONDS:
+    on_factors = bank.keeps_shapes  # whatever matrices would take
+    if table.is_sparse or not (on_factors or gram_seconds(len(expanded), len(table)) > PATIENCE_SECONDS):
         return bank
     sizes = _sizes(expanded, table) | {"n_landmark": sum(len(columns) > 1 for _, _, columns in expanded)}
-    if factored_seconds(**sizes) <= PATIENCE_SECONDS:
+    if not on_factors and factored_seconds(**sizes) <= PATIENCE_SECONDS:
         return bank
     count = int(np.clip(np.sqrt(LANDMARK_PRODUCTS / len(table)), *LANDMARK_COUNTS))
     decided = [
@@ -171,7 +182,7 @@ def open_training(
     given = as_bank(kernels, X)
     if isinstance(given, KernelBank):
         memory_budget = budget  # what is free is read once, so that all that is decided is decided by one number
-    if representation != GRAM:
+    if representation != GRAM or keeps_shapes(given):
         plan = plan_for(
             given,
             X,
@@ -211,6 +222,10 @@ def plan_for(
         if representation == FACTORED:
             raise IncompatibleError(f"representation='factored' cannot be had: {refusal(bank)}.")
         return None
+    if bank.keeps_shapes:
+        if representation == GRAM:
+            raise IncompatibleError(f"representation='gram' cannot be had: {SHAPES_ON_FACTORS}.")
+        representation = FACTORED
     table = Table.of(X, sparse=True)
     expanded = bank.expand(table)
     if not expanded:

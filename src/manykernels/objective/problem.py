@@ -11,7 +11,7 @@ from typing import Any, ClassVar, cast
 import numpy as np
 from numpy.typing import NDArray
 
-from manykernels.exceptions import InvalidInputError
+from manykernels.exceptions import IncompatibleError, InvalidInputError
 from manykernels.grams import GramStack, as_stack
 from manykernels.grams.rows import RowVector
 from manykernels.objective.certificate import Certificate, KKTResiduals
@@ -409,6 +409,11 @@ class Problem:
         f : ndarray of shape (N,)
         t : ndarray of shape (M,)
         """
+        if self.stack.shaped:
+            raise IncompatibleError(
+                "Functions that must have a shape are no sums of kernel values at samples: take the certificate of the "
+                "solution, solution.certificate."
+            )
         active = np.flatnonzero(d)
         unit, norms = _unit(rho), np.zeros(self.n_kernels)
         with np.errstate(over="ignore", invalid="ignore"):

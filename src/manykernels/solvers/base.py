@@ -280,6 +280,8 @@ class Solver(ABC):
         -------
         list of str
         """
+        if problem.stack.shaped and not cls.on_factors:
+            return ["it works on N x N matrices, which cannot keep the shapes of columns"]
         if cls.shared and not problem.shared:
             return ["it is for several classes or targets that share their kernel weights, and here is one target"]
         if problem.shared and not cls.shared:

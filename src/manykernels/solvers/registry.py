@@ -187,7 +187,8 @@ def choose_solver(problem: Problem) -> tuple[type[Solver], str]:
     """
     able = next(in_order(problem, SOLVERS.values()), None)
     if able is None:
-        lacking = "; ".join(f"'{name}': {cls.refusals(problem)[0]}" for name, cls in SOLVERS.items())
+        asked = {name: cls for name, cls in SOLVERS.items() if cls.on_factors or not problem.stack.shaped}
+        lacking = "; ".join(f"'{name}': {cls.refusals(problem)[0]}" for name, cls in asked.items())
         raise IncompatibleError(f"No solver can solve this problem. {lacking}.")
     reason = able.preference(problem) or REASONS.get(able.name)
     return able, reason or "it is the first that has all it needs from loss and regularizer"

@@ -14,7 +14,7 @@ from manykernels.estimators.supervised.problems import Fit
 from manykernels.estimators.supervised.samples import Samples
 from manykernels.grams.factored import FactoredStack
 from manykernels.grams.plan import FACTORED, memory_bytes
-from manykernels.grams.training import Training, as_bank
+from manykernels.grams.training import Training, as_bank, keeps_shapes
 from manykernels.kernels import KernelBank
 from manykernels.kernels.bank.columns import Table
 from manykernels.solvers import Solver, get_solver
@@ -118,6 +118,8 @@ def obstacle_to_sharing(
     if form != FACTORED:
         advice = "resources={'representation': 'factored'}"
         return f"kernels are held as Gram matrices, of which folds take parts; pass {advice}"
+    if keeps_shapes(model.kernels):
+        return "columns have shapes, whose knots are those of the rows of each fold"
     if getattr(model, "outputs", OWN) == SHARED:
         return "targets share their weights, and sums are those of one target at a time; take outputs='own'"
     if not (loss.linear_dual and loss.curvature == 1):

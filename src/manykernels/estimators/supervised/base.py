@@ -50,6 +50,7 @@ from manykernels.grams.training import (
     LAZY,
     Training,
     is_precomputed,
+    keeps_shapes,
     open_training,
     plan_for,
     reads_sparse,
@@ -339,6 +340,11 @@ class BaseMKL(SaysWhichParameter, NotebookCard, Explanations, TakesGroups):
     ) -> tuple[Training, list[Problem]]:
         """Return the kernels on these samples, matrices held as ``kind`` says, and one problem a column of targets."""
         n_targets, resources = samples.y.shape[1], self._resources
+        if n_targets > 1 and loss.task == "classification" and keeps_shapes(self.kernels):
+            raise InvalidInputError(
+                f"Columns have shapes, and there are {n_targets} classes, whose scores cannot all rise together. Take "
+                "two classes at a time, or a number as the target."
+            )
         self._n_targets = n_targets
         training = open_training(
             self.kernels,

@@ -216,11 +216,6 @@ class FactoredStack(GramStack):
         """Return the inequalities ``G v >= 0`` of the coefficients of a kernel, None if it has none."""
         return None
 
-    @property
-    def shaped(self) -> bool:
-        """Whether functions of some kernels must have a shape."""
-        return False
-
     def many_directions(self, kernel: int) -> bool:
         """Whether a factor of few columns leaves much of a kernel, so that among few rows its matrix is less work."""
         return False

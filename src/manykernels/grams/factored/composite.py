@@ -143,8 +143,8 @@ class CompositeStack(FactoredStack):
         part, place = self._at(kernel)
         return part.constraints_of(place)
 
-    @property
-    def shaped(self) -> bool:
+    @cached_property
+    def shaped(self) -> bool:  # type: ignore[override]  # a constant of others
         """Whether functions of some kernels must have a shape."""
         return any(part.shaped for part in self.parts)
 

@@ -85,9 +85,9 @@ class ExplicitStack(FactoredStack):
         if self._whole is not None:
             columns, starts = self._whole
             return np.add.reduceat((self.table.block(columns) @ r) ** 2, starts) * self.scales
-        return np.array([self._squares(m, part[:, None])[0] for m, part in enumerate(self._adjoints(r))])
+        return np.array([self._dual_squares(m, part[:, None])[0] for m, part in enumerate(self._adjoints(r))])
 
-    def _squares(self, kernel: int, adjoints: Array) -> Array:
+    def _dual_squares(self, kernel: int, adjoints: Array) -> Array:
         """Return the squared dual norms (k,) that features' products (rank, k) with vectors give one kernel."""
         constraints = self._maps[kernel].constraints
         if constraints is None:
@@ -98,8 +98,8 @@ class ExplicitStack(FactoredStack):
         """Return the inequalities ``G v >= 0`` of the coefficients of a kernel, None if it has none."""
         return self._maps[kernel].constraints
 
-    @property
-    def shaped(self) -> bool:
+    @cached_property
+    def shaped(self) -> bool:  # type: ignore[override]  # a constant of others
         """Whether functions of some kernels must have a shape."""
         return any(isinstance(spec, Shaped) for spec in self.specs)
 
@@ -115,7 +115,7 @@ class ExplicitStack(FactoredStack):
             return super().quad_bounds_each(rhos)
         self._count(self.n_kernels)
         parts = self._adjoints(np.stack(rhos, axis=1))
-        squares = np.array([self._squares(m, part) for m, part in enumerate(parts)])
+        squares = np.array([self._dual_squares(m, part) for m, part in enumerate(parts)])
         errors = np.stack([self.error_bound(rho) for rho in rhos], axis=1)
         return list(zip(np.maximum(squares - errors, 0.0).T, (squares + errors).T, strict=True))
 

@@ -435,11 +435,15 @@ def _wrong_folds(model: BaseMKL, expansion: Any) -> Iterator[str]:
 
 
 def _wrong_samples(model: BaseMKL, expansion: Any, head: tuple[int, ...], n_samples: int) -> Iterator[str]:
-    """Yield the parts that tell of single samples and are wrong; models of factors have none."""
+    """Yield the parts that tell of single samples and are wrong; models of factors may have none."""
     if isinstance(expansion, FactoredExpansion):
-        yield from (name for name in ("support_", "dual_coef_") if hasattr(model, name))
         if not isinstance(n_samples, int):
             yield "_n_samples"
+        elif hasattr(model, "support_") or hasattr(model, "dual_coef_"):
+            n_support = int(np.size(getattr(model, "support_", ())))
+            yield from wrong_floats(model, dual_coef_=(*head, n_support))
+            if not is_index(getattr(model, "support_", None), n_support, n_samples):
+                yield "support_"
         return
     n_support = expansion.coefficients.shape[1]
     yield from wrong_floats(model, dual_coef_=(*head, n_support))

@@ -15,6 +15,7 @@ from manykernels.kernels.bank.columns import BY_COLUMNS, NUMBERS, OBJECTS, Table
 from manykernels.kernels.bank.constructors import BankConstructors
 from manykernels.kernels.bank.contract import PreparedRows
 from manykernels.kernels.bank.fitted import Bank, FittedBank, learn
+from manykernels.kernels.bank.grids import DefaultKernels
 from manykernels.kernels.bank.normalization import (
     check_normalization,
     column_statistics,
@@ -22,9 +23,11 @@ from manykernels.kernels.bank.normalization import (
     standardized,
 )
 from manykernels.kernels.bank.patterns import BankEntry, NamedKernel, OnColumns, as_entry, indicators, named_columns
+from manykernels.kernels.bank.shapes import as_shapes, check_shaped, with_shapes
 from manykernels.kernels.bank.table_kernels import FEW_COLUMNS, TableKernels, TablePoints
 from manykernels.kernels.specs.base import KernelSpec
 from manykernels.kernels.specs.distances import SparsePoints
+from manykernels.kernels.specs.shaped import Shaped
 from manykernels.kernels.specs.widths import MedianDistances
 from manykernels.kernels.tables.encoding import Encoding, MixedRows, numbers_of
 from manykernels.kernels.tables.issues import check_missing, entry_issues, refuse, warn_of_masks
@@ -60,6 +63,10 @@ class KernelBank(BankConstructors, Bank):
         Of kernels held as factors that need landmarks: training rows that a randomly pivoted Cholesky factorization
         draws, all rows alike, or the rows next to centers of k-means. Models are certified for the kernels themselves,
         whatever the landmarks; these decide how much is left to exact evaluations.
+    shape : mapping of column to str, optional
+        Curves of single columns that rise, fall, are convex or concave, everywhere: ``{"age": "increasing", "dose":
+        "increasing and concave"}``. Kernels on these columns become :class:`Shaped` ones, and the default bank leaves
+        the columns out of kernels of several columns. Models are then fitted on factors.
 
     Raises
     ------
@@ -86,13 +93,19 @@ class KernelBank(BankConstructors, Bank):
     center: bool = False
     missing: str = "error"
     landmarks_by: str = "cholesky"
+    shape: Any = ()
 
     def __post_init__(self) -> None:
         if isinstance(self.kernels, (str, Mapping)) or not isinstance(self.kernels, Sequence) or not self.kernels:
             raise InvalidInputError(
                 f"kernels must be a list of (name, kernel, columns), not empty; got {self.kernels!r}."
             )
+        shapes = as_shapes(self.shape)
+        object.__setattr__(self, "shape", shapes)
         entries = tuple(as_entry(entry) for entry in self.kernels)
+        if shapes:
+            apart = tuple(column for column, _ in shapes)
+            entries = tuple(replace(e, apart=apart) if isinstance(e, DefaultKernels) else e for e in entries)
         _check_unique([entry.name for entry in entries if isinstance(entry, OnColumns)])
         check_normalization(self.normalize)
         check_missing(self.missing)
@@ -256,6 +269,9 @@ class KernelBank(BankConstructors, Bank):
         if table.is_sparse:
             self._check_sparse()
         kernels = [kernel for entry in self.kernels for kernel in entry.expand(table)]
+        if self.shape:
+            kernels = with_shapes(self.shape, kernels, table)
+        check_shaped(kernels, self.normalize)
         if self.missing == "indicator" and not table.is_sparse:
             kernels += indicators(table, kernels)
         _check_unique([name for name, _, _ in kernels])
@@ -285,7 +301,7 @@ class KernelBank(BankConstructors, Bank):
         Parameters
         ----------
         **changes
-            ``kernels``, ``standardize``, ``normalize``, ``center``, ``missing`` or ``landmarks_by``.
+            ``kernels``, ``standardize``, ``normalize``, ``center``, ``missing``, ``landmarks_by`` or ``shape``.
 
         Returns
         -------
@@ -305,6 +321,14 @@ class KernelBank(BankConstructors, Bank):
         return replace(self, **changes)
 
     @property
+    def keeps_shapes(self) -> bool:
+        """Whether functions of some kernels must have a shape."""
+        specs = [
+            spec for entry in self.kernels for spec in (*getattr(entry, "specs", ()), getattr(entry, "spec", None))
+        ]
+        return bool(self.shape) or any(isinstance(spec, Shaped) for spec in specs)
+
+    @property
     def reads_categories(self) -> bool:
         """Whether some kernel reads columns of categories, such as text."""
         return any(entry.reads_categories for entry in self.kernels)
@@ -312,7 +336,7 @@ class KernelBank(BankConstructors, Bank):
     def __add__(self, other: object) -> KernelBank:
         if not isinstance(other, KernelBank):
             return NotImplemented
-        options = ("standardize", "normalize", "center", "missing", "landmarks_by")
+        options = ("standardize", "normalize", "center", "missing", "landmarks_by", "shape")
         differing = [name for name in options if getattr(self, name) != getattr(other, name)]
         if differing:
             told = [f"{name}: {getattr(self, name)!r} and {getattr(other, name)!r}" for name in differing]
@@ -332,6 +356,7 @@ class KernelBank(BankConstructors, Bank):
         options = f"standardize={self.standardize}, normalize={self.normalize!r}, center={self.center}"
         options += f", missing={self.missing!r}" if self.missing != "error" else ""
         options += f", landmarks_by={self.landmarks_by!r}" if self.landmarks_by != LANDMARKS_BY[0] else ""
+        options += f", shape={dict(self.shape)!r}" if self.shape else ""
         kinds = ", ".join(dict.fromkeys(type(entry).__name__ for entry in self.kernels))
         return f"KernelBank({len(self.kernels)} entries: {kinds}; {options})"
 

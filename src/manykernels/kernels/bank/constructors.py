@@ -47,7 +47,7 @@ class BankConstructors(ABC):
         widths : sequence, default=()
             Gaussian kernels of these widths are added: numbers, "median", "0.5*median".
         **options
-            ``standardize``, ``normalize``, ``center``, ``missing``, ``landmarks_by``.
+            ``standardize``, ``normalize``, ``center``, ``missing``, ``landmarks_by``, ``shape``.
 
         Returns
         -------
@@ -73,7 +73,7 @@ class BankConstructors(ABC):
         widths : sequence, default=()
             Gaussian kernels of these widths are added.
         **options
-            ``standardize``, ``normalize``, ``center``, ``missing``, ``landmarks_by``.
+            ``standardize``, ``normalize``, ``center``, ``missing``, ``landmarks_by``, ``shape``.
 
         Returns
         -------
@@ -100,7 +100,7 @@ class BankConstructors(ABC):
         widths : sequence, default=()
             Gaussian kernels of these widths are added.
         **options
-            ``standardize``, ``normalize``, ``center``, ``missing``, ``landmarks_by``.
+            ``standardize``, ``normalize``, ``center``, ``missing``, ``landmarks_by``, ``shape``.
 
         Returns
         -------
@@ -145,7 +145,7 @@ class BankConstructors(ABC):
             Of the Gaussian kernels, in units of ranks between 0 and 1; 0.08, whose steps are sharp, and 0.4 if not
             given.
         **options
-            ``standardize``, ``normalize``, ``center``, ``missing``, ``landmarks_by``.
+            ``standardize``, ``normalize``, ``center``, ``missing``, ``landmarks_by``, ``shape``.
 
         Returns
         -------
@@ -196,7 +196,7 @@ class BankConstructors(ABC):
         stretch : float, default=4.0
             By how much.
         **options
-            ``standardize``, ``normalize``, ``center``, ``missing``, ``landmarks_by``.
+            ``standardize``, ``normalize``, ``center``, ``missing``, ``landmarks_by``, ``shape``.
 
         Returns
         -------
@@ -227,7 +227,8 @@ class BankConstructors(ABC):
             fitted on; without kernels these get what their columns call for, see :class:`DefaultKernels`.
         specs : KernelSpec or sequence of KernelSpec, optional
         **options
-            ``standardize`` (here True unless given), ``normalize``, ``center``, ``missing``, ``landmarks_by``.
+            ``standardize`` (here True unless given), ``normalize``, ``center``, ``missing``, ``landmarks_by``,
+            ``shape``.
 
         Returns
         -------
@@ -263,7 +264,8 @@ class BankConstructors(ABC):
         unknown : {"error", "drop"}, default="error"
             What to do with columns that the table does not have.
         **options
-            ``standardize`` (here True unless given), ``normalize``, ``center``, ``missing``, ``landmarks_by``.
+            ``standardize`` (here True unless given), ``normalize``, ``center``, ``missing``, ``landmarks_by``,
+            ``shape``.
 
         Returns
         -------
@@ -293,7 +295,8 @@ class BankConstructors(ABC):
             Decides now; the entries of the bank name its columns. Without it, the table that the bank is fitted on
             decides.
         **options
-            ``standardize`` (here True unless given), ``normalize``, ``center``, ``missing``, ``landmarks_by``.
+            ``standardize`` (here True unless given), ``normalize``, ``center``, ``missing``, ``landmarks_by``,
+            ``shape``.
 
         Returns
         -------
@@ -330,7 +333,8 @@ class BankConstructors(ABC):
         Parameters
         ----------
         **options
-            ``standardize`` (here True unless given), ``normalize``, ``center``, ``missing``, ``landmarks_by``.
+            ``standardize`` (here True unless given), ``normalize``, ``center``, ``missing``, ``landmarks_by``,
+            ``shape``.
 
         Returns
         -------

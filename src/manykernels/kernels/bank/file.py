@@ -14,7 +14,7 @@ from manykernels.kernels.bank.grids import DefaultKernels, Interactions, simplem
 from manykernels.kernels.bank.patterns import BankEntry, Joint, OnColumns, PerFeature, PerView
 from manykernels.kernels.specs.base import KERNELS, KernelSpec, spec_from_dict
 
-OPTIONS = ("standardize", "normalize", "center", "missing", "landmarks_by")
+OPTIONS = ("standardize", "normalize", "center", "missing", "landmarks_by", "shape")
 PLACES = ("joint", "each", "views", "pairs")
 # Parameters that are lists themselves: given once, not as a grid.
 LIST_PARAMETERS = {
@@ -23,6 +23,7 @@ LIST_PARAMETERS = {
     "product": ("parts",),
     "interaction": ("parts",),
     "binned": ("edges", "shares"),
+    "shaped": ("points",),
     "landmarks": ("points", "units"),
     "pairwise": ("params",),
     "weighted_polynomial": ("weights",),

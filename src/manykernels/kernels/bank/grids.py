@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from dataclasses import dataclass, field, replace
 from itertools import combinations
 from math import comb
@@ -78,7 +78,14 @@ class DefaultKernels(BankEntry):
     texts of few letters that differ from row to row: :class:`Kmers`, positional too where all have one length. Kernels
     on several columns leave out those with missing values. Of :class:`Views`, the numbers of a view are taken together
     only.
+
+    Parameters
+    ----------
+    apart : tuple, default=()
+        Columns that kernels of several columns leave out, names or positions: those that a bank gives shapes.
     """
+
+    apart: tuple[Any, ...] = ()
 
     def expand(self, table: Table) -> list[NamedKernel]:
         """Return the kernels, column by column and then the joint ones."""
@@ -86,7 +93,7 @@ class DefaultKernels(BankEntry):
 
     def resolve(self, table: Table) -> list[BankEntry]:
         """Return the patterns that the kinds of the columns, their gaps and the reach of their dates ask for."""
-        return entries_by_type(table)
+        return entries_by_type(table, {j for column in self.apart for j in table.positions(column)})
 
     @property
     def reads_categories(self) -> bool:
@@ -98,14 +105,17 @@ class DefaultKernels(BankEntry):
         return unusable_columns(table)
 
 
-def entries_by_type(table: Table) -> list[BankEntry]:
-    """Return the entries of a bank for what the columns of a table hold; none for text and what cannot be read."""
+def entries_by_type(table: Table, apart: Collection[int] = ()) -> list[BankEntry]:
+    """Return the entries of a bank for what the columns of a table hold; none for text and what cannot be read.
+
+    Kernels of several columns leave out those ``apart``.
+    """
     by_kind: dict[str, list[int]] = {}
     for j in range(table.n_columns):
         by_kind.setdefault(table.kind(j), []).append(j)
     numbers = sorted(by_kind.get("number", []) + by_kind.get("duration", []))
     categories = sorted(by_kind.get("category", []) + by_kind.get("boolean", []))
-    entries = _entries_of_numbers(table, numbers)
+    entries = _entries_of_numbers(table, numbers, apart)
     for j in by_kind.get("date", []):
         entries.append(PerFeature(DEFAULT_SPECS + _periods(table.codes([j])[:, 0]), named_columns(table, [j])))
     if by_kind.get("ordered"):
@@ -114,7 +124,7 @@ def entries_by_type(table: Table) -> list[BankEntry]:
         entries += [PerFeature(specs, named_columns(table, [j])) for specs in (_sequence_specs(table, j),) if specs]
     if categories:
         entries.append(PerFeature((Overlap(),), named_columns(table, categories)))
-        together = _complete(table, categories)
+        together = [j for j in _complete(table, categories) if j not in apart]
         if len(together) > 1:
             entries.append(Joint((Overlap(),), named_columns(table, together), "categories"))
     return entries
@@ -144,7 +154,7 @@ def _sequence_specs(table: Table, column: int) -> tuple[KernelSpec, ...]:
     return tuple(specs)
 
 
-def _entries_of_numbers(table: Table, numbers: list[int]) -> list[BankEntry]:
+def _entries_of_numbers(table: Table, numbers: list[int], apart: Collection[int]) -> list[BankEntry]:
     """Return the kernels of numeric columns: view by view, or column by column and all together."""
     if table.view_positions:
         views = {name: [j for j in columns if j in set(numbers)] for name, columns in table.view_positions.items()}
@@ -154,7 +164,7 @@ def _entries_of_numbers(table: Table, numbers: list[int]) -> list[BankEntry]:
     specs = DEFAULT_SPECS if table.n_columns <= MANY_FEATURES else (Linear(),)
     everything = len(numbers) == table.n_columns
     entries: list[BankEntry] = [PerFeature(specs, None if everything else named_columns(table, numbers))]
-    together = _complete(table, numbers)
+    together = [j for j in _complete(table, numbers) if j not in apart]
     if len(together) > 1:
         whole = len(together) == table.n_columns
         name = "all" if whole else "numbers" if together == numbers else "complete numbers"

@@ -7,8 +7,8 @@ the base kernel through ``f(t_1), ..., f(t_r)``:
 .. math:: k(x, z) = h(x)' K_{tt} h(z) = \phi(x)'\phi(z), \qquad \phi(x) = C' h(x), \quad K_{tt} = C C'
 
 A line through knots rises where its values at knots do, and is convex where its slopes rise from knot to knot, so that
-the shape is ``G v >= 0`` of the coefficients ``v`` of ``f = phi'v``, finitely many inequalities, and holds between knots
-as it does at them. Beyond the knots functions are constant, or go on as lines if they are convex or concave.
+the shape is ``G v >= 0`` of the coefficients ``v`` of ``f = phi'v``, finitely many inequalities, and holds between
+knots as it does at them. Beyond the knots functions are constant, or go on as lines if they are convex or concave.
 """
 
 from __future__ import annotations
@@ -39,9 +39,8 @@ class Shaped(KernelSpec):
 
     Functions have values of functions of the base kernel at knots, quantiles of the training rows, and are lines
     between them; the shape holds at every value of the column, also between knots and beyond the training rows. There
-    functions are constant, and those that are convex or concave go on as lines. How far lines are from the smooth
-    function of the base kernel through the same values is at most :math:`h^2 \max |f''| / 8` between knots at a distance
-    :math:`h`.
+    functions are constant, and those that are convex or concave go on as lines. Between knots at a distance :math:`h`
+    lines are at most :math:`h^2 \max |f''| / 8` from the smooth function of the base kernel through the same values.
 
     Parameters
     ----------
@@ -85,8 +84,11 @@ class Shaped(KernelSpec):
     points: tuple[float, ...] | None = None
 
     def __post_init__(self) -> None:
-        if not isinstance(self.base, KernelSpec) or self.base.family in ("missing", "features") or self.base.kind == "shaped":
-            raise InvalidInputError(f"The base of a kernel with a shape must be a kernel of numbers, got {self.base!r}.")
+        unfit = not isinstance(self.base, KernelSpec) or self.base.kind == self.kind
+        if unfit or self.base.family in ("missing", "features"):
+            raise InvalidInputError(
+                f"The base of a kernel with a shape must be a kernel of numbers without one, got {self.base!r}."
+            )
         object.__setattr__(self, "shape", checked_shape(self.shape))
         if check_count(self.knots, "knots", least=2) > MOST_KNOTS:
             raise InvalidInputError(f"knots must be at most {MOST_KNOTS}, got {self.knots}.")
@@ -125,8 +127,8 @@ class Shaped(KernelSpec):
         """Raise if there is not one column."""
         if n_columns != 1:
             raise InvalidInputError(
-                f"{name} has the shape {self.shape!r}, which functions of one column have, but it has {n_columns}. Take "
-                "KernelBank.per_feature, or give it one column."
+                f"{name} has the shape {self.shape!r}, which functions of one column have, but it has {n_columns}. "
+                "Take KernelBank.per_feature, or give it one column."
             )
         self.base.check_columns(n_columns, name)
 

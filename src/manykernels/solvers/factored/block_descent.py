@@ -177,8 +177,8 @@ def factor_rows(objective: FactoredObjective) -> tuple[Array, Array, Array]:
 def descends(objective: FactoredObjective, curvature: Curvature, rows: int) -> bool:
     """Whether sweeps over rows apply and are predicted to cost less than a Hessian summed over so many rows.
 
-    They apply to factors in memory, a curvature a sample, one target, functions of any shape. Kernels that share columns act on each other too
-    much for groups to take turns.
+    They apply to factors in memory, a curvature a sample, one target, functions of any shape. Kernels that share
+    columns act on each other too much for groups to take turns.
     """
     alone = all(isinstance(one, DenseOperator) and len(one.kernels) == 1 for one in objective.operators)
     if alone:

@@ -4,11 +4,11 @@ One group's turn minimizes, in the eigenbasis of its diagonal block, with the ot
 
     p'x + sum_k e_k x_k^2 / 2 + Omega(||x||)      subject to  G x >= 0.
 
-It is zero if ``min_{mu >= 0} ||G'mu - p||`` is at most the slope of the penalty at zero. Otherwise the penalty acts as a
-ridge term of the size ``kappa = Omega'(||x||) / ||x||``: with ``D = diag(e) + kappa`` the minimizer is ``x = D^-1 (G'mu - p)``
-with the multipliers of a nonnegative least squares problem, and ``kappa ||x||`` rises and ``Omega'(||x||)`` falls in
-``kappa``, so that where they meet is one root. Newton steps move the groups together that are not zero, along the faces
-on which their multipliers hold them.
+It is zero if ``min_{mu >= 0} ||G'mu - p||`` is at most the slope of the penalty at zero. Otherwise the penalty acts as
+a ridge term of the size ``kappa = Omega'(||x||) / ||x||``: with ``D = diag(e) + kappa`` the minimizer is
+``x = D^-1 (G'mu - p)`` with the multipliers of a nonnegative least squares problem. ``kappa ||x||`` rises and
+``Omega'(||x||)`` falls in ``kappa``, so that where they meet is one root. Newton steps move the groups together that
+are not zero, along the faces on which inequalities hold them.
 """
 
 from __future__ import annotations
@@ -212,7 +212,7 @@ class Cones:
     def reach(self, v: Array, step: Array) -> float:
         """Return how far a step may go before a group leaves its cone, at most 1."""
         most = 1.0
-        for m, own, G in self._groups():
+        for _, own, G in self._groups():
             here, ahead = G @ v[own], G @ step[own]
             # What holds a group stays, up to rounding: steps go along it.
             falling = (ahead < 0.0) & (here > ON_FACE * float(np.linalg.norm(v[own])))

@@ -107,6 +107,8 @@ class FoldModels:
         max_rounds: int = MOST_ROUNDS,
         most_rank: int = MOST_RANK,
     ) -> None:
+        if stack.shaped:
+            raise IncompatibleError("Folds cannot share sums where columns have shapes: fit every fold by itself.")
         self.stack, self.moments, self.tol = stack, moments, tol
         self.fit_intercept, self.max_rounds, self.most_rank = fit_intercept, max_rounds, most_rank
         self.passes, self._steps, self._factor_tol = 0, 0, min(COARSE, COARSE * tol)

@@ -148,8 +148,31 @@ class FactoredNewton(Solver):
                 "targets cannot share their kernel weights where rows are on workers; take outputs='own', which "
                 "gives every target weights of its own, or rows in memory"
             )
+        if stack.has_factors and stack.shaped:
+            reasons += cls._unable_with_shapes(problem)
         loss: Any = problem.loss
         return reasons or cls.unable(loss.each if problem.shared else loss, problem.regularizer)
+
+    @classmethod
+    def _unable_with_shapes(cls, problem: Problem) -> list[str]:
+        """Return what keeps columns from having shapes, in words."""
+        stack: Any = problem.stack
+        if problem.shared:
+            return [
+                "columns have shapes, and several classes or targets share their kernel weights; take outputs='own', "
+                "or targets one by one"
+            ]
+        free = [stack.name_of(int(m)) for m in problem.unpenalized if stack.constraints_of(int(m)) is not None]
+        if free:
+            return [
+                f"the kernel {free[0]!r} has a shape and is to go without a penalty; give it one, such as Ridge(1e-4)"
+            ]
+        if GroupPenalty.of(problem.regularizer, np.array([0, 1]), np.ones(1)).shape is None:
+            return [
+                f"columns have shapes, and the penalty {problem.regularizer.name!r} is none whose terms act kernel by "
+                "kernel; take 'l1', 'elasticnet', 'ridge', 'lq', 'simplex' or 'lp_ball'"
+            ]
+        return []
 
     @classmethod
     def preference(cls, problem: Problem) -> str:
