@@ -23,6 +23,7 @@ from manykernels.estimators.supervised.leave_out import (
     some_rows,
 )
 from manykernels.grams.factored import FactoredStack
+from manykernels.grams.factored.cones import face
 from manykernels.kernels import FittedBank
 from manykernels.objective.losses import get_shared_loss
 from manykernels.solvers.factored.objective import is_matrix_free
@@ -118,6 +119,8 @@ def of_factors(model: BaseEstimator, stack: FactoredStack, fit: Fit, y: Array, w
                 v = operator.rows(support).T @ v[support]
             else:
                 values[at, :, target] = Z @ v
+                if (G := stack.constraints_of(component.kernel)) is not None:  # without a row, curves move along faces
+                    Z, v = Z @ face(G, v), face(G, v).T @ v
             factors[target][at] = Z, v
         first += np.size(found.intercept)
     losses = tuple(problem.loss for problem in fit.problems)

@@ -11,11 +11,13 @@ C. Lawson, R. Hanson, Solving Least Squares Problems (1974), chapter 23, with mu
 from __future__ import annotations
 
 import numpy as np
+from scipy.linalg import null_space
 
 from manykernels.compiled import compiled
 from manykernels.validation.arrays import Array
 
 CLOSE = 1e-12  # of the sizes of both: a product of a row and a residual that is rounding
+ON_FACE = 1e-9  # of the length of a vector: an inequality this close is at its end
 DEPENDENT = 1e-11  # of its length: what rows must add to those before them
 
 
@@ -126,10 +128,12 @@ def polar_norm(G: Array | None, g: Array) -> float:
     return float(project(G, g, np.zeros(len(G)), np.empty(g.size)))
 
 
-def stays(G: Array, v: Array) -> Array:
-    """Return ``v`` where it is in the cone, and otherwise its projection."""
-    if not len(G) or float((G @ v).min()) >= 0.0:
-        return v
-    out = np.empty_like(v)
-    project(G, np.ascontiguousarray(v), np.zeros(len(G)), out)
-    return out
+def held(G: Array, v: Array) -> Array:
+    """Return the inequalities that hold ``v`` back: those at their ends, up to rounding."""
+    return G[G @ v <= ON_FACE * float(np.linalg.norm(v))]
+
+
+def face(G: Array, v: Array) -> Array:
+    """Return an orthonormal basis (r, f) of the moves of ``v`` that keep the inequalities at their ends that are."""
+    rows = held(G, v)
+    return np.asarray(null_space(rows)) if len(rows) else np.eye(len(v))

@@ -19,17 +19,16 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.linalg import block_diag, null_space
+from scipy.linalg import block_diag
 
 from manykernels.compiled import compiled
-from manykernels.grams.factored.cones import multipliers, project
+from manykernels.grams.factored.cones import ON_FACE, face, held, multipliers, project
 from manykernels.solvers.factored.group_penalty import group_minimizer, power_slope
 
 Array = NDArray[Any]
 
 ROOT_STEPS = 60  # of a bracket of the ridge term, in its logarithm
 ROOT_TOL = 1e-13
-ON_FACE = 1e-9  # of the norm of a group: an inequality this close holds it
 
 
 @compiled()
@@ -184,29 +183,21 @@ class Cones:
             if len(self.own[m]):
                 yield m, slice(low, high), self.own[m]
 
-    def held(self, m: int, v: Array) -> Array:
-        """Return the inequalities that hold a group."""
-        G = self.own[m]
-        return G[G @ v <= ON_FACE * float(np.linalg.norm(v))]
-
     def rests(self, v: Array, pulls: Array) -> Array:
         """Return what is left of negative subgradients ``pulls`` once multipliers of the inequalities that hold act."""
         out = pulls.copy()
-        for m, own, _ in self._groups():
-            G = self.held(m, v[own])
-            if len(G):
-                project(G, np.ascontiguousarray(pulls[own]), np.zeros(len(G)), out[own])
+        for _, own, G in self._groups():
+            rows = held(G, v[own])
+            if len(rows):
+                project(rows, np.ascontiguousarray(pulls[own]), np.zeros(len(rows)), out[own])
         return out
 
     def face(self, v: Array) -> Array:
         """Return an orthonormal basis (r, f) of the moves of groups that are not zero along their faces."""
         parts = []
         for m, (low, high) in enumerate(pairwise(self.starts.tolist())):
-            one = np.eye(high - low)
-            if len(self.own[m]) and v[low:high].any():
-                held = self.held(m, v[low:high])
-                one = null_space(held) if len(held) else one
-            parts.append(one)
+            moves = len(self.own[m]) and v[low:high].any()
+            parts.append(face(self.own[m], v[low:high]) if moves else np.eye(high - low))
         return np.asarray(block_diag(*parts))
 
     def reach(self, v: Array, step: Array) -> float:
