@@ -122,7 +122,7 @@ def report(ledgers: Tables, output: Path, page: Path | None = None) -> str:
         if not path.exists():
             continue
         texts |= make(read(path))
-        if page is not None:
+        if page is not None and page.parent.resolve() != output.resolve():
             shutil.copyfile(path, page.with_name(name))
     written = "\n\n".join(f"{mark}\n\n{text}" for mark, text in texts.items()) + "\n"
     (output / "tables.md").write_text(written)

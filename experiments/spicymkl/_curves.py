@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -9,6 +10,9 @@ import matplotlib as mpl
 import numpy as np
 import pandas as pd
 from matplotlib import pyplot
+
+sys.path.insert(0, str(Path(__file__).parents[2]))
+from experiments.ledger import markdown
 
 SERIES = ["figure", "data", "problem", "solver"]
 SIZE = {"kernels": "n_kernels", "samples": "n_samples"}
@@ -23,6 +27,7 @@ COLORS = {
     "silp": "#7f7f7f",
 }
 LOSSES = {"squared": "hinge"}
+FAINT = 0.45  # of curves of another lambda than the tables'
 
 
 def medians(runs: pd.DataFrame) -> pd.DataFrame:
@@ -80,12 +85,12 @@ def exponent_table(slopes: pd.DataFrame) -> str:
         As `exponents` returns it.
     """
     sets = list(dict.fromkeys(slopes["data"]))
-    lines = ["| solver, problem | " + " | ".join(sets) + " |", "|" + " --- |" * (len(sets) + 1)]
+    lines = []
     for (solver, problem), curve in slopes.groupby(["solver", "problem"], sort=False):
         found = curve.set_index("data")["exponent"]
         cells = [f"{found[data]:.2f}" if data in found.index else "" for data in sets]
-        lines.append(f"| {solver}, {problem} | " + " | ".join(cells) + " |")
-    return "\n".join(lines)
+        lines.append([f"{solver}, {problem}", *cells])
+    return markdown(["solver, problem", *sets], lines)
 
 
 def draw_figure(table: pd.DataFrame, figure: str, limit: float, path: Path) -> None:
@@ -125,9 +130,9 @@ def draw_figure(table: pd.DataFrame, figure: str, limit: float, path: Path) -> N
 
 def _draw_curve(ax: Any, curve: pd.DataFrame, size: str, problem: str, solver: str, limit: float) -> None:
     color, loss = COLORS[solver], LOSSES.get(problem, problem)
-    style = "--" if problem.endswith("logistic") else "-"
+    style, alpha = "--" if "logistic" in problem else "-", FAINT if ", " in problem else 1.0
     solved = curve[curve["failed"] == 0]
-    ax.plot(solved[size], solved["cpu_s"], style, color=color, marker=".", label=f"{solver}, {loss}")
+    ax.plot(solved[size], solved["cpu_s"], style, color=color, alpha=alpha, marker=".", label=f"{solver}, {loss}")
     ax.fill_between(solved[size], solved["cpu_s_25"], solved["cpu_s_75"], color=color, alpha=0.15, linewidth=0)
     missed = curve.loc[curve["failed"] > 0, size]
     if len(missed):

@@ -15,7 +15,8 @@ Array = NDArray[Any]
 
 OPENML_IDS = {"pima": 37, "ionosphere": 59, "sonar": 40}  # that of liver has no class, that of wpbc is a regression
 WAVEFORM_POSITIVE = 2  # of Breiman's three classes: the one that the benchmark tells from the other two
-SETS_OF_FIGURES = ("ringnorm", "twonorm", "waveform")
+SETS_OF_FIGURES = ("ringnorm", "splice", "twonorm", "waveform")
+FILES = {"splice": "splice_ida"}
 
 
 def load_table(name: str, folder: str | None) -> tuple[Array, Array] | None:
@@ -50,8 +51,8 @@ def cleaned(X: Array, y: Array) -> tuple[Array, Array]:
     return X[:, np.ptp(X, axis=0) > 0], y
 
 
-def draw_samples(name: str, n_samples: int, folder: str | None, seed: int) -> tuple[Array, Array]:
-    """Return random samples of ringnorm, twonorm or waveform: rows of an archive if there is one, else freshly made.
+def draw_samples(name: str, n_samples: int, folder: str | None, seed: int) -> tuple[Array, Array] | None:
+    """Return random samples: rows of an archive if there is one, else freshly made; None of splice without one.
 
     Parameters
     ----------
@@ -67,10 +68,13 @@ def draw_samples(name: str, n_samples: int, folder: str | None, seed: int) -> tu
     X : ndarray of shape (n_samples, p), float64
     y : ndarray of shape (n_samples,), -1 and +1
     """
-    if folder is not None and (Path(folder) / f"{name}.npz").exists():
-        X, y = _archive(Path(folder) / f"{name}.npz")
+    path = Path(folder or ".") / f"{FILES.get(name, name)}.npz"
+    if folder is not None and path.exists():
+        X, y = _archive(path)
         rows = np.random.default_rng(seed).permutation(len(y))[:n_samples]
         return X[rows], y[rows]
+    if name in FILES:
+        return None
     if name == "waveform":
         X, classes = make_waveform(n_samples, random_state=seed)
         return X, np.where(classes == WAVEFORM_POSITIVE, 1.0, -1.0)

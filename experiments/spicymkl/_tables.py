@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -12,6 +13,9 @@ import pandas as pd
 from _paper import printed
 from _racing import BLOCK_NORM, DEFAULT, ELASTIC_NET, SPLITTING, SQUARED_NORM, Entrant, default_of
 from matplotlib import pyplot
+
+sys.path.insert(0, str(Path(__file__).parents[2]))
+from experiments.ledger import markdown
 
 ENTRANTS = (*BLOCK_NORM, *SPLITTING, *SQUARED_NORM, *ELASTIC_NET)
 FAMILIES = {
@@ -73,10 +77,10 @@ def fastest(runs: pd.DataFrame) -> pd.DataFrame:
     for (data, constant), cell in runs.groupby(CELL, sort=False):
         for family, problems in FAMILIES.items():
             default = default_of(data, problems[0])
-            own = cell[(cell["problem"] == problems[0]) & (cell["solver"] == default)].set_index("split")["seconds"]
+            own = cell[(cell["problem"] == problems[0]) & (cell["solver"] == default)].set_index("repeat")["seconds"]
             rivals = cell[cell["problem"].isin(problems) & (cell["solver"] != default)]
             ratios = {
-                key[1]: (run["seconds"].mean(), own.reindex(run["split"]).mean())
+                key[1]: (run["seconds"].mean(), own.reindex(run["repeat"]).mean())
                 for key, run in rivals.groupby(["problem", "solver"], sort=False)
                 if np.isfinite(run["seconds"]).all()
             }
@@ -102,8 +106,8 @@ def fastest(runs: pd.DataFrame) -> pd.DataFrame:
 # --- text ----------------------------------------------------------------------------------------------------------
 
 
-def to_markdown(summary: pd.DataFrame, verdicts: pd.DataFrame) -> str:
-    """Return all tables as Markdown.
+def all_tables(summary: pd.DataFrame, verdicts: pd.DataFrame) -> dict[str, str]:
+    """Return all tables for a page, by their titles.
 
     Parameters
     ----------
@@ -112,20 +116,19 @@ def to_markdown(summary: pd.DataFrame, verdicts: pd.DataFrame) -> str:
     """
     compared = [entrant for entrant in ENTRANTS if entrant.printed]
     machines = [entrant for entrant in SQUARED_NORM if entrant.slow and entrant.solver != "skm"]  # which calls none
-    parts = [
-        ("Outer iterations, and the publication's in parentheses", _pivot(summary, compared, _iterations)),
-        ("SVM evaluations, and the publication's in parentheses", _pivot(summary, machines, _machines)),
-    ]
-    for title, column, form in (("CPU seconds", "cpu_s", ".2g"), ("Active kernels", "active", ".0f")):
+    made = {
+        "outer iterations": _pivot(summary, compared, _iterations),
+        "machines": _pivot(summary, machines, _machines),
+    }
+    for title, column, form in (("CPU seconds", "cpu_s", ".2g"), ("active kernels", "active", ".0f")):
         for family in FAMILIES:
             shown = [entrant for entrant in ENTRANTS if entrant.problem in FAMILIES[family]]
-            parts.append((f"{title}, {family}", _pivot(summary, shown, _plain(column, form))))
+            made[f"{title}, {family}"] = _pivot(summary, shown, _plain(column, form))
     chosen = [entrant for entrant in ENTRANTS if entrant.label == DEFAULT or entrant.printed]
-    parts.append(("Test accuracy, %", _pivot(summary, chosen, _accuracy)))
-    parts.append(("CPU seconds of the default, and of its best rival", _verdict_table(verdicts)))
+    made["test accuracy"] = _pivot(summary, chosen, _accuracy)
+    made["rivals"] = _verdict_table(verdicts)
     counts = "; ".join(f"{family}: {_count(verdicts, family)}" for family in FAMILIES)
-    tables = "\n\n".join(f"**{title}**\n\n{table}" for title, table in parts)
-    return f"{tables}\n\nCells in which the default is the fastest: {counts}.\n"
+    return made | {"counts": f"Cells in which the default is the fastest: {counts}."}
 
 
 def _count(verdicts: pd.DataFrame, family: str) -> str:
@@ -141,18 +144,13 @@ def _pivot(summary: pd.DataFrame, entrants: list[Entrant], show: Show) -> str:
     for data, constant in dict.fromkeys((row["data"], row["constant"]) for row in lookup.values()):
         found = [lookup.get((data, constant, entrant.problem, entrant.label)) for entrant in entrants]
         lines.append([data, f"{constant:g}", *("" if row is None else show(row) for row in found)])
-    return _table(lines)
+    return markdown(lines[0], lines[1:])
 
 
 def _name(entrant: Entrant, entrants: list[Entrant]) -> str:
     """Return the label, with the problem where the label alone does not tell."""
     twice = sum(other.label == entrant.label for other in entrants) > 1
     return f"{entrant.label} ({NAMES[entrant.problem]})" if twice else entrant.label
-
-
-def _table(lines: list[list[str]]) -> str:
-    rows = ["| " + " | ".join(line) + " |" for line in lines]
-    return "\n".join([rows[0], "|" + " --- |" * len(lines[0]), *rows[1:]])
 
 
 def _mark(row: Row) -> str:
@@ -192,7 +190,7 @@ def _verdict_table(verdicts: pd.DataFrame) -> str:
             for row in cell.to_dict("records")
         ]
         lines.append([str(data), f"{constant:g}", *shown])
-    return _table(lines)
+    return markdown(lines[0], lines[1:])
 
 
 # --- picture -------------------------------------------------------------------------------------------------------

@@ -3,9 +3,10 @@
     python experiments/spicymkl/figures.py [--data DIR] [--quick] [--output DIR]
     python experiments/spicymkl/figures.py --data DIR --repeats 10 --kernels 50 150 500 --samples 500 1000
 
-``DIR`` may hold ``ringnorm.npz``, ``twonorm.npz`` and ``waveform.npz`` (arrays ``X`` and ``y``); what is not there is
-drawn by Breiman's generators. Every run is written to ``figure_runs.csv`` at once and not repeated by the next call. A
-solver that misses the gap at one size is not run at larger ones.
+``DIR`` may hold ``ringnorm.npz``, ``twonorm.npz``, ``waveform.npz`` and ``splice_ida.npz`` (arrays ``X`` and ``y``);
+what is not there is drawn by Breiman's generators, or, splice, left out. Every run is written to
+``spicymkl_figures_runs.csv`` at once and not repeated by the next call. A solver that misses the gap at one size is not
+run at larger ones.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ from __future__ import annotations
 from _racing import (  # first: it limits threads before NumPy is loaded
     BLOCK_NORM,
     ELASTIC_NET,
+    FIGURES_ONLY,
     SQUARED_NORM,
     Entrant,
     matching_constant,
@@ -23,10 +25,10 @@ from _racing import (  # first: it limits threads before NumPy is loaded
 
 # isort: split
 import argparse
-import json
 import shutil
+import sys
 from collections.abc import Iterator
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -34,9 +36,11 @@ import numpy as np
 import pandas as pd
 from _curves import draw_figure, exponent_table, exponents, medians
 from _data_sets import SETS_OF_FIGURES, draw_samples
-from _records import Ledger, described, environment, fill_page
 from numpy.typing import NDArray
 from rich.console import Console
+
+sys.path.insert(0, str(Path(__file__).parents[2]))
+from experiments.ledger import Ledger, fill, markdown, report
 
 from manykernels import Gaussian, KernelBank
 from manykernels.grams import GramStack, build_stack
@@ -47,7 +51,9 @@ ENTRANTS = (
     *(entrant for entrant in BLOCK_NORM if entrant.label in ("working_set", "spicymkl, gamma x 2")),
     *(entrant for entrant in SQUARED_NORM if entrant.printed),
     *(entrant for entrant in ELASTIC_NET if entrant.label == "smooth_dual"),
+    *FIGURES_ONLY,
 )
+RUNS = "spicymkl_figures_runs.csv"
 CONSTANT = 0.05  # the publication does not print it for its figures; this is the middle one of its tables
 KEYS = ("figure", "data", "n_kernels", "n_samples", "repeat", "problem", "solver")
 MEASURED = ("status", "cpu_s", "n_iter", "machines", "newton_steps", "passes", "active", "relative_gap")
@@ -64,6 +70,7 @@ class Sizes:
     kernels_of_samples: int
     repeats: int
     limit: float
+    sets: tuple[str, ...] = SETS_OF_FIGURES
 
 
 FULL = Sizes((50, 150, 500, 1500, 6000), 200, (500, 1000, 2000, 3000), 20, 3, 20.0)
@@ -88,16 +95,19 @@ def random_kernels(n_kernels: int, n_features: int, seed: int) -> KernelBank:
 def planned(sizes: Sizes) -> Iterator[tuple[str, int, int, int, str]]:
     """Yield figure, kernels, samples, repeat and data set, one repeat of everything after the other."""
     for repeat in range(sizes.repeats):
-        for data in SETS_OF_FIGURES:
+        for data in sizes.sets:
             for n_kernels in sizes.kernels:
                 yield "kernels", n_kernels, sizes.samples_of_kernels, repeat, data
             for n_samples in sizes.samples:
                 yield "samples", sizes.kernels_of_samples, n_samples, repeat, data
 
 
-def build(data: str, n_kernels: int, n_samples: int, repeat: int, folder: str | None) -> tuple[GramStack, Array]:
-    """Return the Gram matrices and the classes of one problem; fewer kernels are the first ones of more."""
-    X, y = draw_samples(data, n_samples, folder, repeat)
+def build(data: str, n_kernels: int, n_samples: int, repeat: int, folder: str | None) -> tuple[GramStack, Array] | None:
+    """Return the Gram matrices and the classes of one problem, if there are samples; few kernels are the first ones."""
+    samples = draw_samples(data, n_samples, folder, repeat)
+    if samples is None:
+        return None
+    X, y = samples
     bank = random_kernels(n_kernels, X.shape[1], repeat).fit(X)
     return build_stack(bank, X, kind="packed", memory_budget="3 GB"), y
 
@@ -121,7 +131,11 @@ def run_all(ledger: Ledger, sizes: Sizes, folder: str | None) -> None:
         ]
         if wanted:
             warm_up(ENTRANTS)
-            stack, y = build(data, n_kernels, n_samples, repeat, folder)
+            built = build(data, n_kernels, n_samples, repeat, folder)
+            if built is None:
+                CONSOLE.print(f"{data}: no archive, left out")
+                continue
+            stack, y = built
             squared = matching_constant(stack, y, CONSTANT)
         for entrant in wanted:
             if entrant.problem == "squared" and not squared:
@@ -132,34 +146,42 @@ def run_all(ledger: Ledger, sizes: Sizes, folder: str | None) -> None:
         CONSOLE.print(f"{data}: {n_kernels} kernels, {n_samples} samples, repeat {repeat + 1}: done", highlight=False)
 
 
-def write(ledger: Ledger, sizes: Sizes, output: Path) -> None:
-    """Write the medians and the figures, and print scaling exponents."""
+def exponent_tables(runs: pd.DataFrame) -> dict[str, str]:
+    """Return the exponents of both figures, and median seconds at the sizes."""
+    table, made = medians(runs), {}
+    slopes = exponents(table)
+    for figure in dict.fromkeys(slopes["figure"]):
+        made[f"exponents, {figure}"] = exponent_table(slopes[slopes["figure"] == figure])
+    for figure, own in table.groupby("figure", sort=False):
+        size = {"kernels": "n_kernels", "samples": "n_samples"}[str(figure)]
+        made[f"seconds, {figure}"] = seconds_table(own, size)
+    return made
+
+
+def seconds_table(own: pd.DataFrame, size: str) -> str:
+    """Return median CPU seconds, a row a solver and a column a set and size; ``>`` where a run missed the gap."""
+    columns = list(dict.fromkeys(zip(own["data"], own[size], strict=True)))
+    rows = []
+    for (solver, problem), part in own.groupby(["solver", "problem"], sort=False):
+        known = {(r["data"], r[size]): r for r in part.to_dict("records")}
+        cells = [f"{'> ' * bool(known[c]['failed'])}{known[c]['cpu_s']:.2g}" if c in known else "" for c in columns]
+        rows.append([f"{solver}, {problem}", *cells])
+    return markdown(["CPU s", *(f"{data}, {value}" for data, value in columns)], rows)
+
+
+LEDGERS = {RUNS: exponent_tables}
+
+
+def show(ledger: Ledger, sizes: Sizes, output: Path, page: Path | None) -> None:
+    """Write and print the tables, draw the figures, and put both into a page."""
     table = medians(ledger.frame())
-    table.to_csv(output / "figures.csv", index=False)
     for figure in dict.fromkeys(table["figure"]):
         draw_figure(table, figure, sizes.limit, output / f"{figure}.png")
-    slopes = exponents(table)
-    slopes.to_csv(output / "exponents.csv", index=False)
-    CONSOLE.print(table.to_string(index=False, float_format="{:.3g}".format), highlight=False, soft_wrap=True)
-    CONSOLE.print(slopes.to_string(index=False, float_format="{:.2f}".format), highlight=False, soft_wrap=True)
-
-
-def show_on_page(page: Path, output: Path, mark: str) -> None:
-    """Copy the pictures beside a page and put links and exponents between its comments ``mark``."""
-    prefix = "_".join([page.stem, *mark.split()[1:]])
-    record = json.loads((output / "figures.json").read_text())
-    slopes = pd.read_csv(output / "exponents.csv")
-    repeats = pd.read_csv(output / "figures.csv")["repeats"]
-    limit = f"at most {record['sizes']['limit']:g} CPU seconds a fit, one thread"
-    parts = [f"{repeats.min()} to {repeats.max()} repeats; {limit}. {described(record['environment'])}"]
-    for figure in dict.fromkeys(slopes["figure"]):
-        shutil.copyfile(output / f"{figure}.png", page.with_name(f"{prefix}_{figure}.png"))
-        parts.append(f"![CPU seconds against the number of {figure}]({prefix}_{figure}.png)")
-        parts.append(
-            f"Exponents, the slope of log CPU seconds against the log number of {figure}, over all solved sizes:"
-        )
-        parts.append(exponent_table(slopes[slopes["figure"] == figure]))
-    fill_page(page, mark, "\n\n".join(parts) + "\n")
+        if page is not None:
+            shutil.copyfile(output / f"{figure}.png", page.with_name(f"{page.stem}_{figure}.png"))
+            picture = f"![CPU seconds against the number of {figure}]({page.stem}_{figure}.png)"
+            fill(page, f"picture, {figure}", picture)
+    CONSOLE.print(report(LEDGERS, output, page), markup=False, highlight=False, soft_wrap=True)
 
 
 def main() -> None:
@@ -169,7 +191,7 @@ def main() -> None:
     parser.add_argument("--quick", action="store_true", help="small sizes, for a check that everything runs")
     parser.add_argument("--output", default="experiments/results/spicymkl", help="folder for tables and figures")
     parser.add_argument("--page", type=Path, help="page whose figures, between two comments, are replaced")
-    parser.add_argument("--mark", default="figures", help="those comments, if not 'figures', such as 'figures often'")
+    parser.add_argument("--sets", nargs="+", choices=SETS_OF_FIGURES, help="only these")
     parser.add_argument("--repeats", type=int, help="how often, instead of three times")
     parser.add_argument("--kernels", type=int, nargs="*", help="numbers of kernels of Figure 5, instead of all")
     parser.add_argument("--samples", type=int, nargs="*", help="numbers of samples of Figure 6, instead of all")
@@ -177,17 +199,15 @@ def main() -> None:
     parser.add_argument("--report", action="store_true", help="run nothing, only write what the runs so far say")
     arguments = parser.parse_args()
     asked = {"kernels": arguments.kernels, "samples": arguments.samples, "repeats": arguments.repeats}
+    asked |= {"sets": arguments.sets}
     given = {name: value for name, value in asked.items() if value is not None}
     sizes, output = replace(QUICK if arguments.quick else FULL, **given), Path(arguments.output)
-    ledger = Ledger(output / "figure_runs.csv", KEYS, KEYS + MEASURED)
+    output.mkdir(parents=True, exist_ok=True)
+    ledger = Ledger(output / RUNS, KEYS, MEASURED)
     ledger.drop(solver=arguments.again)
     if not arguments.report:
-        record = {"environment": environment(), "sizes": asdict(sizes), "constant": CONSTANT}
-        (output / "figures.json").write_text(json.dumps(record, indent=1) + "\n")
         run_all(ledger, sizes, arguments.data)
-    write(ledger, sizes, output)
-    if arguments.page:
-        show_on_page(arguments.page, output, arguments.mark)
+    show(ledger, sizes, output, arguments.page)
 
 
 if __name__ == "__main__":

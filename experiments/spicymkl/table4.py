@@ -4,8 +4,9 @@
 
 ``DIR`` holds ``liver.npz``, ``pima.npz``, ``ionosphere.npz``, ``wpbc.npz`` and ``sonar.npz`` (arrays ``X`` and ``y``).
 Without it pima, ionosphere and sonar are fetched from OpenML, which has the other two in no usable form. Every run is
-written to ``runs.csv`` at once and not repeated by the next call. ``--only``, ``--limit`` and ``--splits`` give some
-solvers more time on fewer splits; with ``--output`` elsewhere, since tables are of one limit.
+written to ``spicymkl_runs.csv`` at once and not repeated by the next call. ``--only``, ``--limit`` and ``--splits``
+give some solvers more time on fewer splits; what ``--only`` names is written to ``spicymkl_long_runs.csv``, since
+tables are of one limit.
 """
 
 from __future__ import annotations
@@ -24,9 +25,9 @@ from _racing import (  # first: it limits threads before NumPy is loaded
 
 # isort: split
 import argparse
-import json
+import sys
 from collections.abc import Iterator
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -34,11 +35,13 @@ import numpy as np
 import pandas as pd
 from _data_sets import load_table
 from _paper import CONSTANTS, DATA_SETS
-from _records import Ledger, described, environment, fill_page
-from _tables import draw_seconds, fastest, summarize, to_markdown
+from _tables import all_tables, draw_seconds, fastest, summarize
 from numpy.typing import NDArray
 from rich.console import Console
 from sklearn.model_selection import train_test_split
+
+sys.path.insert(0, str(Path(__file__).parents[2]))
+from experiments.ledger import Ledger, report
 
 from manykernels import KernelBank
 from manykernels.grams import GramStack, build_stack, cross_apply
@@ -46,7 +49,8 @@ from manykernels.grams import GramStack, build_stack, cross_apply
 Array = NDArray[Any]
 
 ENTRANTS = (*BLOCK_NORM, *SPLITTING, *SQUARED_NORM, *ELASTIC_NET)
-KEYS = ("data", "constant", "split", "problem", "solver")
+RUNS, LONG_RUNS = "spicymkl_runs.csv", "spicymkl_long_runs.csv"
+KEYS = ("data", "constant", "repeat", "problem", "solver")
 MEASURED = ("status", "cpu_s", "n_iter", "machines", "newton_steps", "passes", "active", "relative_gap", "accuracy")
 CONSOLE = Console(width=150)
 
@@ -124,7 +128,7 @@ def run_split(ledger: Ledger, sizes: Sizes, data: str, split: int, slow: bool, X
     for constant in sizes.constants:
         squared = 0.0
         for entrant in (entrant for entrant in sizes.entrants if entrant.slow == slow):
-            key = {"data": data, "constant": constant, "split": split}
+            key = {"data": data, "constant": constant, "repeat": split}
             key |= {"problem": entrant.problem, "solver": entrant.label}
             if ledger.find(**key) or given_up(ledger, entrant, data, constant):
                 continue
@@ -157,32 +161,17 @@ def run_all(ledger: Ledger, sizes: Sizes, folder: str | None) -> None:
         CONSOLE.print(f"{data}, split {split + 1}, {'slow' if slow else 'fast'} solvers: done", highlight=False)
 
 
-def write(ledger: Ledger, output: Path) -> None:
-    """Write and print what the runs say."""
-    runs = ledger.frame()
-    summary, verdicts = summarize(runs), fastest(runs)
-    summary.to_csv(output / "table4.csv", index=False)
-    verdicts.to_csv(output / "fastest.csv", index=False)
-    record = json.loads((output / "table4.json").read_text())
-    text = provenance(runs, record) + to_markdown(summary, verdicts)
-    (output / "table4.md").write_text(text)
-    draw_seconds(summary, output / "seconds.png")
-    CONSOLE.print(text, markup=False, highlight=False, soft_wrap=True)
+def tables(runs: pd.DataFrame) -> dict[str, str]:
+    """Return all tables of Table 4 and what goes with it."""
+    return all_tables(summarize(runs), fastest(runs))
 
 
-def provenance(runs: pd.DataFrame, record: dict[str, Any]) -> str:
-    """Return in words how many splits there are so far, and where they were made."""
-    sizes = record["sizes"]
-    slow = [entrant.label for entrant in ENTRANTS if entrant.slow]
-    splits = runs.groupby([runs["solver"].isin(slow), "data"])["split"].nunique()
-    sets = dict.fromkeys(runs["data"])
-    fast_counts, slow_counts = (
-        ", ".join(f"{data} {splits.get((turn, data), 0)}" for data in sets) for turn in (False, True)
-    )
-    return (
-        f"Splits made: {fast_counts}; for {', '.join(slow)}: {slow_counts}. At most {sizes['limit']:g} CPU seconds a "
-        f"fit, one thread, gap 0.01. {described(record['environment'])}\n\n"
-    )
+def long_tables(runs: pd.DataFrame) -> dict[str, str]:
+    """Return iterations and machines of few solvers with another limit, of which seconds and rivals say nothing."""
+    return {f"{name}, longer": text for name, text in list(tables(runs).items())[:2]}
+
+
+LEDGERS = {RUNS: tables, LONG_RUNS: long_tables}
 
 
 def chosen(sizes: Sizes, arguments: argparse.Namespace) -> Sizes:
@@ -211,18 +200,13 @@ def main() -> None:
     parser.add_argument("--splits", type=int, help="random splits of every set, of slow solvers at most 3")
     arguments = parser.parse_args()
     sizes, output = chosen(QUICK if arguments.quick else FULL, arguments), Path(arguments.output)
-    ledger = Ledger(output / "runs.csv", KEYS, KEYS + MEASURED)
+    output.mkdir(parents=True, exist_ok=True)
+    ledger = Ledger(output / (LONG_RUNS if sizes.only else RUNS), KEYS, MEASURED)
     ledger.drop(solver=arguments.again)
     if not arguments.report:
-        record = {"environment": environment(), "sizes": asdict(sizes)}
-        (output / "table4.json").write_text(json.dumps(record, indent=1) + "\n")
         run_all(ledger, sizes, arguments.data)
-    write(ledger, output)
-    if arguments.page:
-        text = (output / "table4.md").read_text()
-        # Of a few solvers with another limit, seconds and rivals say nothing.
-        mark, kept = ("table4 with more time", text.split("**CPU seconds, ")[0]) if sizes.only else ("table4", text)
-        fill_page(arguments.page, mark, kept)
+    draw_seconds(summarize(ledger.frame()), output / "seconds.png")
+    CONSOLE.print(report(LEDGERS, output, arguments.page), markup=False, highlight=False, soft_wrap=True)
 
 
 if __name__ == "__main__":

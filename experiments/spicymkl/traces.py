@@ -3,7 +3,8 @@
     python experiments/spicymkl/traces.py --data DIR [--quick] [--output DIR]
 
 ``DIR`` holds ``wpbc.npz`` (arrays ``X`` and ``y``), the set of the publication's figure.
-Every certified point of every solver is a row of ``traces.csv``; CPU seconds count what the callback costs, too.
+Every certified point of every solver is a row of ``traces.csv``, every run one of ``spicymkl_traces_runs.csv``; CPU
+seconds count what the callback costs, too.
 """
 
 from __future__ import annotations
@@ -22,6 +23,7 @@ from _racing import (  # first: it limits threads before NumPy is loaded
 # isort: split
 import argparse
 import shutil
+import sys
 import time
 import warnings
 from dataclasses import dataclass
@@ -32,11 +34,13 @@ import matplotlib as mpl
 import numpy as np
 import pandas as pd
 from _data_sets import load_table
-from _records import described, environment, fill_page
 from matplotlib import pyplot
 from rich.console import Console
 from scipy.linalg import LinAlgWarning
 from table4 import make_split
+
+sys.path.insert(0, str(Path(__file__).parents[2]))
+from experiments.ledger import Ledger, fill, markdown, report
 
 from manykernels.exceptions import ConvergenceWarning
 from manykernels.objective import Problem
@@ -49,6 +53,8 @@ ENTRANTS = (
 DATA, SPLIT, CONSTANT = "wpbc", 0, 0.05  # the publication does not print its C here; this is the middle one
 GAPS = (1e-1, 1e-2, 1e-4, 1e-6)
 SMALLEST = 1e-9  # of a picture
+RUNS, KEYS = "spicymkl_traces_runs.csv", ("problem", "solver", "repeat")
+MEASURED = (*(f"to {gap:g}" for gap in GAPS), "cpu_s", "points", "most active", "last")
 CONSOLE = Console(width=150)
 
 
@@ -102,17 +108,16 @@ def run_all(X: np.ndarray, y: np.ndarray, sizes: Sizes) -> pd.DataFrame:
     return pd.concat(parts, ignore_index=True)
 
 
-def summary(traces: pd.DataFrame) -> pd.DataFrame:
-    """Return CPU seconds to several gaps, iterations, and the kernels at the end, a row a run."""
+def summary(traces: pd.DataFrame) -> list[dict[str, Any]]:
+    """Return CPU seconds to several gaps, of points, and the kernels at the end, a row a run."""
     rows = []
     for (problem, solver), part in traces.groupby(["problem", "solver"], sort=False):
         best = part["relative_gap"].cummin()
-        row: dict[str, Any] = {"solver": solver, "problem": problem}
-        for gap in GAPS:
-            reached = part["cpu_s"][best <= gap]
-            row[f"to {gap:g}"] = f"{reached.iloc[0]:.2g}" if len(reached) else f"> {part['cpu_s'].iloc[-1]:.2g}"
-        rows.append(row | {"points": len(part), "most active": part["active"].max(), "last": part["active"].iloc[-1]})
-    return pd.DataFrame(rows)
+        row: dict[str, Any] = {"problem": problem, "solver": solver, "repeat": SPLIT}
+        row |= {f"to {gap:g}": part["cpu_s"][best <= gap].min() for gap in GAPS}
+        row |= {"cpu_s": part["cpu_s"].iloc[-1], "points": len(part)}
+        rows.append(row | {"most active": part["active"].max(), "last": part["active"].iloc[-1]})
+    return rows
 
 
 def draw(traces: pd.DataFrame, path: Path) -> None:
@@ -133,10 +138,17 @@ def draw(traces: pd.DataFrame, path: Path) -> None:
     pyplot.close(figure)
 
 
-def table(rows: pd.DataFrame) -> str:
-    """Return a table as Markdown."""
-    lines = [list(rows.columns), ["---"] * len(rows.columns), *rows.astype(str).to_numpy().tolist()]
-    return "\n".join("| " + " | ".join(line) + " |" for line in lines)
+def tables(runs: pd.DataFrame) -> dict[str, str]:
+    """Return the table of Figure 4; ``>`` the seconds of a run that did not get there."""
+    rows = []
+    for run in runs.to_dict("records"):
+        reached = [run[f"to {gap:g}"] for gap in GAPS]
+        cells = [f"{value:.2g}" if np.isfinite(value) else f"> {run['cpu_s']:.2g}" for value in reached]
+        rows.append([run["solver"], run["problem"], *cells, *(str(run[c]) for c in ("points", "most active", "last"))])
+    return {"traces": markdown(["solver", "problem", *MEASURED[:4], "points", "most active", "last"], rows)}
+
+
+LEDGERS = {RUNS: tables}
 
 
 def main() -> None:
@@ -153,17 +165,19 @@ def main() -> None:
     if samples is None:
         CONSOLE.print(f"{DATA}: no archive, nothing is drawn")
         return
-    record = environment()
     rows = np.random.default_rng(0).permutation(len(samples[1]))[: sizes.most_samples]
     traces = run_all(samples[0][rows][:, : sizes.most_columns], samples[1][rows], sizes)
     traces.to_csv(output / "traces.csv", index=False)
     draw(traces, output / "traces.png")
-    text = table(summary(traces))
-    CONSOLE.print(text, markup=False, highlight=False, soft_wrap=True)
+    (output / RUNS).unlink(missing_ok=True)
+    ledger = Ledger(output / RUNS, KEYS, MEASURED)
+    for row in summary(traces):
+        ledger.add(row)
+    CONSOLE.print(report(LEDGERS, output, arguments.page), markup=False, highlight=False, soft_wrap=True)
     if arguments.page:
         shutil.copyfile(output / "traces.png", arguments.page.with_name(f"{arguments.page.stem}_traces.png"))
         picture = f"![Gap and active kernels against CPU seconds]({arguments.page.stem}_traces.png)"
-        fill_page(arguments.page, "traces", f"{picture}\n\n{text}\n\n{described(record)}\n")
+        fill(arguments.page, "picture, traces", picture)
 
 
 if __name__ == "__main__":

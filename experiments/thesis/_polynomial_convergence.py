@@ -28,6 +28,20 @@ DRAWS = 500  # a solution, of the methods that are not named after single draws
 DATA = {"ringnorm": 500, "waveform": 500, "ionosphere": 140, "sonar": 83}
 
 
+REACHED = {"after_1_percent": 0.01, "after_10_percent": 0.1, "after_all": 1.0}  # of the seconds of a method
+
+
+def ends(points: pd.DataFrame) -> list[dict[str, Any]]:
+    """Return a row a run: its steps, and the best objective after shares of the seconds; nothing where it had none."""
+    rows, end = [], points.loc[points["method"] == "SGD-1s", "seconds"].max()  # a step of LPMKL may last longer
+    for (data, method, repeat), own in points.groupby(["data", "method", "repeat"], sort=False):
+        row = {"data": data, "method": method, "repeat": repeat, "steps": int(own["steps"].iloc[-1])}
+        for column, share in REACHED.items():
+            row[column] = own.loc[own["seconds"] <= 1.01 * share * end, "objective"].min()
+        rows.append(row | {"cpu_s": own["seconds"].iloc[-1]})
+    return rows
+
+
 class UniformDescent(MirrorDescent):
     """The same steps with distinct products drawn uniformly (UCD): the estimate is M times their mean gradient."""
 

@@ -3,17 +3,22 @@
 from __future__ import annotations
 
 import itertools
+import sys
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any, Self
 
 import numpy as np
 import pandas as pd
-from _polynomial_runs import Maker, Runs, squared_error, tuned
+from _polynomial_runs import Maker, squared_error, tuned
 from _sampled_products import SampledProducts
 from _tasks import Task
 from numpy.typing import NDArray
+
+sys.path.insert(0, str(Path(__file__).parents[2]))
+from experiments.ledger import Ledger
 
 from manykernels import HierarchicalMKL, MKLRegressor, NonlinearMKL, PolynomialMKL, solve
 from manykernels.discovery.polynomial.family import PolynomialFamily
@@ -28,8 +33,7 @@ Array = NDArray[Any]
 DEGREE = 3
 TRUE_COLUMNS = 5
 LARGEST_MATRICES = 25  # columns up to which the thesis keeps all matrices
-LARGEST_FEATURES = 100  # columns up to which LPMKL is run on one vector a product
-FEW_FEATURES = 40  # columns up to which it tries all strengths
+LARGEST_FEATURES = 40  # columns up to which LPMKL is run on one vector a product
 SINGLE_STEPS = 300  # of SGD-1s with one draw a solution, as in the thesis
 
 
@@ -121,20 +125,20 @@ def methods(n_columns: int, sizes: Sizes, seed: int) -> dict[str, tuple[Maker, t
         "p = 1.1, polished": (lambda alpha: PolynomialMKL(DEGREE, p=1.1, alpha=alpha, **common), sizes.weak),
     }
     if n_columns <= LARGEST_FEATURES:
-        made["LPMKL"] = (ListedProducts, sizes.alphas if n_columns <= FEW_FEATURES else sizes.alphas[1:3])
+        made["LPMKL"] = (ListedProducts, sizes.alphas)
     return made
 
 
 def compare(
-    runs: Runs, n_columns: int, seed: int, sizes: Sizes, limit: float, only: Sequence[str] | None = None
+    ledger: Ledger, n_columns: int, seed: int, sizes: Sizes, limit: float, only: Sequence[str] | None = None
 ) -> None:
     """Run every method that the table lacks, unless it took longer than the limit at fewer columns."""
     task = monomial_task(n_columns, sizes.n_train, sizes.n_other, seed)
     made = methods(n_columns, sizes, seed)
     for name, (make, alphas) in ((name, made[name]) for name in only or made if name in made):
-        known = runs.frame()
+        known = ledger.frame()
         own = known[(known["method"] == name) & (known["r"] < n_columns)]
-        if (n_columns, name, seed) in runs or (own["slowest_s"] > limit).any():
+        if (n_columns, name, seed) in ledger or (own["slowest_s"] > limit).any():
             continue
         measured = tuned(make, alphas, task, squared_error) | {"signal": "", "matrices_s": ""}
         if name == "SGD-1s":
@@ -143,7 +147,7 @@ def compare(
             started = time.process_time()
             ListedProducts(measured["alpha"], matrices=True).fit(*task.train)
             measured["matrices_s"] = time.process_time() - started
-        runs.add((n_columns, name, seed), measured)
+        ledger.add({"r": n_columns, "method": name, "repeat": seed} | measured)
 
 
 def signal_share(task: Task) -> float:

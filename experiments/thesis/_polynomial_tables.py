@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+import sys
 from math import comb
 from pathlib import Path
 
 import matplotlib as mpl
 import pandas as pd
-from _polynomial_convergence import DEGREE
-from _polynomial_runs import markdown
+from _polynomial_convergence import DEGREE, REACHED
 from _polynomial_synthetic import geometric
 
 mpl.use("Agg")
+sys.path.insert(0, str(Path(__file__).parents[2]))
+from experiments.ledger import markdown
 from matplotlib import pyplot
 
 ORDER = ("SGD-1s", "SGD-1s, single draws", "HKL", "NLMKL", "LPMKL", "UNIFORM", "SGD-1s, polished", "p = 1.1, polished")
@@ -22,7 +24,7 @@ def plot_convergence(frame: pd.DataFrame, path: Path) -> None:
     names = list(frame["data"].unique())
     figure, axes = pyplot.subplots(1, len(names), figsize=(3.2 * len(names), 3.2), layout="constrained", squeeze=False)
     for ax, name in zip(axes[0], names, strict=True):
-        own_seed = frame[(frame["data"] == name) & (frame["seed"] == 0)]
+        own_seed = frame[(frame["data"] == name) & (frame["repeat"] == 0)]
         for method, own in own_seed.groupby("method", sort=False):
             ax.plot(own["seconds"], own["objective"], label=method)
         ax.set(title=name, xlabel="CPU seconds", xscale="log", yscale="log")
@@ -37,20 +39,14 @@ def convergence_table(frame: pd.DataFrame) -> str:
 
     Of several seeds the geometric mean, with the smallest and the largest at the end.
     """
-    rows, end = [], frame.loc[frame["method"] == "SGD-1s", "seconds"].max()  # a step of LPMKL may last longer
-    times = [end / 100, end / 10, end]
+    rows = []
     for (data, method), own in frame.groupby(["data", "method"], sort=False):
-        seeds = [part for _, part in own.groupby("seed")]
-        reached = [
-            pd.Series([part.loc[part["seconds"] <= 1.01 * until, "objective"].min() for part in seeds])
-            for until in times
-        ]
-        cells = ["none yet" if values.isna().any() else f"{geometric(values):.1e}" for values in reached]
-        if len(seeds) > 1:
-            cells[-1] += f" ({reached[-1].min():.1e} to {reached[-1].max():.1e})"
-        steps = sum(int(part["steps"].iloc[-1]) for part in seeds) / len(seeds)
-        rows.append([str(data), str(method), f"{steps:.0f}", *cells])
-    return markdown(rows, ["data", "method", "steps", *(f"after {until:.2g} s" for until in times)])
+        cells = ["none yet" if own[column].isna().any() else f"{geometric(own[column]):.1e}" for column in REACHED]
+        if len(own) > 1:
+            cells[-1] += f" ({own['after_all'].min():.1e} to {own['after_all'].max():.1e})"
+        rows.append([str(data), str(method), f"{own['steps'].mean():.0f}", *cells])
+    end = frame.loc[frame["method"] == "SGD-1s", "cpu_s"].median()  # a step of LPMKL may last longer
+    return markdown(["data", "method", "steps", *(f"after {share * end:.2g} s" for share in REACHED.values())], rows)
 
 
 def plot_synthetic(frame: pd.DataFrame, path: Path) -> None:
@@ -72,7 +68,7 @@ def plot_synthetic(frame: pd.DataFrame, path: Path) -> None:
     pyplot.close(figure)
 
 
-def synthetic_tables(frame: pd.DataFrame) -> str:
+def synthetic_tables(frame: pd.DataFrame) -> dict[str, str]:
     """Return errors (geometric mean, range) and mean CPU seconds of a fit, a row a method and a column an r."""
     columns = sorted(frame["r"].unique())
     head = ["", *(f"r = {r}" for r in columns)]
@@ -85,10 +81,7 @@ def synthetic_tables(frame: pd.DataFrame) -> str:
     seconds.append(["first draw among the five", *(f"{100 * shares.get(r, float('nan')):.2g} %" for r in columns)])
     counts = _draws(frame)
     errors.append(["draws of the data", *(str(counts[r]) for r in columns)])
-    return (
-        "Test mean squared error, geometric mean over draws of the data (smallest to largest):\n\n"
-        f"{markdown(errors, head)}\nCPU seconds of one fit, mean:\n\n{markdown(seconds, head)}"
-    )
+    return {"synthetic": markdown(["error", *head[1:]], errors), "seconds": markdown(["CPU s", *head[1:]], seconds)}
 
 
 def _error(frame: pd.DataFrame, name: str, r: int) -> str:
@@ -102,7 +95,7 @@ def _error(frame: pd.DataFrame, name: str, r: int) -> str:
 
 
 def _draws(frame: pd.DataFrame) -> pd.Series:
-    return frame.groupby("r")["seed"].nunique()
+    return frame.groupby("r")["repeat"].nunique()
 
 
 def _seconds(frame: pd.DataFrame, name: str, r: int, column: str) -> str:

@@ -1,18 +1,19 @@
 """Section 6.2.1 of the thesis: Gaussian classes in 50 dimensions of which fewer and fewer matter.
 
-    python experiments/thesis/greedy.py [--quick] [--repeats N] [--standardize] [--output DIR]
+    python experiments/thesis/greedy.py [--quick] [--repeats N] [--standardize] [--output DIR] [--page PAGE]
 
 Compares searches for one width and for one width a feature, in one and two stages, with methods on 50 listed widths.
-Prints test error, alignment and time for each relevance level; writes two tables and a figure of three panels.
+Prints test error, alignment and time for each relevance level. Writes a row a draw and method to
+``thesis_greedy_runs.csv``, where both kinds of columns have room and nothing is run twice, and a figure.
 """
 
 from __future__ import annotations
 
 import argparse
+import sys
 import warnings
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 import matplotlib.pyplot as plt
 import numpy as np
@@ -20,7 +21,9 @@ import pandas as pd
 from _relevance import METHODS, Sizes, draw, measure
 from rich.console import Console
 from rich.progress import track
-from rich.table import Table
+
+sys.path.insert(0, str(Path(__file__).parents[2]))
+from experiments.ledger import Ledger, markdown, report
 
 from manykernels.exceptions import ConvergenceWarning
 
@@ -29,14 +32,20 @@ QUICK = Sizes(n_validation=200, n_test=300, most_kernels=2, constants=(1.0,), sh
 MEASURES = {"error": "misclassified (%)", "alignment": "alignment, test samples", "cpu_s": "CPU seconds a model"}
 AVERAGES = {"error": "mean", "alignment": "mean", "cpu_s": "median"}  # what runs first also loads libraries
 FORMATS = {"error": "{:.1f}", "alignment": "{:.2f}", "cpu_s": "{:.3f}"}
+SHOWN = {"alignment": (0, 5, 40), "cpu_s": (0, 5, 40)}  # levels of which the page tells alignments and times
+RUNS, KEYS = "thesis_greedy_runs.csv", ("columns", "relevance", "method", "repeat")
+MEASURED = ("error", "alignment", "cpu_s", "cut")
+DRAWN, SCALED = "as drawn", "scaled"
 CONSOLE = Console(width=130)
 
 
-def compare(gamma: int, repeat: int, sizes: Sizes) -> list[dict[str, Any]]:
-    """Return error, alignment and time of every method on one draw."""
+def compare(ledger: Ledger, columns: str, gamma: int, repeat: int, sizes: Sizes) -> None:
+    """Run what the table lacks on one draw: error, alignment and time of every method."""
     data = draw(gamma, 1000 * repeat + gamma, sizes)
-    place = {"relevance": gamma, "repeat": repeat}
-    return [{**place, "method": name, **measure(method, data, sizes)} for name, method in METHODS.items()]
+    for name, method in METHODS.items():
+        if (columns, gamma, name, repeat) not in ledger:
+            place = {"columns": columns, "relevance": gamma, "method": name, "repeat": repeat}
+            ledger.add(place | measure(method, data, sizes))
 
 
 def plot(results: pd.DataFrame, path: Path) -> None:
@@ -61,24 +70,22 @@ def plot(results: pd.DataFrame, path: Path) -> None:
     plt.close(figure)
 
 
-def save(results: pd.DataFrame, output: Path) -> pd.DataFrame:
-    """Write tables and figure, and return the table of averages."""
-    results.to_csv(output / "results.csv", index=False)
-    summary = results.groupby(["method", "relevance"], sort=False).agg(AVERAGES).reset_index()
-    summary.to_csv(output / "summary.csv", index=False)
-    plot(results, output / "greedy.png")
-    return summary
+def tables(runs: pd.DataFrame) -> dict[str, str]:
+    """Return errors, alignments and times, a row a method, of columns as drawn and scaled."""
+    made = {}
+    for columns, own in runs.groupby("columns", sort=False):
+        summary = own.groupby(["method", "relevance"], sort=False).agg(AVERAGES)
+        levels, names = sorted(set(own["relevance"])), list(dict.fromkeys(own["method"]))
+        rows = [[name, *(f"{summary.loc[(name, level), 'error']:.1f}" for level in levels)] for name in names]
+        made[f"errors, columns {columns}"] = markdown([f"%, columns {columns}", *map(str, levels)], rows)
+        picked = [(column, level) for column, some in SHOWN.items() for level in some if level in levels]
+        head = [f"{'alignment' if column == 'alignment' else 'CPU s'} at {level}" for column, level in picked]
+        rows = [[name, *(FORMATS[c].format(summary.loc[(name, level), c]) for c, level in picked)] for name in names]
+        made[f"alignment, columns {columns}"] = markdown([f"columns {columns}", *head], rows)
+    return made
 
 
-def show(summary: pd.DataFrame) -> None:
-    """Print errors, alignments and times, a row a method."""
-    for column, form in FORMATS.items():
-        levels = list(dict.fromkeys(summary["relevance"]))
-        table = Table(MEASURES[column], *(str(level) for level in levels))
-        for name, part in summary.groupby("method", sort=False):
-            values = part.set_index("relevance")[column]
-            table.add_row(str(name), *(form.format(values[level]) for level in levels))
-        CONSOLE.print(table)
+LEDGERS = {RUNS: tables}
 
 
 def main() -> None:
@@ -89,19 +96,22 @@ def main() -> None:
     parser.add_argument("--standardize", action="store_true", help="scale columns to unit variance")
     parser.add_argument("--data", help="not needed: the classes are drawn at random")
     parser.add_argument("--output", default="experiments/results/thesis/greedy", help="folder for tables and figure")
+    parser.add_argument("--page", type=Path, help="page whose tables, between two comments, are replaced")
     arguments = parser.parse_args()
     sizes, levels = (QUICK, QUICK_RELEVANCE) if arguments.quick else (Sizes(), RELEVANCE)
     sizes, output = replace(sizes, standardize=arguments.standardize), Path(arguments.output)
+    columns = SCALED if arguments.standardize else DRAWN
     output.mkdir(parents=True, exist_ok=True)
+    ledger = Ledger(output / RUNS, KEYS, MEASURED)
     jobs = [(gamma, repeat) for repeat in range(1 if arguments.quick else arguments.repeats) for gamma in levels]
-    table: list[dict[str, Any]] = []
-    for gamma, repeat in track(jobs, "draws", console=CONSOLE):
-        with warnings.catch_warnings():
-            # Machines and searches that are cut short are part of the comparison: their errors are in the table.
-            warnings.simplefilter("ignore", ConvergenceWarning)
-            table += compare(gamma, repeat, sizes)
-        summary = save(pd.DataFrame(table), output)
-    show(summary)
+    with warnings.catch_warnings():
+        # Machines and searches that are cut short are part of the comparison: their errors are in the table.
+        warnings.simplefilter("ignore", ConvergenceWarning)
+        for gamma, repeat in track(jobs, "draws", console=CONSOLE):
+            compare(ledger, columns, gamma, repeat, sizes)
+    for name, own in ledger.frame().groupby("columns"):
+        plot(own, output / f"greedy_{str(name).replace(' ', '_')}.png")
+    CONSOLE.print(report(LEDGERS, output, arguments.page), markup=False, highlight=False, soft_wrap=True)
 
 
 if __name__ == "__main__":

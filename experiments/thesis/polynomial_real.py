@@ -3,16 +3,17 @@
     python experiments/thesis/polynomial_real.py --data DIR [--quick] [--sets NAME ...] [--minutes M] [--output DIR]
 
 ``DIR`` holds archives such as ``ringnorm.npz`` (arrays ``X``, ``y``); without it, the sets that OpenML has are fetched.
-Writes ``runs.csv`` (a row a set, split and method, at once, and not run again), the misclassified share of the test
-part with ranks (``errors.csv``) and ``errors.png``. After M minutes no new split is begun; ``--report`` runs nothing.
+Writes ``thesis_polynomial_real_runs.csv`` (a row a set, split and method, at once, and not run again), and draws the
+misclassified share of the test part (``errors.png``). After M minutes no new split is begun; ``--report`` runs nothing.
 """
 
 from __future__ import annotations
 
-from _polynomial_runs import Runs, fill_page, markdown, misclassified, tuned  # first: it limits threads
+from _polynomial_runs import MEASURED, misclassified, tuned  # first: it limits threads
 
 # isort: split
 import argparse
+import sys
 import time
 import warnings
 from pathlib import Path
@@ -27,9 +28,13 @@ from rich.console import Console
 from sklearn.datasets import fetch_openml
 
 mpl.use("Agg")
+sys.path.insert(0, str(Path(__file__).parents[2]))
+from experiments.ledger import Ledger, markdown
+from experiments.ledger import report as write
 from matplotlib import pyplot
 
 CONSOLE = Console(width=150)
+RUNS, KEYS = "thesis_polynomial_real_runs.csv", ("set", "repeat", "method")
 SETS = {"sonar": 10, "ionosphere": 10, "german": 10, "ringnorm": 5, "waveform": 5, "splice": 5}  # and random splits
 QUICK_SETS, QUICK_CAP = {"sonar": 1, "ionosphere": 1}, 40
 SPLICE = 46  # at OpenML: 60 letters, and three classes of which "N" is neither kind of junction
@@ -48,7 +53,7 @@ def samples(name: str, folder: str | None) -> tuple[np.ndarray, np.ndarray] | No
         return None
 
 
-def compare(runs: Runs, arguments: Any) -> None:
+def compare(ledger: Ledger, arguments: Any) -> None:
     """Run what the table lacks, split by split."""
     sets, cap, effort = (QUICK_SETS, QUICK_CAP, QUICK) if arguments.quick else (SETS, None, FULL)
     tables = {name: samples(name, arguments.data) for name in sets if name in (arguments.sets or sets)}
@@ -62,8 +67,9 @@ def compare(runs: Runs, arguments: Any) -> None:
                 continue
             task = split(*table, name, repeat, cap)
             for method, (make, alphas) in methods(*task.train[0].shape[::-1], effort, repeat).items():
-                if (name, repeat, method) not in runs:
-                    runs.add((name, repeat, method), tuned(make, alphas, task, misclassified))
+                if (name, repeat, method) not in ledger:
+                    key = dict(zip(KEYS, (name, repeat, method), strict=True))
+                    ledger.add(key | tuned(make, alphas, task, misclassified))
             CONSOLE.log(f"{name}, split {repeat}: {time.monotonic() - started:.0f} s")
 
 
@@ -77,7 +83,7 @@ def summarize(frame: pd.DataFrame) -> pd.DataFrame:
 
 def table_text(frame: pd.DataFrame, summary: pd.DataFrame) -> str:
     """Return mean errors with their standard errors over splits, and ranks, as a table for a page."""
-    counts = frame.groupby("set", sort=False)["split"].nunique()
+    counts = frame.groupby("set", sort=False)["repeat"].nunique()
     errors = frame.groupby(["method", "set"])["error"].sem().fillna(0.0)
     rows = []
     for method, row in summary.sort_values("mean_rank").iterrows():
@@ -85,7 +91,7 @@ def table_text(frame: pd.DataFrame, summary: pd.DataFrame) -> str:
         ranks = [f"{row['median_rank']:g}", f"{row['mean_rank']:.1f}", f"{row['cpu_s']:.2g}"]
         rows.append([str(method), *cells, *ranks])
     head = ["", *(f"{name} ({count} splits)" for name, count in counts.items())]
-    return markdown(rows, [*head, "median rank", "mean rank", "CPU s of a fit"])
+    return markdown([*head, "median rank", "mean rank", "CPU s of a fit"], rows)
 
 
 def draw(frame: pd.DataFrame, path: Path) -> None:
@@ -104,21 +110,19 @@ def draw(frame: pd.DataFrame, path: Path) -> None:
     pyplot.close(figure)
 
 
-def report(runs: Runs, output: Path, page: Path | None) -> None:
-    """Print, save and draw what the runs so far say."""
-    frame = runs.frame()
-    if frame.empty:
-        CONSOLE.print("There are no runs yet.")
-        return
-    whole = frame.groupby(["set", "split"])["method"].transform("nunique") == frame["method"].nunique()
-    frame = frame[whole]  # splits that every method has finished
-    summary = summarize(frame)
-    summary.to_csv(output / "errors.csv")
-    draw(frame, output / "errors.png")
-    text = "Misclassified test rows in percent, mean and standard error:\n\n" + table_text(frame, summary)
-    CONSOLE.print(text, markup=False, highlight=False, soft_wrap=True)
-    if page is not None:
-        fill_page(page, "real", text)
+def complete(frame: pd.DataFrame) -> pd.DataFrame:
+    """Return the splits that every method has finished."""
+    whole = frame.groupby(["set", "repeat"])["method"].transform("nunique") == frame["method"].nunique()
+    return frame[whole]
+
+
+def tables(runs: pd.DataFrame) -> dict[str, str]:
+    """Return misclassified test rows in percent, mean and standard error."""
+    frame = complete(runs)
+    return {"real": table_text(frame, summarize(frame))} if len(frame) else {}
+
+
+LEDGERS = {RUNS: tables}
 
 
 def main() -> None:
@@ -135,10 +139,15 @@ def main() -> None:
     output = Path(arguments.output)
     output.mkdir(parents=True, exist_ok=True)
     warnings.simplefilter("ignore")
-    runs = Runs(output / "runs.csv", ("set", "split", "method"))
+    ledger = Ledger(output / RUNS, KEYS, MEASURED)
     if not arguments.report:
-        compare(runs, arguments)
-    report(runs, output, arguments.page)
+        compare(ledger, arguments)
+    frame = complete(ledger.frame())
+    if frame.empty:
+        CONSOLE.print("There are no runs yet.")
+        return
+    draw(frame, output / "errors.png")
+    CONSOLE.print(write(LEDGERS, output, arguments.page), markup=False, highlight=False, soft_wrap=True)
 
 
 if __name__ == "__main__":

@@ -1,15 +1,17 @@
 """The scalability test of the thesis (6.2.1, figure 6.8): more and more samples, longer and longer lists of kernels.
 
-    python experiments/thesis/scalability.py [--quick] [--repeats N] [--minutes M] [--output DIR]
+    python experiments/thesis/scalability.py [--quick] [--repeats N] [--minutes M] [--output DIR] [--page PAGE]
 
 Gaussian classes in 50 dimensions of which one or two matter (gamma = 40). Prints test error and CPU time; writes
-``results.csv``, ``summary.csv`` and a figure of four panels. A method whose search has hit its time limit is not run on
-anything larger; its last point is drawn hollow, and marked by ``>`` in the tables.
+``thesis_greedy_scalability_runs.csv`` (what is in it is not run again) and a figure of four panels. A method whose
+search has hit its time limit is not run on anything larger; its last point is drawn hollow, and marked by ``>`` in the
+tables.
 """
 
 from __future__ import annotations
 
 import argparse
+import sys
 import time
 import warnings
 from collections.abc import Iterator
@@ -21,7 +23,9 @@ import matplotlib.pyplot as plt
 import pandas as pd
 from _relevance import LISTED, METHODS, SEARCHES, Sizes, draw, measure
 from rich.console import Console
-from rich.table import Table
+
+sys.path.insert(0, str(Path(__file__).parents[2]))
+from experiments.ledger import Ledger, markdown, report
 
 from manykernels.exceptions import ConvergenceWarning
 
@@ -32,7 +36,8 @@ QUICK_SAMPLES, QUICK_KERNELS = (25, 50), (50, 100)
 AXES = {"samples": "training samples", "kernels": "kernels on the list"}
 AVERAGES = {"error": "mean", "cpu_s": "min", "cut": "any"}  # what runs first also loads libraries
 LABELS = {"error": "misclassified (%)", "cpu_s": "CPU seconds a model"}
-FORMATS = {"error": "{:.1f}", "cpu_s": "{:.3f}"}
+RUNS, KEYS = "thesis_greedy_scalability_runs.csv", ("axis", "value", "method", "repeat")
+MEASURED = ("error", "alignment", "cpu_s", "cut")
 CONSOLE = Console(width=130)
 
 
@@ -44,21 +49,21 @@ def jobs(samples: tuple[int, ...], kernels: tuple[int, ...]) -> Iterator[tuple[s
         yield from (("kernels", value, name) for name in LISTED)
 
 
-def run(sizes: Sizes, grids: tuple[tuple[int, ...], tuple[int, ...]], arguments: Any) -> Iterator[dict[str, Any]]:
-    """Return a row a draw, axis, value and method; what was cut short stays away from larger values."""
-    limits: dict[tuple[str, str], int] = {}
+def run(ledger: Ledger, sizes: Sizes, grids: tuple[tuple[int, ...], tuple[int, ...]], arguments: Any) -> None:
+    """Run what the table lacks, by draw, axis, value and method; what was cut short stays away from larger values."""
+    limits: dict[tuple[str, str], int] = {(row["axis"], row["method"]): row["value"] for row in ledger.find(cut=True)}
     started = time.monotonic()
     for repeat in range(arguments.repeats):
         for axis, value, name in jobs(*grids):
             late = time.monotonic() - started > 60 * arguments.minutes
-            if late or value > limits.get((axis, name), value):
+            if late or value > limits.get((axis, name), value) or (axis, value, name, repeat) in ledger:
                 continue
             of_axis = {"n_train": value} if axis == "samples" else {"n_train": N_TRAIN, "n_listed": value}
             own = replace(sizes, **of_axis)
             row = measure(METHODS[name], draw(GAMMA, 1000 * repeat + own.n_train, own), own)
             if row["cut"]:
                 limits[axis, name] = value
-            yield {"axis": axis, "value": value, "repeat": repeat, "method": name, **row}
+            ledger.add({"axis": axis, "value": value, "method": name, "repeat": repeat} | row)
         CONSOLE.log(f"draw {repeat}: {time.monotonic() - started:.0f} s")
 
 
@@ -100,16 +105,19 @@ def draw_line(ax: Any, summary: pd.DataFrame, key: tuple[str, str, str], color: 
         ax.plot(value, number, "o", color=color, markersize=4, fillstyle="none" if cut else "full")
 
 
-def show(summary: pd.DataFrame) -> None:
-    """Print errors and times, a row a method."""
-    for axis, part in summary.groupby("axis", sort=False):
-        for column, form in FORMATS.items():
-            values = list(dict.fromkeys(part["value"]))
-            table = Table(f"{LABELS[column]}, {AXES[str(axis)]}", *(str(value) for value in values))
-            for name, rows in part.groupby("method", sort=False):
-                cells = {r.value: (">" if r.cut else "") + form.format(getattr(r, column)) for r in rows.itertuples()}
-                table.add_row(str(name), *(cells.get(value, "-") for value in values))
-            CONSOLE.print(table)
+def tables(runs: pd.DataFrame) -> dict[str, str]:
+    """Return errors in percent and CPU seconds of a model, a row a method; ``>`` where a search was cut short."""
+    made = {}
+    for axis, part in summarize(runs).groupby("axis", sort=False):
+        values, rows = sorted(set(part["value"])), []
+        for name, own in part.groupby("method", sort=False):
+            cells = {r.value: f"{'>' * r.cut}{r.error:.1f}, {'>' * r.cut}{r.cpu_s:.2g}" for r in own.itertuples()}
+            rows.append([str(name), *(cells.get(value, "") for value in values)])
+        made[str(axis)] = markdown([AXES[str(axis)], *map(str, values)], rows)
+    return made
+
+
+LEDGERS = {RUNS: tables}
 
 
 def main() -> None:
@@ -121,22 +129,20 @@ def main() -> None:
     parser.add_argument("--seconds", type=float, default=10.0, help="time limit of a search")
     parser.add_argument("--data", help="not needed: the classes are drawn at random")
     parser.add_argument("--output", default="experiments/results/thesis/scalability", help="folder for results")
+    parser.add_argument("--page", type=Path, help="page whose tables, between two comments, are replaced")
     arguments = parser.parse_args()
     sizes, grids = Sizes(seconds=arguments.seconds), (SAMPLES, KERNELS)
     if arguments.quick:
         sizes, grids, arguments.repeats = QUICK, (QUICK_SAMPLES, QUICK_KERNELS), 1
-    output, rows = Path(arguments.output), []
+    output = Path(arguments.output)
     output.mkdir(parents=True, exist_ok=True)
+    ledger = Ledger(output / RUNS, KEYS, MEASURED)
     with warnings.catch_warnings():
         # Machines and searches that are cut short are part of the comparison: their errors are in the table.
         warnings.simplefilter("ignore", ConvergenceWarning)
-        for row in run(sizes, grids, arguments):
-            rows.append(row)
-            pd.DataFrame(rows).to_csv(output / "results.csv", index=False)
-    summary = summarize(pd.DataFrame(rows))
-    summary.to_csv(output / "summary.csv", index=False)
-    plot(summary, output / "scalability.png")
-    show(summary)
+        run(ledger, sizes, grids, arguments)
+    plot(summarize(ledger.frame()), output / "scalability.png")
+    CONSOLE.print(report(LEDGERS, output, arguments.page), markup=False, highlight=False, soft_wrap=True)
 
 
 if __name__ == "__main__":

@@ -2,9 +2,10 @@
 
     python experiments/thesis/steps.py [--columns 40 100] [--seconds 2] [--repeats 3] [--quick] [--output DIR]
 
-The data are those of section 6.1.3 of Afkanpour's thesis, ``p = 2`` at alpha 1e-4. Writes ``steps.csv`` (a row a run,
-at once, and not run again) and prints a row a setting: objective and test error, geometric means over the data sets.
-The line above the table tells how many draws make an estimate as long as its error at the zero model,
+The data are those of section 6.1.3 of Afkanpour's thesis, ``p = 2`` at alpha 1e-4. Writes
+``thesis_polynomial_steps_runs.csv`` (a row a run, at once, and not run again) and prints a row a setting: objective and
+test error, geometric means over the data sets.
+The last row tells how many draws make an estimate as long as its error at the zero model,
 ``(||grad J||_1 / ||grad J||_2)^2``. "All" is the optimum over all products, one vector each.
 """
 
@@ -14,6 +15,7 @@ import _polynomial_runs as runs  # first: it limits threads before NumPy is load
 
 # isort: split
 import argparse
+import sys
 import time
 from collections.abc import Sequence
 from dataclasses import astuple, dataclass, replace
@@ -26,6 +28,9 @@ import pandas as pd
 from _polynomial_synthetic import DEGREE, geometric, monomial_task
 from _tasks import Task
 from rich.console import Console
+
+sys.path.insert(0, str(Path(__file__).parents[2]))
+from experiments.ledger import Ledger, markdown, report
 
 from manykernels.discovery.polynomial.descent import MirrorDescent
 from manykernels.discovery.polynomial.family import PolynomialFamily
@@ -41,7 +46,10 @@ from manykernels.validation.arrays import Array
 CONSOLE = Console(width=150)
 ALPHA = 1e-4
 LISTED = 40  # columns up to which all products are tried unasked
-KEYS, OTHERS = ("r", "draws", "scale", "restart_after", "seed"), ("steps", "cpu_s", "objective", "error", "products")
+RUNS = "thesis_polynomial_steps_runs.csv"
+KEYS = ("r", "draws", "scale", "restart_after", "repeat")
+OTHERS = ("steps", "cpu_s", "objective", "error", "products")
+NEEDED = "needed"  # draws that make an estimate of the gradient, at the zero model of the first data set
 
 
 @dataclass(frozen=True)
@@ -131,9 +139,13 @@ def summary(frame: pd.DataFrame) -> str:
             cells += [*values, f"{geometric(part['error']):.1e}"] if len(part) else [""] * 4
         rows.append(cells)
     head = ["draws a solution", "scale", "restarts"]
-    return runs.markdown(
-        rows, [*head, *(f"r = {r}: {what}" for r in sizes for what in ("steps", "CPU s", "objective", "error"))]
-    )
+    needed = [f"{frame.loc[frame['r'] == r, NEEDED].iloc[0]:.0f} draws" for r in sizes]
+    rows.append(["as long as its error", "", "", *(cell for draws in needed for cell in (draws, "", "", ""))])
+    head += [f"r = {r}: {what}" for r in sizes for what in ("steps", "CPU s", "objective", "error")]
+    return markdown(head, rows)
+
+
+LEDGERS = {RUNS: lambda frame: {"steps": summary(frame)}}
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -151,8 +163,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     if options.quick:
         options.columns, options.seconds, options.repeats = [6], 0.1, 1
     options.output.mkdir(parents=True, exist_ok=True)
-    table = runs.Runs(options.output / "steps.csv", KEYS, OTHERS)
+    table = Ledger(options.output / RUNS, KEYS, (*OTHERS, NEEDED))
     sizes = (60, 100) if options.quick else (500, 1000)
+    needed = {r: needed_draws(monomial_task(r, *sizes, 0)) for r in options.columns}
     for seed in range(options.repeats):
         for r in options.columns:
             task = monomial_task(r, *sizes, seed)
@@ -160,17 +173,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
                 key = (r, *astuple(rule), seed)
                 listed = rule != EVERYTHING or r <= LISTED or options.everything
                 if listed and key not in table:
-                    table.add(key, race(task, rule, options.seconds, seed))
-    first = {r: needed_draws(monomial_task(r, *sizes, 0)) for r in options.columns}
-    told = ", ".join(f"{draws:.0f} at r = {r}" for r, draws in first.items())
-    counts = table.frame().groupby("r")["seed"].nunique().max()
-    text = (
-        f"Draws that make an estimate as long as its error: {told}. {options.seconds:g} CPU seconds a run, geometric "
-        f"means over {counts} data sets:\n\n{summary(table.frame())}"
-    )
-    CONSOLE.print(text, markup=False, highlight=False, soft_wrap=True)
-    if options.page is not None:
-        runs.fill_page(options.page, "steps", text)
+                    row = dict(zip(KEYS, key, strict=True)) | {NEEDED: needed[r]}
+                    table.add(row | race(task, rule, options.seconds, seed))
+    CONSOLE.print(report(LEDGERS, options.output, options.page), markup=False, highlight=False, soft_wrap=True)
     return 0
 
 

@@ -24,8 +24,10 @@ def methods(monkeypatch: pytest.MonkeyPatch) -> ModuleType:
 @pytest.mark.nightly
 def test_the_command_compares_searches(tmp_path: Path) -> None:
     run_program(FOLDER / "greedy.py", "--quick", "--output", str(tmp_path))
-    assert {path.name for path in tmp_path.iterdir()} == {"results.csv", "summary.csv", "greedy.png"}
-    results = pd.read_csv(tmp_path / "results.csv").set_index(["method", "relevance"])
+    assert {path.name for path in tmp_path.iterdir()} == {
+        *("thesis_greedy_runs.csv", "tables.md", "greedy_as_drawn.png")
+    }
+    results = pd.read_csv(tmp_path / "thesis_greedy_runs.csv").set_index(["method", "relevance"])
     assert len(results) == 18
     assert results["error"].between(0, 60).all()
     alignment = results["alignment"]

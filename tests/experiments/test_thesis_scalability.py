@@ -10,6 +10,7 @@ from typing import Any
 
 import pandas as pd
 import pytest
+from experiments.ledger import Ledger
 from tests.support.programs import run_program
 
 FOLDER = Path(__file__).parents[2] / "experiments" / "thesis"
@@ -25,8 +26,10 @@ def program(monkeypatch: pytest.MonkeyPatch) -> ModuleType:
 @pytest.mark.nightly
 def test_the_command_grows_samples_and_lists(tmp_path: Path) -> None:
     run_program(FOLDER / "scalability.py", "--quick", "--output", str(tmp_path))
-    assert {path.name for path in tmp_path.iterdir()} == {"results.csv", "summary.csv", "scalability.png"}
-    results = pd.read_csv(tmp_path / "results.csv")
+    assert {path.name for path in tmp_path.iterdir()} == {
+        *("thesis_greedy_scalability_runs.csv", "tables.md", "scalability.png")
+    }
+    results = pd.read_csv(tmp_path / "thesis_greedy_scalability_runs.csv")
     assert results["error"].between(0, 60).all()
     assert results["cpu_s"].gt(0).all()
     grown = {axis: set(part["method"]) for axis, part in results.groupby("axis")}
@@ -37,7 +40,9 @@ def test_the_command_grows_samples_and_lists(tmp_path: Path) -> None:
     pd.testing.assert_series_equal(both["kernels"], both["samples"], check_names=False)
 
 
-def test_what_is_cut_short_is_not_run_on_more(program: ModuleType, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_is_cut_short_is_not_run_on_more(
+    program: ModuleType, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
     seen: list[tuple[Any, int, int]] = []
 
     def measure(method: Any, data: Any, sizes: Any) -> dict[str, Any]:
@@ -47,10 +52,15 @@ def test_what_is_cut_short_is_not_run_on_more(program: ModuleType, monkeypatch: 
 
     monkeypatch.setattr(program, "measure", measure)
     grids, arguments = ((25, 50, 100), (50, 100)), SimpleNamespace(repeats=2, minutes=1.0)
-    rows = pd.DataFrame(program.run(program.QUICK, grids, arguments))
+    ledger = Ledger(tmp_path / program.RUNS, program.KEYS, program.MEASURED)
+    program.run(ledger, program.QUICK, grids, arguments)
+    rows = ledger.frame()
     assert rows[rows["method"] == "CKL (nD)"]["value"].tolist() == [25, 50, 25, 50]
     assert rows[(rows["method"] == "CKL (1D)")]["value"].tolist() == [25, 50, 100] * 2
     assert (program.METHODS["AMKL"], 50, 100) in seen
+    runs = len(seen)
+    program.run(Ledger(tmp_path / program.RUNS, program.KEYS, program.MEASURED), program.QUICK, grids, arguments)
+    assert len(seen) == runs
     summary = program.summarize(rows)
     assert summary[summary["cut"]][["method", "value", "draws"]].to_numpy().tolist() == [["CKL (nD)", 50, 2]]
 
