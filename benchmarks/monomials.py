@@ -28,8 +28,8 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
 from manykernels import HierarchicalMKL, NonlinearMKL, PolynomialMKL
-from manykernels.discovery.polynomial.cross_validation import PathFold, WeightedRows, best_strength
-from manykernels.discovery.polynomial.lasso_path import WeightedLasso, follow
+from manykernels.discovery.polynomial.cross_validation import WeightedRows, best_strength
+from manykernels.discovery.polynomial.lasso_path import WeightedLasso
 
 METHODS = ("adaptive, centered", "adaptive", "lasso", "PolynomialMKL", "powers as they are")
 OTHERS = ("HKL", "NLMKL", "gradient boosting", "random features")
@@ -93,28 +93,27 @@ class MonomialLasso:
         self._center, self._scale = X.mean(axis=0), X.std(axis=0)
         rows = WeightedRows(np.ascontiguousarray(self._standardized(X)), y, np.ones(len(y)))
         parts = np.array_split(np.random.default_rng(self._seed).permutation(len(y)), self._folds)
-        whole = self._fold(rows, rows.take(parts[0]))
-        folds = [self._fold(rows.take(np.setdiff1d(np.arange(len(y)), part)), rows.take(part)) for part in parts]
+        whole = self._lasso(rows)
+        folds = [(self._lasso(rows.take(np.setdiff1d(np.arange(len(y)), part))), rows.take(part)) for part in parts]
         self.error_, self.mu_, _ = best_strength(folds, whole.largest())
         strengths = np.geomspace(whole.largest(), self.mu_, 1 + round(4 * np.log10(whole.largest() / self.mu_)))[1:]
-        *_, self.point_ = follow(whole.problem, whole.survey, strengths)
-        self._monomials: Any = whole.base
+        *_, self.point_ = whole.follow(strengths)
+        self._whole = whole
         self.kernel_names_ = self.point_.indices
         return self
 
     def predict(self, X: np.ndarray) -> np.ndarray:
         """Return the values at new rows."""
-        features = self._monomials.features_of(self._standardized(X), self.point_.indices)
-        return self.point_.coefficients @ features + self.point_.intercept
+        return self._whole.scores(self.point_, self._standardized(X))
 
     def _standardized(self, X: np.ndarray) -> np.ndarray:
         return ((X - self._center) / self._scale).T
 
     @staticmethod
-    def _fold(inside: WeightedRows, others: WeightedRows) -> PathFold:
-        monomials = StandardizedMonomials(inside.features)
-        problem = WeightedLasso(inside.y, inside.weight, True, monomials.features, lambda i: np.ones(len(i)))
-        return PathFold(monomials, problem, monomials.survey, others)
+    def _lasso(rows: WeightedRows) -> WeightedLasso:
+        own = StandardizedMonomials(rows.features)
+        penalties = lambda indices: np.ones(len(indices))  # noqa: E731
+        return WeightedLasso(rows.y, rows.weight, True, own.features, penalties, own.survey, own.features_of)
 
 
 def candidates(method: str, seed: int) -> list[Any]:

@@ -9,33 +9,31 @@ from typing import Any
 import numpy as np
 import pytest
 
-from manykernels.discovery.polynomial.cross_validation import PathFold, WeightedRows, best_strength
+from manykernels.discovery.polynomial.cross_validation import WeightedRows, best_strength
 from manykernels.discovery.polynomial.lasso_path import PathPoint, WeightedLasso
 
 STEP = 10.0**-0.5
 
 
 @dataclass(frozen=True, eq=False)
-class Listed(PathFold):
-    """A fold whose models have the errors that are listed, one a strength."""
+class Listed(WeightedLasso):
+    """A lasso whose models have the errors that are listed, one a strength, on one sample of target one."""
 
     errors: tuple[float, ...]
 
-    def error(self, point: PathPoint) -> float:
-        return self.errors[int(point.largest)]
+    def scores(self, point: PathPoint, values: np.ndarray) -> np.ndarray:
+        return np.array([1.0 - np.sqrt(self.errors[int(point.largest)]), 0.0, 0.0])
 
-    def follow(self, strengths: Iterable[float]) -> Iterator[PathPoint]:
+    def follow(self, strengths: Iterable[float], first: Any = None) -> Iterator[PathPoint]:
         for place, _ in zip(range(len(self.errors)), strengths, strict=False):
             yield PathPoint((), np.zeros(0), 0.0, float(place))
 
 
-def fold(*errors: float) -> Listed:
+def fold(*errors: float) -> tuple[Listed, WeightedRows]:
     """Return a fold with a spread of one: the target is zero on its own samples, and one on one of the others."""
-    rows = WeightedRows(np.zeros((1, 3)), np.zeros(3), np.ones(3))
     others = WeightedRows(np.zeros((1, 3)), np.array([1.0, 0.0, 0.0]), np.ones(3))
-    problem = WeightedLasso(rows.y, rows.weight, True, lambda _: np.zeros((0, 3)), lambda _: np.zeros(0))
     nothing: Any = None
-    return Listed(nothing, problem, nothing, others, errors)
+    return Listed(np.zeros(3), np.ones(3), True, nothing, nothing, nothing, nothing, errors), others
 
 
 @pytest.mark.parametrize(
@@ -49,9 +47,9 @@ def fold(*errors: float) -> Listed:
         ([fold(1e-1, 1e-14, 1e-30), fold(1e-1, 1e-3, 1e-2)], 1),
     ],
 )
-def test_the_strength_is_best_for_folds_in_proportion(folds: list[Listed], place: int) -> None:
+def test_the_strength_is_best_for_folds_in_proportion(folds: list[tuple[Listed, WeightedRows]], place: int) -> None:
     error, mu, points = best_strength(folds, 1.0, STEP)
     assert [point.largest for point in points] == [place] * len(folds)
     assert mu == pytest.approx(STEP ** (place + 1))
-    shares = [max(each.errors[place], 1e-13) for each in folds]
+    shares = [max(lasso.errors[place], 1e-13) for lasso, _ in folds]
     assert error == pytest.approx(np.mean(np.log(shares)))

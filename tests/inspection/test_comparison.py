@@ -20,8 +20,10 @@ from manykernels import (
     MKLRegressor,
     compare,
 )
+from manykernels.estimators.selection.folds import HeldOut
+from manykernels.estimators.supervised.samples import Samples
 from manykernels.exceptions import InvalidInputError
-from manykernels.inspection.evidence.comparison import ALIGNED, AVERAGE, MARGIN, SINGLE, FoldKernels
+from manykernels.inspection.evidence.comparison import ALIGNED, AVERAGE, MARGIN, SINGLE, FixedWeights
 from manykernels.kernels.bank.columns import Table
 
 BANK = KernelBank.per_feature(Gaussian(1.0), standardize=True)
@@ -44,10 +46,11 @@ def _data(n: int = 48) -> tuple[Any, Any]:
 def test_the_learner_at_the_learned_weights_is_the_learned_model(given: dict[str, Any]) -> None:
     X, y = _data()
     model = MKLRegressor(BANK, alpha=0.05, tol=1e-10, resources={"max_iter": 500}, **given).fit(X[:36], y[:36])
-    fold = FoldKernels.of(model, (Table.of(X[:36]), Table.of(X[36:])), (y[:36], y[36:]), None, None)
-    alone = fold._fitted(fold.gram(model.kernel_weights_), slice(None))
+    samples = Samples.of(Table.of(X[:36]), y[:36], np.ones(36))
+    fixed = FixedWeights.of(model, samples, HeldOut(Table.of(X[36:]), y[36:], None, None))
+    alone = fixed._fitted(fixed.gram(model.kernel_weights_), slice(None))
     np.testing.assert_allclose(
-        alone.predict(fold.gram(model.kernel_weights_)), model.predict(X[:36]), atol=1e-4 * np.abs(y).max()
+        alone.predict(fixed.gram(model.kernel_weights_)), model.predict(X[:36]), atol=1e-4 * np.abs(y).max()
     )
 
 

@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Protocol
 
 import numpy as np
 
 from manykernels.discovery.polynomial.family import PolynomialFamily
 from manykernels.discovery.polynomial.family_norm import family_norm
-from manykernels.discovery.polynomial.lasso_path import PathPoint, Survey, WeightedLasso, adaptive, follow
+from manykernels.discovery.polynomial.lasso_path import PathPoint, WeightedLasso, adaptive
 from manykernels.discovery.polynomial.product_bases import Index, RankOneBase
 from manykernels.exceptions import InvalidInputError
 from manykernels.objective.problem import Problem
@@ -48,50 +47,7 @@ class Tuned:
     second_mu: float | None
 
 
-class Features(Protocol):
-    """What makes features of products for other samples."""
-
-    def features_of(self, values: Array, indices: Sequence[Index]) -> Array:
-        """Return the products of columns in rows, (m, n)."""
-        ...
-
-
-@dataclass(frozen=True, eq=False)
-class PathFold:
-    """The lasso on some samples and its error on the others, which may be none."""
-
-    base: Features
-    problem: WeightedLasso
-    survey: Survey
-    others: WeightedRows
-
-    def error(self, point: PathPoint) -> float:
-        """Return the sum of squared errors on the other samples."""
-        features = self.base.features_of(self.others.features, point.indices)
-        scores = point.coefficients @ features + point.intercept
-        return float(self.others.weight @ (self.others.y - scores) ** 2)
-
-    def log_share(self, point: PathPoint) -> float:
-        """Return the logarithm of the error's share of the spread around the mean of these samples.
-
-        Below ``PATH_EXACT`` there is nothing left to choose.
-        """
-        others = self.others
-        spread = float(others.weight @ (others.y - self.problem.mean(self.problem.y)) ** 2)
-        return float(np.log(max(self.error(point) / max(spread, np.finfo(float).tiny), PATH_EXACT)))
-
-    def second(self, point: PathPoint) -> PathFold:
-        """Return the adaptive second step."""
-        return PathFold(self.base, *adaptive(self.problem, point), self.others)
-
-    def largest(self) -> float:
-        """Return the strength above which nothing is selected."""
-        scores = self.survey(self.problem.solved(np.inf, (), np.zeros(0))[2], 1)[1]
-        return float(scores.max(initial=0.0))
-
-    def follow(self, strengths: Iterable[float]) -> Iterator[PathPoint]:
-        """Yield the path."""
-        return follow(self.problem, self.survey, strengths)
+Fold = tuple[WeightedLasso, WeightedRows]  # the lasso on some samples, and those that are held out
 
 
 def tuned_strengths(
@@ -114,24 +70,24 @@ def tuned_strengths(
             f"folds must lie between 2 and the number of samples, {problem.n_samples}, got {n_folds}."
         )
 
-    def family_of(features: Array) -> PolynomialFamily:
-        return surveyed_family(family, features, normalize)
+    rows = WeightedRows(base.columns, problem.y, problem.weight)
 
-    rows, fit_intercept = WeightedRows(base.columns, problem.y, problem.weight), problem.fit_intercept
+    def lasso_on(samples: WeightedRows) -> WeightedLasso:
+        return lasso_of(samples, surveyed_family(family, samples.features, normalize), problem.fit_intercept)
+
     parts = np.array_split(rng.permutation(len(rows.y)), n_folds)
-    everything = np.arange(len(rows.y))
-    whole = fold_of(rows, rows.take(np.zeros(0, dtype=int)), family_of, fit_intercept)
+    whole = lasso_on(rows)
     if not whole.largest() > 0:
         return Tuned(float(rows.weight.sum()), (), None)
-    folds = [fold_of(rows.take(np.setdiff1d(everything, p)), rows.take(p), family_of, fit_intercept) for p in parts]
+    folds = [(lasso_on(rows.take(np.setdiff1d(np.arange(len(rows.y)), part))), rows.take(part)) for part in parts]
     error, mu, points = best_strength(folds, whole.largest())
     *_, point = whole.follow(_strengths(whole.largest(), mu))
     second = None
     if with_second:
-        steps = [fold.second(path) for fold, path in zip(folds, points, strict=True)]
-        second_error, second_mu, _ = best_strength(steps, whole.second(point).largest(), SECOND_STEP)
+        steps = [(adaptive(lasso, path), others) for (lasso, others), path in zip(folds, points, strict=True)]
+        second_error, second_mu, _ = best_strength(steps, adaptive(whole, point).largest(), SECOND_STEP)
         second = second_mu if second_error < error else None
-    penalty = float(whole.problem.penalties(point.indices) @ np.abs(point.coefficients))
+    penalty = float(whole.penalties(point.indices) @ np.abs(point.coefficients))
     return Tuned(mu / penalty, point.indices, second)
 
 
@@ -142,7 +98,7 @@ def _strengths(largest: float, least: float = 0.0, step: float = PATH_STEP) -> A
 
 
 def best_strength(
-    folds: Sequence[PathFold], largest: float, step: float = PATH_STEP
+    folds: Sequence[Fold], largest: float, step: float = PATH_STEP
 ) -> tuple[float, float, list[PathPoint]]:
     """Return the smallest mean logarithm of errors, its strength for all samples, and the models of the folds there.
 
@@ -152,17 +108,27 @@ def best_strength(
     """
     strengths, best = _strengths(largest, step=step), np.inf
     found: tuple[float, float, list[PathPoint]] = (np.inf, largest, [])
-    total = sum(fold.others.weight.sum() for fold in folds)
-    paths = [fold.follow(strengths * (1.0 - fold.others.weight.sum() / total)) for fold in folds]
+    total = sum(others.weight.sum() for _, others in folds)
+    paths = [lasso.follow(strengths * (1.0 - others.weight.sum() / total)) for lasso, others in folds]
     since, enough = 0, float(np.log(PATH_EXACT))
     for mu, points in zip(strengths, zip(*paths, strict=True), strict=False):
-        error = float(np.mean([fold.log_share(point) for fold, point in zip(folds, points, strict=True)]))
+        error = float(np.mean([log_share(*fold, point) for fold, point in zip(folds, points, strict=True)]))
         since += 1
         if error < best:
             best, found, since = error, (error, float(mu), list(points)), 0
         if since >= PATH_PATIENCE or error <= enough:
             break
     return found
+
+
+def log_share(lasso: WeightedLasso, others: WeightedRows, point: PathPoint) -> float:
+    """Return the logarithm of the error's share of the spread of held-out samples around the mean of the others.
+
+    Below ``PATH_EXACT`` there is nothing left to choose.
+    """
+    error = float(others.weight @ (others.y - lasso.scores(point, others.features)) ** 2)
+    spread = float(others.weight @ (others.y - lasso.mean(lasso.y)) ** 2)
+    return float(np.log(max(error / max(spread, np.finfo(float).tiny), PATH_EXACT)))
 
 
 def surveyed_family(family: PolynomialFamily, features: Array, normalize: str | None) -> PolynomialFamily:
@@ -175,11 +141,8 @@ def surveyed_family(family: PolynomialFamily, features: Array, normalize: str | 
     return PolynomialFamily.of(surveyed, family.degree, family.degree_penalties, 1.0)
 
 
-def fold_of(
-    inside: WeightedRows, others: WeightedRows, family_of: Callable[[Array], PolynomialFamily], fit_intercept: bool
-) -> PathFold:
+def lasso_of(samples: WeightedRows, family: PolynomialFamily, fit_intercept: bool) -> WeightedLasso:
     """Return the lasso on the family of some samples."""
-    family = family_of(inside.features)
     base = family.base
     assert isinstance(base, RankOneBase)
 
@@ -187,5 +150,6 @@ def fold_of(
         norm = family_norm(family, rho, wanted)
         return norm.largest, np.sqrt(norm.scores)
 
-    problem = WeightedLasso(inside.y, inside.weight, fit_intercept, base.features, family.penalties)
-    return PathFold(base, problem, survey, others)
+    return WeightedLasso(
+        samples.y, samples.weight, fit_intercept, base.features, family.penalties, survey, base.features_of
+    )

@@ -86,7 +86,9 @@ def second_step(search: PolynomialSearch, first_step: Discovery, mu: float | Non
 def _strength(problem: Problem, penalties: Array, mu: float) -> float:
     """Return the strength of the squared penalty that has the optimum of a lasso on features."""
     features = cast("RankOneStack", problem.stack).features
-    lasso = WeightedLasso(problem.y, problem.weight, problem.fit_intercept, lambda _: features, lambda _: penalties)
+    given: Any = lambda *_: features  # noqa: E731  # there are no other products
+    data = (problem.y, problem.weight, problem.fit_intercept)
+    lasso = WeightedLasso(*data, given, lambda _: penalties, lambda *_: ((), np.zeros(0)), given)
     coefficients = lasso.solved(mu, ((),) * len(features), np.zeros(len(features)))[0]
     size = float(penalties @ np.abs(coefficients))
     strength: float = problem.regularizer.strength

@@ -113,6 +113,8 @@ class WeightedLasso:
     fit_intercept: bool
     features: Callable[[tuple[Index, ...]], Array]  # makes the features (m, N) of products
     penalties: Callable[[tuple[Index, ...]], Array]  # makes their w
+    survey: Survey
+    features_of: Callable[[Array, tuple[Index, ...]], Array]  # makes the features of products for other samples
 
     def mean(self, values: Array) -> Array:
         """Return weighted means over the last axis, zeros without an intercept."""
@@ -134,35 +136,39 @@ class WeightedLasso:
         intercept = float(self.mean(self.y) - coefficients @ centers)
         return coefficients, intercept, self.weight * (self.y - coefficients @ features - intercept)
 
+    def largest(self) -> float:
+        """Return the strength above which nothing is selected."""
+        return float(self.survey(self.solved(np.inf, (), np.zeros(0))[2], 1)[1].max(initial=0.0))
 
-def follow(
-    problem: WeightedLasso,
-    survey: Survey,
-    strengths: Iterable[float],
-    first: tuple[tuple[Index, ...], Array] | None = None,
-) -> Iterator[PathPoint]:
-    """Yield the solutions for falling ``mu``, each from the last one and with the products that violate it added.
+    def follow(
+        self, strengths: Iterable[float], first: tuple[tuple[Index, ...], Array] | None = None
+    ) -> Iterator[PathPoint]:
+        """Yield the solutions for falling ``mu``, each from the last one and with the products that violate it added.
 
-    ``first`` is the survey of the empty model, if it is known.
-    """
-    indices: tuple[Index, ...] = ()
-    start = np.zeros(0)
-    names, scores = survey(problem.solved(np.inf, (), start)[2], NEWCOMERS) if first is None else first
-    for mu in strengths:
-        for _ in range(PATH_ROUNDS):
-            known = set(indices)
-            new = tuple(i for i, score in zip(names, scores, strict=True) if score > mu and i not in known)[:NEWCOMERS]
-            indices, start = indices + new, np.append(start, np.zeros(len(new)))
-            start, intercept, rho = problem.solved(mu, indices, start)
-            names, scores = survey(rho, NEWCOMERS + len(indices))
-            if not len(scores) or scores[0] <= mu * (1 + PATH_VIOLATION):
-                break
-        kept = np.flatnonzero(start)
-        indices, start = tuple(indices[m] for m in kept), start[kept]
-        yield PathPoint(indices, start, intercept, float(scores.max(initial=0.0)))
+        ``first`` is the survey of the empty model, if it is known.
+        """
+        indices: tuple[Index, ...] = ()
+        start = np.zeros(0)
+        names, scores = self.survey(self.solved(np.inf, (), start)[2], NEWCOMERS) if first is None else first
+        for mu in strengths:
+            for _ in range(PATH_ROUNDS):
+                known, pairs = set(indices), zip(names, scores, strict=True)
+                new = tuple(i for i, score in pairs if score > mu and i not in known)[:NEWCOMERS]
+                indices, start = indices + new, np.append(start, np.zeros(len(new)))
+                start, intercept, rho = self.solved(mu, indices, start)
+                names, scores = self.survey(rho, NEWCOMERS + len(indices))
+                if not len(scores) or scores[0] <= mu * (1 + PATH_VIOLATION):
+                    break
+            kept = np.flatnonzero(start)
+            indices, start = tuple(indices[m] for m in kept), start[kept]
+            yield PathPoint(indices, start, intercept, float(scores.max(initial=0.0)))
+
+    def scores(self, point: PathPoint, values: Array) -> Array:
+        """Return the values of a model at other samples, whose base features are in rows."""
+        return np.asarray(point.coefficients @ self.features_of(values, point.indices) + point.intercept)
 
 
-def adaptive(problem: WeightedLasso, point: PathPoint) -> tuple[WeightedLasso, Survey]:
+def adaptive(problem: WeightedLasso, point: PathPoint) -> WeightedLasso:
     """Return the second step: only what was selected, each penalized by ``w / |c|``, scaled to the same total."""
     place = {index: m for m, index in enumerate(point.indices)}
     weights = adaptive_penalties(problem.penalties(point.indices), np.abs(point.coefficients))
@@ -171,14 +177,12 @@ def adaptive(problem: WeightedLasso, point: PathPoint) -> tuple[WeightedLasso, S
     def at(indices: tuple[Index, ...]) -> list[int]:
         return [place[index] for index in indices]
 
-    second = replace(problem, features=lambda i: features[at(i)], penalties=lambda i: weights[at(i)])
-
     def survey(rho: Array, _: int) -> tuple[tuple[Index, ...], Array]:
         scores = np.abs(features @ rho) / weights
         order = np.argsort(-scores, kind="stable")
         return tuple(point.indices[m] for m in order), scores[order]
 
-    return second, survey
+    return replace(problem, features=lambda i: features[at(i)], penalties=lambda i: weights[at(i)], survey=survey)
 
 
 def adaptive_penalties(penalties: Array, norms: Array) -> Array:

@@ -15,13 +15,12 @@ from manykernels.discovery.polynomial.cross_validation import (
     PATH_LENGTH,
     SECOND_STEP,
     WeightedRows,
-    fold_of,
+    lasso_of,
     surveyed_family,
 )
 from manykernels.discovery.polynomial.descent import MirrorDescent
 from manykernels.discovery.polynomial.family import PolynomialFamily
 from manykernels.discovery.polynomial.family_norm import FamilyNorm, family_norm, norm_cost
-from manykernels.discovery.polynomial.lasso_path import follow
 from manykernels.discovery.polynomial.product_bases import Index, RankOneBase
 from manykernels.discovery.polynomial.sampling import InteractionSampler
 from manykernels.grams import GramStack
@@ -64,10 +63,7 @@ def first_products(problem: Problem, family: PolynomialFamily, norm: FamilyNorm,
     base = family.base
     assert isinstance(base, RankOneBase)
     rows, strength = WeightedRows(base.columns, problem.y, problem.weight), problem.regularizer.strength
-    nobody = rows.take(np.zeros(0, dtype=int))
-    fold = fold_of(
-        rows, nobody, lambda features: surveyed_family(family, features, base.normalize), problem.fit_intercept
-    )
+    lasso = lasso_of(rows, surveyed_family(family, rows.features, base.normalize), problem.fit_intercept)
     products: tuple[Index, ...] = ()
     mu = size = 0.0
 
@@ -79,9 +75,9 @@ def first_products(problem: Problem, family: PolynomialFamily, norm: FamilyNorm,
             mu = max(SECOND_STEP * mu, strength * size)
             yield mu
 
-    for point in follow(fold.problem, fold.survey, falling(), (norm.largest, np.sqrt(norm.scores))):
+    for point in lasso.follow(falling(), (norm.largest, np.sqrt(norm.scores))):
         products = point.indices
-        size = float(fold.problem.penalties(products) @ np.abs(point.coefficients))
+        size = float(lasso.penalties(products) @ np.abs(point.coefficients))
         if mu <= strength * size or len(products) >= FULL_SHARE * max_kernels:
             break
     return products

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field, fields, replace
+from dataclasses import dataclass, field, fields
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -58,34 +58,13 @@ def recording(folds: Sequence[Fold]) -> Iterator[list[Recording]]:
 
 @dataclass(frozen=True, eq=False)
 class FoldModel:
-    """What a model of one fold says of the rows that it has not seen."""
-
-    rows: Array  # (n,) int: positions among all rows
-    target: Array  # (n, K): as losses take it
-    weight: Array  # (n,)
-    scores: Array  # (n, K)
-    kernels: Array  # (m,) int: active ones
-    parts: Array  # (m, n, K)
-    models: tuple[Any, ...]  # those that the scores are of
-
-
-@dataclass(frozen=True, eq=False)
-class KeptFold:
-    """A fold that predicts new rows: functions of its model, or of the models that its targets have of their own."""
+    """What predicts new rows in a fold: functions of its model, or of the models that its targets have of their own."""
 
     rows: Array  # (n,) int: positions of the rows that it held out, among all
     shown: Array  # (n, ...): what it says of them, as users see it: predictions, probabilities, decisions
     expansions: tuple[Any, ...]
     intercepts: tuple[Array, ...]  # (K,) each
     own: Array  # (K,) int: which of the expansions each target takes
-
-    @classmethod
-    def of(cls, said: FoldModel, shown: Array, model: Any) -> KeptFold:
-        """Keep what predicts of the models of a fold."""
-        several = model.best_per_target_ if len(said.models) > 1 else np.zeros(said.scores.shape[1], dtype=np.intp)
-        own = np.array([list(dict.fromkeys(several)).index(one) for one in several], dtype=np.intp)
-        expansions = tuple(each._expansion for each in said.models)
-        return cls(said.rows, shown, expansions, tuple(np.atleast_1d(each.intercept_) for each in said.models), own)
 
     def says(self, model: Any, X: Any, method: str = "predict") -> Array:
         """Return what a method of the final model says of rows by the functions of this fold."""
@@ -97,19 +76,26 @@ class KeptFold:
         return np.asarray(getattr(known, method)(X))
 
 
-def said_by(held: Recording, rows: Array, *, columns: Sequence[int] | None = None, at: int = -1) -> FoldModel:
-    """Return what was noted of a fold, or of some of its targets only: the others keep places of zeros."""
-    scores, model = held.said[at]
+Parts = tuple["FoldModel", "Array", LeftOut]  # a fold's model, its active kernels, and what each adds to held-out rows
+
+
+def said_of(held: Recording, rows: Array, columns: Sequence[Sequence[int]]) -> Parts:
+    """Return the model of a fold of which its noted models have these targets each, and the parts of its scores."""
+    models = [model for _, model in held.said]
+    expansions = tuple(model._expansion for model in models)
+    kernels = np.unique(np.concatenate([expansion.active for expansion in expansions])).astype(np.intp)
+    scores = np.zeros_like(held.said[0][0])
+    own, parts = np.zeros(scores.shape[1], dtype=np.intp), np.zeros((len(kernels), *scores.shape))
+    for at, (mine, expansion) in enumerate(zip(columns, expansions, strict=True)):
+        mine = list(mine) if len(columns) > 1 else list(range(len(own)))
+        own[mine], scores[:, mine] = at, held.said[at][0][:, mine]
+        if expansion.active.size:
+            added = expansion.active_contributions(held.rows)
+            parts[np.searchsorted(kernels, expansion.active)[:, None], :, mine] = added[:, :, mine].transpose(0, 2, 1)
     weight = np.ones(len(rows)) if held.weight is None else held.weight
-    expansion = model._expansion
-    parts = np.zeros((0, *scores.shape))
-    if expansion.active.size:
-        parts = expansion.active_contributions(held.rows)
-    if columns is not None:
-        mine = np.isin(np.arange(scores.shape[1]), columns)
-        scores, parts = scores * mine, parts * mine
-    target = encoded_like(model, held.target)
-    return FoldModel(rows, target, weight, scores, expansion.active, parts, (model,))
+    intercepts = tuple(np.atleast_1d(model.intercept_) for model in models)
+    fold = FoldModel(rows, np.asarray(_shown(models[0], scores)), expansions, intercepts, own)
+    return fold, kernels, LeftOut(scores, parts, (), encoded_like(models[0], held.target), weight)
 
 
 def _shown(model: BaseEstimator, scores: Array) -> Any:
@@ -120,19 +106,6 @@ def _shown(model: BaseEstimator, scores: Array) -> Any:
         if hasattr(known, name):
             return getattr(known, name)(rows)
     return known.predict(rows)
-
-
-def joined(models: Sequence[FoldModel]) -> FoldModel:
-    """Return what models of the same fold say of different targets, as one."""
-    first = models[0]
-    if len(models) == 1:
-        return first
-    kernels = np.unique(np.concatenate([own.kernels for own in models]))
-    parts = np.zeros((len(kernels), *first.scores.shape))
-    for own in models:
-        parts[np.searchsorted(kernels, own.kernels)] += own.parts
-    scores = np.sum([own.scores for own in models], axis=0)
-    return replace(first, scores=scores, kernels=kernels, parts=parts, models=tuple(own.models[0] for own in models))
 
 
 class KeepsHeldOut:
@@ -149,30 +122,25 @@ class KeepsHeldOut:
         if any(len(own.said) != len(chosen) for own in held):
             return
         of = [[k for k, index in enumerate(best) if index == one] for one in chosen]
-        several = len(chosen) > 1
-        self._held_out_models = [
-            joined([said_by(own, test, columns=of[at] if several else None, at=at) for at in range(len(chosen))])
-            for own, (_, test) in zip(held, splits, strict=True)
-        ]
+        self._held_out_models = [said_of(own, test, of) for own, (_, test) in zip(held, splits, strict=True)]
 
     def _keep_importance(self: Any, fit: Fit, samples: Samples, losses: Sequence[Any], kernels: Any) -> None:
         """Keep what the folds tell, where they were asked."""
-        models: list[FoldModel] | None = self.__dict__.pop("_held_out_models", None)
+        told: list[Parts] = self.__dict__.pop("_held_out_models", None) or []
         for name in ("cv_predictions_", "_fold_models"):
             self.__dict__.pop(name, None)
-        usable = models and all(own.scores.shape[1] == self._expansion.n_targets for own in models)
-        if models is None or not usable:
+        if not told or any(len(fold.own) != self._expansion.n_targets for fold, *_ in told):
             super()._keep_importance(fit, samples, losses, kernels)  # type: ignore[misc]  # of the plain estimator
             return
         super()._keep_importance(fit, samples, losses, None)  # type: ignore[misc]  # likewise
-        shown = [np.asarray(_shown(own.models[0], own.scores)) for own in models]
-        self.cv_predictions_ = _by_row(models, shown, samples.n_given)
+        models = [fold for fold, *_ in told]
+        self.cv_predictions_ = _by_row(models, samples.n_given)
         if self._search_options.keep_folds:
-            self._fold_models = [KeptFold.of(own, said, self) for own, said in zip(models, shown, strict=True)]
+            self._fold_models = models
         if self._expansion.active.size and not isinstance(samples.rows, Pairs):
-            self._lost_by, self._importance_method = self._lost_in_folds(models, losses), FOLDS
+            self._lost_by, self._importance_method = self._lost_in_folds(told, losses), FOLDS
 
-    def _lost_in_folds(self: Any, models: Sequence[FoldModel], losses: Sequence[Any]) -> dict[str, Array]:
+    def _lost_in_folds(self: Any, told: Sequence[Parts], losses: Sequence[Any]) -> dict[str, Array]:
         """Return what predictions of held-out rows lose, by the columns and by the kernels of the final model."""
         active = self._expansion.active
         columns = self._kernel_frame["columns"].to_numpy()
@@ -180,15 +148,15 @@ class KeepsHeldOut:
         names = [columns[active[members[0]]] for members in units]
         by_kernel = [[int(m)] for m in active]
         by_columns = [np.flatnonzero(columns == name).tolist() for name in names]
-        kernels = np.unique(np.concatenate([own.kernels for own in models])).astype(np.intp)
+        kernels = np.unique(np.concatenate([own for _, own, _ in told])).astype(np.intp)
         place = {int(m): at for at, m in enumerate(kernels)}
-        parts = np.concatenate([_placed(own, kernels) for own in models], axis=1)
+        each = [held for *_, held in told]
         left = LeftOut(
-            np.concatenate([own.scores for own in models]),
-            parts,
+            np.concatenate([held.scores for held in each]),
+            np.concatenate([_placed(own, held.parts, kernels) for _, own, held in told], axis=1),
             tuple(losses),
-            np.concatenate([_apart(own.target, fold, losses) for fold, own in enumerate(models)]),
-            np.concatenate([own.weight for own in models]),
+            np.concatenate([_apart(held.y, fold, losses) for fold, held in enumerate(each)]),
+            np.concatenate([held.weight for held in each]),
         )
         return {
             name: left.drops([[place[m] for m in members if m in place] for members in wanted])
@@ -196,11 +164,11 @@ class KeepsHeldOut:
         }
 
 
-def _placed(own: FoldModel, kernels: Array) -> Array:
+def _placed(own: Array, parts: Array, kernels: Array) -> Array:
     """Return the parts of a fold as those of more kernels."""
-    parts = np.zeros((len(kernels), *own.scores.shape))
-    parts[np.searchsorted(kernels, own.kernels)] = own.parts
-    return parts
+    placed = np.zeros((len(kernels), *parts.shape[1:]))
+    placed[np.searchsorted(kernels, own)] = parts
+    return placed
 
 
 def _apart(target: Array, fold: int, losses: Sequence[Any]) -> Array:
@@ -210,11 +178,11 @@ def _apart(target: Array, fold: int, losses: Sequence[Any]) -> Array:
     return np.sign(target) * (np.abs(target) + STRATUM * len(target) * fold)
 
 
-def _by_row(models: Sequence[FoldModel], shown: Sequence[Array], n_rows: int) -> Array:
+def _by_row(models: Sequence[FoldModel], n_rows: int) -> Array:
     """Return what the folds say of each row, the mean of several, NaN for rows that none held out."""
-    total, count = np.zeros((n_rows, *shown[0].shape[1:])), np.zeros(n_rows)
-    for own, said in zip(models, shown, strict=True):
-        np.add.at(total, own.rows, said)
+    total, count = np.zeros((n_rows, *models[0].shown.shape[1:])), np.zeros(n_rows)
+    for own in models:
+        np.add.at(total, own.rows, own.shown)
         np.add.at(count, own.rows, 1.0)
     with np.errstate(invalid="ignore"):
         return total / count.reshape(-1, *[1] * (total.ndim - 1))

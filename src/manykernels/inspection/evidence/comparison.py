@@ -6,7 +6,7 @@ import time
 import warnings
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -21,16 +21,17 @@ from manykernels.alignment import aligned_weights, margin_weights
 from manykernels.estimators import MKLClassifier, MKLRegressor, MKLSurvival
 from manykernels.estimators.groups import with_kernels_of
 from manykernels.estimators.selection.choice import CrossValidated
+from manykernels.estimators.selection.folds import Fold, HeldOut, Opened
 from manykernels.estimators.selection.splits import splits_of
 from manykernels.estimators.supervised.base import BaseMKL
-from manykernels.estimators.supervised.samples import Rows, check_alignment, checked_rows
+from manykernels.estimators.supervised.samples import Rows, Samples, check_alignment, checked_rows
 from manykernels.estimators.supervised.targets import check_lengths
 from manykernels.estimators.survival.baseline import martingale_residuals
 from manykernels.exceptions import InvalidInputError
 from manykernels.grams import cross_combine
-from manykernels.grams.training import Training, is_precomputed, open_training
+from manykernels.grams.training import is_precomputed, open_training
 from manykernels.inspection.evidence.leave_out import corrected_t
-from manykernels.kernels import KernelStack, PreparedRows
+from manykernels.kernels import KernelStack
 from manykernels.objective.losses.survival import check_survival
 from manykernels.solvers.progress import count_to
 from manykernels.validation.arrays import Array, TableLike
@@ -47,43 +48,46 @@ MOST_SINGLE = 10  # kernels that are tried alone, those most like the target
 
 
 @dataclass(frozen=True, eq=False)
-class FoldKernels:
-    """The kernels of the training rows of one fold, with normalization and widths of their own, and its test rows."""
+class FixedWeights:
+    """The estimator with kernel weights that are not learned, in a fold of the comparison."""
 
-    training: Training
-    test: PreparedRows[Any]
-    estimator: BaseMKL  # not fitted
-    y: Array
-    y_test: Array
-    groups: Array | None  # of the training rows
-    scoring: Any
+    fold: Fold
     opened_s: float  # CPU seconds that the kernels took
 
     @classmethod
-    def of(
-        cls, estimator: BaseMKL, rows: tuple[Rows, Rows], targets: tuple[Array, Array], groups: Any, scoring: Any
-    ) -> FoldKernels:
+    def of(cls, estimator: BaseMKL, samples: Samples, held_out: HeldOut) -> FixedWeights:
         """Fit the bank on the training rows alone and compute its kernels."""
         start = time.process_time()
         budget, n_jobs = estimator._resources.memory_budget, estimator._resources.n_jobs
-        training = open_training(estimator.kernels, rows[0], memory_budget=budget, n_jobs=n_jobs, n_targets=1)
-        opened_s = time.process_time() - start
-        return cls(training, training.bank.prepare(rows[1]), estimator, *targets, groups, scoring, opened_s)
+        training = open_training(estimator.kernels, samples.rows, memory_budget=budget, n_jobs=n_jobs, n_targets=1)
+        opened = Opened(estimator, samples, training, [])
+        return cls(Fold(lambda: opened, estimator.tol, held_out), time.process_time() - start)
+
+    @property
+    def estimator(self) -> BaseMKL:
+        """The estimator, not fitted."""
+        return self.fold.opened.model
+
+    @property
+    def y(self) -> Array:
+        """Targets of the training rows."""
+        return self.fold.samples.y
 
     def score_of(self, method: str) -> tuple[float, int, float]:
         """Return score on the test rows, number of kernels, and CPU seconds of a method that fixes the weights."""
-        start = time.process_time()
+        start, training, held = time.process_time(), self.fold.training, self.fold.rows_held_out
         with _without_remarks("No kernel (was selected|predicts better than a constant)"):
             theta = self.weights_of(method)
             model = self._fitted(self.gram(theta), slice(None))
             seconds = time.process_time() - start + self.opened_s
-            cross = cross_combine(self.training.bank, self.test, self.training.prepared, self._scaled(theta))
-            score = check_scoring(model, scoring=self.scoring)(model, cross[None], self.y_test)
+            new = training.bank.prepare(held.rows)
+            cross = cross_combine(training.bank, new, training.prepared, self._scaled(theta))
+            score = check_scoring(model, scoring=held.scorer)(model, cross[None], held.target)
         return float(score), int(np.count_nonzero(theta)), seconds
 
     def weights_of(self, method: str) -> Array:
         """Return the kernel weights of a method, from the training rows alone."""
-        stack = self.training.stack
+        stack = self.fold.training.stack
         if method == AVERAGE:
             return np.ones(stack.n_kernels)
         if method == ALIGNED:
@@ -94,7 +98,7 @@ class FoldKernels:
 
     def gram(self, theta: Array) -> KernelStack:
         """Return the one kernel of fixed weights among the training rows."""
-        return KernelStack(self.training.stack.combine(self._scaled(theta))[None])
+        return KernelStack(self.fold.training.stack.combine(self._scaled(theta))[None])
 
     def _scaled(self, theta: Array) -> Array:
         """Return weights of norm one in the norm in which the penalty measures kernel weights.
@@ -106,12 +110,13 @@ class FoldKernels:
     def _fitted(self, kernel: KernelStack, rows: Any) -> Any:
         """Return the estimator fitted to one kernel on some of the training rows."""
         model = clone(self.estimator).set_params(kernels="precomputed", kernel_penalties=None, resources__verbose=0)
-        own = {} if self.groups is None or not isinstance(model, CrossValidated) else {"groups": self.groups[rows]}
+        groups = self.fold.samples.groups
+        own = {} if groups is None or not isinstance(model, CrossValidated) else {"groups": groups[rows]}
         return model.fit(kernel[rows], self.y[rows], **own)
 
     def _best_single(self) -> Array:
         """Return the weights of the kernel that does best alone in folds of the training rows."""
-        stack = self.training.stack
+        stack = self.fold.training.stack
         likeness = aligned_weights(stack, self._ideal, "independent", target=self._coding).kernel_alignments
         chosen = np.argsort(-likeness, kind="stable")[:MOST_SINGLE]
         alone = np.eye(stack.n_kernels)
@@ -128,15 +133,17 @@ class FoldKernels:
         scores = []
         for train, test in self._inner_splits():
             model = self._fitted(kernel, train)
-            scores.append(check_scoring(model, scoring=self.scoring)(model, kernel[test], self.y[test]))
+            scores.append(
+                check_scoring(model, scoring=self.fold.rows_held_out.scorer)(model, kernel[test], self.y[test])
+            )
         return float(np.mean(scores))
 
     def _inner_splits(self) -> list[tuple[Array, Array]]:
         shared, classifies = in_equal_shares(self.estimator, self.y)
-        cv: Any = INNER_FOLDS
-        if self.groups is not None:
+        cv, groups = INNER_FOLDS, self.fold.samples.groups
+        if groups is not None:
             cv = StratifiedGroupKFold(INNER_FOLDS) if classifies else GroupKFold(INNER_FOLDS)
-        return splits_of(cv, shared, self.groups, classifier=classifies)
+        return splits_of(cv, shared, groups, classifier=classifies)
 
     @property
     def _ideal(self) -> Array:
@@ -280,15 +287,17 @@ def compare(
         raise InvalidInputError(f"The folds {cv!r} are none: nothing can be scored.")
     methods = [LEARNED, AVERAGE, ALIGNED, *([MARGIN] if is_classifier(estimator) else []), SINGLE]
     found = np.full((len(methods), len(splits), 3), np.nan)
+    scorer = None if scoring is None else check_scoring(estimator, scoring=scoring)
     with count_to(len(methods) * len(splits), "models", verbose) as advance:
         for k, (train, test) in enumerate(splits):
             sides, targets = (rows[train], rows[test]), (target[train], target[test])
             own = None if given is None else given[train]
             found[0, k] = _learned(estimator, sides, targets, own, scoring)
             advance("")
-            fold = FoldKernels.of(estimator, sides, targets, own, scoring)
+            samples = replace(Samples.of(sides[0], targets[0], np.ones(len(train))), groups=own)
+            fixed = FixedWeights.of(estimator, samples, HeldOut(sides[1], targets[1], None, scorer))
             for row, method in enumerate(methods[1:], 1):
-                found[row, k] = _scored(fold, method, k)
+                found[row, k] = _scored(fixed, method, k)
                 advance("")
     return _table(methods, found, splits)
 
@@ -334,10 +343,10 @@ def _given(rows: Rows) -> Any:
     return getattr(rows, "given", rows)
 
 
-def _scored(fold: FoldKernels, method: str, number: int) -> tuple[float, float, float]:
+def _scored(fixed: FixedWeights, method: str, number: int) -> tuple[float, float, float]:
     """Return what a method that fixes the weights comes to; NaN, and a warning, where it is not defined."""
     try:
-        return fold.score_of(method)
+        return fixed.score_of(method)
     except InvalidInputError as error:
         warnings.warn(f"There is no {method} in fold {number}: {error}", UserWarning, stacklevel=3)
         return np.nan, np.nan, np.nan

@@ -10,7 +10,7 @@ import pandas as pd
 from sklearn.pipeline import Pipeline
 from sklearn.utils.validation import check_is_fitted
 
-from manykernels.estimators.selection.held_out import KeptFold
+from manykernels.estimators.selection.held_out import FoldModel
 from manykernels.exceptions import InvalidInputError
 from manykernels.inspection.pipelines import unwrapped
 from manykernels.validation.arrays import Array, check_positive
@@ -184,12 +184,12 @@ def _held_out(model: Any, y: Any) -> Array:
     return np.asarray(known)
 
 
-def _fold_models(model: Any) -> list[KeptFold]:
+def _fold_models(model: Any) -> list[FoldModel]:
     """Return the folds that predict new rows; none where they were not kept."""
     return unwrapped(model)[0].__dict__.get("_fold_models", [])
 
 
-def _said_of(folds: Sequence[KeptFold], model: Any, X: Any, method: str) -> Iterator[tuple[KeptFold, Array]]:
+def _said_of(folds: Sequence[FoldModel], model: Any, X: Any, method: str) -> Iterator[tuple[FoldModel, Array]]:
     """Yield each fold and what it says of new rows."""
     while isinstance(model, Pipeline):  # names that its steps give columns were not those of the fit
         X, model = (model[:-1].transform(X) if len(model) > 1 else X), model[-1]

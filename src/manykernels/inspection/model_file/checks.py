@@ -14,7 +14,7 @@ from sklearn.base import BaseEstimator, is_classifier
 
 from manykernels.estimators import KernelAligner
 from manykernels.estimators.parameters import check_parameters
-from manykernels.estimators.selection.held_out import KeptFold
+from manykernels.estimators.selection.held_out import FoldModel
 from manykernels.estimators.supervised.base import BaseMKL
 from manykernels.estimators.supervised.factored import FactoredExpansion, KernelPart
 from manykernels.estimators.supervised.importance import units_of
@@ -413,7 +413,7 @@ def _wrong_importances(model: BaseMKL, expansion: Any) -> Iterator[str]:
         yield "_lost_by"
 
 
-def _kept_fold(fold: KeptFold) -> Iterator[str]:
+def _fold_model(fold: FoldModel) -> Iterator[str]:
     n_rows, n_models = len(fold.rows), len(fold.expansions)
     if not is_index(fold.rows, n_rows, None) or (n_rows and fold.rows.min() < 0):
         yield "rows"
@@ -430,7 +430,7 @@ def _kept_fold(fold: KeptFold) -> Iterator[str]:
 def _wrong_folds(model: BaseMKL, expansion: Any) -> Iterator[str]:
     """Yield what is wrong of folds that were kept."""
     folds = model.__dict__.get("_fold_models", [])
-    if not all_are(folds, KeptFold) or any(len(fold.own) != expansion.n_targets for fold in folds):
+    if not all_are(folds, FoldModel) or any(len(fold.own) != expansion.n_targets for fold in folds):
         yield "_fold_models"
 
 
@@ -485,6 +485,6 @@ RULES: dict[type[Any], Callable[[Any], Iterator[str]]] = {
     FactoredExpansion: _factored_expansion,
     Solution: _solution,
     BaseMKL: _model,
-    KeptFold: _kept_fold,
+    FoldModel: _fold_model,
     KernelAligner: _aligner,
 }

@@ -34,7 +34,7 @@ from manykernels import discovery, estimators
 from manykernels.alignment import AlignedWeights
 from manykernels.discovery import KernelFamily
 from manykernels.estimators.groups import GROUPS, TakesGroups
-from manykernels.estimators.selection.held_out import KeptFold
+from manykernels.estimators.selection.held_out import FoldModel
 from manykernels.estimators.selection.penalties import PenaltyFamily
 from manykernels.estimators.supervised.base import BaseMKL
 from manykernels.estimators.supervised.factored import FactoredExpansion, KernelPart
@@ -134,7 +134,7 @@ FITTED = (
     KernelExpansion, FactoredExpansion, KernelPart, FourierSeries, LandmarkFunction, CellFunction, SparseFunction,
     FittedBank,
     PreparedRows, TableKernels, TablePoints, StackKernels, StackSamples, ProductKernels, MemberPairs,
-    SparsePoints, AlignedWeights, PenaltyFamily, KeptFold,
+    SparsePoints, AlignedWeights, PenaltyFamily, FoldModel,
 )  # fmt: skip
 RESULTS = (Solution, Certificate, KKTResiduals, IterationRecord)
 FAMILIES = tuple(cls for cls in vars(discovery).values() if isinstance(cls, type) and issubclass(cls, KernelFamily))
