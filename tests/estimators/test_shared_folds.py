@@ -13,7 +13,7 @@ from sklearn.model_selection import GroupKFold, KFold, RepeatedKFold, ShuffleSpl
 from manykernels import KernelBank, MKLRegressorCV, regularization_path
 from manykernels.exceptions import ConvergenceWarning, IncompatibleError, InvalidInputError
 from manykernels.kernels import Gaussian, Laplacian, Linear
-from manykernels.solvers.factored.fold_models import FoldModels
+from manykernels.solvers.factored.pooled import PooledNewton
 from manykernels.solvers.run import OutOfTimeError
 
 N = 90
@@ -30,13 +30,13 @@ def data(seed: int = 0) -> tuple[np.ndarray, np.ndarray]:
 def together(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     """How often all folds were solved at once."""
     calls: list[int] = []
-    at = FoldModels.at
+    at = PooledNewton.at
 
-    def counted(self: FoldModels, posed: Any) -> Any:
+    def counted(self: PooledNewton, posed: Any) -> Any:
         calls.append(len(posed))
         return at(self, posed)
 
-    monkeypatch.setattr(FoldModels, "at", counted)
+    monkeypatch.setattr(PooledNewton, "at", counted)
     return calls
 
 
@@ -194,14 +194,14 @@ def test_a_search_that_ends_early_keeps_what_all_folds_scored(
     together: list[int], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     X, y = data()
-    at = FoldModels.at
+    at = PooledNewton.at
 
-    def late(self: FoldModels, posed: Any) -> Any:
+    def late(self: PooledNewton, posed: Any) -> Any:
         if len(together) == 2:
             raise OutOfTimeError
         return at(self, posed)
 
-    monkeypatch.setattr(FoldModels, "at", late)
+    monkeypatch.setattr(PooledNewton, "at", late)
     for options in ({"penalty": "l1"}, {}):
         together.clear()
         model = MKLRegressorCV(

@@ -3,7 +3,6 @@
 from manykernels.grams.rows import open_rows
 from manykernels.solvers.base import Solver
 from manykernels.solvers.comparison import SolverComparison, compare_solvers, explain_solver_choice
-from manykernels.solvers.factored.fold_paths import FoldPaths, factored_folds
 from manykernels.solvers.gram.block_coordinate import BlockCoordinate
 from manykernels.solvers.gram.interior_point import InteriorPoint
 from manykernels.solvers.gram.shared_newton import SharedNewton
@@ -28,7 +27,6 @@ __all__ = [
     "UFOMKL",
     "BlockCoordinate",
     "Conic",
-    "FoldPaths",
     "ForwardBackward",
     "HessianMKL",
     "InteriorPoint",
@@ -49,7 +47,6 @@ __all__ = [
     "compare_solvers",
     "configured_solver",
     "explain_solver_choice",
-    "factored_folds",
     "get_solver",
     "open_rows",
     "solve",

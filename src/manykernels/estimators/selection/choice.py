@@ -30,8 +30,8 @@ from manykernels.estimators.selection.search import MixtureSearch, PenaltyGrid, 
 from manykernels.estimators.selection.shared_folds import (
     FOLD_KERNELS,
     SHARED,
-    SharedFolds,
     obstacle_to_sharing,
+    pooled_folds,
 )
 from manykernels.estimators.selection.splits import Split, exchanges, of_fewer_rows, splits_of, weighed_splits
 from manykernels.estimators.selection.stopping import limited
@@ -46,6 +46,7 @@ from manykernels.grams.training import LAZY, as_bank
 from manykernels.kernels import Pairs
 from manykernels.objective.losses import Loss
 from manykernels.objective.regularizers import BlockL1, Penalty, Regularizer, parameters_of, with_l1_ratio
+from manykernels.solvers.factored.pooled import PooledNewton
 from manykernels.solvers.progress import count_to
 from manykernels.solvers.run import check_deadline
 from manykernels.threads import blas_threads, n_threads
@@ -55,7 +56,7 @@ from manykernels.validation.parameters import seed_from
 RULES = ("best", "1se")
 FOLD_TOL = 1e-2  # relative gap of the models of the folds of a search: no score can see more
 
-Opening = Callable[[], tuple[list[Fold], SharedFolds | None]]
+Opening = Callable[[], tuple[list[Fold], PooledNewton | None]]
 
 
 def counted(number: int, noun: str) -> str:
@@ -151,7 +152,7 @@ class CrossValidated(KeepsHeldOut):
             as_bank(self.kernels, rows).check(rows)
             openings = [partial(self._own_folds, splits, held_out, own_kernels)]
             if self._shares(tried, samples, form, loss, splits, whole):
-                together = partial(self._shared_folds, splits, held_out, whole)
+                together = partial(pooled_folds, whole, splits, held_out, self._fold_tol, scaled=searches)
                 openings = [together] if self._search_options.fold_kernels == SHARED else [together, *openings]
             fewer = of_fewer_rows(splits, target, weight, whole.seconds) if searches and tried.races else []
             scouting = partial(self._own_folds, fewer, held_out[: len(fewer)], own_kernels) if fewer else None
@@ -194,13 +195,6 @@ class CrossValidated(KeepsHeldOut):
         stop = Event()
         pairs = zip(splits, held_out, strict=True)
         return [Fold(partial(opened, train), self._fold_tol, held, stop) for (train, _), held in pairs], None
-
-    def _shared_folds(
-        self: Any, splits: list[Split], held_out: list[HeldOut], whole: Fold
-    ) -> tuple[list[Fold], SharedFolds]:
-        """Return folds on kernels of all rows, and what they share."""
-        shared = SharedFolds.opened(whole.opened, splits, self._fold_tol)
-        return shared.folds(whole.opened, held_out, self._fold_tol, scaled=self._searches), shared
 
     def _shares(
         self: Any,
@@ -251,9 +245,9 @@ class CrossValidated(KeepsHeldOut):
         with folds.ending.noted(), count_to(tried.n_told(n_folds), tried.counts, verbose) as advance:
             for opening in openings:
                 try:
-                    own, shared = opening()
-                    folds = Rung(own, min(n_threads(n_jobs), len(own)), advance, folds.ending, shared)
-                    if scouting is not None and shared is None:
+                    own, pooled = opening()
+                    folds = Rung(own, min(n_threads(n_jobs), len(own)), advance, folds.ending, pooled)
+                    if scouting is not None and pooled is None:
                         folds.below = replace(folds, folds=scouting()[0], finest=COARSE)
                     found = tried.scored(folds)
                     break

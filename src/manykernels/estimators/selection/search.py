@@ -12,6 +12,7 @@ import numpy as np
 
 from manykernels.estimators.selection.penalties import PenaltyFamily, alpha_grid
 from manykernels.estimators.selection.rules import Candidate, ahead
+from manykernels.estimators.selection.shared_folds import pooled_fits
 from manykernels.estimators.selection.splits import FIRST_FOLDS
 from manykernels.estimators.selection.stopping import StopReason
 from manykernels.estimators.selection.strengths import HOPELESS, Grid, StrengthPath, TryAt, best_scores, leads
@@ -22,7 +23,7 @@ from manykernels.threads import blas_threads
 if TYPE_CHECKING:
     from manykernels.estimators.selection.folds import Family, Fold, FoldScore
     from manykernels.estimators.selection.mixtures import Mixture
-    from manykernels.estimators.selection.shared_folds import SharedFolds
+    from manykernels.solvers.factored.pooled import PooledNewton
     from manykernels.validation.arrays import Array
 
 WORTH_A_LOOK = 0.5  # share of the predicted cost of following a mixture up to which a look at it first is worth that
@@ -42,7 +43,7 @@ class Rung:
     workers: int  # folds that are tried at once
     advance: Callable[[str], None]  # told in a line about each strength
     ending: StopReason = field(default_factory=StopReason)  # told why nothing more is tried
-    shared: SharedFolds | None = None  # what folds share whose kernels are those of all rows
+    pooled: PooledNewton | None = None  # what solves folds at once whose kernels are those of all rows
     in_turn: bool = False  # whether folds are opened one at a time
     below: Rung | None = None
     finest: int = 1  # steps of the grid to which the best strength is found
@@ -152,22 +153,23 @@ class Rung:
         search early loses one strength at most; else each fold is opened, tried at all of these, and closed.
         """
         folds = self.folds[among]
-        if self.shared is not None:
-            yield from (self._together(self.shared, family, strength)[among] for strength in strengths)
+        if self.pooled is not None:
+            yield from (self._together(self.pooled, family, strength)[among] for strength in strengths)
         elif not self.in_turn and all(fold.averages(family) or self._stay_open(fold) for fold in folds):
             for strength in strengths:
                 yield [trial for (trial,) in self._each(folds, family, [strength])]
         else:
             yield from map(list, zip(*self._each(folds, family, strengths), strict=True))
 
-    def _together(self, shared: SharedFolds, family: Family, strength: float) -> list[FoldScore]:
+    def _together(self, pooled: PooledNewton, family: Family, strength: float) -> list[FoldScore]:
         """Return what all folds say of a strength, solved at once."""
         check_deadline()
-        with blas_threads(shared.problems[0].n_samples, self.workers):
-            posed = family.posed(shared.problems, self.folds[0].names)
-            fits = shared.fits([family.penalties(strength, fold) for fold in self.folds], posed)
+        problems = self.folds[0].problems  # of all rows
+        with blas_threads(problems[0].n_samples, self.workers):
+            posed = family.posed(problems, self.folds[0].names)
+            fits = pooled_fits(pooled, [family.penalties(strength, fold) for fold in self.folds], posed)
             return [
-                fold.score(family.embedded(fit, fold.problems), **family.settings(strength))
+                fold.score(family.embedded(fit, problems), **family.settings(strength))
                 for fold, fit in zip(self.folds, fits, strict=True)
             ]
 
@@ -242,7 +244,7 @@ class PenaltyGrid:
         """
         scores: list[list[FoldScore]] = [[] for _ in folds.folds]
         constants = np.full((len(scores), 1), np.nan)
-        folds.in_turn = folds.shared is None
+        folds.in_turn = folds.pooled is None
         with folds.ending.noted():
             for number, score in self._tried(folds):
                 scores[number].append(score)
@@ -258,7 +260,7 @@ class PenaltyGrid:
 
     def _tried(self, folds: Rung) -> Iterator[tuple[int, FoldScore]]:
         """Yield the number of a fold with the score of its next candidate."""
-        if folds.shared is not None:
+        if folds.pooled is not None:
             for family, alpha in self.asked:
                 yield from enumerate(next(folds.tried(family, [alpha])))
             return

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
 
-from manykernels.estimators.selection.folds import Fold, HeldOut, Opened
+from manykernels.estimators.selection.folds import Fold, HeldOut
 from manykernels.estimators.supervised.base import BaseMKL
 from manykernels.estimators.supervised.problems import Fit
 from manykernels.estimators.supervised.samples import Samples
@@ -18,8 +18,7 @@ from manykernels.grams.training import Training, as_bank, keeps_shapes
 from manykernels.kernels import KernelBank
 from manykernels.kernels.bank.columns import Table
 from manykernels.solvers import Solver, get_solver
-from manykernels.solvers.factored.fold_models import MOST_RANK, FoldModels
-from manykernels.solvers.factored.moments import FoldMoments
+from manykernels.solvers.factored.pooled import MOST_RANK, Moments, PooledNewton
 
 if TYPE_CHECKING:
     from manykernels.estimators.selection.splits import Split
@@ -32,71 +31,47 @@ AUTO, OWN, SHARED = "auto", "own", "shared"
 FOLD_KERNELS = (AUTO, OWN, SHARED)
 
 
-@dataclass(eq=False)
-class SharedFolds:
-    """The folds of a search on one stack of all rows."""
+def pooled_folds(
+    whole: Fold, splits: Sequence[Split], held_out: Sequence[HeldOut], tol: float, *, scaled: bool
+) -> tuple[list[Fold], PooledNewton]:
+    """Return folds on the kernels of all rows, and what solves all of them at once.
 
-    problems: list[Problem]  # one a target, of all rows
-    samples: list[Samples]  # of each fold: those that count, with the rows of all folds
-    models: FoldModels
+    ``scaled`` if strengths are fractions of what folds can gain.
+    """
+    model, samples, training, problems = whole.opened
+    held = _held(splits, samples.n_given)[samples.kept]
+    targets = np.column_stack([problem.y for problem in problems])
+    pooled = PooledNewton(
+        cast("FactoredStack", training.stack),
+        Moments(targets, problems[0].weight, held, len(splits)),
+        tol,
+        fit_intercept=problems[0].fit_intercept,
+        max_rounds=model._resources.limits()["max_iter"],
+        most_rank=_most_rank(model._resources.memory_budget, len(splits)),
+    )
+    folds = []
+    for number, ((train, _), rows, out) in enumerate(zip(splits, pooled.training, held_out, strict=True)):
+        opened = whole.opened._replace(samples=replace(samples, n_given=len(train), weight=samples.weight * rows))
+        fold = Fold(lambda opened=opened: opened, tol, out)  # type: ignore[misc]  # one a fold
+        own = problems[0].weight * rows
+        fold.intercepts = np.array([np.average(p.y, weights=own) if p.fit_intercept else 0.0 for p in problems])
+        if scaled:  # before any model
+            pairs = [(problem, *pooled.slopes(number, target)) for target, problem in enumerate(problems)]
+            fold.empty = [(p.dual_norms(rho), p.empirical_loss(np.where(rows, z, p.y))) for p, rho, z in pairs]
+        folds.append(fold)
+    return folds, pooled
 
-    @classmethod
-    def opened(
-        cls,
-        whole: Opened,
-        splits: Sequence[Split],
-        tol: float,
-    ) -> SharedFolds:
-        """Return what the folds of these splits of the rows share, from what all rows opened."""
-        model, samples, training, problems = whole
-        held = _held(splits, samples.n_given)[samples.kept]
-        targets = np.column_stack([problem.y for problem in problems])
-        stack: Any = training.stack
-        models = FoldModels(
-            stack,
-            FoldMoments(targets, problems[0].weight, held, len(splits)),
-            tol,
-            fit_intercept=problems[0].fit_intercept,
-            max_rounds=model._resources.limits()["max_iter"],
-            most_rank=_most_rank(model._resources.memory_budget, len(splits)),
-        )
-        own = [
-            replace(samples, n_given=len(train), weight=samples.weight * rows)
-            for (train, _), rows in zip(splits, models.training, strict=True)
-        ]
-        return cls(problems, own, models)
 
-    def _empty_models(self, fold: int) -> list[tuple[Array, float]]:
-        """Return dual norms and loss of the best constant of each target in a fold; to be asked before any model."""
-        rows = self.models.training[fold]
-        pairs = [(problem, *self.models.slopes(fold, target)) for target, problem in enumerate(self.problems)]
-        return [(p.dual_norms(rho), p.empirical_loss(np.where(rows, z, p.y))) for p, rho, z in pairs]
-
-    def _intercepts(self, rows: Array) -> Array:
-        """Return the best constants of a fold, by target: the means of what it learns from."""
-        own = self.problems[0].weight * rows
-        return np.array([np.average(p.y, weights=own) if p.fit_intercept else 0.0 for p in self.problems])
-
-    def fits(self, penalties: Sequence[Sequence[Regularizer]], problems: Sequence[Problem]) -> list[Fit]:
-        """Return the solutions of every fold under its penalties, one a target."""
-        posed = [
-            [replace(problem, regularizer=penalty) for problem, penalty in zip(problems, own, strict=True)]
-            for own in penalties
-        ]
-        solved = zip(posed, self.models.at(posed), strict=True)
-        return [Fit(own, list(found), np.array([one.kernel_norms for one in found])) for own, found in solved]
-
-    def folds(self, whole: Opened, held_out: Sequence[HeldOut], tol: float, *, scaled: bool) -> list[Fold]:
-        """Return the folds, on the kernels of all rows; ``scaled`` if strengths are fractions of what they can gain."""
-        folds = []
-        for number, (samples, held) in enumerate(zip(self.samples, held_out, strict=True)):
-            opened = whole._replace(samples=samples)
-            fold = Fold(lambda opened=opened: opened, tol, held)  # type: ignore[misc]  # one a fold
-            fold.intercepts = self._intercepts(self.models.training[number])
-            if scaled:
-                fold.empty = self._empty_models(number)
-            folds.append(fold)
-        return folds
+def pooled_fits(
+    pooled: PooledNewton, penalties: Sequence[Sequence[Regularizer]], problems: Sequence[Problem]
+) -> list[Fit]:
+    """Return the solutions of every fold under its penalties, one a target."""
+    posed = [
+        [replace(problem, regularizer=penalty) for problem, penalty in zip(problems, own, strict=True)]
+        for own in penalties
+    ]
+    solved = zip(posed, pooled.at(posed), strict=True)
+    return [Fit(own, list(found), np.array([one.kernel_norms for one in found])) for own, found in solved]
 
 
 def obstacle_to_sharing(

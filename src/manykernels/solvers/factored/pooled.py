@@ -1,18 +1,24 @@
-"""Models of the squared loss in all training folds at once: folds share sums over rows, and passes serve them all."""
+r"""Models of the squared loss in all training folds at once: folds share sums over rows, and passes serve them all.
+
+With factors ``Z`` of the kernels in use, the model of a training fold ``T`` minimizes the quadratic
+:math:`\frac12 \sum_{i \in T} s_i (y_i - z_i' v - b)^2 + \Omega(v)`, which knows the rows by
+:math:`[Z, 1]_T' S [Z, 1]_T` and :math:`[Z, 1]_T' S y_T` alone: the sums over all rows less those of the rows held out.
+"""
 
 from __future__ import annotations
 
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass
-from itertools import pairwise
+from itertools import chain, pairwise
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from manykernels.exceptions import IncompatibleError
-from manykernels.grams.factored import FactoredStack
+from manykernels.grams.factored import FactoredStack, FactorOperator
+from manykernels.grams.factored.operators import CHUNK_ROWS
 from manykernels.objective.problem import Problem
 from manykernels.solvers.factored.certificate import (
     DualBound,
@@ -26,7 +32,6 @@ from manykernels.solvers.factored.certificate import (
 from manykernels.solvers.factored.group_penalty import GroupPenalty
 from manykernels.solvers.factored.group_problem import GroupProblem
 from manykernels.solvers.factored.model import FactorFunctions
-from manykernels.solvers.factored.moments import FoldMoments, starts_of
 from manykernels.solvers.factored.solver import FactoredNewton
 from manykernels.solvers.factored.state import Component
 from manykernels.solvers.run import check_deadline
@@ -45,6 +50,113 @@ OWN_SHARE = 0.3
 SWEEPS = 20  # attempts at that
 
 Slot = tuple[int, int]  # a fold and a target
+
+
+class Moments:
+    """``[Z, 1]' S [Z, 1]`` and ``[Z, 1]' S Y`` of the training rows of every fold, for factors that may grow in number.
+
+    Parameters
+    ----------
+    Y : (N, T) float64
+        Targets.
+    weight : (N,) float64
+        Of the samples, ``S`` as a diagonal.
+    held : (N,) int
+        The fold that holds a row out, -1 for none.
+    n_folds : int
+    """
+
+    def __init__(self, Y: Array, weight: Array, held: Array, n_folds: int) -> None:
+        self.Y, self.weight, self.held, self.n_folds = Y, weight, held, n_folds
+        self.operators: list[FactorOperator] = []
+        self.rank = 0
+        self._grams = [self._part(rows, [], []) for rows in self._rows()]
+        self._inner = [(weight[rows] @ Y[rows])[None] for rows in self._rows()]
+        self._add_up()
+
+    def emptied(self) -> Moments:
+        """Return the sums of the same folds without any factor."""
+        return Moments(self.Y, self.weight, self.held, self.n_folds)
+
+    def _rows(self) -> list[Array]:
+        """Return the rows of every sum: those each fold holds out and those none does."""
+        return [np.flatnonzero(self.held == fold) for fold in chain(range(self.n_folds), [-1])]
+
+    @property
+    def kernels(self) -> Array:
+        """Kernels of the factors, in their order."""
+        return np.concatenate([np.zeros(0, dtype=np.int64), *(operator.kernels for operator in self.operators)])
+
+    @property
+    def starts(self) -> Array:
+        """Where the coefficients of each kernel begin, and the rank."""
+        return starts_of(self.operators)
+
+    def grow(self, operators: Sequence[FactorOperator]) -> None:
+        """Add factors; only sums with the new ones are computed."""
+        old = list(self.operators)
+        for at, rows in enumerate(self._rows()):
+            self._grams[at] = self._bordered(self._grams[at], self._part(rows, old, operators))
+            inner = [np.column_stack([operator.adjoint(y) for y in self._masked(rows).T]) for operator in operators]
+            self._inner[at] = np.concatenate([self._inner[at][:-1], *inner, self._inner[at][-1:]])
+        self.operators += operators
+        self.rank = int(self.starts[-1])
+        self._add_up()
+
+    def _add_up(self) -> None:
+        """Keep the sums over all rows, from which those of a fold are subtracted."""
+        self._total: Array = np.add.reduce(self._grams)
+        self._total_inner: Array = np.add.reduce(self._inner)
+
+    def _masked(self, rows: Array) -> Array:
+        """Return the weighted targets on some rows, zero on the others."""
+        out = np.zeros_like(self.Y)
+        out[rows] = self.weight[rows, None] * self.Y[rows]
+        return np.asfortranarray(out)
+
+    def _part(self, rows: Array, old: Sequence[FactorOperator], new: Sequence[FactorOperator]) -> Array:
+        """Return ``[Z_old, Z_new, 1]' S [Z_new, 1]`` over some rows."""
+        total: Any = 0.0
+        for start in range(0, max(len(rows), 1), CHUNK_ROWS):
+            index = rows[start : start + CHUNK_ROWS]
+            fresh = np.hstack([operator.rows(index) for operator in new] + [np.ones((len(index), 1))])
+            every = np.hstack([operator.rows(index) for operator in old] + [fresh])
+            total = total + every.T @ (self.weight[index, None] * fresh)
+        return np.asarray(total)
+
+    def _bordered(self, gram: Array, part: Array) -> Array:
+        """Return a gram with new factors before its last row and column, those of ones."""
+        before, size = len(gram) - 1, len(part)
+        out = np.empty((size, size))
+        out[:before, :before] = gram[:-1, :-1]
+        out[:, before:] = part
+        out[before:, :before] = part[:before].T
+        return out
+
+    def of(self, fold: int) -> tuple[Array, Array]:
+        """Return ``[Z, 1]' S [Z, 1]`` and ``[Z, 1]' S Y`` over the training rows of a fold."""
+        return self._total - self._grams[fold], self._total_inner - self._inner[fold]
+
+    def slopes(self, fold: int, target: int, v: Array) -> Array:
+        """Return ``[Z, 1]' S ([Z, 1] v - y)`` over the training rows of a fold."""
+        inner = self._total_inner[:, target] - self._inner[fold][:, target]
+        return np.asarray(self._total @ v - self._grams[fold] @ v - inner)
+
+    def scores(self, v: Array) -> Array:
+        """Return ``[Z, 1] v`` of all rows."""
+        out, start = np.full(len(self.Y), v[-1]), 0
+        for operator in self.operators:
+            stop = start + int(operator.starts[-1])
+            if v[start:stop].any():
+                operator.add_scores(v[start:stop], out)
+            start = stop
+        return out
+
+
+def starts_of(operators: Sequence[FactorOperator]) -> Array:
+    """Return where the coefficients of each kernel of these operators begin, and the rank."""
+    ranks = [np.diff(operator.starts) for operator in operators]
+    return np.concatenate([[0], np.cumsum(np.concatenate([np.zeros(0, dtype=np.int64), *ranks]))]).astype(np.int64)
 
 
 @dataclass(eq=False)
@@ -72,14 +184,14 @@ class _Found:
         return max(self.primal - self.best.value, 0.0) / self.size
 
 
-class FoldModels:
+class PooledNewton:
     """The working set of all folds, and where their models stand.
 
     Parameters
     ----------
     stack : FactoredStack
         Of all rows.
-    moments : FoldMoments
+    moments : Moments
         Of the targets, without factors.
     tol : float
         Relative gap of the exact kernels on the training rows of each fold.
@@ -100,7 +212,7 @@ class FoldModels:
     def __init__(
         self,
         stack: FactoredStack,
-        moments: FoldMoments,
+        moments: Moments,
         tol: float,
         *,
         fit_intercept: bool = True,
