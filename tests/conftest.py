@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import signal
 from collections import Counter
@@ -53,6 +54,17 @@ def spread(cases: Sequence[Mapping[str, str]], count: int) -> set[int]:
         chosen.add(best)
         met.update(parts[best])
     return chosen
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_collection() -> Iterator[None]:
+    """Look for no garbage while thousands of tests are collected, nor among them later: modules and tests stay."""
+    gc.disable()
+    try:
+        return (yield)
+    finally:
+        gc.freeze()
+        gc.enable()
 
 
 @pytest.fixture(autouse=True, scope="session")

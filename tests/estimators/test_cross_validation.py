@@ -272,6 +272,7 @@ def test_clones_and_refits_start_afresh() -> None:
 SAMPLE_WEIGHTS = "kernel normalization and folds count training rows, not their weights"
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.filterwarnings("ignore:No kernel was selected:UserWarning", "ignore:The best strength:UserWarning")
 @pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning", "ignore:The least populated class")
 @parametrize_with_checks(

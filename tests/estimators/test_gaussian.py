@@ -117,7 +117,7 @@ def test_weights_are_repetitions_on_columns_as_they_are() -> None:
     assert primal[0] == pytest.approx(primal[1], rel=2e-6)
 
 
-@pytest.mark.sampled(2)
+@pytest.mark.sampled(4)
 @pytest.mark.filterwarnings("ignore::manykernels.ConvergenceWarning")
 @pytest.mark.parametrize("family", [None, DirichletFamily(0.0, 8.0)])
 @pytest.mark.parametrize("update", UPDATES)

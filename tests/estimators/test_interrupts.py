@@ -124,6 +124,7 @@ def test_a_stop_that_the_callback_asks_for_ends_one_run(data: Any) -> None:
     assert path.summary()["status"].tolist() == ["stopped_by_callback"] * 4
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.filterwarnings("ignore:The best strength:UserWarning")
 @pytest.mark.parametrize("press", PRESSES)
 @pytest.mark.parametrize("n_jobs", [None, 2])

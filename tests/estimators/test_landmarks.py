@@ -132,7 +132,7 @@ def test_what_banks_of_landmarks_cannot_do_is_said() -> None:
 
 def test_another_order_of_the_rows_gives_the_same_landmarks() -> None:
     rng = np.random.default_rng(0)
-    X, order = rng.normal(size=(200, 3)), rng.permutation(200)
+    X, order = rng.normal(size=(120, 3)), rng.permutation(120)
     y = np.sin(2 * X[:, 0]) + X[:, 1] * X[:, 2]
     for bank in (KernelBank.landmarks(Laplacian(1.0), count=40), KernelBank.joint(widths=[1.0], standardize=True)):
         model = MKLRegressor(bank, alpha=1e-3, tol=1e-6, resources={"representation": "factored"})

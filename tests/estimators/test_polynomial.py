@@ -226,6 +226,7 @@ def test_scikit_learn_accepts_the_classifier(estimator: Any, check: Any) -> None
     check(estimator)
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("seed", [0, 1, 2])
 def test_a_weak_penalty_finds_the_interactions_that_make_the_target(seed: int) -> None:
     # A hundred draws out of 5456 products interpolate the target: what they leave of it must not lead the search.

@@ -45,6 +45,7 @@ LOSSES = ["squared", "epsilon_insensitive", "huber", "quantile"]
 # --- units ----------------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize("loss", LOSSES)
 @pytest.mark.parametrize("penalty", list(REGULARIZERS))
 def test_a_unit_of_y_changes_the_unit_of_predictions(loss: str, penalty: str) -> None:

@@ -67,6 +67,7 @@ class TestSparseStack(GramStackContract):
         return fitted.block(prepared, prepared)
 
 
+@pytest.mark.sampled(5)
 @pytest.mark.parametrize("seed", range(20))
 def test_the_stack_is_its_matrices(seed: int) -> None:
     """Quadratic forms, products, entries, diagonals and factors are those of the Gram matrices."""
@@ -90,7 +91,8 @@ def test_the_stack_is_its_matrices(seed: int) -> None:
         np.testing.assert_allclose(factors.cross_apply(m, factors.table, r), K[m] @ r, atol=1e-12)
 
 
-@pytest.mark.parametrize("seed", [*range(6), *(pytest.param(seed, marks=pytest.mark.nightly) for seed in range(6, 34))])
+@pytest.mark.sampled(17)
+@pytest.mark.parametrize("seed", range(34))
 @pytest.mark.parametrize(("loss", "regularizer"), [("squared", "l1"), ("logistic", "l1"), ("squared", "ridge")])
 def test_problems_end_where_dense_solvers_end(seed: int, loss: str, regularizer: str) -> None:
     """Objectives agree to 1e-8 with those of the solvers of Gram matrices."""
@@ -103,6 +105,7 @@ def test_problems_end_where_dense_solvers_end(seed: int, loss: str, regularizer:
     assert found.certificate.primal == pytest.approx(exact.certificate.primal, rel=1e-8)
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("loss", ["squared", "logistic"])
 @pytest.mark.parametrize("regularizer", ["l1", "elasticnet", "simplex"])
 def test_steps_without_hessians_reach_the_same_minimum(loss: str, regularizer: str, monkeypatch: Any) -> None:

@@ -90,7 +90,7 @@ def fitted(request: pytest.FixtureRequest) -> tuple[Any, Any]:
     return model_named(request.param)
 
 
-@pytest.fixture
+@pytest.fixture(scope="session")
 def named() -> Callable[[str], tuple[Any, Any]]:
     """Return the function that gives a model and rows by name."""
     return model_named

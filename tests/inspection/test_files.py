@@ -100,26 +100,36 @@ def test_tables_of_the_command_stay_too(name: str, tmp_path: Path, monkeypatch: 
     assert list(tmp_path.iterdir()) == [path]
 
 
-# A process of its own, which fits a model to save or finds one, and in which what a case says is done first.
+# A process of its own, and a copy of it for each case, in which what the case says is done first.
 WRITING = """
 import os, resource, signal, sys, warnings
 from pathlib import Path
 import pandas as pd
 warnings.simplefilter("ignore")
-from tests.inspection.test_files import LARGE, WRITERS
+from tests.inspection.test_files import LARGE, SPOILED, WRITERS
 from manykernels import load_model
 from manykernels.exceptions import InvalidInputError
-folder, name = Path(sys.argv[1]), sys.argv[2]
-model, rows = load_model(folder.parent / "fitted.mkl"), pd.read_csv(folder.parent / "rows.csv")
 import manykernels.inspection.files, matplotlib.pyplot
-{first}
-try:
-    (WRITERS | LARGE)[name](folder / name, model, rows)
-except (InvalidInputError, OSError) as error:
-    print(type(error).__name__, error)
+parent = Path(sys.argv[1])
+model, rows = load_model(parent / "fitted.mkl"), pd.read_csv(parent / "rows.csv")
+for case in sys.argv[2:]:
+    how, name = case.split()
+    copy = os.fork()
+    if not copy:
+        exec(SPOILED[how])
+        try:
+            (WRITERS | LARGE)[name](parent / case / name, model, rows)
+        except (InvalidInputError, OSError) as error:
+            print(type(error).__name__, str(error).replace(os.linesep, " "), end=" ")
+        sys.stdout.flush()
+        os._exit(0)
+    print(os.waitstatus_to_exitcode(os.waitpid(copy, 0)[1]), flush=True)
 """
-KILLED = "os.fsync = lambda handle: os.kill(os.getpid(), signal.SIGKILL)"
-FULL = "resource.setrlimit(resource.RLIMIT_FSIZE, (3, 3))"
+SPOILED = {
+    "killed": "os.fsync = lambda handle: os.kill(os.getpid(), signal.SIGKILL)",
+    "full": "resource.setrlimit(resource.RLIMIT_FSIZE, (3, 3))",
+}
+WRITTEN = ["model.mkl", "picture.png", "report.html", "table.csv", "predicted.csv"]
 LARGE: dict[str, Callable[[Path, Any, Any], Any]] = {
     "table.csv": lambda path, model, rows: write_table(pd.DataFrame({"a": range(1000)}), path),
     "predicted.csv": lambda path, model, rows: _predicted(path, model, rows),
@@ -133,36 +143,40 @@ def _predicted(path: Path, model: Any, rows: Any) -> None:
     run_predict(PredictOptions(model, data, path, chunk_rows=4, force=True), Outcome("predict", as_json=True))
 
 
-def _prepared(tmp_path: Path, name: str, named: Any) -> Path:
-    """Return a folder with an old file, beside a model and rows that processes can read."""
-    folder = tmp_path / "folder"
-    folder.mkdir()
+def _prepared(parent: Path, names: dict[str, str], named: Any) -> None:
+    """Make folders with an old file each, beside a model and rows that processes can read."""
     model, rows = named("binary")
-    save_model(model, tmp_path / "fitted.mkl")
-    rows.to_csv(tmp_path / "rows.csv", index=False)
-    (folder / name).write_bytes(b"old")
-    return folder
+    save_model(model, parent / "fitted.mkl")
+    rows.to_csv(parent / "rows.csv", index=False)
+    for folder, name in names.items():
+        (parent / folder).mkdir()
+        (parent / folder / name).write_bytes(b"old")
 
 
-def _written(folder: Path, name: str, first: str) -> subprocess.CompletedProcess[str]:
-    program = WRITING.format(first=first)
-    root = Path(__file__).parents[2]
+@pytest.fixture(scope="module")
+def spoiled(named: Any, tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, dict[str, str]]:
+    """Return a folder with one for each case of a writer that was killed, or had no place, and what each has said."""
+    parent, root = tmp_path_factory.mktemp("spoiled"), Path(__file__).parents[2]
+    cases = {f"{how} {name}": name for how in SPOILED for name in WRITTEN}
+    _prepared(parent, cases, named)
     environment = os.environ | {"PYTHONPATH": os.pathsep.join([str(root / "src"), str(root)])}
-    return subprocess.run(
-        [sys.executable, "-c", program, str(folder), name], capture_output=True, text=True, cwd=root, env=environment
-    )
+    command = [sys.executable, "-c", WRITING, str(parent), *cases]
+    done = subprocess.run(command, capture_output=True, text=True, cwd=root, env=environment)
+    assert done.returncode == 0, done.stderr
+    return parent, dict(zip(cases, done.stdout.splitlines(), strict=True))
 
 
 @posix
-@pytest.mark.parametrize("name", ["model.mkl", "picture.png", "report.html", "table.csv", "predicted.csv"])
+@pytest.mark.parametrize("name", WRITTEN)
 def test_a_writer_that_is_killed_leaves_the_old_file_and_the_next_one_cleans_up(
-    name: str, named: Any, tmp_path: Path
+    name: str, named: Any, spoiled: Any
 ) -> None:
-    folder = _prepared(tmp_path, name, named)
-    assert _written(folder, name, KILLED).returncode == -signal.SIGKILL
+    parent, said = spoiled
+    folder = parent / f"killed {name}"
+    assert said[folder.name] == str(-signal.SIGKILL)
     assert (folder / name).read_bytes() == b"old"
     assert len(list(folder.iterdir())) == 2  # what was being written
-    (folder / ".manykernels-link").symlink_to(tmp_path / "fitted.mkl")
+    (folder / ".manykernels-link").symlink_to(parent / "fitted.mkl")
     with replacing(folder / "another") as file:
         file.write(b"new")
         save_model(named("binary")[0], folder / "model.mkl")  # a writer beside, which leaves the other's file alone
@@ -171,13 +185,13 @@ def test_a_writer_that_is_killed_leaves_the_old_file_and_the_next_one_cleans_up(
 
 
 @posix
-@pytest.mark.parametrize("name", ["model.mkl", "picture.png", "report.html", "table.csv", "predicted.csv"])
-def test_a_disk_that_is_full_in_earnest_is_told(name: str, named: Any, tmp_path: Path) -> None:
+@pytest.mark.parametrize("name", WRITTEN)
+def test_a_disk_that_is_full_in_earnest_is_told(name: str, spoiled: Any) -> None:
     """The system refuses to write, as on a full disk, wherever that happens to be."""
-    folder = _prepared(tmp_path, name, named)
-    done = _written(folder, name, FULL)
-    assert done.returncode == 0, done.stderr
-    assert "File too large" in done.stdout
+    parent, said = spoiled
+    folder = parent / f"full {name}"
+    assert "File too large" in said[folder.name]
+    assert said[folder.name].endswith(" 0")
     assert (folder / name).read_bytes() == b"old"
     assert list(folder.iterdir()) == [folder / name]
 
@@ -191,8 +205,9 @@ def _cut_off(path: Path) -> None:
 def test_rows_that_are_spoiled_before_or_amid_predictions_leave_the_old_file(
     kind: str, spoil: Callable[[Path], None], named: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    folder, rows = _prepared(tmp_path, "predicted.csv", named), tmp_path / f"rows.{kind}"
-    table = pd.concat([pd.read_csv(tmp_path / "rows.csv")] * 200, ignore_index=True)
+    _prepared(tmp_path, {"folder": "predicted.csv"}, named)
+    folder, rows = tmp_path / "folder", tmp_path / f"rows.{kind}"
+    table = pd.concat([pd.read_csv(tmp_path / "rows.csv")] * 50, ignore_index=True)
     table.to_parquet(rows, row_group_size=40) if kind == "parquet" else table.to_csv(rows, index=False)
     options = PredictOptions(tmp_path / "fitted.mkl", rows, folder / "predicted.csv", chunk_rows=40, force=True)
 

@@ -94,9 +94,10 @@ def run(folder: Path, code: str) -> str:
     return found.stdout.strip()
 
 
-@pytest.fixture
-def own(tmp_path: Path) -> Path:
+@pytest.fixture(scope="module")
+def own(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Return a folder with a module of a user, and a file with a model of the classes in it."""
+    tmp_path = tmp_path_factory.mktemp("own")
     (tmp_path / "own_classes.py").write_text(OWN, encoding="utf-8")
     run(
         tmp_path,

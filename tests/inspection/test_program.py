@@ -50,9 +50,9 @@ def program_in(path: Path) -> str:
     [
         MKLRegressor(tol=1e-3),
         MKLRegressor(BANK, alpha=0.05, penalty="elasticnet", kernel_penalties=np.array([1.0, 0.1 + 0.2])),
-        MKLRegressorCV(GRID, cv=KFold(3, shuffle=True, random_state=1), n_alphas=3),
+        MKLRegressorCV(GRID, penalty="l1", cv=KFold(3, shuffle=True, random_state=1), n_alphas=3),
         MKLClassifier(GRID, loss="hinge", class_weight={"high": 2.0, "low": 1.0}),
-        make_pipeline(StandardScaler(), MKLRegressor(KernelBank.auto(), tol=1e-3)),
+        make_pipeline(StandardScaler(), MKLRegressor(KernelBank.per_feature(widths=[1.0]), tol=1e-3)),
     ],
     ids=["untouched", "named kernels", "chosen", "classes", "pipeline"],
 )

@@ -59,7 +59,7 @@ def test_facts_and_card_of_hazards() -> None:
 def test_the_report_tells_survival_from_folds(tmp_path: Path, strata: bool) -> None:
     X, y = study(strata=strata)
     model = MKLSurvival(BANK, alpha=0.05).fit(X, y)
-    page = report(model, X, y, tmp_path / "report.html", cv=3, n_draws=50).read_text(encoding="utf-8")
+    page = report(model, X, y, tmp_path / "report.html", cv=2, n_draws=50).read_text(encoding="utf-8")
     events = int(y["event"].sum())
     told = (
         f"{events}; {60 - events} samples are censored",

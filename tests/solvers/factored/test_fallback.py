@@ -164,7 +164,7 @@ def solve_gram_primal(problem: Problem) -> float:
 @pytest.mark.usefixtures("few_landmarks")
 def test_estimators_go_over_and_predict_like_gram_models() -> None:
     rng = np.random.default_rng(8)
-    X, y = data(rng, 120, 3, "squared")
+    X, y = data(rng, 90, 3, "squared")
     models = [
         MKLRegressor(resources={"representation": way}, alpha="0.02*max", tol=1e-5).fit(X, y)
         for way in ("factored", "gram")

@@ -76,7 +76,7 @@ def brute_force(model: Solution, grams: Array, y: Array, loss: Any, regularizer:
 PROBLEMS = range(200)
 
 
-@pytest.mark.sampled(2)
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize("block", range(0, len(PROBLEMS), 25))
 def test_the_reported_gap_is_never_below_the_brute_force_gap(block: int, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(fallback, "LITTLE", 0.0)
@@ -265,11 +265,11 @@ def test_a_loose_bound_is_not_taken_for_a_proof(bank: KernelBank, n: int, monkey
     monkeypatch.setattr(working_set, "FEW_ROWS", 0)
     monkeypatch.setattr(working_set, "INNER", 1e-6)
     fooled = 0
-    for seed in range(50):
+    for seed in range(20):
         model, brute = certified(seed, bank, n, rounds=1)
         assert brute - 1e-9 <= model.dual_gap <= 1.1 * brute + 1e-9
         fooled += model.functions.approximate_gap < 1e-3 * model.dual_gap
-    assert fooled >= 10
+    assert fooled >= 4
 
 
 def test_an_own_gap_of_5e_7_hides_a_gap_of_percents(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -88,6 +88,7 @@ def solved(problem: Problem, **options: Any) -> Solution:
     return solution
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("loss", ["squared", "logistic", "huber", "squared_hinge"])
 def test_the_optimum_is_that_of_the_gram_solver(loss: str) -> None:
     rng = np.random.default_rng(1)
@@ -165,6 +166,7 @@ def random_problem(seed: int) -> tuple[Problem, Array, int]:
 PARAMETERS: tuple[tuple[float, ...], ...] = ((), (0.7,), (1.5,), (), (), (1.5,))
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("block", range(4))
 def test_the_reported_gap_is_never_below_the_brute_force_gap(block: int) -> None:
     for seed in range(15 * block, 15 * (block + 1)):
