@@ -58,6 +58,7 @@ PERMUTED_ENTRIES = (
     100_000  # of all targets together, beyond which fewer permutations are drawn: weak effects are clear there
 )
 PERMUTED_COST = 2.5e9  # multiplications of all quadratic forms of permuted targets, beyond which fewer are drawn, too
+CLEARLY = 3.0  # standard deviations of permuted targets from the closest of them, at which a target is no noise
 SAME = 1e-12  # spread of norms below which they are equal but for rounding
 SIGNIFICANT = 0.05  # p-value up to which a relation is no noise
 COLUMN_BYTES = 128 * 2**20  # of permuted dual coefficients that are held at once
@@ -235,35 +236,63 @@ def noise_levels(
     strata: Array | None = None,
     groups: Array | None = None,
     n_permutations: int | None = None,
+    *,
+    until_clear: bool = False,
 ) -> list[NoiseLevel]:
     """Return dual norms at the empty model of every problem on one stack, and of its permuted targets.
 
     Targets go with their weights, rows of several targets with shared weights as wholes, times with their events. They
     change places within their stratum, those of a group as a whole and with groups of as many samples. All problems
-    are permuted alike. One pass over the kernels for all, or for as many as fit.
+    are permuted alike. One pass over the kernels for all, or for as many as fit; two with ``until_clear``, the second
+    of which is left out where the orders of the unit leave no doubt that there is more than noise.
     """
     n_samples = problems[0].n_samples
     models = [(problem.empty_coefficients, problem.best_constant) for problem in problems]
-    entries, largest = sum(rho.size for rho, _ in models), max(rho.size for rho, _ in models)
+    entries = sum(rho.size for rho, _ in models)
     cost = problems[0].stack.quad_cost * entries / n_samples
-    drawn = random_orders(
-        n_samples, np.random.default_rng(seed), n_permutations or permutations_for(entries, cost), strata, groups
-    )
-    orders = np.vstack([np.arange(n_samples), drawn])
-    most = min(COLUMN_BYTES // (8 * largest), MOST_COLUMNS * n_samples // largest)
-    together = max(1, most // len(orders))
-    squares: list[Array] = []
-    for first in range(0, len(models), together):
-        some = [rho.reshape(len(rho), -1) for rho, _ in models[first : first + together]]
-        # (N, problems, orders, targets): the targets of a problem are summed over, they share their weights.
-        columns = [np.stack([rho[order] for order in orders], axis=1) for rho in some]
-        flat = np.concatenate([part.reshape(len(part), -1) for part in columns], axis=1)
-        unit = np.abs(flat).max() or 1.0
-        found = unit**2 * problems[0].stack.quad_each(flat / unit)
-        ends = np.cumsum([part.shape[1] * part.shape[2] for part in columns])
-        for part, own in zip(np.split(found, ends[:-1], axis=1), some, strict=True):
-            squares.append(part.reshape(len(part), len(orders), own.shape[1]).sum(axis=2).T)
+    wanted = n_permutations or permutations_for(entries, cost)
+    orders = random_orders(n_samples, np.random.default_rng(seed), wanted, strata, groups)
+    first = min(wanted, N_PERMUTATIONS) if until_clear else wanted
+    rhos = [rho.reshape(n_samples, -1) for rho, _ in models]
+    squares = _squares_of(problems[0], rhos, np.vstack([np.arange(n_samples), orders[:first]]))
+    levels = [_level(*parts) for parts in zip(problems, squares, models, strict=True)]
+    if first == wanted or _clear(levels):
+        return levels
+    more = _squares_of(problems[0], rhos, orders[first:])
+    squares = [np.vstack(parts) for parts in zip(squares, more, strict=True)]
     return [_level(*parts) for parts in zip(problems, squares, models, strict=True)]
+
+
+def _squares_of(problem: Problem, rhos: Sequence[Array], orders: Array) -> list[Array]:
+    """Return squares of the norms of targets (N, T) in these orders, (orders, M) a target, on the stack of a problem.
+
+    The columns of a target are summed over: they share their weights.
+    """
+    largest = max(rho.size for rho in rhos)
+    most = min(COLUMN_BYTES // (8 * largest), MOST_COLUMNS * problem.n_samples // largest)
+    together = max(1, most // len(orders))
+    found: list[Array] = []
+    for first in range(0, len(rhos), together):
+        some = rhos[first : first + together]
+        columns = [rho[orders.T].reshape(len(rho), -1) for rho in some]  # (N, orders, T)
+        flat = np.concatenate(columns, axis=1)
+        unit = np.abs(flat).max() or 1.0
+        each = unit**2 * problem.stack.quad_each(flat / unit)
+        ends = np.cumsum([part.shape[1] for part in columns])
+        for part, own in zip(np.split(each, ends[:-1], axis=1), some, strict=True):
+            found.append(part.reshape(len(part), len(orders), own.shape[1]).sum(axis=2).T)
+    return found
+
+
+def _clear(levels: Sequence[NoiseLevel]) -> bool:
+    """Whether targets stand out so far from a few orders that more of them would tell the same.
+
+    By the largest norm, or by the mean over kernels: the distance to the closest order is several times their spread,
+    which it is of one target of noise in about a thousand.
+    """
+    total = np.sum([level.relations for level in levels], axis=0)[[0, 2]]
+    orders = total[:, 1:]
+    return bool((total[:, 0] - orders.max(axis=1) > CLEARLY * orders.std(axis=1)).any())
 
 
 def permutations_for(n_entries: int, cost: float) -> int:

@@ -318,7 +318,9 @@ class BaseMKL(SaysWhichParameter, NotebookCard, Explanations, TakesGroups):
         own = None if asked is None else samples.own_weight
         plain = [] if own is None else [replace(problem, sample_weight=own) for problem in problems]
         seed, strata = noise_seed(self.random_state), self._noise_strata(samples)
-        levels = noise_levels([*problems, *plain], seed, strata, samples.groups)
+        # Strengths in units of noise, and what a search found, are worth all orders.
+        given = (asked is None or asked.unit == "max") and "alpha" in self.get_params(deep=False)
+        levels = noise_levels([*problems, *plain], seed, strata, samples.groups, until_clear=given)
         if asked is not None:
             posed = [at_strength(*pair, asked) for pair in zip([*problems, *plain], levels, strict=True)]
             n = len(problems)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property, partial
-from itertools import islice
+from itertools import compress, islice
 from typing import Any
 
 import numpy as np
@@ -214,12 +214,24 @@ class FourierStack(FactoredStack):
         """Return the quadratic forms of every vector, (T, M): rows are read once."""
         out = np.empty((len(rhos), self.n_kernels))
         batches = [batch for together in self._layout for batch in together.batches()]
-        for batch, some, moments in self._moments_of(batches, rhos):
+        direct = [not self.table.chunked and batch.plan.directly(self.n_samples, len(rhos)) for batch in batches]
+        for batch in compress(batches, direct):
+            self._quads_by_rows(batch, np.array(rhos), out)
+        binned = [batch for batch, by_rows in zip(batches, direct, strict=True) if not by_rows]
+        for batch, some, moments in self._moments_of(binned, rhos):
             out[some, batch.members] = np.moveaxis(batch.plan.quads(moments), 1, 0)
         out *= self.scales
         for kernel in np.flatnonzero(self._by_values).tolist():
             out[:, kernel] = [rho @ self._product(kernel, rho) for rho in rhos]
         return out
+
+    def _quads_by_rows(self, batch: SharedExpansion, rhos: Array, out: Array) -> None:
+        """Set the quadratic forms of many vectors (T, N) by a wave a row: few rows take no bins."""
+        for column, members in zip(batch.columns.tolist(), batch.members, strict=True):
+            origin, inverse, _ = self._geometry(column, batch.plan.spacing)
+            position = (np.asarray(self.table.columns[column], dtype=np.float64) - origin) * inverse
+            inside = np.abs(position - 0.5 * (batch.bins - 1)) <= 0.5 * batch.bins  # gaps are far outside
+            out[:, members] = batch.plan.quads_at(position[inside], rhos[:, inside])
 
     @cached_property
     def _by_values(self) -> Array:
