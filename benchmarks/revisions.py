@@ -1,6 +1,6 @@
-"""Whether anything small became slower: cells of other benchmarks by two checkouts in turn, and the ratios of CPU seconds.
+"""Whether anything small became slower: other benchmarks by two checkouts in turn, and the ratios of CPU seconds.
 
-``python benchmarks/revisions.py --source BEFORE [--cells NAME ...] [--rounds 3] [--repeats 2] [--smoke] [--output DIR]``
+``python benchmarks/revisions.py --source BEFORE [--cells NAME ...] [--rounds 3] [--repeats 2] [--smoke]``
 
 ``BEFORE`` is another checkout, as ``git archive REVISION | tar x -C BEFORE`` leaves it. Each checkout runs benchmark
 scripts of its own, so that names may differ, in processes that take turns; every process runs its script ``--repeats``
@@ -28,7 +28,7 @@ CELLS = {
     "shared_weights": "shared_weights.py --smoke",
     "survival": "survival.py --smoke",
     "pairs": "pairs.py --smoke",
-    "accuracy": f"accuracy.py --rows 100 --splits 1 --sets {SETS}",
+    "accuracy": f"accuracy.py --rows 100 --splits 1 --sets {SETS}",  # rivals run too: the older one has no --methods
 }
 # What says which row this is, in the tables of the benchmarks above.
 KEYS = ["problem", "storage", "loss", "penalty", "rows", "columns", "method", "data", "alpha", "weights", "set"]

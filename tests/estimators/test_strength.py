@@ -350,6 +350,34 @@ def test_noise_is_told_from_truth() -> None:
     assert clear.weights_frame()["above_noise"].iloc[0]
 
 
+def test_more_orders_than_those_of_the_unit_are_drawn_only_in_doubt_where_the_strength_is_given() -> None:
+    rng = np.random.default_rng(1)
+    strong, weak = X[:, 1] + 0.1 * rng.normal(size=30), 0.2 * Y + rng.normal(size=30)
+    problems = [Problem(GRAMS, target, get_loss("squared"), BlockL1(1.0)) for target in (strong, weak)]
+    clear, doubtful = (noise_levels([problem], 0, until_clear=True)[0] for problem in problems)
+    first, whole = (noise_levels([problem], 0)[0] for problem in problems)
+    assert (len(clear.permuted), len(doubtful.permuted)) == (19, 199)
+    np.testing.assert_allclose(clear.permuted, first.permuted[:19], rtol=1e-10)
+    np.testing.assert_allclose(doubtful.permuted, whole.permuted, rtol=1e-10)
+    given, default = MKLRegressor(BANK, alpha=0.05).fit(X, strong), MKLRegressor(BANK).fit(X, strong)
+    assert (given.noise_p_value_, default.noise_p_value_) == (1 / 20, 1 / 200)
+    assert given.noise_ratio_ == pytest.approx(0.2 * 0.05 / default.alpha_, rel=1e-9)
+    search = MKLRegressorCV(BANK, penalty="l1", alphas=[0.1, 0.01, 1e-3], cv=2).fit(X, strong)
+    assert search.noise_p_value_ == 1 / 200  # by which it judges its choice
+
+
+def test_a_target_of_noise_is_hardly_ever_clear_after_few_orders() -> None:
+    clear = 0
+    for seed in range(400):
+        rng = np.random.default_rng(seed)
+        rows = rng.normal(size=(20, 3))
+        grams = np.exp(-0.5 * (rows.T[:, :, None] - rows.T[:, None]) ** 2)
+        problem = Problem(grams, rng.normal(size=20), get_loss("squared"), BlockL1(1.0))
+        (level,) = noise_levels([problem], seed, until_clear=True)
+        clear += len(level.permuted) == 19
+    assert clear <= 4  # 0.2 % of 1,500 such draws
+
+
 def test_classes_are_judged_together() -> None:
     rng = np.random.default_rng(1)
     rows = rng.normal(size=(90, 4))

@@ -198,3 +198,21 @@ def test_what_cannot_be_used_is_named(arguments, options, message):
 def test_an_indefinite_kernel_of_members_is_refused():
     with pytest.raises(NotPSDError, match="eigenvalue"):
         PairStack(ONE, np.array([[[0.0, 1.0], [1.0, 0.0]]]), [[0, 0]])
+
+
+@pytest.mark.parametrize("cheapest", [0, 1, 2])
+def test_every_way_to_quadratic_forms_of_many_columns_gives_the_same(cheapest, monkeypatch):
+    stack, kron, _ = table((12, 9), 0.5)
+    columns = np.random.default_rng(1).normal(size=(stack.n_samples, 4))
+    costs = tuple(1.0 if way == cheapest else 2.0 for way in range(3))
+    monkeypatch.setattr(PairStack, "_quad_costs", property(lambda self: costs))
+    monkeypatch.setattr(module, "ENTRY_ROWS", 7)
+    expected = np.einsum("ik,mij,jk->mk", columns, kron, columns)
+    np.testing.assert_allclose(stack.quad_each(columns), expected, rtol=1e-10)
+    assert stack.quad_cost == 1.0
+
+
+def test_entries_of_few_pairs_cost_less_than_tables_of_members():
+    few, all_pairs = table((40, 30), 0.03)[0], table((40, 30))[0]
+    assert few.quad_cost == few.n_kernels * few.n_samples**2
+    assert all_pairs.quad_cost < all_pairs.n_kernels * all_pairs.n_samples**2

@@ -16,6 +16,7 @@ from manykernels.kernels.pairs.index import PairIndex
 from manykernels.validation.arrays import Array, check_columns
 from manykernels.validation.gram import check_gram_array, examined
 
+ENTRY_ROWS = 256  # of a matrix among few pairs that are formed at once
 MOST_FORMED = 2000  # pairs up to which a matrix among them is cheap enough for the solvers that want one
 
 Products = Sequence[tuple[int | None, int | None]]
@@ -174,6 +175,32 @@ class PairStack(GramStack):
             for m in kernels:
                 squares[m] = float(np.vdot(small, self._factors.right(self._products[m][1])))
         return squares
+
+    @property
+    def quad_cost(self) -> float:
+        """Multiplications of one quadratic form of every kernel, about."""
+        return min(self._quad_costs)
+
+    @property
+    def _quad_costs(self) -> tuple[float, float, float]:
+        """Multiplications of a quadratic form by entries among pairs, by tables of members, and by the vec trick."""
+        (first, second), n = self._index.shape, float(self.n_samples)
+        left, right = (len(set(side)) for side in zip(*self._products, strict=True))
+        tables = left * first * second * (first + second)
+        return self.n_kernels * n**2, tables, right * first * second**2 + self.n_kernels * n * first
+
+    def _quad_each(self, columns: Array) -> Array:
+        """Return ``r' K_m r`` of every column, by the cheapest way; entries are formed once for all columns."""
+        entries, tables, products = self._quad_costs
+        if entries > min(tables, products):
+            many = super()._quad_each
+            return many(columns) if products < tables else np.stack([self._quad(own) for own in columns.T], axis=1)
+        every, found = np.arange(self.n_samples), np.zeros((self.n_kernels, columns.shape[1]))
+        for m in range(self.n_kernels):
+            for first in range(0, self.n_samples, ENTRY_ROWS):
+                rows = every[first : first + ENTRY_ROWS]
+                found[m] += np.einsum("nk,nk->k", self._block(rows, every, np.array([m]))[0] @ columns, columns[rows])
+        return found
 
     def _apply_each(self, columns: Array, kernels: Array) -> Array:
         each = np.empty((len(kernels), self.n_samples, columns.shape[1]))

@@ -229,7 +229,7 @@ class FourierStack(FactoredStack):
         """Set the quadratic forms of many vectors (T, N) by a wave a row: few rows take no bins."""
         for column, members in zip(batch.columns.tolist(), batch.members, strict=True):
             origin, inverse, _ = self._geometry(column, batch.plan.spacing)
-            position = (np.asarray(self.table.columns[column], dtype=np.float64) - origin) * inverse
+            position = (self.table.column(column).astype(np.float64) - origin) * inverse
             inside = np.abs(position - 0.5 * (batch.bins - 1)) <= 0.5 * batch.bins  # gaps are far outside
             out[:, members] = batch.plan.quads_at(position[inside], rhos[:, inside])
 

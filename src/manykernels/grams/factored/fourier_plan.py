@@ -21,7 +21,7 @@ MAX_BINS = 2**22
 BATCH_ENTRIES = TRANSFORM_BYTES // (4 * 8)  # of a transform of moments held at once: 2 MB of the four that there are
 ROWS_PER_BIN = 14  # that are read in the time that a bin of a transform takes
 # Nanoseconds, about: a wave at a row, its product with a vector, the moments of a row, the transform of a bin.
-WAVE_COST, WAVE_PRODUCT, ROW_COST, BIN_COST = 4.0, 0.08, 5.0, 25.0
+WAVE_COST, WAVE_PRODUCT, ROW_COST, BIN_COST = 3.0, 0.06, 5.0, 25.0
 BIN_STEPS = 32  # periods are rounded up by at most 1/32, so that columns of nearly the same range share coefficients
 
 
@@ -52,11 +52,12 @@ class FourierPlan:
         waves[:, 0], known = 1.0, 1
         while known < waves.shape[1]:  # powers of what is known already, twice as many each time
             more = min(known, waves.shape[1] - known)
-            np.multiply(waves[:, :more], turn[:, None] ** known, out=waves[:, known : known + more])
+            next_power = (waves[:, known - 1] * turn)[:, None]
+            np.multiply(waves[:, :more], next_power, out=waves[:, known : known + more])
             known += more
         spectrum = rhos @ waves.view(np.float64)
-        power = np.square(spectrum, out=spectrum).reshape(len(rhos), -1, 2).sum(axis=2)
-        return power @ self.coefficients
+        np.square(spectrum, out=spectrum)
+        return (spectrum[:, ::2] + spectrum[:, 1::2]) @ self.coefficients
 
     def directly(self, n_rows: int, n_vectors: int) -> bool:
         """Whether waves at every row cost less than moments of bins and their transforms."""
