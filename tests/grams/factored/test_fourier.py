@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from manykernels.grams.factored import ColumnTable, FourierStack
-from manykernels.grams.factored.fourier_plan import FourierExpansion
+from manykernels.grams.factored.fourier_plan import FourierPlan
 
 WIDTHS = [0.1, 0.7, 8.0]
 
@@ -22,7 +22,7 @@ def test_bins_and_waves_at_rows_are_within_the_bound(
     stack = FourierStack(
         ColumnTable(X, missing="mask"), np.repeat([0, 1], 3), np.tile(WIDTHS, 2), np.array([1.0, 2.0, 1, 1, 3, 1])
     )
-    monkeypatch.setattr(FourierExpansion, "directly", lambda self, n_rows, n_vectors: directly)
+    monkeypatch.setattr(FourierPlan, "directly", lambda self, n_rows, n_vectors: directly)
     columns = rng.normal(size=(60, n_vectors))
     grams = stack.block()
     expected = np.einsum("ik,mij,jk->mk", columns, grams, columns)

@@ -225,7 +225,7 @@ class FourierStack(FactoredStack):
             out[:, kernel] = [rho @ self._product(kernel, rho) for rho in rhos]
         return out
 
-    def _quads_by_rows(self, batch: SharedExpansion, rhos: Array, out: Array) -> None:
+    def _quads_by_rows(self, batch: PlannedColumns, rhos: Array, out: Array) -> None:
         """Set the quadratic forms of many vectors (T, N) by a wave a row: few rows take no bins."""
         for column, members in zip(batch.columns.tolist(), batch.members, strict=True):
             origin, inverse, _ = self._geometry(column, batch.plan.spacing)
