@@ -211,6 +211,18 @@ def test_operators_are_their_factors_and_finer_ones_continue_coarser_ones(kind: 
             np.testing.assert_allclose(Z[:, first : first + rank], part, atol=10 * np.finfo(float).eps / 1e-8)
 
 
+@pytest.mark.parametrize("kind", SPECS, ids=lambda kind: kind.__name__)
+def test_sums_and_largest_entries_of_diagonals_are_those_of_the_matrices(kind: type[FactoredStack]) -> None:
+    rng = np.random.default_rng(6)
+    X, weight = rows(rng, 40), rng.uniform(0.5, 2.0, size=40)
+    X[3:9, 1] = np.nan
+    options = {"missing": "mask", "normalize": "mean_diagonal"}
+    diagonals = np.diagonal(grams_of(kind, X, **options), axis1=1, axis2=2)
+    stack = factored_stack(X, bank(kind, **options))
+    np.testing.assert_allclose(stack.diag_sums(weight), diagonals @ weight, rtol=1e-9)
+    np.testing.assert_allclose(stack.largest, diagonals.max(axis=1), rtol=1e-9)
+
+
 def test_error_constants_of_a_pass_follow_its_tolerance() -> None:
     rng = np.random.default_rng(6)
     X, rho = rows(rng, 300), rng.normal(size=300)

@@ -353,6 +353,19 @@ class FourierStack(FactoredStack):
         """Return the columns that a kernel acts on."""
         return (int(self.columns[kernel]),)
 
+    @property
+    def largest(self) -> Array:  # type: ignore[override]  # one reading of others
+        """The largest diagonal entry of every kernel, (M,)."""
+        return self.scales
+
+    def diag_sums(self, weight: Array) -> Array:
+        """Return ``sum_i s_i k_m(x_i, x_i)``, (M,): a sum a column."""
+        totals = np.full(self.table.n_columns, float(weight.sum()))
+        for column in np.flatnonzero(self.table.gaps).tolist():
+            present = self.table.present((column,))
+            totals[column] = totals[column] if present is None else float(present @ weight)
+        return self.scales * totals[self.columns]
+
     def name_of(self, kernel: int) -> str:
         """Return the name of a kernel."""
         if self.names is not None:

@@ -32,6 +32,7 @@ PRODUCT_COST = 4.0  # of a product in a sweep, beside one in a matrix product (b
 SWEEPS = 30  # over the groups that are not zero, in one step
 STEPS_ON_HESSIAN = 1.0  # Cholesky factorizations that a step on a Hessian takes, products as those of the Hessian
 LAST_MOVE = 4e-2  # a sweep whose groups move by this part of the largest sweep's ends the step
+ENOUGH = 2.0  # times the gap asked for: a sweep that is thought to leave less ends the step
 
 
 @compiled(fastmath=FAST)
@@ -81,15 +82,17 @@ def sweep_rows(
     v: Array,
     slopes: Array,
     change: Array,
-) -> float:
-    """Let every group take its turn, or every one that is not zero; return the square of how far scores moved.
+) -> tuple[float, float]:
+    """Let every group take its turn, or every one that is not zero; return how far scores moved, squared, and a gap.
+
+    That gap is about what was left before: the largest change of a group's slope times the sum of all norms.
 
     Factors are rows of Z (p, N), those of a group from ``firsts[m]`` on; with its basis, (r, r) in ``bases[m]``,
     they have ``Z_m W Z_m' = diag(eigenvalues)``. Coefficients in these bases, slopes of the quadratic and the change of
     scores are updated.
     """
     p, new, image = np.empty(bases.shape[1]), np.empty(bases.shape[1]), np.empty(slopes.size)
-    moved, total = 0.0, 0.0
+    moved, total, turned, norms = 0.0, 0.0, 0.0, 0.0
     if coupled:
         for m in range(linear.size):
             total += power[m] * np.sqrt(np.dot(v[starts[m] : starts[m + 1]], v[starts[m] : starts[m + 1]])) ** q
@@ -106,15 +109,18 @@ def sweep_rows(
         group_minimizer(p[:rank], own, linear[m], curvature[m], power[m], q, strength, coupled, rest, new[:rank])
         if coupled:
             total = rest + power[m] * np.sqrt(np.dot(new[:rank], new[:rank])) ** q
-        step = 0.0
+        step, turn = 0.0, 0.0
+        norms += np.sqrt(np.dot(new[:rank], new[:rank]))
         for k in range(rank):
             new[k] -= old[k]
             step += own[k] * new[k] ** 2
+            turn += (own[k] * new[k]) ** 2
         if step > 0.0:
             add_group(Z, firsts[m], weights, new[:rank], basis, slopes, change, image)
             old += new[:rank]
             moved += step
-    return moved
+            turned = max(turned, turn)
+    return moved, np.sqrt(turned) * norms
 
 
 class DescentModel:
@@ -130,6 +136,7 @@ class DescentModel:
             rows, low = self._Z[self._firsts[m] : self._firsts[m] + rank], self._starts[m]
             self.eigenvalues[low : low + rank], self.bases[m, :rank, :rank] = known.basis(kernel, rows, roots[m])
         self._roots = roots
+        self.enough = False  # whether the last step ended because its gap seemed small enough
 
     def turned(self, v: Array, *, back: bool = False) -> Array:
         """Return coefficients in the eigenbases, or back from them."""
@@ -139,8 +146,8 @@ class DescentModel:
             out[low:high] = (own if back else own.T) @ v[low:high]
         return out
 
-    def step(self, objective: FactoredObjective, point: Point, slopes: Array) -> tuple[Array, Any, Array]:
-        """Minimize the quadratic model at a point."""
+    def step(self, objective: FactoredObjective, point: Point, slopes: Array, tol: float) -> tuple[Array, Any, Array]:
+        """Minimize the quadratic model at a point, to about this gap, or to a part of what there was to gain."""
         penalty = objective.penalty
         assert penalty.shape is not None
         v, own, change = self.turned(point.v), np.array(slopes, dtype=np.float64), np.zeros(len(slopes))
@@ -148,12 +155,13 @@ class DescentModel:
         total = float(self.weights.sum()) if objective.n_free else 0.0
         shift, largest, everything = 0.0, 0.0, True
         for _ in range(SWEEPS):
-            moved = sweep_rows(*fixed, everything, v, own, change)
+            moved, gap = sweep_rows(*fixed, everything, v, own, change)
             if total > 0:
                 step = -float(own.sum()) / total
                 shift, change, own = shift + step, change + step, own + step * self.weights
             largest = max(largest, moved)
-            small = moved <= LAST_MOVE**2 * largest
+            self.enough = gap <= ENOUGH * tol
+            small = self.enough or moved <= LAST_MOVE**2 * largest
             if everything and small:
                 break
             everything = small

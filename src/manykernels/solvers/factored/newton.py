@@ -68,6 +68,7 @@ class Hessians:
     blocks: list[Any] | None = None
     descent: DescentModel | None = None
     descending: bool = True
+    sweep_tol: float = 0.0  # gap to which groups take turns
     damping: float = FIRST_DAMPING
     damped: bool = False
 
@@ -86,7 +87,7 @@ def minimize(
 ) -> NewtonFit:
     """Minimize until the gap on these factors is at most ``tol``, or no step decreases the objective."""
     n = objective.problem.n_samples
-    hessians = Hessians(first_rows(objective))
+    hessians = Hessians(first_rows(objective), sweep_tol=tol)
     gap, best_dual = np.inf, -np.inf
     for step in range(max_steps + 1):
         slopes = objective.settle_intercept(point)
@@ -97,7 +98,9 @@ def minimize(
         last, gap = gap, value - best_dual
         if gap <= tol or step == max_steps or time.perf_counter() > deadline:
             break
-        if hessians.descent is not None and gap > SLOW * last:
+        if hessians.descent is not None and hessians.descent.enough:
+            hessians.sweep_tol *= STALE  # less than it seemed
+        elif hessians.descent is not None and gap > SLOW * last:
             hessians.descending = False  # groups that act on each other move together in a Newton step only
         if gap > STALE * last:
             hessians.forget()
@@ -154,7 +157,7 @@ def _advance(
     if hessians.descending and descends(objective, curvature, first_rows(objective)):
         if hessians.descent is None:
             hessians.descent = DescentModel(objective, curvature.diagonal)
-        v, shift, change = hessians.descent.step(objective, point, slopes)
+        v, shift, change = hessians.descent.step(objective, point, slopes, hessians.sweep_tol)
     elif (
         objective.matrix_free or objective.rank > RANK_LIMIT or first_rows(objective) * objective.products > DENSE_WORK
     ):

@@ -125,6 +125,7 @@ class State:
     rounds: list[Round] = field(default_factory=list)
     known: KnownCurvature = field(default_factory=KnownCurvature)
     certified: Certified | None = None
+    began: Start | None = None
 
 
 @dataclass(frozen=True)
@@ -142,6 +143,10 @@ class Start:
     known : KnownCurvature
     certified : Certified, optional
         Its last pass.
+    strength : float
+        Of its penalty.
+    before : pair of float and dict, optional
+        The strength and the coefficients that it began with itself: two strengths say where a path goes.
     """
 
     kernels: Array  # (g,) int
@@ -152,6 +157,17 @@ class Start:
     matrices: Any = None  # what a fit went over to, which the next one goes on with
     known: KnownCurvature = field(default_factory=KnownCurvature)
     certified: Certified | None = None
+    strength: float = np.nan
+    before: tuple[float, dict[int, Array]] | None = None
+
+    @property
+    def trend(self) -> dict[int, Array] | None:
+        """How far coefficients came from those before for each unit by which the strength fell, if it did."""
+        if self.before is None or not self.before[0] > self.strength:
+            return None
+        fall, old = self.before[0] - self.strength, self.before[1]
+        both = {kernel: own for kernel, own in self.coefficients.items() if len(old.get(kernel, ())) == len(own)}
+        return {kernel: (own - old[kernel]) / fall for kernel, own in both.items()}
 
     @classmethod
     def of(cls, state: State) -> Start | None:
@@ -168,7 +184,18 @@ class Start:
             if norms[slot] > 0
         }
         kernels, certified = np.array(list(own), dtype=np.int64), state.certified
-        return cls(kernels, own, state.point.b, state.factor_tol, state.mu, known=state.known, certified=certified)
+        began, strength = state.began, state.objective.problem.regularizer.strength
+        return cls(
+            kernels,
+            own,
+            state.point.b,
+            state.factor_tol,
+            state.mu,
+            known=state.known,
+            certified=certified,
+            strength=strength,
+            before=None if began is None else (began.strength, began.coefficients),
+        )
 
 
 def components_of(state: State) -> tuple[list[Component], Array]:

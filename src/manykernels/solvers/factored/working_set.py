@@ -50,6 +50,7 @@ from manykernels.solvers.factored.tuning import (
     FASTER,
     FEW_ROWS,
     FINEST,
+    FURTHEST,
     INNER,
     LEAST_GROWTH,
     MATRIX_FACTORS,
@@ -173,14 +174,27 @@ class FactoredWorkingSet:
         """Return the model of another problem on the same stack, certified for this one in the first round."""
         operators = self.stack.operators(start.kernels.tolist(), start.factor_tol)
         objective = FactoredObjective(self.problem, operators, start.mu)
-        v = self._carried(objective, start.coefficients)
+        v = self._carried(objective, start.coefficients) + self._ahead(objective, start)
         point = Point(v, start.intercept, objective.scores(v) + start.intercept)
         state = State(objective.kernels, operators, objective, point, objective.settle_intercept(point))
-        state.known = objective.known = start.known
+        state.began, state.known = start, start.known
+        objective.known = start.known
         state.factor_tol, state.mu = start.factor_tol, start.mu
         state.primal, state.norms = primal_bound(self.problem, objective, point)
         state.own_gap = abs(state.primal)
         return state
+
+    def _ahead(self, objective: FactoredObjective, start: Start) -> Array | float:
+        """Return how far coefficients go on to this strength if they go on as they came: paths bend little.
+
+        Nowhere where that could leave a cone.
+        """
+        if self.stack.shaped:
+            return 0.0
+        rates, fall = start.trend, start.strength - self.problem.regularizer.strength
+        if not rates or start.before is None or not 0.0 < fall <= FURTHEST * (start.before[0] - start.strength):
+            return 0.0
+        return fall * self._carried(objective, rates)
 
     def _certify(
         self, state: State, slopes: Array, known: Quads | None = None, served: Certified | None = None
@@ -312,6 +326,8 @@ class FactoredWorkingSet:
         if len(state.rounds) > 1 and not entered and gap > 0.5 * state.rounds[-2].relative_gap * self._size(state):
             # The last round gained little: what is left may be the working set's own.
             target = min(target, max(INNER * state.own_gap, 0.01 * self.tol * self._size(state)))
+        if state.began is not None:  # most often the next certificate of a strength of a path is its last
+            target = min(target, self.tol * self._size(state))
         fit: NewtonFit = minimize(state.objective, state.point, target, NEWTON_STEPS, self._started + self.time_limit)
         state.point, state.slopes, state.own_gap = fit.point, fit.slopes, fit.gap
         state.steps += fit.steps

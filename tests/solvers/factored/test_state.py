@@ -1,0 +1,57 @@
+"""Where a fit begins that goes on from another strength."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from manykernels import KernelBank, Linear
+from manykernels.grams.factored import factored_stack
+from manykernels.objective import Problem, get_loss, get_regularizer
+from manykernels.solvers.factored.solver import FactoredNewton
+from manykernels.solvers.factored.state import Start
+from manykernels.solvers.factored.working_set import FactoredWorkingSet
+
+
+def start(before: tuple[float, dict[int, np.ndarray]] | None) -> Start:
+    coefficients = {3: np.array([1.0, 2.0]), 5: np.array([4.0])}
+    return Start(np.array([3, 5]), coefficients, 0.0, 1e-3, 0.5, strength=2.0, before=before)
+
+
+def test_a_trend_is_what_coefficients_gained_for_each_unit_of_the_strength() -> None:
+    rates = start((6.0, {3: np.array([0.0, 4.0]), 4: np.array([1.0])})).trend
+    assert rates is not None
+    assert list(rates) == [3]
+    np.testing.assert_allclose(rates[3], [0.25, -0.5])
+
+
+def test_there_is_no_trend_without_a_larger_strength_before_nor_between_factors_of_other_ranks() -> None:
+    assert start(None).trend is None
+    assert start((2.0, {3: np.zeros(2)})).trend is None
+    assert start((1.0, {3: np.zeros(2)})).trend is None
+    assert start((6.0, {3: np.zeros(4)})).trend == {}
+
+
+@pytest.mark.parametrize("loss", ["squared", "logistic"])
+def test_a_strength_begins_nearer_its_optimum_where_two_before_it_say_where_the_path_goes(loss: str) -> None:
+    rng = np.random.default_rng(2)
+    X = rng.normal(size=(120, 12))
+    scores = X[:, :4] @ rng.normal(size=4) + rng.normal(size=120)
+    y = np.sign(scores) if loss == "logistic" else scores
+    bank = KernelBank([(f"group {g}", Linear(), [2 * g, 2 * g + 1]) for g in range(6)])
+    stack, solver, found = factored_stack(X, bank), FactoredNewton(tol=1e-6), None
+    for strength in (2.0, 1.9, 1.8):
+        problem = Problem(stack, y, get_loss(loss), get_regularizer("l1", strength))
+        begun, found = found, solver.solve(problem, found)  # the same kernels at all three
+    assert begun is not None
+    assert found is not None
+    assert found.active.tolist() == begun.active.tolist()
+    own = begun.functions.start
+
+    def first(given: Start) -> float:
+        return next(FactoredWorkingSet(problem, 1e-6, 100, np.inf).rounds(given)).primal
+
+    optimum = found.certificate.primal
+    assert first(own) - optimum < 0.2 * (first(replace(own, before=None)) - optimum)
