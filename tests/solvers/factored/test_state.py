@@ -7,7 +7,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from manykernels import KernelBank, Linear
+from manykernels import Gaussian, KernelBank, Linear, Shaped
 from manykernels.grams.factored import factored_stack
 from manykernels.objective import Problem, get_loss, get_regularizer
 from manykernels.solvers.factored.solver import FactoredNewton
@@ -55,3 +55,18 @@ def test_a_strength_begins_nearer_its_optimum_where_two_before_it_say_where_the_
 
     optimum = found.certificate.primal
     assert first(own) - optimum < 0.2 * (first(replace(own, before=None)) - optimum)
+
+
+def test_functions_in_cones_begin_inside_of_them_wherever_their_paths_point() -> None:
+    x = np.random.default_rng(3).uniform(-2, 2, size=60)
+    entry = ("curve", Shaped(Gaussian(1.0), "increasing", points=tuple(np.linspace(-2, 2, 9))), [0])
+    stack = factored_stack(x[:, None], KernelBank([entry], normalize=None))
+    problem = Problem(stack, np.sin(x), get_loss("squared"), get_regularizer("l1", 0.5))
+    own = FactoredNewton(tol=1e-6).solve(problem).functions.start
+    backward = {kernel: 3.0 * v for kernel, v in own.coefficients.items()}
+    given = replace(own, before=(0.75, backward))  # one step further along this path is the function's negative
+    half = replace(problem, regularizer=get_regularizer("l1", 0.25))
+    state = FactoredWorkingSet(half, 1e-6, 100, np.inf)._continued(given)
+    (constraints,) = state.objective.penalty.cones
+    assert np.linalg.norm(state.point.v) > 0
+    assert (constraints @ state.point.v).min() >= -1e-9 * np.linalg.norm(state.point.v)
