@@ -354,7 +354,7 @@ class FourierStack(FactoredStack):
         return (int(self.columns[kernel]),)
 
     @property
-    def largest(self) -> Array:  # type: ignore[override]  # one reading of others
+    def largest(self) -> Array:  # one reading of others
         """The largest diagonal entry of every kernel, (M,)."""
         return self.scales
 
