@@ -52,11 +52,11 @@ demo: $(VENV)/.installed-demo
 
 # Loops are compiled before the workers start: each would compile them for itself.
 test: $(VENV)/.installed-test
-	$(ONE_THREAD) $(BIN)/manykernels warm
+	$(ONE_THREAD) $(BIN)/manykernels warm --workers $(WORKERS)
 	$(ONE_THREAD) $(BIN)/python -m pytest $(PARALLEL)
 
 nightly: $(VENV)/.installed-test
-	$(ONE_THREAD) $(BIN)/manykernels warm
+	$(ONE_THREAD) $(BIN)/manykernels warm --workers $(WORKERS)
 	$(ONE_THREAD) $(BIN)/python -m pytest $(PARALLEL) --session-timeout 7200 -m "nightly or not nightly"
 	$(ONE_THREAD) $(BIN)/python benchmarks/estimator_checks.py
 

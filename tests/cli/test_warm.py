@@ -34,7 +34,7 @@ def test_what_is_left_to_compile_is_told(run: Callable[..., Any], monkeypatch: p
 
 @pytest.mark.nightly
 def test_a_second_time_nothing_is_left_to_compile(run: Callable[..., Any]) -> None:
-    first, second = run("warm", "--json"), run("warm")
+    first, second = run("warm", "--workers", 2, "--json"), run("warm")
     assert first.code == second.code == 0
     assert set(first.json["compiled"]) == set(fits())
     assert second.out == "All loops had been compiled before.\n"

@@ -99,6 +99,7 @@ def lp_penalty(p: float) -> Callable[[Any], Any]:
     return lambda w: cp.pnorm(cp.multiply(rho, w), 2 * p / (p + 1), approx=False)
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("loss", LOSSES)
 @pytest.mark.parametrize("p", [1.0, 1.5, 2.0])
 def test_sgd_1s_with_polishing(points: np.ndarray, loss: str, p: float) -> None:

@@ -45,7 +45,7 @@ def test_the_estimate_of_the_gradient_is_unbiased() -> None:
     points, y = drawn_task(12)
     family = GaussianFamily(0.5, 2.0)
     search, rng = FamilySearch(family, points, SearchSettings(n_starts=1)), np.random.default_rng(0)
-    draws = [draw_widths(search, y, rng) for _ in range(300)]
+    draws = [draw_widths(search, y, rng) for _ in range(150)]
 
     def square(width: float) -> float:
         return float(y @ search.gram(np.array([width])) @ y)
@@ -72,6 +72,7 @@ def test_one_width_a_feature_is_drawn_feature_after_feature() -> None:
     assert drawn.log_density == pytest.approx(log_density, abs=0.02)
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("loss", ["squared", "hinge", "logistic"])
 def test_corrected_weights_come_close_to_the_optimum(loss: str) -> None:
     points, y = drawn_task()

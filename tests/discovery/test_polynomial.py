@@ -120,6 +120,7 @@ def recomputed(
     return float(primal), float(-conjugate - top / (2 * STRENGTH))
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("p", [1.0, 1.5, 2.0])
 @pytest.mark.parametrize(("loss", "normalize"), CASES)
 def test_the_objective_is_the_optimum_over_ordered_products(
@@ -136,6 +137,7 @@ def test_the_objective_is_the_optimum_over_ordered_products(
     assert (found.n_family, found.n_distinct, found.method) == (21, 15, "enumeration")
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("p", [1.0, 1.5, 2.0])
 @pytest.mark.parametrize(("loss", "normalize"), CASES)
 def test_the_certificate_is_that_of_brute_force(

@@ -108,6 +108,7 @@ def test_weights_of_any_size_are_taken(factor: float) -> None:
     assert scaled.alignment == pytest.approx(usual.alignment, rel=5e-2)
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("scale", [1e-300, 1e-150, 1e80, 1e200])
 @pytest.mark.parametrize("criterion", ["alignment", "distance"])
 def test_the_scale_of_the_target_does_not_count(criterion: str, scale: float) -> None:

@@ -55,7 +55,7 @@ FOLDERS = (".", "guide", "coming_from", "experiments")
 WRITTEN += [page for folder in FOLDERS for page in sorted((ROOT / "docs" / folder).glob("*.md"))]
 PAGES = [path for path in WRITTEN if python_blocks(path.read_text())]
 # Many fits each; what they show is tested elsewhere, and the pages nightly.
-LONG = {"evidence.md", "displays.md", "model_selection.md", "large.md", "pairs.md"}
+LONG = {"evidence.md", "displays.md", "model_selection.md", "large.md", "pairs.md", "report.md"}
 
 
 @pytest.mark.parametrize(

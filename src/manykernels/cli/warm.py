@@ -7,9 +7,12 @@ import warnings
 from collections.abc import Callable
 from contextlib import suppress
 from itertools import product
-from typing import Any
+from typing import Annotated, Any
 
 import numpy as np
+import pandas as pd
+import typer
+from joblib import Parallel, delayed
 
 from manykernels.cli.console import Outcome, errors
 from manykernels.compiled import compilations
@@ -23,28 +26,38 @@ from manykernels.estimators import (
 )
 from manykernels.exceptions import IncompatibleError
 from manykernels.grams.build import build_stack
-from manykernels.kernels import Gaussian, KernelBank, Laplacian, Linear
+from manykernels.kernels import Gaussian, KernelBank, Kmers, Laplacian, Linear
 from manykernels.objective import survival_array
 from manykernels.solvers import SOLVERS, solve
 
 N_ROWS, N_COLUMNS = 60, 3
+ONLINE = ("obscure", "ufo_mkl")  # most of whose loops nobody else has
 PENALTIES = ("l1", "elasticnet", "lq", "simplex")
 
 
-def run_warm(outcome: Outcome) -> None:
+def run_warm(
+    outcome: Outcome,
+    workers: Annotated[int, typer.Option(min=1, help="Processes that compile side by side.")] = 1,
+) -> None:
     """Compile all loops ahead, once an installation: in an image, or before many processes start."""
     started, counts = time.perf_counter(), {}
-    for name, fit in fits().items():
-        before = time.perf_counter()
-        with errors().status(f"compiling loops: {name}"), warnings.catch_warnings(), compilations() as compiled:
-            warnings.simplefilter("ignore")  # these models are nobody's
-            fit()
-        counts[name] = len(compiled)
-        if compiled:
-            outcome.show(f"{name}: {len(compiled)} loops compiled in {time.perf_counter() - before:.1f} s")
-    total, seconds = sum(counts.values()), time.perf_counter() - started
-    outcome.result = {"compiled": counts, "seconds": seconds}
-    outcome.show(f"{total} loops compiled in {seconds:.1f} s." if total else "All loops had been compiled before.")
+    with errors().status("compiling loops"):
+        for name, count, seconds in Parallel(workers, return_as="generator")(map(delayed(_warmed), fits())):
+            counts[name] = count
+            if count:
+                outcome.show(f"{name}: {count} loops compiled in {seconds:.1f} s")
+    total, passed = sum(counts.values()), time.perf_counter() - started
+    outcome.result = {"compiled": counts, "seconds": passed}
+    outcome.show(f"{total} loops compiled in {passed:.1f} s." if total else "All loops had been compiled before.")
+
+
+def _warmed(name: str) -> tuple[str, int, float]:
+    """Fit what has this name; return the name, the number of loops that it compiled, and seconds."""
+    before = time.perf_counter()
+    with warnings.catch_warnings(), compilations() as compiled:
+        warnings.simplefilter("ignore")  # these models are nobody's
+        fits()[name]()
+    return name, len(compiled), time.perf_counter() - before
 
 
 def fits() -> dict[str, Callable[[], Any]]:
@@ -55,6 +68,7 @@ def fits() -> dict[str, Callable[[], Any]]:
     labels, times = y > 0.0, survival_array(y > 0.0, np.exp(y))
     several = np.column_stack([y, X[:, 1]])
     columns = KernelBank.per_feature([Gaussian(1.0), Gaussian(3.0), Laplacian(1.0), Linear()])
+    pairs = KernelBank.per_feature(widths=["median"]) + KernelBank.interactions(bins=8)
     wide = KernelBank.simplemkl()
 
     def on_matrices() -> None:
@@ -73,24 +87,33 @@ def fits() -> dict[str, Callable[[], Any]]:
             ).predict(X)
         MKLClassifier(columns, resources={"representation": "factored"}, tol=1e-2).fit(X, labels).predict(X)
         MKLRegressor(columns, outputs="shared", resources={"representation": "factored"}, tol=1e-2).fit(X, several)
+        MKLRegressor(pairs, resources={"representation": "factored"}, tol=1e-2).fit(X, y).predict(X)
+
+    def of_sequences() -> None:
+        words = pd.DataFrame({"bases": ["".join(row) for row in rng.choice(list("ACGT"), size=(N_ROWS, 9))]})
+        for spec, held in product((Kmers(2), Kmers(2, positional=True, shift=1)), ("gram", "factored")):
+            bank = KernelBank([("words", spec, "bases")])
+            MKLRegressor(bank, resources={"representation": held}, tol=1e-2).fit(words, y).predict(words)
 
     def of_survival() -> None:
         for held in ("gram", "factored"):
             MKLSurvival(columns, resources={"representation": held}, tol=1e-2).fit(X, times).score(X, times)
 
-    def every_solver() -> None:
+    def solvers(names: list[str]) -> None:
         kernels = np.stack([np.exp(-((X[:, [j]] - X[:, j]) ** 2)) for j in range(N_COLUMNS)])
-        for solver, loss, penalty in product(SOLVERS, ("hinge", "logistic", "squared"), PENALTIES):
+        for solver, loss, penalty in product(names, ("hinge", "logistic", "squared"), PENALTIES):
             with suppress(IncompatibleError):
                 target = y if loss == "squared" else np.sign(y)
                 limits: dict[str, Any] = {"strength": 1.0, "tol": 0.1, "max_iter": 3}
                 solve(kernels, target, loss=loss, regularizer=penalty, solver=solver, **limits)
 
     return {
+        "methods of papers that learn online": lambda: solvers(list(ONLINE)),
+        "other methods of papers": lambda: solvers([name for name in SOLVERS if name not in ONLINE]),
         "kernels as matrices": on_matrices,
         "kernels as factors": on_factors,
         "survival": of_survival,
         "products of columns": lambda: (PolynomialMKL(2).fit(X, y), HierarchicalMKL(degree=2).fit(X, y)),
-        "methods of papers": every_solver,
+        "sequences": of_sequences,
         "alignment": lambda: KernelAligner(wide).fit(X, labels),
     }
