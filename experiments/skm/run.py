@@ -153,7 +153,8 @@ def scaling(sizes: Sizes, folder: str | None, output: Path) -> None:
         add(ledger, pd.DataFrame([asdict(row) for row in _scaling.run(name, kernels, y, CONSTANT, sweep, programs)]))
     frame = ledger.frame()
     frame = frame[~frame["data"].isin(list(_kernels.VARIANTS))]
-    _scaling.plot(frame, _scaling.exponents(frame), str(output / "scaling.png"))
+    if len(frame):
+        _scaling.plot(frame, _scaling.exponents(frame), str(output / "scaling.png"))
 
 
 # --- tables of the page ---------------------------------------------------------------------------------------------
@@ -250,10 +251,16 @@ def variants_table(runs: pd.DataFrame) -> str:
     """Return exponents in the samples, with the share of support vectors at the largest size."""
     fits, rows = _scaling.exponents(runs).set_index(["data", "program"]), []
     for name, own in runs.groupby("data", sort=False):
-        last = own[(own["program"] == "skm") & (own["status"] == "converged")].iloc[-1]
-        told = [f"{fits['exponent'].get((name, p), np.nan):.2f}" for p in ("skm", "interior point")]
-        rows.append([str(name), *told, f"{last['n_samples']}", f"{100 * last['support'] / last['n_samples']:.0f} %"])
-    head = ["samples vary, 24 kernels", "exponent of skm", "of interior point", "largest N", "support vectors there"]
+        exponents = [fits["exponent"].get((name, p), np.nan) for p in ("skm", "interior point")]
+        told = [f"{value:.2f}" if np.isfinite(value) else "none" for value in exponents]
+        solved = own[(own["program"] == "skm") & (own["status"] == "converged")]
+        last = ["none", ""]
+        if len(solved):
+            row = solved.iloc[-1]
+            last = [f"{row['n_samples']}, {row['cpu_s']:.2g} s", f"{100 * row['support'] / row['n_samples']:.0f} %"]
+        rows.append([str(name), *told, *last])
+    head = ["samples vary, 24 kernels", "exponent of skm", "of interior point"]
+    head += ["largest N that skm solves", "support vectors there"]
     return markdown(head, rows)
 
 
