@@ -305,6 +305,9 @@ def test_scouts_try_three_folds_at_few_strengths() -> None:
     sparse = [[fraction for mixing, fraction in fold.asked if mixing] for fold in folds]
     assert [len(own) for own in sparse] == [4, 4, 4, 0, 0]  # three, and one more where the best is the first of them
     np.testing.assert_allclose(sorted(sparse[0]), 1e-3 ** (np.array([18, 12, 6, 0]) / 24))
+    many = [KnownFold(lambda mixing, fraction: 0.5 if mixing else 0.8) for _ in range(10)]
+    assert raced(many) == {0.0}
+    assert [sum(mixing > 0 for mixing, _ in fold.asked) for fold in many] == [4] * 5 + [0] * 5
 
 
 def test_a_narrow_top_between_the_strengths_of_scouts_is_found() -> None:

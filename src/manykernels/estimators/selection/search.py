@@ -13,7 +13,7 @@ import numpy as np
 from manykernels.estimators.selection.penalties import PenaltyFamily, alpha_grid
 from manykernels.estimators.selection.rules import Candidate, ahead
 from manykernels.estimators.selection.shared_folds import pooled_fits
-from manykernels.estimators.selection.splits import FIRST_FOLDS
+from manykernels.estimators.selection.splits import n_first_folds
 from manykernels.estimators.selection.stopping import StopReason
 from manykernels.estimators.selection.strengths import HOPELESS, Grid, StrengthPath, TryAt, best_scores, leads
 from manykernels.estimators.strength import default_fraction
@@ -83,7 +83,7 @@ class Rung:
     def _can_win(self, path: StrengthPath, rivals: Sequence[StrengthPath]) -> bool:
         """Whether a mixture may be ahead of others, after a look at it where that is predicted to be worth it.
 
-        It is tried at few strengths in three folds, then at its best strength in all of them. It is out as soon as it
+        It is tried at few strengths in some folds, then at its best strength in all of them. It is out as soon as it
         is behind the best of the others by more than a standard error of the difference over these folds, for every
         score, even at the top of a parabola through its strengths.
         """
@@ -91,8 +91,9 @@ class Rung:
             return self.ending.status is None
         with self.ending.noted():
             mixture, grid, best = path.mixture, path.grid, best_scores(rivals)
-            look = StrengthPath(mixture, grid, path.around).look(self._try_at(mixture, grid, slice(FIRST_FOLDS)))
-            if look.can_win(best[:FIRST_FOLDS]):
+            n_first = n_first_folds(len(self.folds))
+            look = StrengthPath(mixture, grid, path.around).look(self._try_at(mixture, grid, slice(n_first)))
+            if look.can_win(best[:n_first]):
                 path.around = sorted(set(look.best().tolist()))
                 found = dict(self._try_at(mixture, grid)(path.around))
                 tops = [[trial.scores[k] for trial in found[number]] for k, number in enumerate(look.best().tolist())]
@@ -105,7 +106,8 @@ class Rung:
         """Whether a look costs little beside what it may spare, in fits: an average takes one for all strengths."""
         free = self.folds[0].averages(path.mixture)
         look, whole = (1, 1) if free else (len(path.looked_at), path.n_expected)
-        return min(FIRST_FOLDS, len(self.folds)) * look <= WORTH_A_LOOK * len(self.folds) * whole
+        n_folds = len(self.folds)
+        return n_first_folds(n_folds) * look <= WORTH_A_LOOK * n_folds * whole
 
     def follow(self, path: StrengthPath) -> StrengthPath:
         """Walk down one mixture as far as there is time, then let the folds forget it."""

@@ -29,7 +29,7 @@ from manykernels.validation.arrays import Array
 
 Split = tuple[Array, Array]
 
-FIRST_FOLDS = 3  # folds in which what is in doubt is tried first
+FIRST_FOLDS, FIRST_SHARE = 3, 0.5  # folds in which what is in doubt is tried first, at least, and of many folds
 SHARE_OF_COST = 0.15  # of the fits in all folds, that those of fewer rows in the first folds may be predicted to take
 WORTH_FEWER = 0.5  # seconds that a fit must be predicted to be shorter by
 MOST_LABELS = 100  # distinct targets that may be classes, none of which may be missing
@@ -53,6 +53,11 @@ def splits_of(cv: Any, y: Any, groups: Any = None, *, classifier: bool) -> list[
         ) from None
 
 
+def n_first_folds(n_folds: int) -> int:
+    """Return in how many folds what is in doubt is tried first: of many small folds more, as one tells little."""
+    return min(n_folds, max(FIRST_FOLDS, int(FIRST_SHARE * n_folds)))
+
+
 def of_fewer_rows(
     splits: Sequence[Split], target: Array, weight: Array, seconds: Callable[[int], float]
 ) -> list[Split]:
@@ -62,10 +67,11 @@ def of_fewer_rows(
     small share of trying them in all folds; what cannot win there need not be tried with more.
     """
     fewer = []
-    for train, test in splits[:FIRST_FOLDS]:
+    n_first = n_first_folds(len(splits))
+    for train, test in splits[:n_first]:
         known = train[weight[train] > 0]
         whole = seconds(len(known))
-        allowed = SHARE_OF_COST * len(splits) / min(FIRST_FOLDS, len(splits)) * whole
+        allowed = SHARE_OF_COST * len(splits) / n_first * whole
         n_kept = bisect_right(range(1, len(known) + 1), allowed, key=seconds)
         if not n_kept or whole - seconds(n_kept) < WORTH_FEWER or target.dtype.names is not None:
             return []
