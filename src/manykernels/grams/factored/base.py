@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from functools import cached_property, partial
 from typing import Any, ClassVar, Protocol
 
@@ -107,14 +107,6 @@ class FactoredStack(GramStack):
     def error_constants(self) -> Array:
         """Bounds (M,) on ``|quad(rho)_m - rho' K_m rho| / ||rho||_1^2``: rounding, where nothing else is left out."""
         return ROUNDING * self.largest
-
-    def curve(self, kernel: int, tol: float, v: Array) -> Callable[[ColumnTable], Array]:
-        """Return ``z_m(x)' v`` as a function of new rows that can go where they are."""
-        return partial(_at_rows, self.templates([kernel], tol)[0], v)
-
-    def function(self, kernel: int, X: ColumnTable, tol: float, v: Array) -> Array:
-        """Return ``z_m(x)' v`` at new rows, (n,)."""
-        return self.curve(kernel, tol, v)(X)
 
     def portable(self, kernel: int, v: Array, tol: float) -> KernelFunction:
         """Return ``z_m(x)' v`` as a function of standardized columns that needs neither the stack nor its rows."""
@@ -323,12 +315,6 @@ class FactoredStack(GramStack):
 def columns_of(R: Any) -> list[Any]:
     """Return the columns of vectors (N, k), or the one vector (N,)."""
     return [R] if R.ndim == 1 else [np.ascontiguousarray(column) for column in R.T]
-
-
-def _at_rows(template: Any, v: Array, table: ColumnTable) -> Array:
-    out = np.zeros(table.n_rows)
-    template.over(table).add_scores(v, out)
-    return out
 
 
 def _largest(parts: Sequence[tuple[KernelSpec, tuple[int, ...]]], table: ColumnTable) -> Array:

@@ -118,11 +118,6 @@ class CompositeStack(FactoredStack):
         part, place = self._at(kernel)
         return part.features(place, X, tol)
 
-    def curve(self, kernel: int, tol: float, v: Array) -> Callable[[ColumnTable], Array]:
-        """Return ``z_m(x)' v`` as a function of new rows."""
-        part, place = self._at(kernel)
-        return part.curve(place, tol, v)
-
     def portable(self, kernel: int, v: Array, tol: float) -> KernelFunction:
         """Return ``z_m(x)' v`` as a function that needs neither the stack nor its rows."""
         part, place = self._at(kernel)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property, partial
 from itertools import compress, islice
@@ -22,7 +22,6 @@ from manykernels.grams.factored.fourier_factor import (
     frequencies,
     most_frequencies,
     piece_spacing,
-    values_of_pieces,
 )
 from manykernels.grams.factored.fourier_plan import (
     FourierPlan,
@@ -161,7 +160,6 @@ class FourierStack(FactoredStack):
         self._factors: dict[int, FourierFactor] = {}
         self._leading: dict[int, dict[float, LeadingDirections]] = {}
         self._errors: Array | None = None
-        self._curves: dict[tuple[int, float, bytes], tuple[float, float, Array]] = {}
 
     @classmethod
     def grid(
@@ -457,18 +455,6 @@ class FourierStack(FactoredStack):
         reading = X.reading(self.spec_of(kernel), (column,))
         (factor,) = self._factors_of([kernel])
         return reading.masked(factor.features(reading.points[:, 0] - self.table.low[column], tol))
-
-    def curve(self, kernel: int, tol: float, v: Array) -> Callable[[ColumnTable], Array]:
-        """Return ``z_m(x)' v`` as a function of new rows, a piecewise polynomial: O(n), whatever the rank."""
-        if self._is_narrow(kernel):
-            return super().curve(kernel, tol, v)
-        column, (factor,) = int(self.columns[kernel]), self._factors_of([kernel])
-        key = (kernel, tol, v.tobytes())
-        if key not in self._curves:
-            self._curves[key] = factor.curve(v)
-        origin, spacing, table = self._curves[key]
-        first, inverse, _ = self._geometry(column, spacing)
-        return partial(values_of_pieces, column, first + origin * float(self.table.unit[column]), inverse, table)
 
     def portable(self, kernel: int, v: Array, tol: float) -> KernelFunction:
         """Return ``z_m(x)' v`` as a trigonometric series."""

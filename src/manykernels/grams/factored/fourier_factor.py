@@ -126,13 +126,6 @@ class FourierFactor:
         basis = np.hstack([np.cos(phases) * self.amplitude, (np.sin(phases) * self.amplitude)[:, 1:]])
         return inside[:, None] * (basis @ self.directions[:, : self.rank(tol)])
 
-    def curve(self, v: Array) -> tuple[float, float, Array]:
-        """Return a function as pieces (bins, 8), with their start and width, up to where every kernel value is 0."""
-        margin, spacing = reach(FACTOR_TOL) * self.width, SPACING * self.width
-        bins = int(np.ceil((self.extent + 2 * margin) / spacing)) + 1
-        pieces = self.pieces(-margin, spacing, bins, self.directions[:, : len(v)] @ v[:, None])
-        return -margin, spacing, np.ascontiguousarray(pieces[:, :, 0])
-
     def taylor_error(self, spacing: float) -> float:
         """Return the most that pieces on bins of this width miss of a function of unit norm."""
         remainder = (self.omega * spacing / 2) ** ORDER / factorial(ORDER)
@@ -168,13 +161,6 @@ def _trigonometric_gram(characteristic: Array, amplitude: Array) -> Array:
     ss = (outer * (differences.real - sums.real))[1:, 1:]
     cs = (outer * (sums.imag + signs * differences.imag))[:, 1:]
     return np.block([[cc, cs], [cs.T, ss]])
-
-
-def values_of_pieces(column: int, origin: float, inverse: float, pieces: Array, table: ColumnTable) -> Array:
-    """Return the values of a piecewise polynomial at the rows of a table."""
-    out = np.zeros(table.n_rows)
-    add_values(table.column(column), origin, inverse, pieces, out)
-    return out
 
 
 class ColumnOperator:

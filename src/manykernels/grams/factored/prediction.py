@@ -2,21 +2,29 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any
+from functools import cached_property, partial
+from math import factorial
+from typing import Any, ClassVar
 
 import numpy as np
 from scipy.linalg import qr
 
 from manykernels.grams.factored.cells import axis_codes, cells_of, grid_parts
-from manykernels.grams.factored.fourier_factor import FACTOR_TOL, FourierFactor
+from manykernels.grams.factored.fourier_factor import FACTOR_TOL, SPACING, FourierFactor
 from manykernels.grams.factored.fourier_plan import reach
-from manykernels.kernels import ObjectKernel
+from manykernels.grams.factored.loops import ORDER, add_values
+from manykernels.grams.rows.columns import Reading
+from manykernels.kernels import FittedBank, ObjectKernel
+from manykernels.kernels.bank.columns import Table
 from manykernels.kernels.bank.normalization import unit_factors
 from manykernels.kernels.specs.base import KernelSpec
+from manykernels.kernels.specs.categorical import UNSEEN
+from manykernels.kernels.tables.encoding import numbers_of
 from manykernels.validation.arrays import Array
 
+CHUNK_ROWS = 16384  # that are evaluated at once
 ROWS_AT_ONCE = 4096
 SPANNED = 1e-12  # of the coefficients: what landmarks may leave of them
 DEPENDENT = 1e-9  # of the largest pivot: features this close to a combination of others add nothing
@@ -50,15 +58,39 @@ class FourierSeries:
         return cls(low + factor.middle, reached, 2 * np.pi / factor.period, cosines, sines)
 
     def __call__(self, points: Array) -> Array:
-        """Return the function at points (n, 1), by Horner's rule on the unit circle."""
+        """Return the function at points (n, 1): Horner's rule on the unit circle, for many a piecewise polynomial."""
+        if len(points) > self._n_pieces:
+            out = np.zeros(len(points))
+            add_values(points[:, 0], self.middle - self.reach, 1.0 / self._spacing, self._pieces, out)
+            return out
         t = points[:, 0] - self.middle
         inside = np.abs(t) <= self.reach
-        z = np.exp(1j * self.omega * np.where(inside, t, 0.0))
-        total = np.zeros(len(t), dtype=complex)
-        for c in (self.cosines - 1j * self.sines)[::-1]:
+        return np.where(inside, self._sums(np.where(inside, t, 0.0), self.cosines - 1j * self.sines), 0.0)
+
+    def _sums(self, t: Array, coefficients: Array) -> Array:
+        """Return the real part of ``sum_k c_k exp(i k omega t)``."""
+        z, total = np.exp(1j * self.omega * t), np.zeros(len(t), dtype=complex)
+        for c in coefficients[::-1]:
             total *= z
             total += c
-        return np.where(inside, total.real, 0.0)
+        return total.real
+
+    @property
+    def _spacing(self) -> float:
+        """Width of pieces that are good to rounding: frequencies go as far as `reach` over the width of the kernel."""
+        return SPACING * reach(FACTOR_TOL) / (self.omega * max(len(self.cosines) - 1, 1))
+
+    @property
+    def _n_pieces(self) -> int:
+        return int(np.ceil(2.0 * self.reach / self._spacing)) + 1
+
+    @cached_property
+    def _pieces(self) -> Array:
+        """Taylor coefficients (bins, 8) around points from one end to the other, in powers of their distance."""
+        points = self._spacing * np.arange(self._n_pieces) - self.reach
+        turns = 1j * self.omega * self._spacing * np.arange(len(self.cosines))
+        derivatives = [(self.cosines - 1j * self.sines) * turns**p / factorial(p) for p in range(ORDER)]
+        return np.column_stack([self._sums(points, each) for each in derivatives])
 
 
 @dataclass(frozen=True, eq=False)
@@ -116,6 +148,113 @@ class SparseFunction:
 
 
 KernelFunction = FourierSeries | LandmarkFunction | CellFunction | SparseFunction
+
+
+@dataclass(frozen=True, eq=False)
+class KernelPart:
+    """What one kernel adds to one score: a function of its columns, less its mean over the training rows if centered.
+
+    Attributes
+    ----------
+    target, kernel : int
+        Which score, and which of the active kernels.
+    function : FourierSeries or LandmarkFunction
+    offset : float
+    """
+
+    target: int  # which score, and which of the active kernels
+    kernel: int  # which score, and which of the active kernels
+    function: KernelFunction
+    offset: float = 0.0
+
+    def __call__(self, reading: Reading) -> Array:
+        """Return the part at rows as its kernel reads them, (n,); zero where something is missing."""
+        return reading.masked(self.function(reading.points) - self.offset)
+
+
+def total(parts: Sequence[KernelPart], n_targets: int, reading: Callable[[int], Reading], n_rows: int) -> Array:
+    """Return the sums of parts by target, (n_targets, n), at rows that ``reading(kernel)`` gives."""
+    sums = np.zeros((n_targets, n_rows))
+    for part in parts:
+        sums[part.target] += part(reading(part.kernel))
+    return sums
+
+
+@dataclass(frozen=True, eq=False)
+class FactoredExpansion:
+    """``f_k(x) = sum_m f_km(x)`` on active kernels, each a function of a few numbers, whatever the training rows were.
+
+    Attributes
+    ----------
+    bank : FittedBank
+        Active kernels only (the first kernel if there is none).
+    active : (m,) int
+        Positions of the active kernels among all.
+    n_kernels : int
+        Number of all kernels.
+    weights : (K, m) float64
+        ``d`` of the active kernels.
+    parts : tuple of KernelPart
+    """
+
+    bank: FittedBank  # active kernels only (the first kernel if there is none)
+    active: Array  # (m,) int: positions of the active kernels among all
+    n_kernels: int  # number of all kernels
+    weights: Array  # (K, m) float64: d of the active kernels
+    parts: tuple[KernelPart, ...]
+
+    of_samples: ClassVar[bool] = False
+
+    @property
+    def n_targets(self) -> int:
+        """Number of functions, K."""
+        return len(self.weights)
+
+    def scores(self, X: object) -> Array:
+        """Return the functions without intercept at new rows, (n, K) float64."""
+        table = Table.of(X)
+        scores = np.zeros((len(table), self.n_targets))
+        for at, reading in self._chunks(table):
+            scores[at] = total(self.parts, self.n_targets, reading, at.stop - at.start).T
+        return scores
+
+    def contributions(self, X: object) -> Array:
+        """Return what every kernel adds to every function, (M, n, K) float64; zero for inactive kernels."""
+        active = self.active_contributions(X)
+        parts = np.zeros((self.n_kernels, *active.shape[1:]))
+        parts[self.active] = active
+        return parts
+
+    def active_contributions(self, X: object) -> Array:
+        """Return what every active kernel adds to every function, (m, n, K) float64."""
+        table = Table.of(X)
+        out = np.zeros((self.active.size, len(table), self.n_targets))
+        for at, reading in self._chunks(table):
+            for part in self.parts:
+                out[part.kernel, at, part.target] = part(reading(part.kernel))
+        return out
+
+    def _chunks(self, table: Table) -> Iterator[tuple[slice, Callable[[int], Reading]]]:
+        """Yield slices of rows, and how kernels read them."""
+        for start in range(0, len(table), CHUNK_ROWS):
+            at = slice(start, min(start + CHUNK_ROWS, len(table)))
+            whole = at == slice(0, len(table))
+            values = self.bank.table.values(table if whole else table[np.arange(at.start, at.stop)])
+            yield at, partial(self._reading, values)
+
+    def _reading(self, values: Any, kernel: int) -> Reading:
+        """Return standardized rows, NaN where something is missing, as an active kernel reads them."""
+        own = self.bank.table
+        places, family = np.searchsorted(own.used, own.positions[kernel]), own.specs[kernel].family
+        if family == "features":
+            return Reading(values.objects[int(places[0])], None)  # what is missing has no features
+        points = np.ascontiguousarray(numbers_of(values)[:, places])
+        gaps = np.isnan(points)
+        if family == "missing":
+            return Reading(np.where(gaps, UNSEEN, 0.0), None)
+        if not gaps.any():
+            return Reading(points, None)
+        return Reading(np.where(gaps, 0.0, points), ~gaps.any(axis=1))
 
 
 def on_landmarks(spec: Any, points: Array, coefficients: Array) -> LandmarkFunction:

@@ -17,10 +17,9 @@ import numpy as np
 import pandas as pd
 from sklearn.base import is_classifier, is_regressor
 
-from manykernels.estimators.supervised.factored import FactoredExpansion
 from manykernels.exceptions import IncompatibleError
 from manykernels.grams.factored.cells import grid_parts
-from manykernels.grams.factored.prediction import CellFunction, FourierSeries, LandmarkFunction
+from manykernels.grams.factored.prediction import CellFunction, FactoredExpansion, FourierSeries, LandmarkFunction
 from manykernels.grams.prediction import KernelExpansion
 from manykernels.inspection.displays.kernel_table import known_features
 from manykernels.inspection.export.evaluate import SMOOTH, kernel_values, term_values

@@ -16,10 +16,16 @@ from manykernels.estimators import KernelAligner
 from manykernels.estimators.parameters import check_parameters
 from manykernels.estimators.selection.held_out import FoldModel
 from manykernels.estimators.supervised.base import BaseMKL
-from manykernels.estimators.supervised.factored import FactoredExpansion, KernelPart
 from manykernels.estimators.supervised.importance import units_of
 from manykernels.grams.factored.cells import grid_parts
-from manykernels.grams.factored.prediction import CellFunction, FourierSeries, LandmarkFunction, SparseFunction
+from manykernels.grams.factored.prediction import (
+    CellFunction,
+    FactoredExpansion,
+    FourierSeries,
+    KernelPart,
+    LandmarkFunction,
+    SparseFunction,
+)
 from manykernels.grams.prediction import KernelExpansion
 from manykernels.kernels import (
     FittedBank,

@@ -37,9 +37,15 @@ from manykernels.estimators.groups import GROUPS, TakesGroups
 from manykernels.estimators.selection.held_out import FoldModel
 from manykernels.estimators.selection.penalties import PenaltyFamily
 from manykernels.estimators.supervised.base import BaseMKL
-from manykernels.estimators.supervised.factored import FactoredExpansion, KernelPart
 from manykernels.exceptions import InvalidInputError, ModelFileError
-from manykernels.grams.factored.prediction import CellFunction, FourierSeries, LandmarkFunction, SparseFunction
+from manykernels.grams.factored.prediction import (
+    CellFunction,
+    FactoredExpansion,
+    FourierSeries,
+    KernelPart,
+    LandmarkFunction,
+    SparseFunction,
+)
 from manykernels.grams.prediction import KernelExpansion
 from manykernels.inspection.model_file.archive import PLAIN_KINDS
 from manykernels.inspection.model_file.checks import check_parts, check_types

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from functools import partial
+from functools import cached_property, partial
 from typing import Any
 
 import numpy as np
@@ -13,24 +13,26 @@ from numpy.typing import ArrayLike, NDArray
 
 from manykernels.exceptions import InvalidInputError
 from manykernels.grams.factored import ColumnTable, FactoredStack, open_table
-from manykernels.kernels import FittedBank
+from manykernels.grams.factored.prediction import KernelPart, total
+from manykernels.kernels import FittedBank, KernelSpec
 from manykernels.kernels.bank.columns import Table
-from manykernels.solvers.factored.state import Component, Curve, Round, Start
+from manykernels.solvers.factored.state import Component, Round, Start
 from manykernels.solvers.factored.tuning import CHUNK
 from manykernels.validation.arrays import TableLike
 
 Array = NDArray[Any]
 
 
-def _each(curves: Sequence[Curve], table: ColumnTable) -> Array:
-    return np.array([curve(table) for curve in curves]).reshape(len(curves), table.n_rows)
+Kernels = Sequence[tuple[KernelSpec, tuple[int, ...]]]
 
 
-def _totals(targets: Sequence[int], n_targets: int, curves: Sequence[Curve], table: ColumnTable) -> Array:
-    sums = np.zeros((n_targets, table.n_rows))
-    for target, curve in zip(targets, curves, strict=True):
-        sums[target] += curve(table)
-    return sums
+def _each(parts: Sequence[KernelPart], kernels: Kernels, table: ColumnTable) -> Array:
+    values = [part(table.reading(*kernels[part.kernel])) for part in parts]
+    return np.array(values).reshape(len(parts), table.n_rows)
+
+
+def _totals(n_targets: int, parts: Sequence[KernelPart], kernels: Kernels, table: ColumnTable) -> Array:
+    return total(parts, n_targets, lambda kernel: table.reading(*kernels[kernel]), table.n_rows)
 
 
 def _counts(column: int, edges: Array, table: ColumnTable) -> Array:
@@ -79,28 +81,27 @@ class FactorFunctions:
 
     def scores(self, X: Any) -> Array:
         """Return the functions without intercept at new rows, chunk by chunk, (n, T)."""
-        targets = [component.target for component in self.components]
-        return self._evaluated(X, partial(_totals, targets, self.n_targets)).T
+        return self._evaluated(X, partial(_totals, self.n_targets)).T
 
     def active_contributions(self, X: TableLike) -> Array:
         """Return what every active kernel adds to every function at new rows, (m, n, T)."""
         values = self._evaluated(X, _each)
         parts = np.zeros((len(self.active), values.shape[1], self.n_targets))
-        place = {int(m): slot for slot, m in enumerate(self.active)}
-        for component, own in zip(self.components, values, strict=True):
-            parts[place[component.kernel], :, component.target] = own
+        for part, own in zip(self.parts, values, strict=True):
+            parts[part.kernel, :, part.target] = own
         return parts
 
+    @cached_property
+    def parts(self) -> tuple[KernelPart, ...]:
+        """The functions by themselves, as models keep them: they need neither the stack nor its rows."""
+        place = {int(m): slot for slot, m in enumerate(self.active)}
+        return tuple(KernelPart(own.target, place[own.kernel], own.function(self.stack)) for own in self.components)
+
     def _evaluated(self, X: TableLike, gather: Callable[..., Array]) -> Array:
-        """Return what becomes of the components' functions at all rows, (..., n)."""
+        """Return what becomes of the functions at all rows, (..., n); they go where rows are."""
         rows = open_table(X if self.bank is None else self.bank.table.values(Table.of(X)), self.stack.table)
-        if all(component.tol is not None for component in self.components):
-            function = partial(gather, [component.curve(self.stack) for component in self.components])
-            parts = rows.evaluated(CHUNK, function)
-        else:  # they are sums over training samples, and stay in this process
-            curves = [partial(component.values, self.stack) for component in self.components]
-            parts = ((chunk, gather(curves, part)) for chunk, part in rows.chunks(CHUNK))
-        return np.concatenate([values for _, values in parts], axis=-1)
+        kernels = [(self.stack.spec_of(int(m)), self.stack.columns_of(int(m))) for m in self.active]
+        return np.concatenate([own for _, own in rows.evaluated(CHUNK, partial(gather, self.parts, kernels))], axis=-1)
 
     def shape_functions(self, column: int, grid: ArrayLike | None = None, *, target: int = 0) -> pd.DataFrame:
         """Return what the model adds for values of one column, from all kernels on that column alone."""

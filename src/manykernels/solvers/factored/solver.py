@@ -11,8 +11,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from manykernels.exceptions import IncompatibleError
-from manykernels.grams.factored import FactoredStack
-from manykernels.grams.factored.prediction import KernelFunction
 from manykernels.objective.certificate import Certificate
 from manykernels.objective.losses.smoothing import check_smoothable
 from manykernels.objective.problem import Problem
@@ -296,8 +294,7 @@ def as_evaluated(model: CertifiedIterate) -> CertifiedIterate:
         return model  # as many digits as conversions of coefficients may lose
     scores = problem.constant_scores(point.b)
     for component in components:
-        reading = stack.table.reading(stack.spec_of(component.kernel), stack.columns_of(component.kernel))
-        _output(scores, component.target)[:] += reading.masked(_function(stack, component)(reading.points))
+        _output(scores, component.target)[:] += component.values(stack, stack.table)
     moved = loss.largest(scores, TERMS * eps * noise) - here
     if moved <= NOTICED * size:
         return model
@@ -319,12 +316,6 @@ def _largest_noise(stack: Any, components: Sequence[Component]) -> float:
         terms = np.linalg.norm(v) if component.tol is not None else np.abs(v).sum() * np.sqrt(largest[component.kernel])
         total += float(terms) * float(np.sqrt(largest[component.kernel]))
     return total
-
-
-def _function(stack: FactoredStack, component: Component) -> KernelFunction:
-    """Return a component as predictions evaluate it."""
-    kernel, v = component.kernel, component.coefficients
-    return stack.expansion(kernel, v) if component.tol is None else stack.portable(kernel, v, component.tol)
 
 
 def _told_again(found: Solution, model: CertifiedIterate, tol: float) -> Solution:

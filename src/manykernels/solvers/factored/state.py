@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from manykernels.grams.factored import ColumnTable, FactoredStack, FactorOperator
+from manykernels.grams.factored.prediction import KernelFunction
 from manykernels.objective.problem import Problem
 from manykernels.solvers.factored.certificate import DualBound
 from manykernels.solvers.factored.known_curvature import KnownCurvature
@@ -18,7 +19,6 @@ from manykernels.solvers.factored.tuning import COARSE, FIRST_SMOOTHING
 from manykernels.solvers.solution import Solution
 
 Array = NDArray[Any]
-Curve = Callable[[ColumnTable], Array]
 
 
 @dataclass(frozen=True, eq=False)
@@ -41,16 +41,16 @@ class Component:
         for target, part in enumerate(self.coefficients.reshape(n_targets, -1)):
             yield replace(self, coefficients=part, target=target)
 
+    def function(self, stack: FactoredStack) -> KernelFunction:
+        """Return the function itself, which needs neither the stack nor its rows."""
+        if self.tol is None:
+            return stack.expansion(self.kernel, self.coefficients)
+        return stack.portable(self.kernel, self.coefficients, self.tol)
+
     def values(self, stack: FactoredStack, rows: ColumnTable) -> Array:
         """Return the function at new rows, (n,)."""
-        if self.tol is not None:
-            return self.curve(stack)(rows)
-        return stack.cross_apply(self.kernel, rows, self.coefficients)
-
-    def curve(self, stack: FactoredStack) -> Curve:
-        """Return the function itself, which can go where rows are."""
-        assert self.tol is not None
-        return stack.curve(self.kernel, self.tol, self.coefficients)
+        reading = rows.reading(stack.spec_of(self.kernel), stack.columns_of(self.kernel))
+        return reading.masked(self.function(stack)(reading.points))
 
 
 @dataclass(frozen=True)
