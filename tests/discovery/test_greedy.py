@@ -21,7 +21,7 @@ from manykernels.discovery import (
     discover_greedily,
 )
 from manykernels.discovery.one_stage.greedy import slide_parameters
-from manykernels.discovery.one_stage.mixture import Learner, Mixture
+from manykernels.discovery.one_stage.mixture import Learner, WeightedMembers
 from manykernels.exceptions import InvalidInputError
 from manykernels.solvers import Status, WorkingSet
 
@@ -127,7 +127,7 @@ def test_the_slope_of_a_slide_is_that_of_the_objective(loss: str, monkeypatch: p
     points, y = drawn_task(loss)
     problem = SearchProblem(points, y, loss, strength=STRENGTH)
     learner = Learner(problem, FamilySearch(ArdGaussianFamily(0.05, 50.0), points))
-    mixture = Mixture().with_member(learner.search, np.array([0.5, 2.0]))[0]
+    mixture = WeightedMembers().with_member(learner.search, np.array([0.5, 2.0]))[0]
     mixture = mixture.with_member(learner.search, np.array([1.0, 0.7]))[0].weighted(np.array([0.3, 0.7]))
     slopes = {}
 
@@ -153,7 +153,9 @@ def test_kernels_that_slid_to_one_place_are_one(monkeypatch: pytest.MonkeyPatch)
         return OptimizeResult(x=places)
 
     monkeypatch.setattr("manykernels.discovery.one_stage.greedy.minimize", meet)
-    mixture = Mixture(tuple(np.array([w]) for w in (0.2, 0.6, 0.8)), (np.eye(30),) * 3, np.array([0.5, 0.2, 0.3]))
+    mixture = WeightedMembers(
+        tuple(np.array([w]) for w in (0.2, 0.6, 0.8)), (np.eye(30),) * 3, np.array([0.5, 0.2, 0.3])
+    )
     moved = slide_parameters(learner, mixture, 1e-9)
     np.testing.assert_allclose(np.ravel(moved.parameters), [0.3, 0.7])
     np.testing.assert_allclose(moved.weights, [0.5, 0.5])

@@ -15,7 +15,7 @@ from manykernels.cli.console import Force, Outcome, Picture, TableFile, column_t
 from manykernels.cli.fit import LearningOptions, TableOptions, estimator_for, read_task
 from manykernels.cli.inspect import check_picture
 from manykernels.cli.tables import check_new, write_table
-from manykernels.cli.targets import SURVIVAL, Samples
+from manykernels.cli.targets import SURVIVAL, LabeledTable
 from manykernels.estimators import regularization_path
 from manykernels.estimators.parameters import DEFAULT_LOSS, PARAMETERS, check_parameters, shape_of
 from manykernels.estimators.selection.path import RegularizationPath
@@ -121,7 +121,7 @@ def run_path(options: PathOptions, outcome: Outcome) -> None:
             outcome.show(f"Written to {written}")
 
 
-def _numbers(samples: Samples) -> Any:
+def _numbers(samples: LabeledTable) -> Any:
     """Return the target as the path takes it: -1 and 1 for two classes, else as it is."""
     if samples.task != "classification":
         return samples.target
@@ -133,7 +133,7 @@ def _numbers(samples: Samples) -> Any:
     return np.where(samples.target == classes[1], 1.0, -1.0)
 
 
-def _settings(options: TableOptions, samples: Samples) -> dict[str, Any]:
+def _settings(options: TableOptions, samples: LabeledTable) -> dict[str, Any]:
     """Return the arguments of the path that the options stand for."""
     given = options.given
     penalty = given.get("penalty", PARAMETERS["penalty"].default)
@@ -204,7 +204,7 @@ def run_compare(options: CompareOptions, outcome: Outcome) -> None:
         outcome.show(f"Written to {options.output}")
 
 
-def _splits(samples: Samples, folds: int, seed: int) -> list[Any]:
+def _splits(samples: LabeledTable, folds: int, seed: int) -> list[Any]:
     """Return the folds: shuffled, classes in equal shares, groups as a whole."""
     equal = samples.task != "regression"
     kind: Any = StratifiedKFold if equal else KFold

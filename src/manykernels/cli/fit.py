@@ -16,7 +16,7 @@ from sklearn.model_selection import GroupKFold, GroupShuffleSplit, StratifiedGro
 
 from manykernels.cli.console import Data, Outcome, Seed, report_tables, stage, tell, verbosity
 from manykernels.cli.tables import check_new, quoted, read_table
-from manykernels.cli.targets import SURVIVAL, Samples, split_columns
+from manykernels.cli.targets import SURVIVAL, LabeledTable, split_columns
 from manykernels.estimators import (
     MKLClassifier,
     MKLClassifierCV,
@@ -231,7 +231,7 @@ def run_fit(options: FitOptions, outcome: Outcome) -> None:
         )
 
 
-def read_task(options: TableOptions, outcome: Outcome) -> tuple[Samples, KernelBank]:
+def read_task(options: TableOptions, outcome: Outcome) -> tuple[LabeledTable, KernelBank]:
     """Return the rows of the table to learn from and the kernels; remarks on them go to the outcome."""
     with stage(f"reading {options.data}"):
         frame = read_table(options.data)
@@ -283,7 +283,7 @@ def untrained(options: LearningOptions, task: str, bank: KernelBank) -> Any:
     return in_folds(bank, cv=options.cv if options.groups is None else grouped(options.cv))
 
 
-def hold_out(samples: Samples, test_size: float, seed: int) -> tuple[Array, Array | None]:
+def hold_out(samples: LabeledTable, test_size: float, seed: int) -> tuple[Array, Array | None]:
     """Return the positions of training and test rows, None for no test rows.
 
     Classes, and samples with and without the event, are held out in equal shares, groups as a whole.
@@ -323,7 +323,7 @@ def check_output(path: Path, force: bool) -> None:
     check_new(path, "--output", force)
 
 
-def _metadata(options: FitOptions, samples: Samples, train: Array) -> dict[str, Any]:
+def _metadata(options: FitOptions, samples: LabeledTable, train: Array) -> dict[str, Any]:
     return {
         "target": options.column,
         **survival_columns(options),
@@ -341,7 +341,7 @@ def _metadata(options: FitOptions, samples: Samples, train: Array) -> dict[str, 
 
 
 def _show(
-    options: TableOptions, samples: Samples, report: MKLReport, constant: Mapping[str, Any], outcome: Outcome
+    options: TableOptions, samples: LabeledTable, report: MKLReport, constant: Mapping[str, Any], outcome: Outcome
 ) -> None:
     facts = {
         "table": f"{options.data}: {len(samples.target)} rows, {samples.features.shape[1]} columns to learn from",

@@ -26,7 +26,7 @@ from manykernels.cli.tables import (
     read_table,
     write_table,
 )
-from manykernels.cli.targets import Samples, split_columns, strata_of, survival_of
+from manykernels.cli.targets import LabeledTable, split_columns, strata_of, survival_of
 from manykernels.estimators import MKLSurvival
 from manykernels.estimators.supervised.base import BaseMKL
 from manykernels.exceptions import InvalidInputError
@@ -239,7 +239,7 @@ def _scores(
 
 def rows_of_fit(
     model: BaseEstimator, metadata: Mapping[str, Any], frame: pd.DataFrame
-) -> tuple[Samples, Array | None, Array | None]:
+) -> tuple[LabeledTable, Array | None, Array | None]:
     """Return the rows of a table, and which of them the model was fitted on and which not; None for no such rows.
 
     A row is one of the fit if all that is in it is the same, whatever the table is called.

@@ -23,7 +23,7 @@ MOST_CLASSES = 10  # whole numbers with more distinct values than this are taken
 
 
 @dataclass(frozen=True, eq=False)
-class Samples:
+class LabeledTable:
     """Rows to learn from."""
 
     features: pd.DataFrame
@@ -58,7 +58,7 @@ def split_columns(
     missing: str = "error",
     event: str | None = None,
     strata: str | None = None,
-) -> Samples:
+) -> LabeledTable:
     """Return features and target of a table, checked."""
     for option, names in {"target": [target], "drop": drop, "id": ids}.items():
         check_columns(frame, names, f"--{option}")
@@ -93,7 +93,7 @@ def split_columns(
         chosen, reason = _task_of(frame[target], target, task)
         values = _labels(frame[target]) if chosen == "classification" else _numbers(frame[target], target)
     together = frame[groups].astype(str).to_numpy(dtype=object) if groups else None
-    return Samples(features.reset_index(drop=True), values, chosen, reason, tuple(notes), together, levels)
+    return LabeledTable(features.reset_index(drop=True), values, chosen, reason, tuple(notes), together, levels)
 
 
 def _task_of(column: pd.Series, name: str, task: str) -> tuple[str, str]:

@@ -25,7 +25,7 @@ from manykernels.discovery.one_stage.mixture import (
     STEP_TOL,
     FamilyCertificate,
     Learner,
-    Mixture,
+    WeightedMembers,
     candidate,
     certify,
 )
@@ -44,7 +44,7 @@ from manykernels.validation.parameters import RandomSource
 # steps, all parameters climb together from where they are.
 
 
-def slide_parameters(learner: Learner, mixture: Mixture, tol: float) -> Mixture:
+def slide_parameters(learner: Learner, mixture: WeightedMembers, tol: float) -> WeightedMembers:
     """Move all parameters downhill on ``J``, the optimal objective for fixed kernel weights.
 
     ``dJ/dp_m = -theta_m / (2 lambda) d(rho'K_m rho)/dp_m``, by the envelope theorem.
@@ -72,7 +72,7 @@ def slide_parameters(learner: Learner, mixture: Mixture, tol: float) -> Mixture:
     )
     rest = search.family.parameter(minimum.x.reshape(len(mixture), -1))
     parameters = tuple(search.rounded(parameter) for parameter in rest)
-    return Mixture(parameters, mixture.grams, mixture.weights).merged(search)
+    return WeightedMembers(parameters, mixture.grams, mixture.weights).merged(search)
 
 
 def _slope(search: FamilySearch, parameter: Array, pairs: PairWeights) -> Array:
@@ -182,7 +182,7 @@ def _corrective(
     """Solve the problem on all kernels found, again and again; seeds are kernels to start with."""
     start, certified, _ = _begin(learner, limits, rng)
     yield start
-    mixture, steps = Mixture(), 0
+    mixture, steps = WeightedMembers(), 0
     for seed in seeds:
         mixture, _ = mixture.with_member(learner.search, seed)
     while True:
@@ -201,13 +201,13 @@ def _corrective(
         mixture = kept if len(kept) else mixture
 
 
-def _solved(learner: Learner, mixture: Mixture, tol: float) -> tuple[Problem, Solution]:
+def _solved(learner: Learner, mixture: WeightedMembers, tol: float) -> tuple[Problem, Solution]:
     """Return the problem on the kernels found, and its solution."""
     problem = learner.problem(mixture.grams)
     return problem, solve_quietly(problem, tol)
 
 
-def _weighted(mixture: Mixture, solution: Solution) -> Mixture:
+def _weighted(mixture: WeightedMembers, solution: Solution) -> WeightedMembers:
     """Return the kernels found with the weights ``theta`` of a solution, which add up to one."""
     total = float(solution.kernel_weights.sum())
     return mixture.weighted(solution.kernel_weights / total if total > 0 else solution.kernel_weights)
@@ -222,7 +222,7 @@ def _descend(learner: Learner, limits: Limits, rng: np.random.Generator, update:
     """Move weight to the best kernel, from all others or from the worst one, by a line search on J."""
     start, certified, fit = _begin(learner, limits, rng)
     yield start
-    mixture, steps = Mixture(), 0
+    mixture, steps = WeightedMembers(), 0
     while True:
         mixture, new = mixture.with_member(learner.search, certified.worst.parameter)
         problem = learner.problem(mixture.grams)
@@ -240,7 +240,7 @@ def _descend(learner: Learner, limits: Limits, rng: np.random.Generator, update:
         mixture = mixture.pruned()
 
 
-def _direction(mixture: Mixture, new: int, dual_norms: Array, update: str) -> tuple[Array, float]:
+def _direction(mixture: WeightedMembers, new: int, dual_norms: Array, update: str) -> tuple[Array, float]:
     """Return the direction of the weights and the longest step along it."""
     weights = mixture.weights
     direction = np.zeros(len(weights))
@@ -259,7 +259,13 @@ class _Line:
     """``J`` along a direction of the weights: convex, with derivative ``-rho' K_direction rho / (2 lambda)``."""
 
     def __init__(
-        self, learner: Learner, problem: Problem, mixture: Mixture, direction: Array, fit: LearnerFit, tol: float
+        self,
+        learner: Learner,
+        problem: Problem,
+        mixture: WeightedMembers,
+        direction: Array,
+        fit: LearnerFit,
+        tol: float,
     ) -> None:
         self.learner, self.problem, self.fit = learner, problem, fit
         self.base = mixture.combined() / learner.strength

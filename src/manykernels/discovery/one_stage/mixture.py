@@ -78,7 +78,7 @@ class Learner:
 
 
 @dataclass(frozen=True, eq=False)
-class Mixture:
+class WeightedMembers:
     """Members of a family with weights."""
 
     parameters: tuple[Array, ...] = ()
@@ -88,33 +88,33 @@ class Mixture:
     def __len__(self) -> int:
         return len(self.parameters)
 
-    def with_member(self, search: FamilySearch, parameter: Array) -> tuple[Mixture, int]:
+    def with_member(self, search: FamilySearch, parameter: Array) -> tuple[WeightedMembers, int]:
         """Return the mixture with one more member of weight zero, and its position; a known member stays one."""
         at = search.family.coordinate(parameter)
         for m, known in enumerate(self.parameters):
             if np.max(np.abs(search.family.coordinate(known) - at)) < SAME:
                 return self, m
-        grown = Mixture(
+        grown = WeightedMembers(
             (*self.parameters, parameter), (*self.grams, search.gram(parameter)), np.append(self.weights, 0.0)
         )
         return grown, len(self)
 
-    def merged(self, search: FamilySearch) -> Mixture:
+    def merged(self, search: FamilySearch) -> WeightedMembers:
         """Return the mixture with each member once; members that are the same add up their weights."""
-        whole = Mixture()
+        whole = WeightedMembers()
         for parameter, weight in zip(self.parameters, self.weights, strict=True):
             whole, place = whole.with_member(search, parameter)
             whole.weights[place] += weight
         return whole
 
-    def weighted(self, weights: Array) -> Mixture:
+    def weighted(self, weights: Array) -> WeightedMembers:
         """Return the mixture with other weights."""
         return replace(self, weights=weights)
 
-    def pruned(self) -> Mixture:
+    def pruned(self) -> WeightedMembers:
         """Return the members of positive weight."""
         kept = np.flatnonzero(self.weights)
-        return Mixture(
+        return WeightedMembers(
             tuple(self.parameters[m] for m in kept), tuple(self.grams[m] for m in kept), self.weights[kept].copy()
         )
 

@@ -26,7 +26,7 @@ from manykernels.discovery.one_stage.mixture import (
     CORRECTIVE_TOL,
     DRAW_TOL,
     Learner,
-    Mixture,
+    WeightedMembers,
     candidate,
     certify,
 )
@@ -177,7 +177,7 @@ def _sample(learner: Learner, limits: Limits, rng: np.random.Generator, steps: _
     rho, b = empty.zero_model()
     certified = certify(learner, empty, (rho, np.zeros(1), b), tol=limits.tol, rng=rng)
     yield candidate(learner, [certified.worst.parameter], (rho, np.zeros(1), b), certified.certificate, 0)
-    fit, mixture, sums, typical, solved = LearnerFit(rho, b, 0.0, 0.0, 0), Mixture(), np.zeros(0), -np.inf, 0
+    fit, mixture, sums, typical, solved = LearnerFit(rho, b, 0.0, 0.0, 0), WeightedMembers(), np.zeros(0), -np.inf, 0
     for k in range(1, steps.n_draws + 1):
         drawn = draw_widths(learner.search, fit.rho, rng)
         mixture, new = mixture.with_member(learner.search, drawn.parameter)
@@ -197,7 +197,7 @@ def _sample(learner: Learner, limits: Limits, rng: np.random.Generator, steps: _
 
 def _offer(
     learner: Learner,
-    mixture: Mixture,
+    mixture: WeightedMembers,
     sums: Array,
     limits: Limits,
     rng: np.random.Generator,

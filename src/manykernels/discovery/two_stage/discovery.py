@@ -20,7 +20,7 @@ from manykernels.discovery.base import (
 )
 from manykernels.discovery.families.base import KernelFamily
 from manykernels.discovery.families.search import FamilySearch, SearchSettings, checked_settings
-from manykernels.discovery.one_stage.mixture import Learner, Mixture, candidate
+from manykernels.discovery.one_stage.mixture import Learner, WeightedMembers, candidate
 from manykernels.discovery.two_stage.first_stage import AlignedKernel, AscentSettings, align_family
 from manykernels.exceptions import InvalidInputError
 from manykernels.solvers import Solution, Status
@@ -245,6 +245,6 @@ def _second_stage(learner: Learner, aligned: AlignedKernel) -> Iterator[Certifie
     parameters = aligned.parameters or (np.full(learner.search.n_parameters, learner.search.family.high),)
     weights = aligned.weights / learner.strength if aligned.parameters else np.zeros(1)
     grams = tuple(learner.search.gram(parameter) for parameter in parameters)
-    gram = Mixture(parameters, grams, weights).combined()
+    gram = WeightedMembers(parameters, grams, weights).combined()
     fit = learner.fit(empty, gram, None, LEARNER_TOL)
     yield candidate(learner, parameters, (fit.rho, weights, fit.b), learner_certificate(fit, empty.tiny), fit.steps)

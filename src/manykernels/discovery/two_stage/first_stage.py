@@ -12,7 +12,7 @@ from manykernels.alignment.nonnegative import nonnegative_quadratic
 from manykernels.discovery.base import Limits, checked_limits, random_generator
 from manykernels.discovery.families.base import PairWeights
 from manykernels.discovery.families.search import BestMember, FamilySearch
-from manykernels.discovery.one_stage.mixture import Mixture
+from manykernels.discovery.one_stage.mixture import WeightedMembers
 from manykernels.discovery.two_stage.target_space import LARGEST_STEP, TargetSpace, alignment_step, distance_step
 from manykernels.exceptions import InvalidInputError
 from manykernels.objective.certificate import Certificate, KKTResiduals
@@ -77,7 +77,7 @@ class Step:
     To a run it is a certified model, whose objective is a distance to the ideal kernel; what a learner adds is empty.
     """
 
-    mixture: Mixture
+    mixture: WeightedMembers
     alignment: float
     merit: float
     growth: float = np.inf
@@ -118,7 +118,7 @@ def chosen_ascent(criterion: str, settings: AscentSettings) -> Ascent:
     return _approach
 
 
-def corrected_weights(space: TargetSpace, mixture: Mixture) -> tuple[Array, Array]:
+def corrected_weights(space: TargetSpace, mixture: WeightedMembers) -> tuple[Array, Array]:
     """Return the weights whose sum is nearest to the ideal kernel, centered, and that sum.
 
     Its direction is that of the largest alignment, too: no other weights of these kernels do better.
@@ -145,7 +145,7 @@ def _correct(search: FamilySearch, space: TargetSpace, rng: np.random.Generator,
 
     Where weights are the best of their kernels, this is the direction of steepest ascent of the alignment as well.
     """
-    ideal, mixture = space.ideal, Mixture()
+    ideal, mixture = space.ideal, WeightedMembers()
     parts = np.zeros((0, ideal.size))
     residual, norm = _first_ascent(space, ideal) if spread else (ideal, float(np.linalg.norm(ideal)))
     while True:
@@ -169,7 +169,7 @@ def _ascend(
     the order of epsilon and the identity stays in the sum, though no kernel of the model holds it. So it only gives the
     first direction here, and the first kernel has weight one, unless epsilon is asked for.
     """
-    ideal, mixture = space.ideal, Mixture()
+    ideal, mixture = space.ideal, WeightedMembers()
     kernel = settings.epsilon * space.identity if settings.epsilon > 0 else None
     total = np.zeros_like(ideal)  # the kernels without the identity
     while True:
@@ -208,7 +208,7 @@ def _ascent(kernel: Array, ideal: Array) -> tuple[Array, float]:
 
 def _approach(search: FamilySearch, space: TargetSpace, rng: np.random.Generator) -> Iterator[Step]:
     """Algorithm 8: Frank-Wolfe on the distance to the ideal kernel over ``beta`` times the simplex with 0."""
-    n_samples, ideal, mixture = len(space.target), space.ideal, Mixture()
+    n_samples, ideal, mixture = len(space.target), space.ideal, WeightedMembers()
     current, beta, whole = np.zeros((n_samples, n_samples)), 0.0, float(np.linalg.norm(ideal))
     while True:
         residual = ideal - current
@@ -228,7 +228,7 @@ def _approach(search: FamilySearch, space: TargetSpace, rng: np.random.Generator
         yield Step(mixture, cosine(current, ideal), np.sqrt(max(1.0 - missing, 0.0)))
 
 
-def _grown_scale(beta: float, mixture: Mixture, member: Array, ideal: Array) -> float:
+def _grown_scale(beta: float, mixture: WeightedMembers, member: Array, ideal: Array) -> float:
     """Return the scale of the simplex: that of the best single member, doubled while the weights fill it."""
     if beta == 0:
         size = float(np.vdot(member, member))
@@ -237,7 +237,12 @@ def _grown_scale(beta: float, mixture: Mixture, member: Array, ideal: Array) -> 
 
 
 def _best_member(
-    search: FamilySearch, space: TargetSpace, matrix: Array, norm: float, mixture: Mixture, rng: np.random.Generator
+    search: FamilySearch,
+    space: TargetSpace,
+    matrix: Array,
+    norm: float,
+    mixture: WeightedMembers,
+    rng: np.random.Generator,
 ) -> BestMember:
     """Return the member whose centered Gram matrix has the largest product with ``matrix``, scaled to norm one."""
     adjoint = space.adjoint(matrix)
@@ -357,7 +362,7 @@ def alignment_bound(search: FamilySearch, space: TargetSpace, parameters: tuple[
     if not parameters:
         return float("nan")
     grams = tuple(search.gram(parameter) for parameter in parameters)
-    _, kernel = corrected_weights(space, Mixture(parameters, grams))
+    _, kernel = corrected_weights(space, WeightedMembers(parameters, grams))
     pairs = PairWeights(space.adjoint(space.ideal)), PairWeights(space.adjoint(kernel))
     ratio = search.ratio_bound(*pairs)
     return float("nan") if ratio is None else max(ratio * float(np.linalg.norm(kernel)), reached)
@@ -365,7 +370,7 @@ def alignment_bound(search: FamilySearch, space: TargetSpace, parameters: tuple[
 
 def _best_so_far(steps: Iterator[Step]) -> Iterator[Step]:
     """Yield the best of all steps so far, with the growth of the last one."""
-    best = Step(Mixture(), 0.0, 0.0)
+    best = Step(WeightedMembers(), 0.0, 0.0)
     for step in steps:
         growth = step.merit - best.merit
         best = step if growth > 0 or not len(best.mixture) else best
@@ -383,9 +388,9 @@ def _aligned(steps: Iterator[Step], gain: float, limits: Limits) -> AlignedKerne
 
     silent = replace(limits, verbose=0)
     run: Run[Step] = Run(silent, "The first stage", converged=lambda step: step.growth <= gain, first=1)
-    run.follow(recorded(), lambda: Step(Mixture(), 0.0, 0.0))
+    run.follow(recorded(), lambda: Step(WeightedMembers(), 0.0, 0.0))
     best = run.best
-    mixture = best.mixture.pruned() if best.alignment > SMALLEST_SHARE else Mixture()
+    mixture = best.mixture.pruned() if best.alignment > SMALLEST_SHARE else WeightedMembers()
     weights = mixture.weights / mixture.weights.sum() if len(mixture) else mixture.weights
     reached = best.alignment if len(mixture) else 0.0
     return AlignedKernel(mixture.parameters, weights, reached, tuple(values), run.status or Status.STALLED)

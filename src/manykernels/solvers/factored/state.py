@@ -81,7 +81,7 @@ class Round:
 
 
 @dataclass(frozen=True, eq=False)
-class Certified:
+class DualPass:
     """Dual coefficients with what a pass over all kernels found: no penalty plays a part, so that others may use it."""
 
     problem: Problem
@@ -124,7 +124,7 @@ class State:
     matrices: Any = None
     rounds: list[Round] = field(default_factory=list)
     known: KnownCurvature = field(default_factory=KnownCurvature)
-    certified: Certified | None = None
+    certified: DualPass | None = None
     began: Start | None = None
 
 
@@ -141,7 +141,7 @@ class Start:
     matrices : WorkingMatrices, optional
         What a fit went over to, which the next one goes on with.
     known : KnownCurvature
-    certified : Certified, optional
+    certified : DualPass, optional
         Its last pass.
     strength : float
         Of its penalty.
@@ -156,7 +156,7 @@ class Start:
     mu: float
     matrices: Any = None  # what a fit went over to, which the next one goes on with
     known: KnownCurvature = field(default_factory=KnownCurvature)
-    certified: Certified | None = None
+    certified: DualPass | None = None
     strength: float = np.nan
     before: tuple[float, dict[int, Array]] | None = None
 

@@ -45,7 +45,7 @@ from manykernels.solvers.factored.fallback import (
 from manykernels.solvers.factored.known_curvature import KnownCurvature
 from manykernels.solvers.factored.newton import NewtonFit, minimize
 from manykernels.solvers.factored.objective import FactoredObjective, Point
-from manykernels.solvers.factored.state import Certified, Round, Start, State
+from manykernels.solvers.factored.state import DualPass, Round, Start, State
 from manykernels.solvers.factored.tuning import (
     FASTER,
     FEW_ROWS,
@@ -88,7 +88,7 @@ class FactoredWorkingSet:
         self.tol, self.max_rounds, self.time_limit = tol, max_rounds, time_limit
         self._first = first
         self._neighbors = self.stack.neighbors()
-        self._before: Certified | None = None  # the pass that another penalty left, while it is still of use
+        self._before: DualPass | None = None  # the pass that another penalty left, while it is still of use
         self._fall = 0.0  # of the threshold since then
         self._started = time.perf_counter()
 
@@ -197,7 +197,7 @@ class FactoredWorkingSet:
         return fall * self._carried(objective, rates)
 
     def _certify(
-        self, state: State, slopes: Array, known: Quads | None = None, served: Certified | None = None
+        self, state: State, slopes: Array, known: Quads | None = None, served: DualPass | None = None
     ) -> Generator[Array | State, Quads, DualBound]:
         """Return the bound that slopes prove, or a pass made under another penalty, and keep the best."""
         if served is not None:
@@ -205,7 +205,7 @@ class FactoredWorkingSet:
         else:
             rho, z = feasible(self.problem, slopes, state.point.z)
             quads = known if known is not None else (yield rho)
-        state.certified = served or Certified(self.problem, rho, quads, self._growth(quads))
+        state.certified = served or DualPass(self.problem, rho, quads, self._growth(quads))
         bound = dual_bound(self.problem, rho, z, quads, state.primal, self.tol)
         if state.best is None or bound.value > state.best.value:
             state.best = bound
