@@ -1,0 +1,47 @@
+"""Functions that models keep of kernels held as factors: the same numbers for few rows as for many."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from manykernels import KernelBank, MKLRegressor, solve
+from manykernels.grams.factored import FourierStack
+from manykernels.grams.factored.prediction import FourierSeries
+
+
+@pytest.mark.parametrize("width", [0.02, 0.3, 4.0])
+def test_a_series_is_the_same_function_by_sums_and_by_pieces(width: float) -> None:
+    rng = np.random.default_rng(0)
+    X = rng.uniform(-1.0, 3.0, (20_000, 1))
+    stack = FourierStack.grid(X, [width], normalize=None)
+    v = rng.normal(size=stack.factor(0, 1e-10).shape[1])
+    series = stack.portable(0, v, 1e-10)
+    assert isinstance(series, FourierSeries)
+    points = stack.table.points((0,))
+    by_pieces, by_sums = series(points)[:400], np.concatenate([series(point[None]) for point in points[:400]])
+    exact = stack.features(0, stack.table.like(X[:400]), 1e-10) @ v
+    np.testing.assert_allclose(by_pieces, by_sums, atol=1e-10 * np.abs(exact).max())
+    np.testing.assert_allclose(by_sums, exact, atol=1e-10 * np.abs(exact).max())
+
+
+def test_pieces_end_where_the_series_does() -> None:
+    series = FourierSeries(1.0, 2.0, np.pi / 3.0, np.array([1.0, 0.5, 0.0, 0.25]), np.array([0.0, 0.3, 0.2, 0.1]))
+    far = np.concatenate([np.linspace(-0.999, 2.999, 5000), [-40.0, 1e9, -np.inf]])[:, None]
+    values = series(far)
+    np.testing.assert_allclose(values, np.concatenate([series(row[None]) for row in far]), atol=1e-7)
+    assert values[-3:].tolist() == [0.0, 0.0, 0.0]
+    assert np.ptp(values[:-3]) > 1.0
+
+
+def test_a_solution_and_an_estimator_read_the_same_functions() -> None:
+    rng = np.random.default_rng(1)
+    X = rng.normal(size=(300, 3))
+    X[rng.uniform(size=X.shape) < 0.1] = np.nan
+    y = np.nan_to_num(np.sin(X[:, 0]) + X[:, 1]) + 0.1 * rng.normal(size=300)
+    bank = KernelBank.per_feature(widths=[0.5, 2.0], missing="mask", normalize="trace")
+    model = MKLRegressor(kernels=bank, alpha=0.01, tol=1e-8, resources={"representation": "factored"}).fit(X, y)
+    found = solve(bank, y, X=X, loss="squared", regularizer="l1", alpha=0.01, tol=1e-8, representation="factored")
+    np.testing.assert_allclose(found.decision_function(X), model.predict(X), atol=1e-4 * y.std())
+    one = np.concatenate([model.predict(row[None]) for row in X[:40]])
+    np.testing.assert_allclose(one, model.predict(X)[:40], rtol=1e-10, atol=1e-10)
