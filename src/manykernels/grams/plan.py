@@ -98,7 +98,7 @@ def plan_stack(
     n_samples: int,
     *,
     memory_budget: int | str | None = None,
-    dtype: Any = None,
+    dtype: object = None,
     n_targets: int = 1,
     kind: str = "auto",
 ) -> MemoryPlan:
@@ -273,7 +273,7 @@ def _dtype_names(dtype: Any) -> tuple[str, ...]:
     return (name,)
 
 
-def _positive_int(value: Any, name: str) -> int:
+def _positive_int(value: object, name: str) -> int:
     if isinstance(value, bool) or not isinstance(value, Integral) or value < 1:
         raise InvalidInputError(f"{name} must be a positive integer, got {value!r}.")
     return int(value)

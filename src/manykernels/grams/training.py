@@ -84,17 +84,17 @@ def no_obstacle() -> None:
     """Say that nothing keeps a problem from kernels held as factors."""
 
 
-def keeps_shapes(kernels: Any) -> bool:
+def keeps_shapes(kernels: object) -> bool:
     """Tell whether functions of some kernels must have a shape."""
     return isinstance(kernels, KernelBank) and kernels.keeps_shapes
 
 
-def is_precomputed(kernels: Any) -> bool:
+def is_precomputed(kernels: object) -> bool:
     """Tell whether the parameter ``kernels`` says that X holds kernels, not features."""
     return isinstance(kernels, PrecomputedBank) or (isinstance(kernels, str) and kernels == PRECOMPUTED)
 
 
-def as_bank(kernels: Any, rows: Any = None) -> KernelBank | PrecomputedBank | PairKernels:
+def as_bank(kernels: object, rows: object = None) -> KernelBank | PrecomputedBank | PairKernels:
     """Return the bank that the parameter ``kernels`` of an estimator stands for, on these rows."""
     if kernels is None:
         if isinstance(rows, Pairs):
@@ -112,14 +112,14 @@ def as_bank(kernels: Any, rows: Any = None) -> KernelBank | PrecomputedBank | Pa
     )
 
 
-def default_bank(rows: Any = None) -> KernelBank:
+def default_bank(rows: object = None) -> KernelBank:
     """Return the default bank for rows; of sparse ones, Gaussian and linear kernels of all columns as they are."""
     if isinstance(rows, Table) and rows.is_sparse:
         return KernelBank([Joint(DEFAULT_SPECS)])
     return sized_bank(KernelBank.auto(), rows)
 
 
-def sized_bank(bank: KernelBank, rows: Any = None) -> KernelBank:
+def sized_bank(bank: KernelBank, rows: object = None) -> KernelBank:
     """Return a bank whose default kernels, where it leaves them to the rows, suit the number of rows.
 
     Where matrices of all of them are predicted to take long, Gaussians of several columns are projected on landmarks,
@@ -145,7 +145,7 @@ def sized_bank(bank: KernelBank, rows: Any = None) -> KernelBank:
     return bank.replace(kernels=decided)
 
 
-def _on_landmarks(entry: Any, count: int) -> Any:
+def _on_landmarks(entry: object, count: int) -> Any:
     """Return an entry whose Gaussians of several columns, which no factor holds exactly, are projected on landmarks."""
     if not isinstance(entry, Joint):
         return entry
@@ -153,15 +153,15 @@ def _on_landmarks(entry: Any, count: int) -> Any:
     return replace(entry, specs=tuple(specs))
 
 
-def reads_sparse(kernels: Any, representation: str) -> bool:
+def reads_sparse(kernels: object, representation: str) -> bool:
     """Tell whether sparse rows can be read with these parameters: no means are subtracted, and no factors asked for."""
     whole = kernels is None or (isinstance(kernels, KernelBank) and not (kernels.standardize or kernels.center))
     return whole and representation != FACTORED
 
 
 def open_training(
-    kernels: Any,
-    X: Any,
+    kernels: object,
+    X: object,
     *,
     memory_budget: int | str | None,
     n_jobs: int | None,
@@ -205,8 +205,8 @@ def open_training(
 
 
 def plan_for(
-    kernels: Any,
-    X: Any,
+    kernels: object,
+    X: object,
     *,
     representation: str,
     memory_budget: int | str | None,

@@ -193,7 +193,7 @@ class Problem:
         """What the kernels are called, (M,): their positions if nothing says so."""
         return self.stack.names or range(self.n_kernels)
 
-    def _set(self, name: str, value: Any) -> None:
+    def _set(self, name: str, value: object) -> None:
         object.__setattr__(self, name, value)
 
     def _check_solvable(self) -> None:

@@ -46,7 +46,7 @@ def check_problem(problem: Any) -> None:
         )
 
 
-def check_warm_start(warm_start: Any, n_samples: int, n_kernels: int) -> None:
+def check_warm_start(warm_start: object, n_samples: int, n_kernels: int) -> None:
     """Raise ``InvalidInputError`` unless it is None or a `Solution` on that many samples and kernels."""
     if warm_start is None:
         return
@@ -381,7 +381,7 @@ class Solver(ABC):
             solution = replace(solution, certificate=problem.certificate(*model))
         return solution
 
-    def _check_arguments(self, problem: Any, warm_start: Any) -> None:
+    def _check_arguments(self, problem: Any, warm_start: object) -> None:
         """Name a wrong argument before any work."""
         self._limits()
         for entry in fields(self):

@@ -298,7 +298,7 @@ def _warn_interrupted(solutions: Mapping[str, Solution], missing: list[str]) -> 
     )
 
 
-def _axes(ax: Any) -> Any:
+def _axes(ax: object) -> Any:
     """Return ``ax``, or the axes of a new figure."""
     try:
         from matplotlib import pyplot

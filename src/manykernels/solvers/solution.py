@@ -133,7 +133,7 @@ class Functions(Protocol):
     def names(self) -> Sequence[str]:
         """Names of the active kernels."""
 
-    def scores(self, X: Any) -> Array:
+    def scores(self, X: object) -> Array:
         """Return the functions without intercept at new rows, (n, T)."""
 
     def active_contributions(self, X: TableLike) -> Array:

@@ -43,10 +43,10 @@ from manykernels.validation.names import SOLVE_NAMES, says_which
 
 @says_which(SOLVE_NAMES)
 def solve(
-    kernels: Any,
+    kernels: object,
     y: ArrayLike | str,
     *,
-    X: Any = None,
+    X: object = None,
     loss: str | Loss | SharedLoss | CoupledLoss,
     regularizer: Penalty,
     strength: float | None = None,
@@ -61,7 +61,7 @@ def solve(
     n_jobs: int | None = None,
     solver: str | Solver = "auto",
     warm_start: Solution | None = None,
-    **parameters: Any,
+    **parameters: object,
 ) -> Any:
     """Solve a multiple kernel learning problem and prove how far from optimal the answer is.
 
@@ -312,7 +312,7 @@ def _target(y: Any, loss: Any) -> Any:
     return y if hasattr(y, "dask") or isinstance(y, RowVector) else np.asarray(y)
 
 
-def obstacle_to_factors(loss: Any, regularizer: Any, solver: Any) -> str | None:
+def obstacle_to_factors(loss: Any, regularizer: object, solver: object) -> str | None:
     """Return what keeps a problem from kernels held as factors, and what to do about it; None for nothing."""
     name = getattr(solver, "name", solver)
     if name not in ("auto", FactoredNewton.name):
@@ -340,7 +340,7 @@ def problem_of(stack: Any, y: Any, loss: Any, regularizer: Regularizer, **given:
     return Problem(stack, here_as_array(y), loss, regularizer, **given)
 
 
-def configured_solver(solver: str | Solver, problem: Problem, **parameters: Any) -> Solver:
+def configured_solver(solver: str | Solver, problem: Problem, **parameters: object) -> Solver:
     """Return the solver named (``"auto"``: the preferred one for ``problem``) with these parameters.
 
     Raises

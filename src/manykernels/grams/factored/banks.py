@@ -64,7 +64,7 @@ def reads_rows(bank: KernelBank) -> bool:
     return not (bank.center or bank.normalize == "unit_diagonal")
 
 
-def factored_stack(X: Any, bank: KernelBank) -> FactoredStack:
+def factored_stack(X: object, bank: KernelBank) -> FactoredStack:
     """Return the kernels of a bank on a table as a stack that is linear in the number of rows."""
     if not reads_rows(bank):
         raise IncompatibleError(
@@ -102,7 +102,7 @@ def composed(
     return CompositeStack(parts, members, names=names)
 
 
-def _read(X: Any, bank: KernelBank) -> tuple[list[NamedKernel], ColumnTable]:
+def _read(X: object, bank: KernelBank) -> tuple[list[NamedKernel], ColumnTable]:
     """Return the kernels of a bank, and the columns that they use."""
     if is_chunked(X):
         return _read_chunks(open_rows(X), bank)
@@ -275,7 +275,7 @@ class UnitDiagonal(KernelSpec):
         return np.asarray((self.base.diag(A) > 0).astype(np.float64))
 
 
-def refusal(bank: Any, *, fit_intercept: bool = True) -> str | None:
+def refusal(bank: object, *, fit_intercept: bool = True) -> str | None:
     """Return why a bank cannot be held as factors and what to do about it, or None if it can."""
     if not isinstance(bank, KernelBank):
         return "kernels given as matrices have no columns to make factors of; pass the rows and a KernelBank"
@@ -292,7 +292,7 @@ def refusal(bank: Any, *, fit_intercept: bool = True) -> str | None:
     return None
 
 
-def fit_factors(bank: KernelBank, X: Any, *, fit_intercept: bool = True) -> tuple[FittedBank, FactoredStack]:
+def fit_factors(bank: KernelBank, X: object, *, fit_intercept: bool = True) -> tuple[FittedBank, FactoredStack]:
     """Fit a bank on training rows and return it with the stack of its kernels as factors.
 
     Widths, standardization and normalization are those of :meth:`KernelBank.fit`. Centered kernels are those that are

@@ -239,14 +239,14 @@ def _by_and_by(size: int, function: Callable[[ColumnTable], Array], table: Colum
     return np.concatenate([values for _, values in table.evaluated(size, function)] or [function(table)], axis=-1)
 
 
-def _added(header: ColumnTable, positions: tuple[int, ...], function: Any, data: Any, *shared: Any) -> Array:
+def _added(header: ColumnTable, positions: tuple[int, ...], function: Any, data: Any, *shared: object) -> Array:
     """Return what a function adds to zeros."""
     out = np.zeros(len(data))
     function(header.part(data, positions), *shared, out)
     return out
 
 
-def _ones(_: Any, size: int) -> Array:
+def _ones(_: object, size: int) -> Array:
     return np.ones(size)
 
 

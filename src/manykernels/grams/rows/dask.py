@@ -133,7 +133,7 @@ class DaskRows(RowSource):
         if shape != (self.n_rows,):
             raise InvalidInputError(f"There are {self.n_rows} rows, but y or sample_weight is of shape {shape}.")
 
-    def without(self, name: Any) -> DaskRows:
+    def without(self, name: object) -> DaskRows:
         """Return the source without one of its columns."""
         if self.columns is None:
             raise InvalidInputError("The columns of an array have no names; give y as an array.")
@@ -173,7 +173,7 @@ class _Layer:
         return [Delayed(key, graph, layer=self.name) for key in (self.keys if keys is None else keys)]
 
 
-def _on_columns(function: Mapped, program: Program, positions: list[int] | None, data: object, *parts: Any) -> Any:
+def _on_columns(function: Mapped, program: Program, positions: list[int] | None, data: object, *parts: object) -> Any:
     """Apply a function to some columns of a partition and to vectors; runs where the partition is."""
     chosen = None
     if positions is not None:
@@ -181,7 +181,7 @@ def _on_columns(function: Mapped, program: Program, positions: list[int] | None,
     return function(chosen, *program(parts))
 
 
-def _call(function: Callable[..., Any], *arguments: Any) -> Any:
+def _call(function: Callable[..., Any], *arguments: object) -> Any:
     return function(*arguments)
 
 
@@ -206,7 +206,7 @@ def _combined(combine: Callable[[Any, Any], Any], results: list[Any]) -> Any:
     return total
 
 
-def _computed(*delayed: Any) -> Any:
+def _computed(*delayed: object) -> Any:
     """Return what Dask computes; partitions that cannot be read, as of files that vanish or are cut off, in words."""
     try:
         return _dask().compute(*delayed)

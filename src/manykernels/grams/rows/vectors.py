@@ -206,11 +206,11 @@ def _itself(_: object, part: object) -> Any:
     return part
 
 
-def _without_data(function: Any, _: Any, *parts: Any) -> Any:
+def _without_data(function: Any, _: object, *parts: object) -> Any:
     return function(*parts)
 
 
-def on_rows(function: Callable[..., Any], *arguments: Any) -> Any:
+def on_rows(function: Callable[..., Any], *arguments: object) -> Any:
     """Return ``function(*arguments)``, entry by entry where its vectors are."""
     for argument in arguments:
         if isinstance(argument, RowVector):

@@ -172,7 +172,7 @@ class BankConstructors(ABC):
         columns: object = None,
         *,
         count: int = 300,
-        stretched: Any = None,
+        stretched: object = None,
         stretch: float = 4.0,
         **options: object,
     ) -> Self:
@@ -284,7 +284,7 @@ class BankConstructors(ABC):
         return cls._build([entry], {"standardize": True, **options})
 
     @classmethod
-    def auto(cls, X: Any = None, **options: object) -> Self:
+    def auto(cls, X: object = None, **options: object) -> Self:
         """Return kernels for every column of a table by what it holds, see :class:`DefaultKernels`.
 
         The bank that is used when nobody chose one.

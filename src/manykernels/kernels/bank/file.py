@@ -59,7 +59,7 @@ def read_description(description: Mapping[str, Any]) -> tuple[list[BankEntry], d
     return entries, options
 
 
-def _preset(preset: Any) -> list[BankEntry]:
+def _preset(preset: object) -> list[BankEntry]:
     if preset == "default":
         return [DefaultKernels()]
     if preset == "simplemkl":

@@ -445,7 +445,7 @@ class Bank(ABC):
         """
         return {field.name: getattr(self, field.name) for field in fields(self) if field.init}  # type: ignore[arg-type]  # a dataclass
 
-    def set_params(self, **changes: Any) -> Self:
+    def set_params(self, **changes: object) -> Self:
         """Return a bank with other arguments; this one stays as it is.
 
         Estimators of this package put the new bank in the place of the old one, so that ``GridSearchCV`` over

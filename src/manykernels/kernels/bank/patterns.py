@@ -275,7 +275,7 @@ def named_columns(table: Table, positions: Iterable[int]) -> tuple[Any, ...]:
     return tuple(names[j] if by_name and names is not None else j for j in positions)
 
 
-def freeze_columns(selection: Any) -> Any:
+def freeze_columns(selection: object) -> Any:
     """Return a column selection that cannot be changed from outside: sequences and masks become tuples."""
     _refuse_kernels(selection, "columns")
     if selection is None or isinstance(selection, (str, slice)) or callable(selection) or np.isscalar(selection):
@@ -285,7 +285,7 @@ def freeze_columns(selection: Any) -> Any:
     return tuple(item.item() if isinstance(item, np.generic) else item for item in selection)
 
 
-def _refuse_kernels(selection: Any, name: str) -> None:
+def _refuse_kernels(selection: object, name: str) -> None:
     """Refuse a kernel that stands where columns are named: a second kernel belongs into a list with the first."""
     inside = selection if isinstance(selection, (list, tuple)) else [selection]
     if wrong := [item for item in inside if isinstance(item, KernelSpec)]:

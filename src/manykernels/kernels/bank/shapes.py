@@ -15,7 +15,7 @@ from manykernels.kernels.specs.shaped import Shaped, checked_shape
 Shapes = tuple[tuple[Any, str], ...]
 
 
-def as_shapes(given: Any) -> Shapes:
+def as_shapes(given: object) -> Shapes:
     """Return the shapes of columns as pairs; refuse what is no mapping of columns to shapes."""
     if not given:
         return ()

@@ -211,10 +211,10 @@ class KernelSpec(ABC):
         """
         return {"kernel": self.kind} | {field.name: _encode(getattr(self, field.name)) for field in fields(self)}
 
-    def __add__(self, other: Any) -> KernelSpec:
+    def __add__(self, other: object) -> KernelSpec:
         return _composite("sum", parts=(self, other)) if isinstance(other, KernelSpec) else NotImplemented
 
-    def __mul__(self, other: Any) -> KernelSpec:
+    def __mul__(self, other: object) -> KernelSpec:
         if isinstance(other, KernelSpec):
             return _composite("product", parts=(self, other))
         return _composite("scaled", base=self, factor=other) if isinstance(other, (int, float)) else NotImplemented
@@ -259,7 +259,7 @@ def spec_from_dict(state: Mapping[str, Any]) -> KernelSpec:
         raise InvalidInputError(f"Kernel {kind!r} cannot be built from {dict(state)!r}: {error}.") from error
 
 
-def _composite(kind: str, **parts: Any) -> KernelSpec:
+def _composite(kind: str, **parts: object) -> KernelSpec:
     # Through the registry: the classes of the algebra are built on this one and cannot be imported here.
     return KERNELS[kind](**parts)
 
@@ -275,7 +275,7 @@ def as_points(A: Any, name: str = "A") -> Array:
     return points
 
 
-def as_pair(A: Any, B: Any) -> tuple[Array, Array]:
+def as_pair(A: object, B: object) -> tuple[Array, Array]:
     """Return both arguments of a kernel as points with the same number of columns (``B=None``: ``A`` twice)."""
     first = as_points(A)
     second = first if B is None else as_points(B, "B")
@@ -284,7 +284,7 @@ def as_pair(A: Any, B: Any) -> tuple[Array, Array]:
     return first, second
 
 
-def format_value(value: Any) -> str:
+def format_value(value: object) -> str:
     """Return a hyper-parameter as short text."""
     if isinstance(value, float):
         return f"{value:g}"
@@ -293,7 +293,7 @@ def format_value(value: Any) -> str:
     return value.label if isinstance(value, KernelSpec) else str(value)
 
 
-def _encode(value: Any) -> Any:
+def _encode(value: object) -> Any:
     if isinstance(value, KernelSpec):
         return value.to_dict()
     if isinstance(value, MedianWidth):
@@ -301,7 +301,7 @@ def _encode(value: Any) -> Any:
     return [_encode(item) for item in value] if isinstance(value, tuple) else value
 
 
-def _decode(value: Any) -> Any:
+def _decode(value: object) -> Any:
     if isinstance(value, Mapping) and "kernel" in value:
         return spec_from_dict(value)
     if isinstance(value, Mapping) and set(value) == {"median"}:

@@ -110,7 +110,7 @@ class GraphFeatures(ObjectKernel):
         return unit_rows(matrix) if self.normalized else matrix
 
 
-def _read(graph: Any, row: int, attribute: str) -> tuple[list[str], list[tuple[int, int]]]:
+def _read(graph: object, row: int, attribute: str) -> tuple[list[str], list[tuple[int, int]]]:
     """Return labels of nodes as text, and edges between positions of nodes."""
     if hasattr(graph, "nodes") and hasattr(graph, "edges"):
         labels = {node: str(data.get(attribute, "")) for node, data in graph.nodes(data=True)}

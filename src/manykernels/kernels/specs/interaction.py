@@ -271,7 +271,7 @@ def _part_name(spec: KernelSpec, names: Sequence[str]) -> str:
     return f"{spec.label}[{', '.join(names)}]"
 
 
-def _checked_part(part: Any) -> Part:
+def _checked_part(part: object) -> Part:
     spec, positions = _split(part)
     if not isinstance(spec, KernelSpec) or not positions or not all(_is_position(value) for value in positions):
         raise InvalidInputError(
@@ -292,5 +292,5 @@ def _split(part: Any) -> tuple[Any, tuple[Any, ...]]:
         return None, ()
 
 
-def _is_position(value: Any) -> bool:
+def _is_position(value: object) -> bool:
     return isinstance(value, (int, np.integer)) and not isinstance(value, bool) and int(value) >= 0

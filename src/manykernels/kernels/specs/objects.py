@@ -70,7 +70,7 @@ class ObjectKernel(KernelSpec):
     family: ClassVar[str] = "features"
 
     @abstractmethod
-    def features(self, objects: Any) -> csr_array:
+    def features(self, objects: object) -> csr_array:
         """Return the features of every object.
 
         Parameters
@@ -88,7 +88,7 @@ class ObjectKernel(KernelSpec):
             If an object is not what the kernel reads.
         """
 
-    def read(self, objects: Any, shared: dict[Any, Any] | None = None) -> FeatureRows:
+    def read(self, objects: object, shared: dict[Any, Any] | None = None) -> FeatureRows:
         """Return objects to work with.
 
         Parameters
@@ -151,17 +151,17 @@ class ObjectKernel(KernelSpec):
         """Return ``k(x, x)`` from rows of features, (n,)."""
         return points.squared_norms
 
-    def __call__(self, A: Any, B: Any = None) -> Array:
+    def __call__(self, A: object, B: object = None) -> Array:
         """Return the matrix of kernel values between objects; ``B=None`` means ``B = A``."""
         left = SparsePoints.of(self.features(A))
         return self.of_points(left, left if B is None else SparsePoints.of(self.features(B)))
 
-    def diag(self, A: Any) -> Array:
+    def diag(self, A: object) -> Array:
         """Return ``k(a, a)`` of every object, (n,)."""
         return self.diag_of_points(SparsePoints.of(self.features(A)))
 
 
-def as_objects(values: Any) -> Array:
+def as_objects(values: object) -> Array:
     """Return objects as a one-dimensional array of dtype object, None where nothing is known."""
     if isinstance(values, str):
         raise InvalidInputError(f"Expected a list of objects, got one string, {values[:_SHOWN]!r}: put it in a list.")

@@ -195,7 +195,7 @@ class Shaped(KernelSpec):
         return np.einsum("ij,ij->i", Z, Z)
 
 
-def checked_shape(shape: Any) -> str:
+def checked_shape(shape: object) -> str:
     """Return a shape, or several of them, as words joined by "and"; refuse what is none or contradicts itself."""
     parts = shape.replace(",", " and ").split(" and ") if isinstance(shape, str) else shape
     words = [str(part).strip() for part in parts] if isinstance(parts, Iterable) else [shape]

@@ -21,7 +21,7 @@ from manykernels.validation.arrays import Array
 Places = Mapping[Any, int]  # the position of every column by its name; None for an array
 
 
-def select_columns(selection: Any, data: Any, places: Places | None) -> tuple[int, ...]:
+def select_columns(selection: object, data: Any, places: Places | None) -> tuple[int, ...]:
     """Return the positions of a column selection, as scikit-learn's ColumnTransformer understands it."""
     if callable(selection):
         selection = selection(data)

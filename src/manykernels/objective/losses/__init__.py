@@ -49,7 +49,7 @@ OUTPUT_LOSSES: dict[str, type[SharedLoss]] = {Logistic.name: Multinomial}
 """Losses of several scores by the name of their loss of one score; of all others they are sums over outputs."""
 
 
-def get_loss(loss: str | Loss | CoupledLoss | SharedLoss, **params: Any) -> Any:
+def get_loss(loss: str | Loss | CoupledLoss | SharedLoss, **params: object) -> Any:
     """Return a loss from its name and parameters; an object is returned as it is.
 
     Parameters

@@ -48,7 +48,7 @@ COMPOSED: dict[str, type[Regularizer]] = {kind.name: kind for kind in (PenaltyBy
 Penalty: TypeAlias = "str | Regularizer | Mapping[Any, Any]"
 
 
-def get_regularizer(regularizer: Penalty, strength: float | None = None, **params: Any) -> Regularizer:
+def get_regularizer(regularizer: Penalty, strength: float | None = None, **params: object) -> Regularizer:
     """Return a regularizer from its name, strength and parameters; an object is returned as it is.
 
     Parameters
@@ -159,7 +159,7 @@ def with_l1_ratio(penalty: Penalty, ratio: float) -> Penalty:
     return replace(mixed, l1_ratio=ratio) if "l1_ratio" in getattr(penalty, "__dataclass_fields__", ()) else penalty
 
 
-def check_penalty(penalty: Any) -> None:
+def check_penalty(penalty: object) -> None:
     """Raise ``InvalidInputError`` unless it is a regularizer, the name of one, or a mapping of kernels to these.
 
     Parameters

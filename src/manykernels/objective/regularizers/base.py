@@ -632,7 +632,7 @@ class Regularizer:
         return IncompatibleError(f"The regularizer '{self.name}' does not have {capability.words}.")
 
 
-def check_regularizer(penalty: Any) -> None:
+def check_regularizer(penalty: object) -> None:
     """Raise ``InvalidInputError`` unless it can do what every penalty can; most often it is a name."""
     if not hasattr(penalty, "dual_scale"):
         raise InvalidInputError(

@@ -384,12 +384,12 @@ class PenaltyByGroup(Regularizer):
         return self._each(lambda part, own: part.conjugate_derivative(own), u)
 
 
-def is_rest(group: Any) -> bool:
+def is_rest(group: object) -> bool:
     """Whether a group is that of all kernels which no other names."""
     return isinstance(group, str) and group in REST
 
 
-def kernels_called(group: Any, names: Sequence[str]) -> Array:
+def kernels_called(group: object, names: Sequence[str]) -> Array:
     """Return which kernels a group names, (M,) bool.
 
     Parameters

@@ -319,7 +319,7 @@ class SharedNewton(Solver):
         return super().refusals(problem)
 
     @classmethod
-    def unable(cls, loss: Any, regularizer: Any) -> list[str]:
+    def unable(cls, loss: Any, regularizer: object) -> list[str]:
         """Return what it lacks for a loss and a penalty, in words; empty if nothing.
 
         Parameters

@@ -125,7 +125,7 @@ class Cuts:
         return zoom.weights(program.solve(**options).x, NEGLIGIBLE)
 
 
-def _solved(**program: Any) -> OptimizeResult:
+def _solved(**program: object) -> OptimizeResult:
     """Solve a linear program, in another way where HiGHS fails."""
     accuracy = {"primal_feasibility_tolerance": ACCURACY, "dual_feasibility_tolerance": ACCURACY}
     for method, options in ATTEMPTS:
