@@ -23,6 +23,7 @@ PROMISES = {
     "precomputed_kernels.py": ["words of 4", "cross-validated accuracy"],
     "compare.py": ["two columns matter", "EasyMKL margin", "best here: average kernel"],
     "counts.py": ["frequency: gap", "cost of a claim: gap", "pure premium of a year"],
+    "shapes.py": ["told: goes the wrong way nowhere", "not told: goes the wrong way somewhere", "is worth"],
     "mixed_models.py": ["always in: subject, days, subject x days", "m0: gaussian"],
     "omics_tree.py": ["of 60 genes at l1_ratio", "held-out concordance 0.", "rna apoptosis g"],
     "export_model.py": ["SQLite and the model differ by", "Python with NumPy alone: ill", "any other"],

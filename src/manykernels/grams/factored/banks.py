@@ -328,11 +328,18 @@ def fit_factors(bank: KernelBank, X: object, *, fit_intercept: bool = True) -> t
     means, counts = _mean_diagonals(raw.names, specs, places, table)
     if bank.center:
         plain = composed(table, raw.names, places, specs, np.ones(len(specs)))
-        grand = np.array([plain.exact_quad(m, np.ones(table.n_rows))[0] for m in range(len(specs))]) / table.n_rows**2
+        grand = np.array([_grand_total(plain, m) for m in range(len(specs))]) / table.n_rows**2
         means = np.where(means - grand > CENTERED_ZERO * means, means - grand, 0.0)
     scales = training_scales(means[:, None], bank.normalize, raw.names)
     fitted = FittedBank(raw, scales / counts if bank.normalize == "trace" else scales, bank.normalize)
     return fitted, composed(table, raw.names, places, specs, fitted.scales, bank.landmarks_by)
+
+
+def _grand_total(stack: FactoredStack, kernel: int) -> float:
+    """Return the sum of all entries of a kernel, whatever shape its functions must have."""
+    if stack.constraints_of(kernel) is None:
+        return stack.exact_quad(kernel, np.ones(stack.n_samples))[0]
+    return float(np.sum(stack.factor(kernel, 0.0).sum(axis=0) ** 2))
 
 
 def without_features(specs: Sequence[KernelSpec]) -> str | None:
