@@ -637,6 +637,7 @@ class GramView(GramStack):
         super().__init__(
             len(kernels), len(samples), parent.dtype, names=parent._names_of(kernels), n_threads=parent.n_threads
         )
+        self.shaped = parent.shaped
         self._parent, self._kernels, self._samples = parent, kernels, samples
         self._unproven = None if parent._unproven is None else parent._unproven.take(kernels)
         # Most samples of what is in memory: cheaper to read all, with zeros for the others, than to gather entries.

@@ -72,6 +72,7 @@ def test_dual_norms_are_those_of_functions_of_the_shape() -> None:
     np.testing.assert_allclose(several[0][1], high, rtol=1e-9)
     assert not np.allclose(several[1][1], high)  # a cone has a direction
     assert stack.shaped
+    assert stack.restrict(np.arange(50)).shaped  # solvers on matrices refuse parts as they refuse the whole
     assert not stack.take([stack.n_kernels - 1]).shaped
 
 
