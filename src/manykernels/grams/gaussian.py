@@ -143,3 +143,15 @@ def gaussian_tile(left: Array, right: Array, coefficients: Array, scales: Array,
             else:
                 for j in range(row.size):
                     row[j] = scale * exp64(coefficient * distances[j])
+
+
+@compiled(fastmath=FAST)
+def gaussian_scores(left: Array, right: Array, coefficient: float, weights: Array, out: Array) -> None:
+    """Set ``out[i] = sum_j weights_j exp(coefficient ||left_i - right_j||^2)``; no matrix is formed.
+
+    Points are (d, n) and (d, r) float64, one column a sample; weights (r,) and out (n,) float64.
+    """
+    buffer = np.empty((1, weights.size))
+    for i in range(out.size):
+        distance_tile(left, right, (i, i + 1), (0, weights.size), buffer)
+        out[i] = _dot64(buffer[0], coefficient, weights)

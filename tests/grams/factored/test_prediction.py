@@ -7,7 +7,8 @@ import pytest
 
 from manykernels import KernelBank, MKLRegressor, solve
 from manykernels.grams.factored import FourierStack
-from manykernels.grams.factored.prediction import FourierSeries
+from manykernels.grams.factored.prediction import FourierSeries, LandmarkFunction
+from manykernels.kernels import ArdGaussian, Gaussian, KernelSpec, Matern, Polynomial
 
 
 @pytest.mark.parametrize("width", [0.02, 0.3, 4.0])
@@ -45,3 +46,22 @@ def test_a_solution_and_an_estimator_read_the_same_functions() -> None:
     np.testing.assert_allclose(found.decision_function(X), model.predict(X), atol=1e-4 * y.std())
     one = np.concatenate([model.predict(row[None]) for row in X[:40]])
     np.testing.assert_allclose(one, model.predict(X)[:40], rtol=1e-10, atol=1e-10)
+
+
+@pytest.mark.parametrize(
+    "spec", [Gaussian(0.3), Gaussian(1e-3), ArdGaussian((0.5, 2.0)), Matern(1.0, 1.5), Polynomial(2)]
+)
+@pytest.mark.parametrize("unit_diagonal", [False, True])
+@pytest.mark.parametrize("n_landmarks", [1, 301])
+def test_a_function_at_landmarks_is_a_sum_of_kernel_values(
+    spec: KernelSpec, unit_diagonal: bool, n_landmarks: int
+) -> None:
+    rng = np.random.default_rng(0)
+    points, landmarks = rng.normal(size=(40, 2)), rng.normal(size=(n_landmarks, 2))
+    points[:5] = landmarks[:5] if n_landmarks > 5 else points[:5]
+    coefficients = rng.normal(size=n_landmarks)
+    values = spec(points, landmarks)
+    if unit_diagonal:
+        values = values / np.sqrt(np.outer(spec.diag(points), spec.diag(landmarks)))
+    found = LandmarkFunction(spec, landmarks, coefficients, unit_diagonal)(points)
+    np.testing.assert_allclose(found, values @ coefficients, rtol=1e-12, atol=1e-12 * np.abs(coefficients).sum())

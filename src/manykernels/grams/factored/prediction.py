@@ -15,12 +15,14 @@ from manykernels.grams.factored.cells import axis_codes, cells_of, grid_parts
 from manykernels.grams.factored.fourier_factor import FACTOR_TOL, SPACING, FourierFactor
 from manykernels.grams.factored.fourier_plan import reach
 from manykernels.grams.factored.loops import ORDER, add_values
+from manykernels.grams.gaussian import gaussian_scores
 from manykernels.grams.rows.columns import Reading
-from manykernels.kernels import FittedBank, ObjectKernel
+from manykernels.kernels import FittedBank, Gaussian, ObjectKernel
 from manykernels.kernels.bank.columns import Table
 from manykernels.kernels.bank.normalization import unit_factors
 from manykernels.kernels.specs.base import KernelSpec
 from manykernels.kernels.specs.categorical import UNSEEN
+from manykernels.kernels.specs.widths import known_width
 from manykernels.kernels.tables.encoding import numbers_of
 from manykernels.validation.arrays import Array
 
@@ -104,6 +106,11 @@ class LandmarkFunction:
 
     def __call__(self, points: Array) -> Array:
         """Return the function at points (n, d)."""
+        if type(self.spec) is Gaussian and self.spec.column_widths is None:  # whose diagonal is one
+            coefficient, out = -0.5 / known_width(self.spec.width) ** 2, np.empty(len(points))
+            columns, landmarks = (np.ascontiguousarray(rows.T, dtype=np.float64) for rows in (points, self.landmarks))
+            gaussian_scores(columns, landmarks, coefficient, self.coefficients.astype(np.float64), out)
+            return out
         if not self.unit_diagonal:
             return self.spec(points, self.landmarks) @ self.coefficients
         left, right = (unit_factors(self.spec.diag(rows)) for rows in (points, self.landmarks))
