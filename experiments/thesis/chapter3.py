@@ -239,14 +239,15 @@ def summary_table(runs: pd.DataFrame) -> dict[str, str]:
 
 
 def grid_table(runs: pd.DataFrame) -> dict[str, str]:
-    """Return the mean error of the methods on lists, a row a step."""
+    """Return the mean error of the methods on lists, a row a step, over draws that all of them have finished."""
     lines = []
+    runs = runs[runs.groupby(["step", "repeat"])["method"].transform("nunique") == len(LISTED)]
     for (step, kernels), own in runs.groupby(["step", "kernels"], sort=False):
         means = own.groupby("method")["error"].mean()
         seconds = own.groupby("method")["cpu_s"].mean()
         cells = [f"{means[method]:.1f} ({seconds[method]:.2g} s)" for method in LISTED]
-        lines.append([f"{step:g}", f"{kernels}", *cells])
-    return {"grid": markdown(["step", "kernels", *LISTED], lines)}
+        lines.append([f"{step:g}", f"{kernels}", f"{own['repeat'].nunique()}", *cells])
+    return {"grid": markdown(["step", "kernels", "draws", *LISTED], lines)}
 
 
 LEDGERS = {RUNS: summary_table, GRID_RUNS: grid_table}

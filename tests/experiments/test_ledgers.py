@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import runpy
 from collections.abc import Callable
 from functools import cache
@@ -41,6 +42,25 @@ def test_the_tables_of_a_page_are_those_of_its_runs(ledger: str) -> None:
     assert tables
     for table in tables.values():
         assert table.strip() in page
+
+
+def marked(page: str) -> list[str]:
+    """Return what stands between the comments that programs fill."""
+    return [text.strip() for _, text in re.findall(r"<!-- (.+?) -->\n(.*?)<!-- end of \1 -->", page, re.DOTALL)]
+
+
+@pytest.mark.parametrize(
+    "page", [page for page in sorted(PAGES.glob("*.md")) if marked(page.read_text())], ids=lambda page: page.stem
+)
+def test_a_page_says_which_of_its_tables_have_no_runs(page: Path) -> None:
+    """Results are rebuilt above, or told to be of a time before run tables, with what they cost."""
+    text, rebuilt = page.read_text(), set()
+    for ledger in KEPT:
+        if page_of(ledger) == page:
+            rebuilt |= {table.strip() for table in makers()[ledger](read(PAGES / ledger)).values()}
+    without = [table for table in marked(text) if "|" in table and table not in rebuilt]
+    told = re.search(r"printed\s+before\s+run\s+tables\s+were\s+kept", text) is not None
+    assert told == bool(without)
 
 
 @pytest.mark.parametrize("ledger", KEPT)
