@@ -157,10 +157,11 @@ def planted(n_rows: int, seed: int) -> tuple[pd.DataFrame, np.ndarray]:
 
 
 def bank_of_words(n_kernels: int) -> KernelBank:
-    """Return k-mers of one strand and of both, then hashed to fewer and fewer places."""
+    """Return k-mers of one strand and of both, and longer ones hashed to fewer and fewer places: all different."""
     plain = [Kmers(k) for k in range(1, 11)] + [Kmers(k, reverse_complement=True) for k in range(1, 11)]
-    hashed = [Kmers(k, n_features=2**size, seed=size) for size in (16, 14, 12) for k in range(4, 14)]
-    specs = (plain + hashed)[:n_kernels]
+    hashed = [Kmers(k, n_features=2**size, seed=size) for size in (18, 16, 14, 12) for k in range(size // 2 + 1, 15)]
+    both = [Kmers(k, reverse_complement=True, n_features=2**12, seed=1) for k in range(7, 11)]
+    specs = (plain + hashed + both)[:n_kernels]
     return KernelBank([(f"{number}: {spec.label}", spec, "dna") for number, spec in enumerate(specs)])
 
 

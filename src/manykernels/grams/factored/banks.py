@@ -113,13 +113,9 @@ def _read(X: object, bank: KernelBank) -> tuple[list[NamedKernel], ColumnTable]:
     rows = Table.of(X)
     bank.check(rows)
     kernels = bank.expand(rows)
-    own = {columns[0] for _, spec, columns in kernels if isinstance(spec, ObjectKernel)}
-    if own:
-        refuse_without_features([spec for _, spec, _ in kernels])
-        table = ColumnTable(rows, standardize=bank.standardize, missing=bank.missing, used=_used(kernels))
-        table.objects = {j: rows.objects(j) for j in own}
-        return kernels, table
-    return kernels, ColumnTable(rows, standardize=bank.standardize, missing=bank.missing, used=_used(kernels))
+    refuse_without_features([spec for _, spec, _ in kernels])
+    options: dict[str, Any] = {"standardize": bank.standardize, "missing": bank.missing, "carried": _carried(kernels)}
+    return kernels, ColumnTable(rows, **options, used=_used(kernels))
 
 
 def _read_chunks(source: RowSource, bank: KernelBank) -> tuple[list[NamedKernel], ColumnTable]:
@@ -130,11 +126,8 @@ def _read_chunks(source: RowSource, bank: KernelBank) -> tuple[list[NamedKernel]
     rows = Table.of(head)
     bank.check(rows)
     kernels = bank.expand(rows)
-    if any(isinstance(spec, ObjectKernel) for _, spec, _ in kernels):
-        raise IncompatibleError(
-            "Kernels of objects, such as sequences, read rows in memory, and these come in chunks. Read them first."
-        )
-    options: dict[str, Any] = {"standardize": bank.standardize, "missing": bank.missing}
+    refuse_without_features([spec for _, spec, _ in kernels])
+    options: dict[str, Any] = {"standardize": bank.standardize, "missing": bank.missing, "carried": _carried(kernels)}
     table = ChunkedTable(source, rows, **options, used=_used(kernels))
     if not table.gaps.any():
         return kernels, table
@@ -148,6 +141,12 @@ def _with_gaps(head: Any, columns: Array) -> Any:
     for row, column in enumerate(columns):
         repeated.iloc[:, column] = repeated.iloc[:, column].mask(np.arange(len(repeated)) == row)
     return repeated if isinstance(head, pd.DataFrame) else repeated.to_numpy()
+
+
+def _carried(kernels: list[NamedKernel]) -> dict[int, bool]:
+    """Return the columns that some kernel reads as objects, and whether no other kernel reads them."""
+    others = {j for _, spec, columns in kernels if not isinstance(spec, ObjectKernel) for j in columns}
+    return {own[0]: own[0] not in others for _, spec, own in kernels if isinstance(spec, ObjectKernel)}
 
 
 def _used(kernels: list[NamedKernel]) -> list[int]:

@@ -212,6 +212,10 @@ class FactoredStack(GramStack):
         """Whether a factor of few columns leaves much of a kernel, so that among few rows its matrix is less work."""
         return False
 
+    def for_products(self, kernel: int) -> bool:
+        """Whether a factor has so many columns that solvers ask for products with it only."""
+        return False
+
     def columns_of(self, kernel: int) -> tuple[int, ...]:
         """Return the columns that a kernel acts on."""
         return self.positions[kernel]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property, partial
 from typing import Any
@@ -14,6 +14,7 @@ from manykernels.grams.rows import DaskRows, Held, RowSource, RowVector, is_chun
 from manykernels.grams.rows.columns import ColumnTable, Reading, RowIndex, column_summary
 from manykernels.kernels import KernelSpec
 from manykernels.kernels.bank.columns import NUMBERS, Table
+from manykernels.kernels.specs.objects import FeatureRows
 from manykernels.kernels.tables.encoding import Encoding, plain
 from manykernels.kernels.tables.kinds import READ_AS
 from manykernels.validation.arrays import Array, TableLike
@@ -33,6 +34,8 @@ class ChunkedTable(ColumnTable):
     missing : {"error", "mask", "indicator"}, default="error"
     used : sequence of int, optional
         The columns that kernels read.
+    carried : mapping of int to bool
+        The columns of objects that kernels read as they are, and whether nothing else reads them.
     """
 
     chunked = True
@@ -45,11 +48,13 @@ class ChunkedTable(ColumnTable):
         standardize: bool = False,
         missing: str = "error",
         used: Sequence[int] | None = None,
+        carried: Mapping[int, bool] | None = None,
     ) -> None:
         self.source, self.missing, self.names = source, missing, source.columns
+        self.carried = dict(carried or {})
         self.n_rows, self.n_columns = source.n_rows, source.n_columns
         self.used = tuple(range(source.n_columns)) if used is None else tuple(used)
-        kinds = {j: header.kind(j) for j in self.used}
+        kinds = {j: "objects" if self.carried.get(j) else header.kind(j) for j in self.used}
         learned = source.reduce(partial(_summaries, [kinds[j] for j in self.used]), self.used, combine=_merged)
         self.encodings, self.objects = (), {}
         if self.names is not None:
@@ -131,9 +136,13 @@ class ChunkedTable(ColumnTable):
         work = partial(_on_part, self.header(), tuple(positions), partial(_chosen, tuple(positions)))
         parts = list(self.source.map(work, positions, (wanted,), chunks))
         columns = {j: np.concatenate([part[at] for part in parts]) for at, j in enumerate(positions)}
-        if order is None:
-            return self._of(columns, len(index))
-        return self._of({j: column[order] for j, column in columns.items()}, len(order))
+        carried = [j for j in positions if j in self.carried]
+        found = {j: np.concatenate([part[len(positions) + at] for part in parts]) for at, j in enumerate(carried)}
+        if order is not None:
+            columns, found = ({j: own[order] for j, own in each.items()} for each in (columns, found))
+        table = self._of(columns, len(index) if order is None else len(order))
+        table.objects = found
+        return table
 
     def column(self, position: int) -> Array:
         """Return one column as it is stored, (n,)."""
@@ -154,6 +163,10 @@ class ChunkedTable(ColumnTable):
     def reading(self, spec: KernelSpec, positions: tuple[int, ...], rows: RowIndex = slice(None)) -> Reading:
         """Return rows as a kernel on these columns reads them."""
         return self.gather(positions, rows).reading(spec, positions)
+
+    def features_of(self, spec: Any, column: int) -> FeatureRows:
+        """Return a column of objects, read whole, as a kernel works with them."""
+        return self.gather([column], slice(None)).features_of(spec, column)
 
     @cached_property
     def _sample(self) -> ColumnTable:
@@ -251,7 +264,8 @@ def _ones(_: object, size: int) -> Array:
 
 
 def _chosen(positions: tuple[int, ...], table: ColumnTable, wanted: Any) -> list[Array]:
-    return [table.columns[j][wanted] for j in positions]
+    carried = [table.objects[j][wanted] for j in positions if j in table.carried]
+    return [table.columns[j][wanted] for j in positions] + carried
 
 
 def _levels(column: int, most: int, table: ColumnTable) -> Array:
@@ -289,7 +303,7 @@ def _summaries(kinds: list[str], data: Any) -> list[_Summary]:
     for place, kind in enumerate(kinds):
         column = data.iloc[:, place]
         encoding = Encoding(kind)
-        if READ_AS.get(kind) != "number":
+        if READ_AS.get(kind) not in ("number", "objects"):
             encoding = Encoding.of(column, kind)
         out.append(_summary(encoding.encode(column), tuple(plain(level) for level in encoding.levels)))
     return out

@@ -148,6 +148,11 @@ class CompositeStack(FactoredStack):
         part, place = self._at(kernel)
         return part.many_directions(place)
 
+    def for_products(self, kernel: int) -> bool:
+        """Return whether a factor has so many columns that solvers ask for products with it only."""
+        part, place = self._at(kernel)
+        return part.for_products(place)
+
     def operators(self, kernels: Sequence[int], tol: float) -> list[FactorOperator]:
         """Return the operators of every part, under this stack's numbering."""
         if self.table.chunked:

@@ -299,6 +299,11 @@ class ChunkedOperator:
         self._positions = sorted({j for template in templates for j in template.positions})
         self._shared = table.source.share(self._templates)
 
+    @property
+    def matrix_free(self) -> bool:
+        """Whether some factors have too many columns for a Hessian."""
+        return any(getattr(template, "matrix_free", False) for template in self._templates)
+
     @classmethod
     def joined(cls, operators: Sequence[ChunkedOperator]) -> ChunkedOperator:
         """Return operators over the same rows as one."""

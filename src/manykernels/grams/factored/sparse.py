@@ -24,6 +24,9 @@ from manykernels.validation.arrays import Array
 
 FEW_FEATURES = 300  # whose Hessians are formed; of more, only products with them
 A_LETTER = 20.0  # multiplications that take as long as a letter of a pass
+MOST_SEEN = 0.5  # of the features that there are, from which on those that no row has are not left out
+SUMS_AT_ONCE = 2**25  # of features, for several vectors: 256 MB
+KEPT_BYTES = 2**30  # of features of working sets that are counted once and listed, not again in every product
 DENSE_ENTRIES = 2**23  # of features that are kept as an array: 64 MB
 
 
@@ -67,6 +70,10 @@ class SparseOperator:
     def _rows(self) -> Any:
         assert self._table is not None
         return self._table.features_of(self.spec, self.positions[0])
+
+    def keep(self, room: int) -> int:
+        """Have features at hand if they take no more than so many bytes; return how many more they take."""
+        return int(self._rows.keep(room))
 
     def over(self, table: ColumnTable) -> SparseOperator:
         """Return the same features of other rows."""
@@ -125,12 +132,13 @@ class SparseStack(FactoredStack):
         self._seen: dict[int, Array | None] = {} if seen is None else seen
 
     def _features_seen(self, kernel: int) -> Array | None:
-        """Return the features that some row has; of rows in chunks, all."""
+        """Return the features that some row has; None, which is all, if most are seen or rows come in chunks."""
         if kernel not in self._seen:
             spec, column = self.specs[kernel], self.positions[kernel][0]
             found = None
             if not self.table.chunked:
                 found = np.flatnonzero(self.table.features_of(spec, column).adjoint(np.ones(self.n_samples)))
+                found = found if len(found) < MOST_SEEN * spec.n_places else None
             self._seen[kernel] = found
         return self._seen[kernel]
 
@@ -148,7 +156,13 @@ class SparseStack(FactoredStack):
         if self.table.chunked:
             return made
         few = FEW_FEATURES, DENSE_ENTRIES / self.n_samples
-        return [DenseOperator.of(one) if one.rank <= min(few) else one for one in made]
+        return [DenseOperator.of(one) if one.rank <= min(few) else self._listed(one) for one in made]
+
+    def _listed(self, operator: SparseOperator) -> SparseOperator:
+        """Return an operator whose features are at hand, as far as there is room for those of the table."""
+        known = self.table.__dict__
+        known["_listed"] = known.get("_listed", 0) + operator.keep(KEPT_BYTES - known.get("_listed", 0))
+        return operator
 
     def portable(self, kernel: int, v: Array, tol: float) -> KernelFunction:
         """Return ``z_m(x)' v`` as the weights of the features."""
@@ -168,6 +182,21 @@ class SparseStack(FactoredStack):
             return np.array([_square(template.over(self.table).adjoint(r)) for template in self._plain])
         sums = self.table.reduce(self._used, partial(adjoints, self._plain), r)
         return np.array([_square(part) for part in sums])
+
+    def quad_bounds_each(self, rhos: Sequence[Any]) -> list[tuple[Array, Array]]:
+        """Return `quad_bounds` of every one of these vectors; rows are read once for many."""
+        if self.table.chunked or len(rhos) == 1:
+            return super().quad_bounds_each(rhos)
+        R, quads = np.column_stack(rhos), np.empty((self.n_kernels, len(rhos)))
+        for m, spec in enumerate(self.specs):
+            rows, most = self.table.features_of(spec, self.positions[m][0]), max(1, SUMS_AT_ONCE // spec.n_places)
+            for first in range(0, len(rhos), most):
+                sums = rows.adjoints(R[:, first : first + most])
+                quads[m, first : first + most] = self.scales[m] * np.einsum("ij,ij->j", sums, sums)
+        self._count(self.n_kernels * len(rhos))
+        errors = self.error_constants[:, None] * np.abs(R).sum(axis=0) ** 2
+        low, high = np.maximum(quads - errors, 0.0), np.maximum(quads, 0.0) + errors
+        return list(zip(low.T.copy(), high.T.copy(), strict=True))
 
     def _apply_each(self, columns: Array, kernels: Array) -> Array:
         out = np.zeros((len(kernels), self.n_samples, columns.shape[1]))
@@ -221,8 +250,11 @@ class SparseStack(FactoredStack):
 
     def many_directions(self, kernel: int) -> bool:
         """Whether features are so many that among few rows the matrix is less work."""
-        seen = self._features_seen(kernel)
-        return seen is not None and len(seen) > FEW_FEATURES
+        return not self.table.chunked and self.for_products(kernel)
+
+    def for_products(self, kernel: int) -> bool:
+        """Whether features are too many for a Hessian."""
+        return self.specs[kernel].n_places > FEW_FEATURES and self.templates([kernel])[0].matrix_free
 
     @property
     def quad_cost(self) -> float:

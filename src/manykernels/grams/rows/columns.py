@@ -12,9 +12,9 @@ import pandas as pd
 from manykernels.compiled import compiled
 from manykernels.exceptions import InvalidInputError
 from manykernels.kernels import KernelSpec
-from manykernels.kernels.bank.columns import NUMBERS, Table
+from manykernels.kernels.bank.columns import NUMBERS, OBJECTS, Table
 from manykernels.kernels.specs.categorical import UNSEEN
-from manykernels.kernels.specs.objects import FeatureRows
+from manykernels.kernels.specs.objects import FeatureRows, as_objects
 from manykernels.kernels.tables.encoding import Encoding, MixedRows, numbers_of
 from manykernels.kernels.tables.issues import entry_issues, refuse
 from manykernels.validation.arrays import Array
@@ -70,6 +70,8 @@ class ColumnTable:
         Whether missing values are refused.
     used : sequence of int, optional
         The columns of a DataFrame that are read, all by default; the others may hold anything.
+    carried : mapping of int to bool
+        The columns of objects that kernels read as they are, and whether nothing else reads them.
     """
 
     chunked = False  # whether rows are read again for every sum over them
@@ -77,9 +79,15 @@ class ColumnTable:
     columns: Any
 
     def __init__(
-        self, X: object, *, standardize: bool = False, missing: str = "error", used: Sequence[int] | None = None
+        self,
+        X: object,
+        *,
+        standardize: bool = False,
+        missing: str = "error",
+        used: Sequence[int] | None = None,
+        carried: Mapping[int, bool] | None = None,
     ) -> None:
-        self.missing, self.used = missing, None if used is None else tuple(used)
+        self.missing, self.used, self.carried = missing, None if used is None else tuple(used), dict(carried or {})
         self.encodings: tuple[Encoding, ...] = ()
         self.names: tuple[Any, ...] | None = None
         self.objects: dict[int, Array] = dict(X.objects) if isinstance(X, MixedRows) else {}
@@ -100,7 +108,8 @@ class ColumnTable:
         table = Table.of(X)
         used = self.used = tuple(range(table.n_columns)) if self.used is None else self.used
         self.names = table.columns
-        encodings = {j: table.encoding(j) for j in used}
+        self.objects = {j: table.objects(j) for j in self.carried}
+        encodings = {j: OBJECTS if self.carried.get(j) else table.encoding(j) for j in used}
         self.encodings = tuple(encodings.get(j, NUMBERS) for j in range(table.n_columns))
         return _codes(table, used, used, self)
 
@@ -292,7 +301,7 @@ class ColumnTable:
 
     def _units(self) -> dict[str, Any]:
         """Return all that is known of columns without their rows."""
-        names = ("missing", "used", "encodings", "names", "center", "unit", "low", "high", "gaps", "n_columns")
+        names = ("missing", "used", "carried", "encodings", "names", "center", "unit", "low", "high", "gaps", "n_columns")
         return {name: self.__dict__[name] for name in names}
 
     def header(self) -> ColumnTable:
@@ -309,6 +318,8 @@ class ColumnTable:
                 column = column if column.dtype in (np.float32, np.float64) else column.astype(np.float64)
             else:
                 column = (self.encodings[j] if self.encodings else NUMBERS).encode(data.iloc[:, place])
+            if j in self.carried:
+                other.objects[j] = as_objects(data.iloc[:, place])
             if not np.isfinite(column).all():
                 column, other.gaps[j] = self._marked(column, j), True
             other.columns[j] = column
@@ -331,6 +342,10 @@ class ColumnTable:
         rows = X if _is_float(X) else self._read_new(Table.of(X))
         if rows.shape[1] != self.n_columns:
             raise InvalidInputError(f"X has {rows.shape[1]} columns, but the model was fitted on {self.n_columns}.")
+        if self.carried:
+            table = Table.of(X)
+            places = self.places(table.columns, table.n_columns)
+            other.objects = {j: table.objects(places[j]) for j in self.carried}
         other._hold(rows)
         other._check(np.array([[float(column.sum())] for column in other.columns]))
         return other

@@ -1,4 +1,4 @@
-"""The loop over the windows of sequences: it counts k-mers, sums over sequences by k-mer, or evaluates functions."""
+"""The loop over the windows of sequences: it writes the places of k-mers, which are then counted, added to or read."""
 
 from __future__ import annotations
 
@@ -10,19 +10,22 @@ from manykernels.compiled import compiled
 from manykernels.validation.arrays import Array
 
 UNKNOWN = 255  # the number of a letter outside the alphabet
-COUNT, SPREAD, GATHER = 0, 1, 2  # what becomes of a window's places: counted, added to, or summed over
+AT_ONCE = 2**13  # places that are written before they are used: they stay in the nearest cache
 
 
-@compiled()
-def place_of(word: Any, n_places: int, seed: Any) -> Any:
-    """Return the place of a word: its number where there are places enough, else a hash of it (splitmix64)."""
+@compiled(inline="always")
+def place_of(word: Any, n_places: int, mask: Any, seed: Any) -> Any:
+    """Return the place of a word: its number where there are places enough, else a hash of it (splitmix64).
+
+    ``mask`` is ``n_places - 1`` of a power of two, else 0: it takes the place of a division.
+    """
     if word < np.uint64(n_places):
-        return np.int64(word)
+        return np.uint32(word)
     h = word + (seed + np.uint64(1)) * np.uint64(0x9E3779B97F4A7C15)
     h = (h ^ (h >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
     h = (h ^ (h >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
     h = h ^ (h >> np.uint64(31))
-    return np.int64(h % np.uint64(n_places))
+    return np.uint32(h & mask) if mask else np.uint32(h % np.uint64(n_places))
 
 
 @compiled()
@@ -44,42 +47,6 @@ def neighbors_of(word: int, length: int, size: int, mismatches: int, out: Array,
 
 
 @compiled(inline="always")
-def touch(
-    mode: int, place: int, weight: float, amount: float, table: Array, touched: Array, n: int
-) -> tuple[int, float]:
-    """Count a place (and remember it in ``touched`` if it is new), add to it, or read it."""
-    if mode == GATHER:
-        return n, weight * table[place]
-    if mode == SPREAD:
-        table[place] += amount * weight
-        return n, 0.0
-    if table[place] == 0.0:
-        touched[n] = place
-        n += 1
-    table[place] += weight
-    return n, 0.0
-
-
-@compiled()
-def walk_one_length(
-    row: Array, length: int, size: int, power: int, mode: int, amount: float, table: Array, touched: Array, n: int
-) -> tuple[int, float]:
-    """Go through the windows of one length: from one to the next a letter goes and a letter comes."""
-    code, known, total = 0, 0, 0.0
-    for i in range(row.size):
-        if row[i] == UNKNOWN:
-            code, known = 0, 0
-            continue
-        code, known = code * size + row[i], known + 1
-        if known > length:
-            code -= row[i - length] * power
-        if known >= length:
-            n, found = touch(mode, code, 1.0, amount, table, touched, n)
-            total += found
-    return n, total
-
-
-@compiled(inline="always")
 def words_of(
     row: Array, start: int, code: int, longest: int, size: int, masks: Array, kept: int, mismatches: int,
     words: Array, used: Array,
@@ -88,8 +55,8 @@ def words_of(
     if masks.shape[1]:
         for mask in range(masks.shape[0]):
             word = 0
-            for at in masks[mask]:
-                word = word * size + row[start + at]
+            for j in range(masks.shape[1]):
+                word = word * size + row[start + masks[mask, j]]
             words[mask] = mask * kept + word
         return masks.shape[0]
     if mismatches:
@@ -99,40 +66,67 @@ def words_of(
 
 
 @compiled()
-def walk(
-    row: Array, plan: Any, mode: int, amount: float, table: Array, touched: Array, n: int, words: Array, used: Array
-) -> tuple[int, float]:
-    """Go through the windows of one sequence.
+def write_codes(
+    row: Array, first: int, last: int, length: int, size: int, power: int, offset: int, places: Array, n: int
+) -> int:
+    """Write the places of windows of one length whose codes are places: from one to the next a letter goes and comes."""
+    code, known = 0, 0
+    for i in range(first, last):
+        letter = np.int64(row[i])
+        if letter == UNKNOWN:
+            code, known = 0, 0
+            continue
+        code, known = code * size + letter, known + 1
+        if known > length:
+            code -= np.int64(row[i - length]) * power
+        if known >= length:
+            places[n] = offset + code
+            n += 1
+    return n
 
-    COUNT adds roots of weights to places of ``table`` and remembers new places in ``touched`` from ``n`` on; SPREAD
-    adds ``amount`` times them; GATHER sums the entries of ``table``, so often as they count. Returns how many places
-    are remembered, and the sum.
+
+@compiled()
+def write_places(
+    row: Array, first: int, last: int, plan: Any, places: Array, roots: Array, words: Array, used: Array
+) -> int:
+    """Write the places of the windows that begin at letters ``first`` to ``last - 1``, and the roots of their weights.
+
+    Returns how many places there are.
     """
-    size, lengths, roots, masks, mismatches, positional, shift, n_places, seed, powers, a_place, kept = plan
-    if lengths.size == 1 and not masks.shape[1] and not mismatches and not positional and powers[0] <= n_places:
-        return walk_one_length(row, lengths[0], size, powers[0], mode, amount, table, touched, n)
-    total = 0.0
-    for start in range(row.size):
-        offset, code, done = 0, 0, 0
-        for slot in range(lengths.size):
-            if start + lengths[slot] > row.size:
-                break
-            while done < lengths[slot] and row[start + done] != UNKNOWN:
-                code = code * size + row[start + done]
-                done += 1
-            if done < lengths[slot]:
-                break
-            n_words = words_of(row, start, offset + code, lengths[-1], size, masks, kept, mismatches, words, used)
-            for i in range(n_words):
-                for near in range(2 * shift + 1):  # places before the first are places too
-                    full = np.uint64(words[i])
-                    if positional:
-                        full += np.uint64(start + near) * np.uint64(a_place)
-                    place = place_of(full, n_places, seed)
-                    n, found = touch(mode, place, roots[slot], amount, table, touched, n)
-                    total += found
-            offset += powers[slot]
-    return n, total
+    size, lengths, weights, masks, mismatches, positional, shift, n_places, mask, seed, powers, a_place, kept = plan
+    several, n, offset = masks.shape[1] > 0 or mismatches > 0, 0, 0
+    for slot in range(lengths.size):
+        length, power, root = lengths[slot], powers[slot], weights[slot]
+        code, known, n_before, end = 0, 0, n, min(last + length - 1, row.size)
+        if not several and not positional and offset + power <= n_places:
+            n = write_codes(row, first, end, length, size, power, offset, places, n)
+            roots[n_before:n] = root
+            offset += power
+            continue
+        for i in range(first, end):
+            if row[i] == UNKNOWN:
+                code, known = 0, 0
+                continue
+            code, known = code * size + row[i], known + 1
+            if known > length:
+                code -= row[i - length] * power
+            if known < length:
+                continue
+            start = i - length + 1
+            n_words = words_of(row, start, code, length, size, masks, kept, mismatches, words, used) if several else 1
+            for w in range(n_words):
+                word = np.uint64(words[w] if several else offset + code)
+                if positional:
+                    for near in range(2 * shift + 1):  # places before the first are places too
+                        full = word + np.uint64(start + near) * np.uint64(a_place)
+                        places[n] = place_of(full, n_places, mask, seed)
+                        n += 1
+                else:
+                    places[n] = place_of(word, n_places, mask, seed)
+                    n += 1
+        roots[n_before:n] = root
+        offset += power
+    return n
 
 
 @compiled()
@@ -146,13 +140,53 @@ def other_strand(row: Array, size: int) -> Array:
 
 
 @compiled()
-def scratch(starts: Array, plan: Any, a_window: int, both: bool) -> tuple[Array, Array, Array]:
-    """Return room for the places of one sequence, and for the words of one window."""
-    longest = 0
+def room_of(plan: Any, a_window: int) -> tuple[int, Array, Array, Array, Array]:
+    """Return how many windows are written at once, and room for their places, roots and words."""
+    each = a_window * plan[1].size * (2 * plan[6] + 1)
+    step = max(1, AT_ONCE // each)
+    return (
+        step, np.empty(step * each, np.uint32), np.ones(step * each), np.empty(a_window, np.int64),
+        np.empty(a_window, np.int64),
+    )  # fmt: skip
+
+
+@compiled()
+def table_of(starts: Array, plan: Any, a_window: int, both: bool) -> tuple[Array, Array]:
+    """Return an empty hash table for the places of any one sequence: keys of a sequence and a place, and counts."""
+    longest = 1
     for i in range(starts.size - 1):
         longest = max(longest, starts[i + 1] - starts[i])
-    places = longest * a_window * plan[1].size * (2 * plan[6] + 1) * (2 if both else 1)
-    return np.empty(min(places, plan[7]) + 1, np.int64), np.empty(a_window, np.int64), np.empty(a_window, np.int64)
+    most = min(longest * a_window * plan[1].size * (2 * plan[6] + 1) * (2 if both else 1), plan[7])
+    size = 2
+    while size < 3 * most:
+        size *= 2
+    return np.full(size, -1, np.int64), np.empty(size)
+
+
+@compiled()
+def count_row(
+    row: Array, owner: int, plan: Any, room: Any, table: Any, touched: Array, n_touched: int, keep: bool
+) -> tuple[int, float]:
+    """Count the places of a sequence in the table; return how many there are, and the sum of what squares grew by."""
+    step, places, roots, words, used = room
+    keys, counts = table
+    last, squares = keys.size - 1, 0.0
+    for first in range(0, row.size, step):
+        n = write_places(row, first, min(first + step, row.size), plan, places, roots, words, used)
+        for j in range(n):
+            key, root = (np.int64(owner) << 32) | np.int64(places[j]), roots[j]
+            slot = ((np.int64(places[j]) * 2654435761) >> 7) & last
+            while keys[slot] != key and keys[slot] >> 32 == owner:
+                slot = (slot + 1) & last
+            if keys[slot] != key:
+                keys[slot], counts[slot] = key, 0.0
+                if keep:
+                    touched[n_touched] = slot
+                n_touched += 1
+            count = counts[slot]
+            squares += root * (2.0 * count + root)
+            counts[slot] = count + root
+    return n_touched, squares
 
 
 @compiled()
@@ -160,28 +194,26 @@ def count_kmers(
     codes: Array, starts: Array, plan: Any, a_window: int, both: bool, normalized: bool
 ) -> tuple[Array, Array, Array]:
     """Return counts of k-mers as the data, indices (unsorted) and ends of a CSR matrix."""
-    table = np.zeros(plan[7])
-    touched, words, used = scratch(starts, plan, a_window, both)
-    room = 16 + 2 * codes.size
-    data, indices, ends = np.empty(room), np.empty(room, dtype=np.int32), np.zeros(starts.size, dtype=np.int64)
+    room, table = room_of(plan, a_window), table_of(starts, plan, a_window, both)
+    keys, counts = table
+    touched = np.empty(keys.size, np.int64)
+    size = 16 + 2 * codes.size
+    data, indices, ends = np.empty(size), np.empty(size, dtype=np.int32), np.zeros(starts.size, dtype=np.int64)
     filled = 0
     for i in range(starts.size - 1):
         row = codes[starts[i] : starts[i + 1]]
-        n, _ = walk(row, plan, COUNT, 1.0, table, touched, 0, words, used)
+        n, squares = count_row(row, i, plan, room, table, touched, 0, True)
         if both:
-            n, _ = walk(other_strand(row, plan[0]), plan, COUNT, 1.0, table, touched, n, words, used)
-        if filled + n > room:
-            room = 2 * (filled + n)
-            wider, longer = np.empty(room), np.empty(room, dtype=np.int32)
+            n, more = count_row(other_strand(row, plan[0]), i, plan, room, table, touched, n, True)
+            squares += more
+        if filled + n > size:
+            size = 2 * (filled + n)
+            wider, longer = np.empty(size), np.empty(size, dtype=np.int32)
             wider[:filled], longer[:filled] = data[:filled], indices[:filled]
             data, indices = wider, longer
-        squares = 0.0
-        for j in range(n):
-            squares += table[touched[j]] ** 2
         scale = 1.0 / np.sqrt(squares) if normalized and squares > 0.0 else 1.0
         for j in range(n):
-            data[filled + j], indices[filled + j] = table[touched[j]] * scale, touched[j]
-            table[touched[j]] = 0.0
+            data[filled + j], indices[filled + j] = counts[touched[j]] * scale, keys[touched[j]] & 0xFFFFFFFF
         filled += n
         ends[i + 1] = filled
     return data[:filled], indices[:filled], ends
@@ -190,42 +222,147 @@ def count_kmers(
 @compiled()
 def squares_of(codes: Array, starts: Array, plan: Any, a_window: int, both: bool) -> Array:
     """Return the sum of squares of every sequence's counts, (n,)."""
-    table, out = np.zeros(plan[7]), np.empty(starts.size - 1)
-    touched, words, used = scratch(starts, plan, a_window, both)
+    room, table, out = room_of(plan, a_window), table_of(starts, plan, a_window, both), np.empty(starts.size - 1)
+    touched = np.empty(0, np.int64)
     for i in range(starts.size - 1):
         row = codes[starts[i] : starts[i + 1]]
-        n, _ = walk(row, plan, COUNT, 1.0, table, touched, 0, words, used)
+        _, out[i] = count_row(row, i, plan, room, table, touched, 0, False)
         if both:
-            n, _ = walk(other_strand(row, plan[0]), plan, COUNT, 1.0, table, touched, n, words, used)
-        out[i] = 0.0
-        for j in range(n):
-            out[i] += table[touched[j]] ** 2
-            table[touched[j]] = 0.0
+            out[i] += count_row(other_strand(row, plan[0]), i, plan, room, table, touched, 0, False)[1]
     return out
+
+
+@compiled()
+def spread_row(row: Array, plan: Any, room: Any, amount: float, table: Array) -> None:
+    """Add ``amount`` times the counts of a sequence to the entries of ``table``."""
+    step, places, roots, words, used = room
+    for first in range(0, row.size, step):
+        n = write_places(row, first, min(first + step, row.size), plan, places, roots, words, used)
+        if plan[1].size == 1:
+            for j in range(n):
+                table[places[j]] += amount
+        else:
+            for j in range(n):
+                table[places[j]] += amount * roots[j]
+
+
+@compiled()
+def gather_row(row: Array, plan: Any, room: Any, table: Array) -> float:
+    """Return the sum of the entries of ``table`` at the places of a sequence."""
+    step, places, roots, words, used = room
+    total = 0.0
+    for first in range(0, row.size, step):
+        n = write_places(row, first, min(first + step, row.size), plan, places, roots, words, used)
+        if plan[1].size == 1:
+            for j in range(n):
+                total += table[places[j]]
+        else:
+            for j in range(n):
+                total += roots[j] * table[places[j]]
+    return total
 
 
 @compiled()
 def spread(codes: Array, starts: Array, plan: Any, a_window: int, both: bool, amounts: Array) -> Array:
     """Return the sum over sequences of ``amounts`` times their counts, (n_places,)."""
-    table, touched = np.zeros(plan[7]), np.empty(0, np.int64)
-    words, used = np.empty(a_window, np.int64), np.empty(a_window, np.int64)
+    table, room = np.zeros(plan[7]), room_of(plan, a_window)
     for i in range(starts.size - 1):
         if amounts[i] != 0.0:
             row = codes[starts[i] : starts[i + 1]]
-            walk(row, plan, SPREAD, amounts[i], table, touched, 0, words, used)
+            spread_row(row, plan, room, amounts[i], table)
             if both:
-                walk(other_strand(row, plan[0]), plan, SPREAD, amounts[i], table, touched, 0, words, used)
+                spread_row(other_strand(row, plan[0]), plan, room, amounts[i], table)
+    return table
+
+
+@compiled(fastmath={"reassoc", "contract"})
+def spread_several(codes: Array, starts: Array, plan: Any, a_window: int, both: bool, amounts: Array) -> Array:
+    """Return the sums over sequences of every column of ``amounts`` (n, k) times their counts, (n_places, k)."""
+    table, room = np.zeros((plan[7], amounts.shape[1])), room_of(plan, a_window)
+    step, places, roots, words, used = room
+    for i in range(starts.size - 1):
+        row, own = codes[starts[i] : starts[i + 1]], amounts[i]
+        for strand in range(2 if both else 1):
+            letters = other_strand(row, plan[0]) if strand else row
+            for first in range(0, row.size, step):
+                n = write_places(letters, first, min(first + step, row.size), plan, places, roots, words, used)
+                for j in range(n):
+                    sums, root = table[places[j]], roots[j]
+                    for c in range(own.size):
+                        sums[c] += root * own[c]
     return table
 
 
 @compiled()
 def gather(codes: Array, starts: Array, plan: Any, a_window: int, both: bool, table: Array) -> Array:
     """Return the sum of the entries of ``table`` at the places of every sequence, (n,)."""
-    out, touched = np.empty(starts.size - 1), np.empty(0, np.int64)
-    words, used = np.empty(a_window, np.int64), np.empty(a_window, np.int64)
+    out, room = np.empty(starts.size - 1), room_of(plan, a_window)
     for i in range(starts.size - 1):
         row = codes[starts[i] : starts[i + 1]]
-        out[i] = walk(row, plan, GATHER, 1.0, table, touched, 0, words, used)[1]
+        out[i] = gather_row(row, plan, room, table)
         if both:
-            out[i] += walk(other_strand(row, plan[0]), plan, GATHER, 1.0, table, touched, 0, words, used)[1]
+            out[i] += gather_row(other_strand(row, plan[0]), plan, room, table)
+    return out
+
+
+@compiled()
+def list_places(codes: Array, starts: Array, plan: Any, a_window: int, both: bool) -> tuple[Array, Array, Array]:
+    """Return the places of all sequences one after the other, the roots of weights (none if all are one), and ends."""
+    step, places, roots, words, used = room_of(plan, a_window)
+    several = plan[1].size > 1
+    size = 16 + codes.size * (2 if both else 1)
+    out, weights, ends = np.empty(size, np.uint32), np.empty(size if several else 0), np.zeros(starts.size, np.int64)
+    filled = 0
+    for i in range(starts.size - 1):
+        row = codes[starts[i] : starts[i + 1]]
+        for strand in range(2 if both else 1):
+            letters = other_strand(row, plan[0]) if strand else row
+            for first in range(0, row.size, step):
+                n = write_places(letters, first, min(first + step, row.size), plan, places, roots, words, used)
+                if filled + n > size:
+                    size = 2 * (filled + n)
+                    longer = np.empty(size, np.uint32)
+                    longer[:filled] = out[:filled]
+                    out = longer
+                    if several:
+                        wider = np.empty(size)
+                        wider[:filled] = weights[:filled]
+                        weights = wider
+                out[filled : filled + n] = places[:n]
+                if several:
+                    weights[filled : filled + n] = roots[:n]
+                filled += n
+        ends[i + 1] = filled
+    return out[:filled].copy(), weights[: filled if several else 0].copy(), ends
+
+
+@compiled()
+def spread_listed(places: Array, roots: Array, ends: Array, amounts: Array, n_places: int) -> Array:
+    """Return the sum over sequences of ``amounts`` times their counts, (n_places,), from a list of places."""
+    table = np.zeros(n_places)
+    for i in range(ends.size - 1):
+        amount = amounts[i]
+        if amount != 0.0:
+            if roots.size:
+                for j in range(ends[i], ends[i + 1]):
+                    table[places[j]] += amount * roots[j]
+            else:
+                for j in range(ends[i], ends[i + 1]):
+                    table[places[j]] += amount
+    return table
+
+
+@compiled()
+def gather_listed(places: Array, roots: Array, ends: Array, table: Array) -> Array:
+    """Return the sum of the entries of ``table`` at the places of every sequence, (n,), from a list of places."""
+    out = np.empty(ends.size - 1)
+    for i in range(out.size):
+        total = 0.0
+        if roots.size:
+            for j in range(ends[i], ends[i + 1]):
+                total += roots[j] * table[places[j]]
+        else:
+            for j in range(ends[i], ends[i + 1]):
+                total += table[places[j]]
+        out[i] = total
     return out

@@ -27,7 +27,17 @@ from scipy.sparse import csr_array
 
 from manykernels.exceptions import InvalidInputError
 from manykernels.kernels.specs.base import register_kernel
-from manykernels.kernels.specs.kmer_loops import UNKNOWN, count_kmers, gather, spread, squares_of
+from manykernels.kernels.specs.kmer_loops import (
+    UNKNOWN,
+    count_kmers,
+    gather,
+    gather_listed,
+    list_places,
+    spread,
+    spread_listed,
+    spread_several,
+    squares_of,
+)
 from manykernels.kernels.specs.objects import MOST_FEATURES, FeatureRows, ObjectKernel, as_objects, check_strings
 from manykernels.validation.arrays import Array, check_choice, check_count
 
@@ -205,7 +215,7 @@ class Kmers(ObjectKernel):
         a_place = len(masks) * size**kept if self.gaps else int(powers.sum())
         plan = (
             size, lengths, np.sqrt(self.k - lengths + 1.0), masks.astype(np.int64), self.mismatches, self.positional,
-            self.shift, self.n_places, np.uint64(self.seed), powers, a_place, size**kept,
+            self.shift, self.n_places, _mask(self.n_places), np.uint64(self.seed), powers, a_place, size**kept,
         )  # fmt: skip
         words = sum(comb(self.k, i) * (size - 1) ** i for i in range(self.mismatches + 1))
         return plan, max(words, len(masks)), self.reverse_complement
@@ -243,6 +253,11 @@ class Kmers(ObjectKernel):
         )
 
 
+def _mask(n_places: int) -> np.uint64:
+    """Return the bits of a number of places that is a power of two, else 0."""
+    return np.uint64(0 if n_places & (n_places - 1) else n_places - 1)
+
+
 def _table(letters: str) -> Array:
     """Return the number of each of 256 characters, 255 for those that are no letters."""
     table = np.full(256, UNKNOWN, dtype=np.uint8)
@@ -255,7 +270,10 @@ def _table(letters: str) -> Array:
 
 
 class KmerRows(FeatureRows):
-    """Sequences as letters: their features are counted whenever they are needed, and take no memory."""
+    """Sequences as letters: their features are counted whenever they are needed, and take no memory.
+
+    Those that are needed again and again may be listed, at four bytes a window and word.
+    """
 
     def __init__(self, codes: Array, starts: Array, loop: tuple[Any, ...], normalized: bool) -> None:
         self.codes, self.starts, self._loop, self._normalized = codes, starts, loop, normalized
@@ -263,15 +281,37 @@ class KmerRows(FeatureRows):
         self.squares = (squares > 0).astype(np.float64) if normalized else squares
         roots = np.sqrt(squares)
         self._scale = np.divide(1.0, roots, out=np.zeros_like(roots), where=roots > 0) if normalized else None
+        self._listed: tuple[Array, Array, Array] | None = None
+
+    def keep(self, room: int) -> int:
+        """List the features if they take no more than so many bytes; return how many they take."""
+        plan, a_window, both = self._loop
+        each = 4 if len(plan[1]) == 1 else 12
+        size = each * len(self.codes) * a_window * len(plan[1]) * (2 * plan[6] + 1) * (1 + both)
+        if self._listed is None and size <= room:
+            self._listed = list_places(self.codes, self.starts, *self._loop)
+            return size
+        return 0
 
     def adjoint(self, r: Array) -> Array:
         """Return ``sum_i r_i phi(x_i)``."""
-        amounts = np.asarray(r, dtype=np.float64) if self._scale is None else r * self._scale
-        return spread(self.codes, self.starts, *self._loop, np.ascontiguousarray(amounts))
+        amounts = np.ascontiguousarray(r if self._scale is None else r * self._scale, dtype=np.float64)
+        if self._listed is not None:
+            return spread_listed(*self._listed, amounts, self._loop[0][7])
+        return spread(self.codes, self.starts, *self._loop, amounts)
+
+    def adjoints(self, R: Array) -> Array:
+        """Return ``sum_i R_ic phi(x_i)`` of several columns, for all of which sequences are read once."""
+        amounts = np.ascontiguousarray(R if self._scale is None else R * self._scale[:, None], dtype=np.float64)
+        return spread_several(self.codes, self.starts, *self._loop, amounts)
 
     def scores(self, w: Array) -> Array:
         """Return ``phi(x_i)' w``."""
-        sums = gather(self.codes, self.starts, *self._loop, np.ascontiguousarray(w, dtype=np.float64))
+        table = np.ascontiguousarray(w, dtype=np.float64)
+        if self._listed is not None:
+            sums = gather_listed(*self._listed, table)
+        else:
+            sums = gather(self.codes, self.starts, *self._loop, table)
         return sums if self._scale is None else sums * self._scale
 
     def rows(self, index: Any) -> csr_array:

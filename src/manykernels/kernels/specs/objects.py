@@ -43,9 +43,17 @@ class FeatureRows:
         """Return ``sum_i r_i phi(x_i)``, (n_places,)."""
         return np.asarray(self._matrix.T @ r)
 
+    def adjoints(self, R: Array) -> Array:
+        """Return ``sum_i R_ic phi(x_i)`` of several columns, (n_places, k)."""
+        return np.asarray(self._matrix.T @ R)
+
     def scores(self, w: Array) -> Array:
         """Return ``phi(x_i)' w``, (n,)."""
         return np.asarray(self._matrix @ w)
+
+    def keep(self, room: int) -> int:
+        """Have features at hand that are needed again and again, in so many bytes; return how many more they take."""
+        return 0
 
     def rows(self, index: Any) -> csr_array:
         """Return the features of some objects, (len(index), n_places)."""

@@ -55,8 +55,14 @@ def conjugate_step(
     def spread(d: Array) -> Array:
         return objective.scores(d[:rank]) + objective.intercepts(d[rank:])
 
+    alive = [bool(part.any()) for part in objective.split(curve.free)]
+
     def gather(rows: Array) -> Array:
-        return np.append(objective.adjoint(rows) * curve.free, objective.totals(rows))
+        parts = [
+            operator.adjoint(rows) if own else np.zeros(size)
+            for operator, own, size in zip(objective.operators, alive, np.diff(objective.ends), strict=True)
+        ]
+        return np.append(np.concatenate(parts) * curve.free, objective.totals(rows))
 
     r = -gather(slope) - np.append(curve.gradient, none)
     x, image = np.zeros_like(r), np.zeros_like(slope)
@@ -85,8 +91,8 @@ def backfitting_step(
     problems = [block.problem for block in blocks]
     first = 0.0
     for _ in range(CYCLES):
-        for _ in range(SWEEPS_A_CYCLE):
-            moved = sweeps.run()
+        for number in range(SWEEPS_A_CYCLE):
+            moved = sweeps.run(everything=number == 0)
             first = max(first, moved)
         if moved <= SWEEP_TOL**2 * first:
             break
@@ -109,12 +115,14 @@ class Sweeps:
         self.shift: Any = 0.0
         self._totals = objective.totals(curvature.diagonal)
 
-    def run(self) -> float:
-        """Let every column take its turn; return the square of how far coefficients moved."""
+    def run(self, *, everything: bool = True) -> float:
+        """Let every column take its turn, or those not at zero; return the square of how far coefficients moved."""
         penalty, moved = self.objective.penalty, 0.0
         joint, norms = penalty.coupled, penalty.norms(np.concatenate(self.parts))
         for slot, block in enumerate(self.blocks):
             old = self.parts[slot]
+            if not (everything or old.any()):
+                continue
             new = block.minimize(old, self.slope, penalty.rest(norms, *block.span) if joint else None)
             norms[slice(*block.span)] = block.problem.penalty.norms(new)
             step = new - old

@@ -12,6 +12,7 @@ COARSE, FINEST = 1e-3, 1e-13  # share of the trace that factors leave, first and
 REFINE = 0.01  # what finer factors leave of it
 COARSE_SHARE = 0.5  # of the largest violation, on kernels in use: finer factors are needed
 NEW_KERNELS = 16  # that may enter in one round, or a third of those in use
+NEW_FOR_PRODUCTS = 3  # of those whose factors are so many that every product reads all rows
 NEGLIGIBLE = 0.05  # of the gap: kernels that together add less to the conjugate need not enter
 OPEN_SHARE = 0.5  # of a gap above tol that bounds on dual norms may leave open
 FASTER, LEAST_GROWTH = (

@@ -54,6 +54,7 @@ from manykernels.solvers.factored.tuning import (
     INNER,
     LEAST_GROWTH,
     MATRIX_FACTORS,
+    NEW_FOR_PRODUCTS,
     NEWTON_STEPS,
     NEXT_GAP,
     REFINE,
@@ -287,6 +288,12 @@ class FactoredWorkingSet:
         return norms[state.kernels] > 0
 
     def _entering(self, state: State, bound: DualBound, used: Array, gap: float) -> Array:
+        """Return the kernels that are missing most; few of those with which each product reads all rows."""
+        kernels = self._missing(state, bound, used, gap)
+        free = [m for m in kernels.tolist() if self.stack.for_products(m)]
+        return np.setdiff1d(kernels, free[NEW_FOR_PRODUCTS:]) if len(free) > NEW_FOR_PRODUCTS else kernels
+
+    def _missing(self, state: State, bound: DualBound, used: Array, gap: float) -> Array:
         """Return the kernels that are missing most."""
         if not selects(self.problem.regularizer):
             return contributors(self.problem.regularizer, bound, used, max(gap, self.tol * self._size(state)))
