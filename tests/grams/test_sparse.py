@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -13,7 +14,9 @@ from manykernels.grams import build_stack
 from manykernels.grams.factored import sparse
 from manykernels.grams.factored.banks import fit_factors
 from manykernels.grams.factored.sparse import SparseStack
+from manykernels.grams.plan import factored_seconds
 from manykernels.grams.rows.columns import ColumnTable
+from manykernels.grams.training import object_sizes
 from manykernels.kernels import Kmers
 from manykernels.kernels.bank.columns import Table
 from manykernels.kernels.tables.encoding import MixedRows
@@ -169,3 +172,48 @@ def test_a_table_keeps_what_kernels_share() -> None:
     assert first is held.features_of(bank.specs[0], 0)
     parts = [part.features_of(bank.specs[0], 0).squares for _, part in held.chunks(7)]
     np.testing.assert_array_equal(np.concatenate(parts), first.squares)
+
+
+# --- rows in chunks -------------------------------------------------------------------------------------------------
+
+
+def test_rows_in_chunks_make_the_same_model(tmp_path: Path) -> None:
+    """Sequences are read row group after row group, and what is kept of the model is weights of features."""
+    pytest.importorskip("pyarrow")
+    X, rng = table(5, 120), np.random.default_rng(5)
+    y = np.where(X["dna"].str.contains("AC") ^ (rng.random(120) < 0.1), 1.0, -1.0)
+    X.to_parquet(tmp_path / "rows.parquet", row_group_size=37)
+    posed: Any = {"loss": "logistic", "regularizer": "l1", "strength": 1.0, "tol": 1e-8}
+    whole, chunked = (solve(BANK, y, X=rows, **posed) for rows in (X, str(tmp_path / "rows.parquet")))
+    assert chunked.certificate.relative_gap <= 1e-8
+    assert chunked.certificate.primal == pytest.approx(whole.certificate.primal, rel=1e-7)
+    np.testing.assert_allclose(chunked.kernel_weights, whole.kernel_weights, atol=2e-3)
+    np.testing.assert_allclose(chunked.decision_function(X), whole.decision_function(X), atol=1e-3)
+
+
+def test_many_vectors_are_read_together() -> None:
+    """Quadratic forms of several vectors are those of each: rows are read once for all."""
+    stack, _ = stacks(6)
+    R = np.random.default_rng(6).normal(size=(stack.n_samples, 5))
+    np.testing.assert_allclose(stack.quad_each(R), np.stack([stack.quad(r) for r in R.T], axis=1), rtol=1e-10)
+
+
+def test_listed_features_are_those_counted_again() -> None:
+    """Products with places at hand are those with sequences that are read again."""
+    codes = table(7)["dna"].tolist()
+    for _, spec, _ in KERNELS[:-1]:
+        rows, again = spec.read(codes), spec.read(codes)
+        assert rows.keep(0) == 0
+        assert rows.keep(2**20) > 0
+        w, r = np.random.default_rng(8).normal(size=spec.n_places), np.random.default_rng(9).normal(size=len(codes))
+        np.testing.assert_allclose(rows.adjoint(r), again.adjoint(r), atol=1e-12)
+        np.testing.assert_allclose(rows.scores(w), again.scores(w), atol=1e-12)
+
+
+def test_plans_count_features_of_objects() -> None:
+    """A bank of many k-mers is predicted to take longer, and to hold more, than one of as many columns."""
+    features, held = object_sizes([("4", Kmers(4), (0,)), ("2", Kmers(2), (0,))], Table.of(table(4, 200)))
+    letters = table(4, 200)["dna"].str.len().sum()
+    assert features == pytest.approx(2 * letters, rel=0.1)
+    assert held == pytest.approx(letters + 2 * 24 * 200, rel=0.1)
+    assert factored_seconds(2, 200, 1, features=1e9) > factored_seconds(2, 200, 1) + 50

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable
 from itertools import combinations, product
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -271,14 +272,29 @@ def test_smiles_are_read_by_rdkit() -> None:
         Fingerprint()(["CCO", "C1CC"])
 
 
-def test_kernels_without_features_are_held_as_matrices() -> None:
-    """Tanimoto's kernel is no inner product: factors are refused with the reason, and the plan takes matrices."""
+@pytest.mark.parametrize("similarity", ["tanimoto", "minmax"])
+def test_kernels_without_features_have_landmarks(similarity: str, tmp_path: Path) -> None:
+    """Factors of Tanimoto's and the MinMax kernel make the model that matrices make, and its file holds landmarks."""
+    rng = np.random.default_rng(3)
+    prints = [{int(j): int(rng.integers(1, 4)) for j in rng.choice(30, 6, replace=False)} for _ in range(80)]
+    X, y = pd.DataFrame({"molecule": prints}), np.array([each.get(3, 0) - each.get(7, 0) for each in prints], float)
+    bank = KernelBank([("t", Fingerprint(similarity), "molecule"), ("linear", Fingerprint("linear"), "molecule")])
+    models = [
+        MKLRegressor(bank, alpha=0.01, tol=1e-7, resources={"representation": held}).fit(X, y)
+        for held in ("gram", "factored")
+    ]
+    np.testing.assert_allclose(models[1].predict(X), models[0].predict(X), atol=1e-4)
+    assert max(model.dual_gap_ for model in models) <= 1e-7
+    save_model(models[1], tmp_path / "model.mkl")
+    np.testing.assert_allclose(load_model(tmp_path / "model.mkl").predict(X), models[1].predict(X), rtol=1e-12)
+
+
+def test_objects_have_no_centers() -> None:
+    """Landmarks of k-means are refused in words."""
     X = pd.DataFrame({"molecule": PRINTS})
-    y = RNG.normal(size=len(PRINTS))
-    bank = KernelBank([("t", Fingerprint(), "molecule")])
-    with pytest.raises(IncompatibleError, match="similarity='linear'"):
-        MKLRegressor(bank, alpha=0.1, resources={"representation": "factored"}).fit(X, y)
-    assert MKLRegressor(bank, alpha=0.01).fit(X, y).dual_gap_ <= 1e-3
+    bank = KernelBank([("t", Fingerprint(), "molecule")], landmarks_by="k-means")
+    with pytest.raises(IncompatibleError, match="k-means finds centers of numbers"):
+        MKLRegressor(bank, alpha=0.1, resources={"representation": "factored"}).fit(X, RNG.normal(size=len(PRINTS)))
 
 
 def test_the_default_bank_sees_sequences() -> None:

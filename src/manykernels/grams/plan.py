@@ -33,6 +33,7 @@ READ = 1e-6  # a row and column that kernels are held as factors of: the passes 
 KERNEL = 1.6e-4  # a kernel held as factors
 RANK = 1.2e-4  # a column of a factor
 FACTORED_BASE = 0.02  # a fit on factors
+FEATURE = 1e-7  # a feature of an object, such as a k-mer of a sequence, in one kernel: all passes and products
 COUPLED = 8e-11  # a cube of the coefficients of factors that move together under shared weights
 MOST_COUPLED = 4000  # of these coefficients; more are never in a model at once, or take turns
 MIXED = 1e-6  # a pair of samples, where sums of factors and of a few matrices are formed and factorized
@@ -314,6 +315,8 @@ def plan_kernels(
     rank: int | None = None,
     copied: bool = True,
     averages: bool = False,
+    features: float = 0.0,
+    object_bytes: int = 0,
     obstacle: str | None = None,
 ) -> MemoryPlan:
     """Choose between Gram matrices and factors, and say why; see :func:`plan_stack` for the kind of matrices.
@@ -343,6 +346,10 @@ def plan_kernels(
     averages : bool
         Whether averages of all kernels are to be tried as well, which only matrices give: "auto" then takes factors of
         kernels of single columns alone, and later.
+    features : float
+        Features of objects, such as k-mers of sequences, of all rows and kernels together.
+    object_bytes : int
+        What kernels of objects hold as factors.
     obstacle : str, optional
         Why factors cannot be had; "auto" then takes matrices.
 
@@ -373,7 +380,9 @@ def plan_kernels(
     sizes: dict[str, Any] = {"n_kernels": n_kernels, "n_samples": n_samples, "n_targets": n_targets}
     seconds = (
         gram_seconds(**sizes),
-        factored_seconds(**sizes, n_columns=n_columns, n_landmark=n_landmark, rank=rank, shared=shared),
+        factored_seconds(
+            **sizes, n_columns=n_columns, n_landmark=n_landmark, rank=rank, shared=shared, features=features
+        ),
     )
     sizes["n_targets"] = n_targets if shared else 1  # matrices are read for one output after the other
     spared = np.inf if averages and n_landmark else AVERAGES if averages else NOTICED
@@ -385,7 +394,7 @@ def plan_kernels(
             able = "representation='factored' forms none of them"
             more = able if obstacle is None else f"factors, which form none of them, cannot be had: {obstacle}"
             raise MemoryBudgetError(f"{error} (Matrices among samples: {more}.)") from None
-    nbytes = 8 * n_samples * n_columns
+    nbytes = 8 * n_samples * n_columns + object_bytes
     working = factored_nbytes(n_kernels, n_samples, n_columns, rank, copied)
     if nbytes + working > memory_budget:
         raise MemoryBudgetError(
@@ -422,13 +431,14 @@ def factored_seconds(
     n_targets: int = 1,
     rank: int | None = None,
     shared: bool = False,
+    features: float = 0.0,
 ) -> float:
     """Return the seconds that a fit on factors is predicted to take on one core.
 
     Kernels whose factors are projections on landmarks end in matrices of these, and in sums of them and of factors.
     """
     rank = FULL_RANK * n_columns if rank is None else rank
-    each = FACTORED_BASE + READ * n_samples * n_columns + KERNEL * n_kernels + RANK * rank
+    each = FACTORED_BASE + READ * n_samples * n_columns + KERNEL * n_kernels + RANK * rank + FEATURE * features
     whole = n_targets * (each + (MIXED * float(n_samples) ** 2 if n_landmark else 0.0))
     return whole + (COUPLED * float(min(n_targets * rank, MOST_COUPLED)) ** 3 if shared and n_targets > 1 else 0.0)
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -12,7 +12,7 @@ import pandas as pd
 from manykernels.exceptions import IncompatibleError, InvalidInputError
 from manykernels.grams import GramStack, build_stack
 from manykernels.grams.factored import served_by
-from manykernels.grams.factored.banks import fit_factors, refusal, without_features
+from manykernels.grams.factored.banks import fit_factors, refusal
 from manykernels.grams.factored.features import by_levels
 from manykernels.grams.plan import (
     FACTORED,
@@ -32,6 +32,7 @@ from manykernels.kernels import (
     KernelBank,
     KernelSpec,
     Landmarks,
+    ObjectKernel,
     PairKernels,
     Pairs,
     PrecomputedBank,
@@ -47,6 +48,7 @@ LAZY = "lazy"  # matrices that are evaluated whenever they are read, for a searc
 PATIENCE_SECONDS = 10.0  # of a fit of the default bank on matrices, beyond which it has landmarks
 LANDMARK_PRODUCTS = 1e9  # rows times the square of landmarks of the default bank: what a step on them costs
 LANDMARK_COUNTS = (50, 300)
+OBJECT_ROWS = 50  # that say how many features objects have
 RANK_ROWS = 200  # that say how many distinct values a column has
 
 
@@ -233,17 +235,18 @@ def plan_for(
     quick = None
     if representation == "auto":
         quick = quick_matrices(len(expanded), len(table), n_targets, shared, memory_budget)
+    features, object_bytes = (0.0, 0) if quick else object_sizes(expanded, table)
     return quick or plan_kernels(
         **_sizes(expanded, table),
+        features=features,
+        object_bytes=object_bytes,
         copied=not isinstance(table.data, np.ndarray),
         representation=representation,
         memory_budget=memory_budget,
         n_targets=n_targets,
         shared=shared,
         averages=averages,
-        obstacle=(SPARSE if table.is_sparse else obstacle())
-        or refusal(bank, fit_intercept=fit_intercept)
-        or without_features([spec for _, spec, _ in expanded]),
+        obstacle=(SPARSE if table.is_sparse else obstacle()) or refusal(bank, fit_intercept=fit_intercept),
     )
 
 
@@ -256,6 +259,33 @@ def _sizes(expanded: list[NamedKernel], table: Table) -> dict[str, Any]:
         "n_landmark": sum(_needs_landmarks(spec, len(columns)) for _, spec, columns in expanded),
         "rank": total_rank(table),
     }
+
+
+def object_sizes(kernels: Sequence[NamedKernel], table: Table) -> tuple[float, int]:
+    """Return the features of objects of all rows and kernels together, and the bytes that these hold, by a few rows.
+
+    Examples
+    --------
+    >>> from manykernels.kernels import Kmers
+    >>> table = Table.of(pd.DataFrame({"dna": ["ACGTACGT"] * 100}))
+    >>> object_sizes([("2-mers", Kmers(2), (0,))], table)
+    (800.0, 3200)
+    """
+    features, held = 0.0, 0.0
+    samples: dict[int, Array] = {}
+    for _, spec, columns in kernels:
+        if not isinstance(spec, ObjectKernel):
+            continue
+        if columns[0] not in samples:
+            index = np.unique(np.linspace(0, len(table) - 1, min(len(table), OBJECT_ROWS)).astype(np.int64))
+            samples[columns[0]] = table[index].objects(columns[0])
+            held += sum(len(item) for item in samples[columns[0]] if isinstance(item, str)) / len(index) * len(table)
+        try:
+            each, more = spec.sizes(samples[columns[0]])
+        except InvalidInputError:
+            continue  # fitting the bank says what is wrong with the objects
+        features, held = features + each * len(table), held + more * len(table)
+    return features, int(held)
 
 
 def total_rank(table: Table) -> int:

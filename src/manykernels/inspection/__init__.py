@@ -26,6 +26,7 @@ from manykernels.inspection.evidence.noise import noise_doubt, noise_selection
 from manykernels.inspection.evidence.stability import StabilitySelection, stability_selection
 from manykernels.inspection.export.export import Export, export_model
 from manykernels.inspection.functions.bands import bootstrap_refits
+from manykernels.inspection.functions.sequence import SequenceDisplay
 from manykernels.inspection.functions.shape import ShapeDisplay
 from manykernels.inspection.functions.surface import SurfaceDisplay
 from manykernels.inspection.model_file.file import load_model, read_metadata, save_model
@@ -47,6 +48,7 @@ __all__ = [
     "KnockoffSelection",
     "MKLReport",
     "PathDisplay",
+    "SequenceDisplay",
     "ShapeDisplay",
     "StabilityDisplay",
     "StabilitySelection",

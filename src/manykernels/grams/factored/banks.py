@@ -113,7 +113,6 @@ def _read(X: object, bank: KernelBank) -> tuple[list[NamedKernel], ColumnTable]:
     rows = Table.of(X)
     bank.check(rows)
     kernels = bank.expand(rows)
-    refuse_without_features([spec for _, spec, _ in kernels])
     options: dict[str, Any] = {"standardize": bank.standardize, "missing": bank.missing, "carried": _carried(kernels)}
     return kernels, ColumnTable(rows, **options, used=_used(kernels))
 
@@ -126,7 +125,6 @@ def _read_chunks(source: RowSource, bank: KernelBank) -> tuple[list[NamedKernel]
     rows = Table.of(head)
     bank.check(rows)
     kernels = bank.expand(rows)
-    refuse_without_features([spec for _, spec, _ in kernels])
     options: dict[str, Any] = {"standardize": bank.standardize, "missing": bank.missing, "carried": _carried(kernels)}
     table = ChunkedTable(source, rows, **options, used=_used(kernels))
     if not table.gaps.any():
@@ -320,7 +318,6 @@ def fit_factors(bank: KernelBank, X: object, *, fit_intercept: bool = True) -> t
         columns = MixedRows(columns, values.objects)
     table = ColumnTable(columns, missing="mask" if gaps else "error")
     del values
-    refuse_without_features(raw.specs)
     places = [tuple(np.searchsorted(raw.used, columns).tolist()) for columns in raw.positions]
     unit = bank.normalize == "unit_diagonal"
     specs = [_with_unit_diagonal(spec) if unit else spec for spec in raw.specs]
@@ -339,20 +336,6 @@ def _grand_total(stack: FactoredStack, kernel: int) -> float:
     if stack.constraints_of(kernel) is None:
         return stack.exact_quad(kernel, np.ones(stack.n_samples))[0]
     return float(np.sum(stack.factor(kernel, 0.0).sum(axis=0) ** 2))
-
-
-def without_features(specs: Sequence[KernelSpec]) -> str | None:
-    """Return why kernels of objects cannot be held as factors, if so."""
-    wrong = [spec for spec in specs if isinstance(spec, ObjectKernel) and not spec.explicit]
-    if not wrong:
-        return None
-    return f"{wrong[0].label} is no inner product of features; take similarity='linear'"
-
-
-def refuse_without_features(specs: Sequence[KernelSpec]) -> None:
-    """Raise ``IncompatibleError`` for kernels of objects that cannot be held as factors."""
-    if why := without_features(specs):
-        raise IncompatibleError(f"This bank cannot be held as factors: {why}. Or pass representation='gram'.")
 
 
 def _with_unit_diagonal(spec: KernelSpec) -> KernelSpec:

@@ -9,10 +9,11 @@ import numpy as np
 from scipy.cluster.vq import kmeans2, vq
 from scipy.linalg.lapack import dpstrf
 
+from manykernels.exceptions import IncompatibleError
 from manykernels.grams.factored.landmark_cholesky import BLOCK, SMALLEST_PIVOT, NystroemFeatures, pivoted_cholesky
 from manykernels.grams.rows.columns import ColumnTable, Reading
 from manykernels.kernels import KernelSpec
-from manykernels.kernels.specs.distances import shuffled_by_content
+from manykernels.kernels.specs.distances import SparsePoints, shuffled_by_content
 from manykernels.validation.arrays import Array
 
 CLUSTERED_ROWS = 20_000  # of which k-means finds the centers
@@ -32,7 +33,8 @@ def drawn_features(
 
 def _by_content(rows: Reading) -> Reading:
     """Return rows in an order that their content decides: other orders of a table give the same landmarks."""
-    order = shuffled_by_content(rows.points)
+    points = rows.points
+    order = shuffled_by_content(points.sketch() if isinstance(points, SparsePoints) else points)
     return Reading(rows.points[order], None if rows.present is None else rows.present[order])
 
 
@@ -59,6 +61,10 @@ def _uniform(points: Array) -> Callable[[int], Array]:
 
 def _centers(points: Array) -> Callable[[int], Array]:
     """Return what finds the rows next to so many centers of clusters, columns in standard deviations."""
+    if isinstance(points, SparsePoints):
+        raise IncompatibleError(
+            "k-means finds centers of numbers, and objects have none: take landmarks_by='cholesky' or 'uniform'."
+        )
     chosen = np.arange(len(points))[:CLUSTERED_ROWS]  # as if shuffled
     scale = points.std(axis=0)
     some = points[chosen] / np.where(scale > 0, scale, 1.0)

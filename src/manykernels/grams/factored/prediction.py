@@ -100,7 +100,7 @@ class LandmarkFunction:
     """``f(x) = sum_j c_j k(x, z_j)``, with ``k`` divided by the roots of both diagonal entries if ``unit_diagonal``."""
 
     spec: KernelSpec
-    landmarks: Array  # (r, d) float64: Standardized
+    landmarks: Any  # (r, d) float64: Standardized; of objects the `SparsePoints` of their features
     coefficients: Array  # (r,) float64
     unit_diagonal: bool = False
 
@@ -264,7 +264,7 @@ class FactoredExpansion:
         return Reading(np.where(gaps, 0.0, points), ~gaps.any(axis=1))
 
 
-def on_landmarks(spec: Any, points: Array, coefficients: Array) -> LandmarkFunction:
+def on_landmarks(spec: Any, points: Any, coefficients: Array) -> LandmarkFunction:
     """Return a function on landmarks, of the kernel itself where the spec is one divided by its diagonal."""
     if spec.kind == "unit_diagonal":
         return LandmarkFunction(spec.base, points, coefficients, unit_diagonal=True)

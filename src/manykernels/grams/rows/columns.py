@@ -44,7 +44,9 @@ def column_summary(x: Array, out: Array) -> None:
 class Reading:
     """Rows as one kernel reads them."""
 
-    points: Array  # (n, d) float64: 0 where something is missing
+    points: (
+        Any  # (n, d) float64: 0 where something is missing; of objects themselves, or the `SparsePoints` of features
+    )
     # (n,) bool or None: rows that have all columns; the kernel is zero on the others. None: all rows
     present: Array | None
 
@@ -201,7 +203,9 @@ class ColumnTable:
     def reading(self, spec: KernelSpec, positions: tuple[int, ...], rows: RowIndex = slice(None)) -> Reading:
         """Return rows as a kernel on these columns reads them; one of missingness reads what is missing."""
         if spec.family == "features":
-            return Reading(self.objects[positions[0]][rows], self.present(positions, rows))
+            of_objects: Any = spec
+            own = self.objects[positions[0]] if of_objects.explicit else self._points_of(spec, positions[0])
+            return Reading(own[rows], self.present(positions, rows))
         if spec.family != "missing":
             return Reading(self.points(positions, rows), self.present(positions, rows))
         gaps = [self.columns[j][rows] == GAP if self.gaps[j] else np.zeros(self.n_rows, bool)[rows] for j in positions]
@@ -213,6 +217,13 @@ class ColumnTable:
         known = self.__dict__.setdefault("_feature_rows", {})
         if (column, spec.feature_map) not in known:
             known[column, spec.feature_map] = spec.read(self.objects[column], shared)
+        return known[column, spec.feature_map]
+
+    def _points_of(self, spec: Any, column: int) -> Any:
+        """Return a column of objects as the features that kernels compare, kept for those that share them."""
+        known = self.__dict__.setdefault("_object_points", {})
+        if (column, spec.feature_map) not in known:
+            known[column, spec.feature_map] = spec.points(self.objects[column])
         return known[column, spec.feature_map]
 
     def levels(self, column: int, most: int) -> Array | None:
@@ -301,7 +312,19 @@ class ColumnTable:
 
     def _units(self) -> dict[str, Any]:
         """Return all that is known of columns without their rows."""
-        names = ("missing", "used", "carried", "encodings", "names", "center", "unit", "low", "high", "gaps", "n_columns")
+        names = (
+            "missing",
+            "used",
+            "carried",
+            "encodings",
+            "names",
+            "center",
+            "unit",
+            "low",
+            "high",
+            "gaps",
+            "n_columns",
+        )
         return {name: self.__dict__[name] for name in names}
 
     def header(self) -> ColumnTable:
@@ -318,8 +341,8 @@ class ColumnTable:
                 column = column if column.dtype in (np.float32, np.float64) else column.astype(np.float64)
             else:
                 column = (self.encodings[j] if self.encodings else NUMBERS).encode(data.iloc[:, place])
-            if j in self.carried:
-                other.objects[j] = as_objects(data.iloc[:, place])
+                if j in self.carried:
+                    other.objects[j] = as_objects(data.iloc[:, place])
             if not np.isfinite(column).all():
                 column, other.gaps[j] = self._marked(column, j), True
             other.columns[j] = column

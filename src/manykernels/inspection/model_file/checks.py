@@ -323,9 +323,12 @@ def _reads(function: Any, n_columns: int) -> bool:
         return n_columns == 1 and known and is_float(function.weights, (n,))
     if not isinstance(function, LandmarkFunction) or not isinstance(function.spec, KernelSpec):
         return False
-    n = len(function.coefficients)
-    wrong = any(wrong_floats(function, landmarks=(n, n_columns), coefficients=(n,)))
-    return not wrong and isinstance(function.unit_diagonal, bool)
+    n, spec = len(function.coefficients), function.spec
+    width = spec.n_places if isinstance(spec, ObjectKernel) else n_columns
+    if isinstance(spec, ObjectKernel) != isinstance(function.landmarks, SparsePoints):
+        return False
+    whole = are_points(function.landmarks, (n, width)) and is_float(function.coefficients, (n,))
+    return whole and isinstance(function.unit_diagonal, bool)
 
 
 def _reads_cells(function: CellFunction, n_columns: int) -> bool:

@@ -89,6 +89,11 @@ class SparsePoints:
         """Squared norms of the rows, (n,)."""
         return np.asarray(self.rows.multiply(self.rows).sum(axis=1)).ravel()
 
+    def sketch(self) -> Array:
+        """Return two numbers that tell rows apart by what they hold, (n, 2): sums with fixed weights."""
+        weights = np.random.default_rng(0).normal(size=(self.shape[1], 2))
+        return np.asarray(self.rows @ weights)
+
     def inner(self, other: SparsePoints) -> Array:
         """Return the inner products with other rows, (n, n_other) dense."""
         return np.asarray((self.rows @ other.columns).toarray())

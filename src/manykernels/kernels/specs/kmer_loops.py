@@ -69,12 +69,12 @@ def words_of(
 def write_codes(
     row: Array, first: int, last: int, length: int, size: int, power: int, offset: int, places: Array, n: int
 ) -> int:
-    """Write the places of windows of one length whose codes are places: from one to the next a letter goes and comes."""
-    code, known = 0, 0
+    """Write the places of windows of one length whose codes are places: a letter goes, and a letter comes."""
+    code, known = np.int64(0), 0
     for i in range(first, last):
         letter = np.int64(row[i])
         if letter == UNKNOWN:
-            code, known = 0, 0
+            code, known = np.int64(0), 0
             continue
         code, known = code * size + letter, known + 1
         if known > length:

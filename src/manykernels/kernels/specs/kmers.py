@@ -220,6 +220,13 @@ class Kmers(ObjectKernel):
         words = sum(comb(self.k, i) * (size - 1) ** i for i in range(self.mismatches + 1))
         return plan, max(words, len(masks)), self.reverse_complement
 
+    def sizes(self, objects: object) -> tuple[float, float]:
+        """Return how many places a sequence is counted at, and the bytes of what is known of it beside its letters."""
+        codes, starts = self.encoded(objects)
+        plan, a_window, both = self._loop
+        each = len(codes) / max(len(starts) - 1, 1) * len(plan[1]) * max(a_window, 1) * (2 * plan[6] + 1) * (1 + both)
+        return each, 24.0
+
     def read(self, objects: object, shared: dict[Any, Any] | None = None) -> KmerRows:
         """Return sequences to work with: their letters, which kernels share, and their lengths in features."""
         shared = {} if shared is None else shared

@@ -114,6 +114,20 @@ class ObjectKernel(KernelSpec):
             shared[self.feature_map] = FeatureRows(self.features(objects))
         return shared[self.feature_map]
 
+    def sizes(self, objects: Any) -> tuple[float, float]:
+        """Return how many features an object has, and how many bytes they take in products, in the mean.
+
+        Parameters
+        ----------
+        objects : sequence of n objects
+
+        Returns
+        -------
+        features, n_bytes : float
+        """
+        each = self.features(objects).nnz / max(len(objects), 1)
+        return each, 16.0 * each + 16.0  # a number and an index a feature, the length of the row and where it begins
+
     @property
     @abstractmethod
     def n_places(self) -> int:
@@ -159,14 +173,18 @@ class ObjectKernel(KernelSpec):
         """Return ``k(x, x)`` from rows of features, (n,)."""
         return points.squared_norms
 
+    def points(self, objects: object) -> SparsePoints:
+        """Return objects as rows of features; those that are already stay as they are."""
+        return objects if isinstance(objects, SparsePoints) else SparsePoints.of(self.features(objects))
+
     def __call__(self, A: object, B: object = None) -> Array:
-        """Return the matrix of kernel values between objects; ``B=None`` means ``B = A``."""
-        left = SparsePoints.of(self.features(A))
-        return self.of_points(left, left if B is None else SparsePoints.of(self.features(B)))
+        """Return the matrix of kernel values between objects, or rows of features; ``B=None`` means ``B = A``."""
+        left = self.points(A)
+        return self.of_points(left, left if B is None else self.points(B))
 
     def diag(self, A: object) -> Array:
         """Return ``k(a, a)`` of every object, (n,)."""
-        return self.diag_of_points(SparsePoints.of(self.features(A)))
+        return self.diag_of_points(self.points(A))
 
 
 def as_objects(values: object) -> Array:
