@@ -8,9 +8,10 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from manykernels import Gaussian, KernelBank, Laplacian, Linear, Missing, Overlap, Shaped
+from manykernels import Gaussian, KernelBank, Laplacian, Linear, Missing, Overlap
 from manykernels.exceptions import IncompatibleError, InvalidInputError
 from manykernels.grams.build import build_stack
+from manykernels.kernels import Shaped
 from manykernels.kernels.specs.widths import MedianDistances
 
 KNOTS = (-1.0, 0.0, 0.5, 2.0)

@@ -11,8 +11,9 @@ from tests.oracles.test_groups import FORMS
 from tests.support.conic import _conic_loss, _solved
 from tests.support.norm_penalties import LADDER, NUMBERS, solved
 
-from manykernels import Gaussian, KernelBank, Laplacian, Linear, Shaped
+from manykernels import Gaussian, KernelBank, Laplacian, Linear
 from manykernels.grams.factored import factored_stack
+from manykernels.kernels import Shaped
 from manykernels.objective import get_loss, get_regularizer
 from manykernels.objective.problem import Problem
 from manykernels.testing.problems import LOSSES, SmallProblem, random_problem

@@ -8,8 +8,9 @@ import numpy as np
 import pytest
 from scipy.optimize import nnls
 
-from manykernels import Gaussian, Laplacian, Linear, Shaped
+from manykernels import Gaussian, Laplacian, Linear
 from manykernels.grams.factored.cones import face, held, polar_norm, project
+from manykernels.kernels import Shaped
 
 CONES = [
     Shaped(base, shape, points=tuple(np.sort(np.random.default_rng(7).normal(size=20))))

@@ -7,9 +7,10 @@ from typing import Any
 import numpy as np
 import pytest
 
-from manykernels import Gaussian, KernelBank, Linear, Shaped, solve
+from manykernels import Gaussian, KernelBank, Linear, solve
 from manykernels.exceptions import IncompatibleError
 from manykernels.grams.factored import factored_stack
+from manykernels.kernels import Shaped
 from manykernels.objective import Problem, get_loss, get_regularizer
 from manykernels.solvers import SOLVERS
 from manykernels.solvers.factored.pooled import Moments, PooledNewton

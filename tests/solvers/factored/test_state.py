@@ -7,8 +7,9 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from manykernels import Gaussian, KernelBank, Linear, Shaped
+from manykernels import Gaussian, KernelBank, Linear
 from manykernels.grams.factored import factored_stack
+from manykernels.kernels import Shaped
 from manykernels.objective import Problem, get_loss, get_regularizer
 from manykernels.solvers.factored.solver import FactoredNewton
 from manykernels.solvers.factored.state import Start
