@@ -132,6 +132,17 @@ def test_untold_the_score_is_the_loss_that_is_minimized(loss: str, n_classes: in
     np.testing.assert_allclose(model.cv_frame()["score_0"][1], expected, rtol=1e-3)
 
 
+def test_margins_that_order_rows_and_give_all_one_label_are_not_chosen() -> None:
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(240, 3))
+    y = X[:, 0] + 0.8 * rng.normal(size=240) > 0.1
+    # At the first strength margins are all close to one: they have one sign, and the same order as at the second.
+    given = {"loss": "hinge", "penalty": "ridge", "alphas": [30.0, 0.03]}
+    model = MKLClassifierCV(KernelBank.per_feature(Gaussian(2.0)), **given).fit(X[:120], y[:120])
+    assert model.alpha_ == 0.03
+    assert model.score(X[120:], y[120:]) > 0.7
+
+
 @pytest.mark.sampled(3)
 @pytest.mark.parametrize("options", [{}, {"penalty": "l1", "n_alphas": 4}, {"penalty": "ridge"}])
 def test_where_no_kernel_predicts_better_the_model_is_a_constant(options: dict[str, Any]) -> None:

@@ -401,9 +401,10 @@ def test_margins_are_calibrated_before_they_are_scored() -> None:
     signs, weights = np.where(rng.uniform(size=4000) < 1 / (1 + np.exp(-odds)), 1.0, -1.0), np.ones(4000)
     true = np.mean(np.log1p(np.exp(-signs * odds)))
     assert abs(calibrated_loss(signs, odds, weights) - true) < 0.005
-    np.testing.assert_allclose(
-        calibrated_loss(signs, 0.01 * odds + 3, weights), calibrated_loss(signs, odds, weights), atol=1e-5
-    )
+    loss = calibrated_loss(signs, odds, weights)
+    np.testing.assert_allclose(calibrated_loss(signs, 0.01 * odds, weights), loss, atol=1e-5)
+    # The same order, and labels that are all the same: half of what is known is lost.
+    np.testing.assert_allclose(calibrated_loss(signs, odds + 100, weights), (loss + np.log(2)) / 2, atol=0.005)
     # What says nothing, or the opposite, is no better than a constant, nor is what is constant.
     constant = calibrated_loss(signs, np.ones(4000), weights)
     assert abs(constant - np.log(2)) < 0.01

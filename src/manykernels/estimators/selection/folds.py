@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     from manykernels.validation.arrays import Array
 
 SINGLE_PRECISION_TOL = 1e-4  # from this gap on the matrices of a fold are held in float32: its rounding is not felt
-MARGINS = ("hinge", "squared_hinge")  # losses that are scored by what a logistic curve through their scores tells
+MARGINS = ("hinge", "squared_hinge")  # losses that are scored by what logistic curves through their scores tell
 SQUARED = 2.0  # squared errors are told as they are; the loss that is minimized is half of them
 
 
@@ -120,12 +120,14 @@ def mean_losses(losses: Sequence[Any], targets: Array, scores: Array, weight: Ar
 
 
 def calibrated_loss(signs: Array, scores: Array, weights: Array) -> float:
-    """Return the mean logistic loss of scores without a unit, after a rising logistic curve through these very rows.
+    """Return the mean logistic loss of scores without a unit, after rising logistic curves through these very rows.
 
-    Margins decide between labels and tell no probability: their own loss would ask how far they are beyond 1. The curve
-    has a slope and a constant; what they gain by being fitted here is taken off again as Akaike's criterion does. Few
-    rows, or rows that one score tells apart, leave the slope to a normal prior of deviation 1 for scores in units of
-    their spread.
+    Margins decide between labels and tell no probability: their own loss would ask how far they are beyond 1. Half of
+    it is that of a curve with a slope and a constant, which asks how well scores order the rows, and half that of a
+    slope alone, which is even where labels change, at zero: scores that order well and give all rows one label are no
+    good classifier, and so are labels whose scores order nothing. What the numbers gain by being fitted here is taken
+    off again as Akaike's criterion does. Few rows, or rows that one score tells apart, leave the slope to a normal
+    prior of deviation 1 for scores in units of their spread.
 
     Source: J. Platt, "Probabilistic outputs for support vector machines", 1999.
     """
@@ -135,11 +137,15 @@ def calibrated_loss(signs: Array, scores: Array, weights: Array) -> float:
     known = weights > 0
     if not spread > 1e-12 * np.abs(scores).max() or len(np.unique(positive[known])) < 2:
         return constant
-    curve = LogisticRegression().fit(scores[:, None] / spread, positive, weights)
-    if curve.coef_[0, 0] <= 0:
-        return constant
-    likelihood = curve.predict_log_proba(scores[:, None] / spread)[np.arange(len(signs)), positive.astype(np.intp)]
-    return float(np.average(-likelihood, weights=weights)) + 2.0 / len(signs)
+
+    def after(curve: LogisticRegression, n_fitted: int) -> float:
+        curve.fit(scores[:, None] / spread, positive, weights)
+        if curve.coef_[0, 0] <= 0:
+            return constant
+        likelihood = curve.predict_log_proba(scores[:, None] / spread)[np.arange(len(signs)), positive.astype(np.intp)]
+        return float(np.average(-likelihood, weights=weights)) + n_fitted / len(signs)
+
+    return 0.5 * (after(LogisticRegression(), 2) + after(LogisticRegression(fit_intercept=False), 1))
 
 
 def _unit(loss: Loss) -> float:
