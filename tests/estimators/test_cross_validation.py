@@ -138,7 +138,8 @@ def test_margins_that_order_rows_and_give_all_one_label_are_not_chosen() -> None
     y = X[:, 0] + 0.8 * rng.normal(size=240) > 0.1
     # At the first strength margins are all close to one: they have one sign, and the same order as at the second.
     given = {"loss": "hinge", "penalty": "ridge", "alphas": [30.0, 0.03]}
-    model = MKLClassifierCV(KernelBank.per_feature(Gaussian(2.0)), **given).fit(X[:120], y[:120])
+    with pytest.warns(UserWarning, match="alpha=0.03, is the smallest of the grid"):
+        model = MKLClassifierCV(KernelBank.per_feature(Gaussian(2.0)), **given).fit(X[:120], y[:120])
     assert model.alpha_ == 0.03
     assert model.score(X[120:], y[120:]) > 0.7
 
