@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pickle
 import warnings
+import zipfile
 from dataclasses import replace
 from pathlib import Path
 
@@ -150,3 +151,17 @@ def test_kept_folds_of_a_file_must_fit(part: str, tmp_path: Path) -> None:
     save_model(found, tmp_path / "model.mkl")
     with pytest.raises(ModelFileError, match=f"these parts do not fit the rest: {part}"):
         load_model(tmp_path / "model.mkl")
+
+
+def test_a_file_of_folds_under_their_former_name_opens(tmp_path: Path) -> None:
+    found = MKLRegressorCV(BANK, penalty="ridge", cv=3, search={"keep_folds": True}).fit(X[FIT], Y[FIT])
+    save_model(found, tmp_path / "model.mkl")
+    with zipfile.ZipFile(tmp_path / "model.mkl") as archive:
+        members = {name: archive.read(name) for name in archive.namelist()}
+    assert members["model.json"].count(b'"FoldModel"') == 3
+    members["model.json"] = members["model.json"].replace(b'"FoldModel"', b'"KeptFold"')
+    with zipfile.ZipFile(tmp_path / "former.mkl", "w") as archive:
+        for name, content in members.items():
+            archive.writestr(name, content)
+    opened = load_model(tmp_path / "former.mkl")
+    assert_allclose(opened._fold_models[1].says(opened, X[NEW]), found._fold_models[1].says(found, X[NEW]))

@@ -157,6 +157,7 @@ MOST_DEEP = 100  # nodes inside one another
 OURS: dict[str, type[Any]] = {
     cls.__name__: cls for cls in (*ESTIMATORS.values(), *BANKS, *FITTED, *RESULTS, *FAMILIES, *SPLITTERS)
 }
+FORMER: dict[str, type[Any]] = {"KeptFold": FoldModel}  # names in files written before a class was renamed
 OF_USERS: dict[str, type[Any]] = {}  # filled by `register_class`
 Class = TypeVar("Class", bound=type[Any])
 
@@ -335,7 +336,7 @@ class Decoder:
     def __init__(self, arrays: Mapping[str, Array], trusted: Sequence[str] = ()) -> None:
         self._arrays = arrays
         self._trusted = trusted
-        self._classes = known_classes()
+        self._classes = FORMER | known_classes()
         self._depth = 0
         self._kinds: dict[str, Callable[[Any], Any]] = {
             "array": lambda content: self._arrays[content],
