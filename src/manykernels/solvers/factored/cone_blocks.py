@@ -23,7 +23,7 @@ from scipy.linalg import block_diag
 
 from manykernels.compiled import compiled
 from manykernels.grams.factored.cones import ON_FACE, face, held, multipliers, project
-from manykernels.solvers.factored.group_penalty import group_minimizer, power_slope
+from manykernels.solvers.factored.group_penalty import group_minimizer, move, power_slope, sum_of_powers
 
 Array = NDArray[Any]
 
@@ -124,11 +124,7 @@ def sweep_cones(
 ) -> None:
     """One sweep over groups as `group_penalty.sweep` makes it, those with rows of inequalities in their cones."""
     new = np.empty(v.size)
-    total = outside
-    if coupled:
-        for m in range(linear.size):
-            low, high = starts[m], starts[m + 1]
-            total += power[m] * np.sqrt(np.dot(v[low:high], v[low:high])) ** q
+    total = sum_of_powers(starts, power, q, outside, v) if coupled else outside
     for m in range(linear.size):
         low, high = starts[m], starts[m + 1]
         old, own = v[low:high], eigenvalues[low:high]
@@ -145,13 +141,7 @@ def sweep_cones(
             group_minimizer(p, own, *shape, new[low:high])
         if coupled:
             total = rest + power[m] * np.sqrt(np.dot(new[low:high], new[low:high])) ** q
-        for k in range(low, high):
-            change = new[k] - v[k]
-            if change != 0.0:
-                v[k] = new[k]
-                row = H[k]
-                for j in range(r.size):
-                    r[j] += change * row[j]
+        move(H, low, high, new, v, r)
 
 
 class Cones:

@@ -462,6 +462,28 @@ def group_minimizer(
 
 
 @compiled(fastmath=FAST)
+def sum_of_powers(starts: Array, power: Array, q: float, outside: float, v: Array) -> float:
+    """Return ``s``: what groups that are not here add, and the powers of the norms of those that are."""
+    total = outside
+    for m in range(power.size):
+        group = v[starts[m] : starts[m + 1]]
+        total += power[m] * np.sqrt(np.dot(group, group)) ** q
+    return total
+
+
+@compiled(fastmath=FAST)
+def move(H: Array, low: int, high: int, new: Array, v: Array, r: Array) -> None:
+    """Move one group of ``v`` to where ``new`` is, and the gradient ``r`` with it."""
+    for k in range(low, high):
+        change = new[k] - v[k]
+        if change != 0.0:
+            v[k] = new[k]
+            row = H[k]
+            for j in range(r.size):
+                r[j] += change * row[j]
+
+
+@compiled(fastmath=FAST)
 def sweep(
     H: Array,
     starts: Array,
@@ -478,11 +500,7 @@ def sweep(
 ) -> None:
     """One sweep over groups; H has diagonal blocks diag(eigenvalues), ``r`` is the gradient at ``v``, both updated."""
     new = np.empty(v.size)
-    total = outside
-    if coupled:
-        for m in range(linear.size):
-            low, high = starts[m], starts[m + 1]
-            total += power[m] * np.sqrt(np.dot(v[low:high], v[low:high])) ** q
+    total = sum_of_powers(starts, power, q, outside, v) if coupled else outside
     for m in range(linear.size):
         low, high = starts[m], starts[m + 1]
         old, own = v[low:high], eigenvalues[low:high]
@@ -493,10 +511,4 @@ def sweep(
         group_minimizer(p, own, linear[m], curvature[m], power[m], q, strength, coupled, rest, new[low:high])
         if coupled:
             total = rest + power[m] * np.sqrt(np.dot(new[low:high], new[low:high])) ** q
-        for k in range(low, high):
-            change = new[k] - v[k]
-            if change != 0.0:
-                v[k] = new[k]
-                row = H[k]
-                for j in range(r.size):
-                    r[j] += change * row[j]
+        move(H, low, high, new, v, r)
