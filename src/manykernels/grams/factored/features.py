@@ -11,7 +11,8 @@ import numpy as np
 from scipy.linalg import eigh
 from scipy.special import ive
 
-from manykernels.kernels import KernelSpec, Landmarks, Linear, Missing, Ordinal, Overlap, Periodic, Polynomial, Shaped
+from manykernels.kernels import KernelSpec, Linear, Missing, Ordinal, Overlap, Periodic, Polynomial
+from manykernels.kernels.specs.base import KernelOfFeatures
 from manykernels.kernels.specs.categorical import UNSEEN
 from manykernels.validation.arrays import Array
 
@@ -128,7 +129,7 @@ class MissingFeatures(FeatureMap):
 class OwnFeatures(FeatureMap):
     """Those that a kernel is made of: of landmarks, or of lines between knots."""
 
-    spec: Landmarks | Shaped
+    spec: KernelOfFeatures
 
     @property
     def rank(self) -> int:  # type: ignore[override]  # a field of others
@@ -138,7 +139,7 @@ class OwnFeatures(FeatureMap):
     @property
     def constraints(self) -> Array | None:  # type: ignore[override]  # a field of others
         """Those of the shape, if the kernel has one."""
-        return self.spec.constraints if isinstance(self.spec, Shaped) else None
+        return self.spec.constraints
 
     def __call__(self, points: Array) -> Array:
         """Return the features that the kernel has."""
@@ -186,7 +187,7 @@ def feature_map(spec: KernelSpec, n_columns: int, levels: Sequence[Array] | None
     """Return the features of a kernel, or None where there is no short list of them."""
     if isinstance(spec, Linear):
         return LinearFeatures(n_columns) if n_columns <= MAX_FEATURES else None
-    if isinstance(spec, (Landmarks, Shaped)):
+    if isinstance(spec, KernelOfFeatures):
         return OwnFeatures(spec)
     if isinstance(spec, Missing):
         return MissingFeatures(n_columns) if n_columns <= MAX_FEATURES else None

@@ -160,8 +160,7 @@ class SparseStack(FactoredStack):
 
     def _listed(self, operator: SparseOperator) -> SparseOperator:
         """Return an operator whose features are at hand, as far as there is room for those of the table."""
-        known = self.table.__dict__
-        known["_listed"] = known.get("_listed", 0) + operator.keep(KEPT_BYTES - known.get("_listed", 0))
+        self.table.kept_bytes += operator.keep(KEPT_BYTES - self.table.kept_bytes)
         return operator
 
     def portable(self, kernel: int, v: Array, tol: float) -> KernelFunction:

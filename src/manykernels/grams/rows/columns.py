@@ -78,6 +78,7 @@ class ColumnTable:
 
     chunked = False  # whether rows are read again for every sum over them
     distributed = False  # whether they are elsewhere
+    kept_bytes = 0  # of features of objects that are listed, of all kernels together
     columns: Any
 
     def __init__(

@@ -222,6 +222,35 @@ class KernelSpec(ABC):
     __rmul__ = __mul__
 
 
+class KernelOfFeatures(KernelSpec):
+    """A kernel that is the inner product of finitely many features of its own, so that factors of it are exact."""
+
+    @property
+    @abstractmethod
+    def rank(self) -> int:
+        """The number of features."""
+
+    @abstractmethod
+    def features(self, A: Array) -> Array:
+        """Return rows ``z(x)`` with ``k(x, x') = z(x)'z(x')``, (n, rank)."""
+
+    @property
+    def constraints(self) -> Array | None:
+        """The rows of ``G``, (c, rank), where functions ``z(x)'v`` must have ``G v >= 0``; None: all are allowed."""
+        return None
+
+    def __call__(self, A: Array, B: Array | None = None) -> Array:
+        """Return the matrix of kernel values."""
+        first, second = as_pair(A, B)
+        left = self.features(first)
+        return np.asarray(left @ (left if B is None else self.features(second)).T)
+
+    def diag(self, A: Array) -> Array:
+        """Return the diagonal, (n,)."""
+        Z = self.features(A)
+        return np.einsum("ij,ij->i", Z, Z)
+
+
 def spec_from_dict(state: Mapping[str, Any]) -> KernelSpec:
     """Build a kernel from the dictionary written by ``KernelSpec.to_dict``.
 

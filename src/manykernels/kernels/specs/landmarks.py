@@ -10,7 +10,7 @@ import numpy as np
 from scipy.linalg import eigh
 
 from manykernels.exceptions import InvalidInputError
-from manykernels.kernels.specs.base import KernelSpec, as_pair, as_points, register_kernel
+from manykernels.kernels.specs.base import KernelOfFeatures, KernelSpec, as_points, register_kernel
 from manykernels.kernels.specs.distances import shuffled_by_content
 from manykernels.kernels.specs.widths import MedianDistances
 from manykernels.validation.arrays import Array, check_count, check_positive
@@ -21,7 +21,7 @@ SMALLEST_EIGENVALUE = 1e-10  # beside the largest, of the kernel on landmarks: b
 
 @register_kernel
 @dataclass(frozen=True)
-class Landmarks(KernelSpec):
+class Landmarks(KernelOfFeatures):
     r"""A kernel projected on landmarks, ``k(x, z) = base(x, P) base(P, P)^-1 base(P, z)``.
 
     A sum of such kernels is what machines on Nystroem features fit. The rank is at most the number of landmarks, so
@@ -177,17 +177,6 @@ class Landmarks(KernelSpec):
         """
         units, points, basis, mean = self._factors
         return np.asarray(self.base(as_points(A) * units, points) @ basis - mean)
-
-    def __call__(self, A: Array, B: Array | None = None) -> Array:
-        """Return the matrix of kernel values."""
-        first, second = as_pair(A, B)
-        left = self.features(first)
-        return np.asarray(left @ (left if B is None else self.features(second)).T)
-
-    def diag(self, A: Array) -> Array:
-        """Return the diagonal, (n,)."""
-        Z = self.features(A)
-        return np.einsum("ij,ij->i", Z, Z)
 
 
 def column_units(rows: Array) -> Array:

@@ -22,7 +22,7 @@ import numpy as np
 from scipy.linalg import eigh
 
 from manykernels.exceptions import InvalidInputError
-from manykernels.kernels.specs.base import KernelSpec, as_pair, as_points, register_kernel
+from manykernels.kernels.specs.base import KernelOfFeatures, KernelSpec, as_points, register_kernel
 from manykernels.kernels.specs.widths import MedianDistances
 from manykernels.validation.arrays import Array, check_count
 
@@ -34,7 +34,7 @@ ROUNDING = 1e-9  # beside the largest inequality: one that is this small holds f
 
 @register_kernel
 @dataclass(frozen=True)
-class Shaped(KernelSpec):
+class Shaped(KernelOfFeatures):
     r"""A kernel of one column whose functions rise, fall, are convex or concave: lines between knots.
 
     Functions have values of functions of the base kernel at knots, quantiles of the training rows, and are lines
@@ -182,17 +182,6 @@ class Shaped(KernelSpec):
         """The rows of ``G``, of length one, where functions of the shape are those with ``G v >= 0``, (c, rank)."""
         knots, root = self._root
         return shape_constraints(knots, root, self.shape)
-
-    def __call__(self, A: Array, B: Array | None = None) -> Array:
-        """Return the matrix of kernel values."""
-        first, second = as_pair(A, B)
-        left = self.features(first)
-        return np.asarray(left @ (left if B is None else self.features(second)).T)
-
-    def diag(self, A: Array) -> Array:
-        """Return the diagonal, (n,)."""
-        Z = self.features(A)
-        return np.einsum("ij,ij->i", Z, Z)
 
 
 def checked_shape(shape: object) -> str:
