@@ -95,3 +95,6 @@ def test_models_without_sequences_are_refused() -> None:
     model = MKLClassifier(KernelBank(KERNELS), alpha=0.02).fit(X, y)
     with pytest.raises(InvalidInputError, match="read \\['dna'\\], and not 'age'"):
         SequenceDisplay.from_estimator(model, X, column="age")
+    for name in ("length", "n_rows", "n_words"):
+        with pytest.raises(InvalidInputError, match=f"{name} must be an integer of at least 1, got -5"):
+            SequenceDisplay.from_estimator(model, X, **{name: -5})

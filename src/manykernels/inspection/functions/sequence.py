@@ -114,7 +114,7 @@ class SequenceDisplay(Display):
         Raises
         ------
         InvalidInputError
-            If no kernel of k-mers reads the column, or there are several such columns.
+            If no kernel of k-mers reads the column, there are several such columns, or a number is less than 1.
         """
         check_is_fitted(estimator)
         model, X = unwrapped(estimator, X)
@@ -127,7 +127,8 @@ class SequenceDisplay(Display):
             raise InvalidInputError(f"Kernels of k-mers read {sorted(map(str, read))}, and not {name!r}.")
         rows, kernels = pd.DataFrame(X), read[name]
         label = effect_of(model, target)
-        words = _words(model, rows, name, kernels, length, n_words, target)
+        size = None if length is None else check_count(length, "length")
+        words = _words(model, rows, name, kernels, size, check_count(n_words, "n_words"), target)
         places = _places(model, rows.head(check_count(n_rows, "n_rows")), name, kernels, target)
         return cls(words=words, places=places, name=str(name), effect=label)
 
