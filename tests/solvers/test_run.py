@@ -11,6 +11,8 @@ import numpy as np
 import pytest
 
 from manykernels.exceptions import ConvergenceWarning, InvalidInputError
+from manykernels.grams import DenseStack
+from manykernels.grams.dense import definite_copy
 from manykernels.objective import BlockL1, BlockLq, Problem
 from manykernels.objective.certificate import Certificate, KKTResiduals
 from manykernels.solvers import BlockCoordinate, InteriorPoint, Solver, Status, WorkingSet
@@ -44,6 +46,43 @@ class Scripted(Solver):
         if isinstance(found, BaseException):
             raise found
         return found
+
+
+@dataclass(frozen=True, kw_only=True)
+class OnlyDefinite(Solver):
+    """Breaks down on kernels in float32, and knows the optimum of others."""
+
+    name: ClassVar[str] = "only_definite"
+
+    def initialize(self, problem: Problem, start: Model) -> None:
+        return None
+
+    def step(self, problem: Problem, state: None) -> None:
+        pass
+
+    def extract(self, problem: Problem, state: None) -> Model:
+        if problem.stack.dtype == np.float32:
+            raise np.linalg.LinAlgError("indefinite")
+        return near_optimal(problem, 1e-10)
+
+
+@pytest.mark.parametrize(("tol", "status"), [(1e-3, Status.CONVERGED), (1e-9, Status.INACCURATE)])
+def test_a_run_on_the_nearest_definite_kernels_converged_if_it_did_on_the_given_ones(
+    tol: float, status: Status
+) -> None:
+    """float32 leaves kernels of rank 3 with eigenvalues of -1e-8; what that means for the model depends on ``tol``."""
+    posed = problem()
+    single = replace(posed, stack=DenseStack(posed.stack.block().astype(np.float32)))
+    assert definite_copy(single.stack) is not None
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore" if status is Status.INACCURATE else "error", ConvergenceWarning)
+        found = OnlyDefinite(tol=tol).solve(single)
+    exact = single.certificate(found.dual_coef, found.kernel_weights, found.intercept)
+    assert found.certificate == exact
+    assert found.status is status
+    assert (exact.relative_gap <= tol) == (status is Status.CONVERGED)
+    assert "nearest definite" in found.message
+    assert ("stopped" not in found.message) == (status is Status.CONVERGED)
 
 
 def near_optimal(posed: Problem, tol: float = 1e-3) -> Model:

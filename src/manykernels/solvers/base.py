@@ -375,7 +375,7 @@ class Solver(ABC):
             fallback = fallback.fallback
         if solution.status in UNFINISHED and (stack := definite_copy(problem.stack)) is not None:
             again = replace(self, time_limit=self._time_left(solution))
-            solution = on_rounded_kernels(problem, solution, again._solve_apart(problem.over(stack), None))
+            solution = on_rounded_kernels(problem, solution, again._solve_apart(problem.over(stack), None), self.tol)
         if problem.stack.prove_definite(np.flatnonzero(solution.kernel_weights)):
             model = solution.dual_coef, solution.kernel_weights, solution.intercept
             solution = replace(solution, certificate=problem.certificate(*model))

@@ -376,15 +376,20 @@ def better_solution(first: Solution, second: Solution) -> Solution:
     return second if _better(second, first) else first
 
 
-def on_rounded_kernels(problem: Problem, first: Solution, second: Solution) -> Solution:
+def on_rounded_kernels(problem: Problem, first: Solution, second: Solution, tol: float) -> Solution:
     """Return the better of a run and of one on the nearest definite kernels, both certified on those of ``problem``.
 
-    Where the second converged, nothing but rounding of the kernels is to blame.
+    Where the second is within ``tol`` on these, it converged; where it is on the definite ones only, nothing but
+    rounding of the kernels is to blame.
     """
-    model = second.dual_coef, second.kernel_weights, second.intercept
+    certificate = problem.certificate(second.dual_coef, second.kernel_weights, second.intercept)
+    close = certificate.relative_gap <= tol and certificate.relative_rounding <= CAUTION * tol
     gap, solved = second.certificate.relative_gap, second.status in (Status.CONVERGED, Status.INACCURATE)
-    ending = Status.INACCURATE if solved else first.status
-    found = continued(first, replace(second, certificate=problem.certificate(*model), status=ending))
+    ending = Status.CONVERGED if close else Status.INACCURATE if solved else first.status
+    found = continued(first, replace(second, certificate=certificate, status=ending))
+    if close:
+        given = f"relative duality gap {certificate.relative_gap:.2e} on the given ones <= tol {tol:.2e}"
+        return replace(found, status=ending, message=f"converged on the nearest definite kernels: {given}")
     message = (
         f"Solver '{first.solver}' stopped ({ending}) after {found.n_iter} iterations at relative duality gap "
         f"{found.certificate.relative_gap:.2e}: rounding to float32 left kernels indefinite; on the nearest definite "
