@@ -30,9 +30,9 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import PolynomialFeatures, StandardScaler
 
 from manykernels import KernelBank, Linear, MKLRegressor, Polynomial, PolynomialMKL
+from manykernels.discovery.polynomial.descent import InteractionSampler
 from manykernels.discovery.polynomial.family import PolynomialFamily
 from manykernels.discovery.polynomial.product_bases import RankOneBase
-from manykernels.discovery.polynomial.sampling import InteractionSampler
 from manykernels.exceptions import ConvergenceWarning
 
 mpl.use("Agg")

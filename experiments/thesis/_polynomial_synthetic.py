@@ -21,9 +21,9 @@ sys.path.insert(0, str(Path(__file__).parents[2]))
 from experiments.ledger import Ledger
 
 from manykernels import HierarchicalMKL, MKLRegressor, NonlinearMKL, PolynomialMKL, solve
+from manykernels.discovery.polynomial.descent import InteractionSampler
 from manykernels.discovery.polynomial.family import PolynomialFamily
 from manykernels.discovery.polynomial.product_bases import RankOneBase
-from manykernels.discovery.polynomial.sampling import InteractionSampler
 from manykernels.grams import DenseStack, GramStack, RankOneStack
 from manykernels.kernels import KernelBank, Polynomial
 from manykernels.objective.regularizers.weight_sets import LpBall

@@ -32,11 +32,10 @@ from rich.console import Console
 sys.path.insert(0, str(Path(__file__).parents[2]))
 from experiments.ledger import Ledger, markdown, report
 
-from manykernels.discovery.polynomial.descent import MirrorDescent
+from manykernels.discovery.polynomial.descent import InteractionSampler, MirrorDescent
 from manykernels.discovery.polynomial.family import PolynomialFamily
 from manykernels.discovery.polynomial.family_norm import family_norm
 from manykernels.discovery.polynomial.product_bases import Index, RankOneBase
-from manykernels.discovery.polynomial.sampling import InteractionSampler
 from manykernels.objective.losses import get_loss
 from manykernels.objective.problem import Problem
 from manykernels.solvers import get_solver

@@ -12,10 +12,10 @@ from scipy.stats import chisquare
 
 from manykernels.discovery.polynomial import family_norm as enumeration
 from manykernels.discovery.polynomial import family_norm as norms
+from manykernels.discovery.polynomial.descent import InteractionSampler
 from manykernels.discovery.polynomial.discovery import product_base
 from manykernels.discovery.polynomial.family import PolynomialFamily, multiplicity
 from manykernels.discovery.polynomial.product_bases import GramBase, RankOneBase
-from manykernels.discovery.polynomial.sampling import InteractionSampler
 from manykernels.exceptions import InvalidInputError, MemoryBudgetError
 from manykernels.kernels import Gaussian, Linear
 from manykernels.solvers.run import OutOfTimeError, seconds_left

@@ -28,7 +28,7 @@ from manykernels.discovery import (
     graded_settings,
 )
 from manykernels.discovery.families.search import Profile, bounded_ratio
-from manykernels.discovery.two_stage.target_space import alignment_step
+from manykernels.discovery.two_stage.first_stage import alignment_step
 from manykernels.exceptions import InvalidInputError
 
 FAMILIES = [

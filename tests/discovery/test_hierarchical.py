@@ -11,9 +11,11 @@ import numpy as np
 import pytest
 
 from manykernels.discovery import HierarchicalDiscovery, Limits, SearchProblem, discover_hierarchical
-from manykernels.discovery.hierarchical.graph import (
+from manykernels.discovery.hierarchical.newton import (
     ROOT,
+    HierarchicalNewton,
     HierarchicalNorm,
+    HierarchicalWeights,
     Hull,
     Node,
     ancestors,
@@ -21,7 +23,6 @@ from manykernels.discovery.hierarchical.graph import (
     hull_matrix,
     parents,
 )
-from manykernels.discovery.hierarchical.newton import HierarchicalNewton, HierarchicalWeights
 from manykernels.discovery.hierarchical.product_grid import AnovaGrid, MonomialGrid, NormalizedMonomialGrid, ProductGrid
 from manykernels.exceptions import InvalidInputError
 from manykernels.kernels import Gaussian, Laplacian, MedianWidth

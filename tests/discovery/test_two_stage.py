@@ -21,7 +21,7 @@ from manykernels.discovery import (
     align_family,
     discover_in_two_stages,
 )
-from manykernels.discovery.two_stage.target_space import alignment_step, distance_step
+from manykernels.discovery.two_stage.first_stage import alignment_step, distance_step
 from manykernels.exceptions import InvalidInputError
 from manykernels.solvers import Status
 

@@ -23,8 +23,7 @@ from manykernels import (
     survival_array,
 )
 from manykernels.estimators.supervised import explanation
-from manykernels.estimators.supervised.importance import of_support
-from manykernels.estimators.supervised.leave_out import LeftOut, losses_of_rows
+from manykernels.estimators.supervised.importance import LeftOut, losses_of_rows, of_support
 from manykernels.exceptions import InvalidInputError
 from manykernels.kernels import Gaussian, Linear
 from manykernels.objective.losses import CoxPartial, survival_target

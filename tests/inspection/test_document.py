@@ -32,7 +32,7 @@ from manykernels import (
     report,
 )
 from manykernels.inspection import summary_html
-from manykernels.inspection.reports import bootstrap, contents, words
+from manykernels.inspection.reports import contents, scores, summary
 from manykernels.inspection.reports.baselines import BOOSTING, CONSTANT, ONE_KERNEL, SUM, Categories
 
 BROWSERS = ("chromium", "chromium-browser", "google-chrome")
@@ -206,21 +206,17 @@ def test_scores_and_intervals_are_those_of_scikit_learn() -> None:
     rng = np.random.default_rng(0)
     truth, guess = rng.integers(0, 3, 80), rng.integers(0, 3, 80)
     y, f = rng.normal(size=(80, 2)), rng.normal(size=(80, 2))
-    draws = bootstrap.Draws(80, 60, 0)
+    draws = scores.Draws(80, 60, 0)
     rows = [np.repeat(np.arange(80), counts.astype(int)) for counts in draws.counts]
     assert all(len(row) == 80 for row in rows)
     for k in (0, 5, 60):
         row = rows[k]
-        assert bootstrap.accuracies(draws.counts, truth, guess)[k] == pytest.approx(
-            accuracy_score(truth[row], guess[row])
-        )
-        found = bootstrap.balanced_accuracies(draws.counts, truth, guess)[k]
+        assert scores.accuracies(draws.counts, truth, guess)[k] == pytest.approx(accuracy_score(truth[row], guess[row]))
+        found = scores.balanced_accuracies(draws.counts, truth, guess)[k]
         assert found == pytest.approx(balanced_accuracy_score(truth[row], guess[row]))
-        assert bootstrap.r2_scores(draws.counts, y, f)[k] == pytest.approx(r2_score(y[row], f[row]))
-        assert bootstrap.mean_absolute_errors(draws.counts, y, f)[k] == pytest.approx(
-            mean_absolute_error(y[row], f[row])
-        )
-        area = bootstrap.areas_under_curve(draws.counts, truth == 1, f[:, 0])[k]
+        assert scores.r2_scores(draws.counts, y, f)[k] == pytest.approx(r2_score(y[row], f[row]))
+        assert scores.mean_absolute_errors(draws.counts, y, f)[k] == pytest.approx(mean_absolute_error(y[row], f[row]))
+        area = scores.areas_under_curve(draws.counts, truth == 1, f[:, 0])[k]
         assert area == pytest.approx(roc_auc_score(truth[row] == 1, f[row, 0]))
 
 
@@ -229,8 +225,8 @@ def test_an_interval_covers_the_truth_as_often_as_it_says() -> None:
     inside = 0
     for seed in range(200):
         correct = rng.random(150) < 0.8
-        draws = bootstrap.Draws(150, 200, seed)
-        score = draws.score("accuracy", bootstrap.accuracies(draws.counts, np.ones(150, bool), correct))
+        draws = scores.Draws(150, 200, seed)
+        score = draws.score("accuracy", scores.accuracies(draws.counts, np.ones(150, bool), correct))
         inside += score.low <= 0.8 <= score.high
     # 95 of 100 are promised; 4.5 standard errors of 200 trials are 7 of 100.
     assert inside >= 0.88 * 200
@@ -321,14 +317,14 @@ def test_a_strength_at_the_edge_is_told(tmp_path: Path) -> None:
 
 
 def test_the_gap_is_put_in_words() -> None:
-    assert [words.number(value) for value in (-0.0001, 0.25, 12345.6)] == ["0.000", "0.250", "1.235e+04"]
-    assert [words.percent(share) for share in (4e-5, 0.012, 0.5)] == ["0.004 %", "1.2 %", "50 %"]
-    assert words.again_words([5, 5, 2, 0], 5).startswith(
+    assert [summary.number(value) for value in (-0.0001, 0.25, 12345.6)] == ["0.000", "0.250", "1.235e+04"]
+    assert [summary.percent(share) for share in (4e-5, 0.012, 0.5)] == ["0.004 %", "1.2 %", "50 %"]
+    assert summary.again_words([5, 5, 2, 0], 5).startswith(
         "2 of the 4 selected kernels were selected again in every one of 5 refits, 1 in none."
     )
-    assert words.again_words([None], 5) == ""
-    better = bootstrap.Score("difference", 0.1, 0.05, 0.2)
-    assert words.comparison_words("sum", better, "R2") == "better than the sum by 0.100 in R2 (+0.050 to +0.200)"
+    assert summary.again_words([None], 5) == ""
+    better = scores.Score("difference", 0.1, 0.05, 0.2)
+    assert summary.comparison_words("sum", better, "R2") == "better than the sum by 0.100 in R2 (+0.050 to +0.200)"
 
 
 def test_the_confusion_matrix_counts() -> None:

@@ -22,10 +22,10 @@ from manykernels import (
     survival_array,
 )
 from manykernels.estimators import concordance_index
-from manykernels.estimators.survival.baseline import martingale_residuals
+from manykernels.estimators.survival.estimator import martingale_residuals
 from manykernels.estimators.survival.scores import kaplan_meier
 from manykernels.inspection import MKLReport, plot_overview, summary_html
-from manykernels.inspection.reports import bootstrap, pictures
+from manykernels.inspection.reports import pictures, scores
 from manykernels.inspection.reports.baselines import CONSTANT, ONE_KERNEL, SUM
 from manykernels.inspection.reports.evaluation import apart_by_folds, evaluate
 from manykernels.objective import CoxPartial, Problem, get_regularizer, survival_target
@@ -149,8 +149,8 @@ def test_draws_are_integer_weights() -> None:
         np.array([(*row, 0) for row in y.tolist()], dtype=[*y.dtype.descr, ("stratum", int)]),
         [(np.arange(15), np.arange(15, 30)), (np.arange(15, 30), np.arange(15))],
     )
-    risk, draws = np.random.default_rng(0).normal(size=30), bootstrap.Draws(30, 10, 0)
-    found = bootstrap.concordances(draws.counts, target, risk)
+    risk, draws = np.random.default_rng(0).normal(size=30), scores.Draws(30, 10, 0)
+    found = scores.concordances(draws.counts, target, risk)
     for value, counts in zip(found, draws.counts, strict=True):
         rows = np.repeat(np.arange(30), counts.astype(int))
         assert value == pytest.approx(concordance_index(target[rows], risk[rows]), rel=1e-12)

@@ -28,8 +28,8 @@ from manykernels.estimators import (
 from manykernels.estimators.parameters import PARAMETERS, check_parameters, place_of
 from manykernels.exceptions import InvalidInputError
 from manykernels.inspection import MKLReport, save_model
+from manykernels.inspection.reports.caveats import fingerprints, packed
 from manykernels.inspection.reports.scores import constant_scores, no_better
-from manykernels.inspection.reports.seen import fingerprints, packed
 from manykernels.kernels import KernelBank
 from manykernels.kernels.bank.file import read_toml
 from manykernels.solvers import Status

@@ -32,8 +32,8 @@ from manykernels.estimators.supervised.base import BaseMKL
 from manykernels.exceptions import InvalidInputError
 from manykernels.inspection import MKLReport, load_model, read_metadata
 from manykernels.inspection.files import replacing
+from manykernels.inspection.reports.caveats import among, fingerprints
 from manykernels.inspection.reports.scores import held_out_scores
-from manykernels.inspection.reports.seen import among, fingerprints
 from manykernels.validation.arrays import Array
 
 FITTED, HELD_OUT = ", on the rows it was fitted on", ", on rows it was not fitted on"

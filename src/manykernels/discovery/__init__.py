@@ -4,23 +4,22 @@ from __future__ import annotations
 
 from manykernels.discovery.base import Discovery, Found, Limits, SearchProblem, run_search
 from manykernels.discovery.families.base import KernelFamily, PairWeights
-from manykernels.discovery.families.dirichlet import DirichletFamily
-from manykernels.discovery.families.radial import (
+from manykernels.discovery.families.search import BestMember, FamilySearch, SearchSettings
+from manykernels.discovery.families.stationary import (
     ArdGaussianFamily,
+    DirichletFamily,
     GaussianFamily,
     LaplacianFamily,
     MaternFamily,
     RadialFamily,
 )
-from manykernels.discovery.families.search import BestMember, FamilySearch, SearchSettings
 from manykernels.discovery.hierarchical.discovery import HierarchicalDiscovery, discover_hierarchical
 from manykernels.discovery.nonlinear import NonlinearDiscovery, discover_nonlinear, project_on_ball
 from manykernels.discovery.one_stage.greedy import discover_greedily
 from manykernels.discovery.one_stage.sampled import discover_by_sampling
 from manykernels.discovery.polynomial.discovery import PolynomialDiscovery, discover_polynomial
 from manykernels.discovery.two_stage.discovery import discover_in_two_stages, graded_settings
-from manykernels.discovery.two_stage.first_stage import AlignedKernel, AscentSettings, align_family
-from manykernels.discovery.two_stage.target_space import TargetSpace
+from manykernels.discovery.two_stage.first_stage import AlignedKernel, AscentSettings, TargetSpace, align_family
 from manykernels.solvers.run import CertifiedModel
 
 __all__ = [

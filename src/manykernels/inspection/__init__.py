@@ -17,13 +17,11 @@ from manykernels.inspection.displays import (
     plot_overview,
 )
 from manykernels.inspection.evidence.comparison import compare
-from manykernels.inspection.evidence.display import StabilityDisplay
-from manykernels.inspection.evidence.importance import predictive_importance
+from manykernels.inspection.evidence.importance import leave_one_out_importance, predictive_importance
 from manykernels.inspection.evidence.intervals import conformal_intervals, conformal_sets
 from manykernels.inspection.evidence.knockoffs import KnockoffSelection, gaussian_knockoffs, knockoff_selection
-from manykernels.inspection.evidence.leave_out import leave_one_out_importance
 from manykernels.inspection.evidence.noise import noise_doubt, noise_selection
-from manykernels.inspection.evidence.stability import StabilitySelection, stability_selection
+from manykernels.inspection.evidence.stability import StabilityDisplay, StabilitySelection, stability_selection
 from manykernels.inspection.export.export import Export, export_model
 from manykernels.inspection.functions.bands import bootstrap_refits
 from manykernels.inspection.functions.sequence import SequenceDisplay

@@ -15,12 +15,16 @@ from manykernels.discovery.base import (
     checked_limits,
     run_search,
 )
-from manykernels.discovery.hierarchical.graph import ROOT, HierarchicalNorm, Hull, Node, hull_matrix
 from manykernels.discovery.hierarchical.newton import (
+    ROOT,
     HierarchicalNewton,
+    HierarchicalNorm,
+    Hull,
+    Node,
     ReducedProblem,
     descend,
     grown_newton,
+    hull_matrix,
     start_newton,
 )
 from manykernels.discovery.hierarchical.product_grid import AnovaGrid, MonomialGrid, NormalizedMonomialGrid, ProductGrid

@@ -21,8 +21,7 @@ from functools import cached_property
 import numpy as np
 
 from manykernels.discovery.base import Found
-from manykernels.discovery.hierarchical.graph import ROOT, Hull, Node, depth, raised
-from manykernels.discovery.hierarchical.newton import NodeGrams
+from manykernels.discovery.hierarchical.newton import ROOT, Hull, Node, NodeGrams, depth, raised
 from manykernels.discovery.polynomial.product_bases import ColumnPowers
 from manykernels.grams import RankOneStack
 from manykernels.kernels import Interaction, KernelSpec, Linear

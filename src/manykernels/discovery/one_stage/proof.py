@@ -10,7 +10,7 @@ from itertools import product
 import numpy as np
 
 from manykernels.discovery.base import Discovery, Limits, best_scaling, with_dual
-from manykernels.discovery.families.radial import ArdGaussianFamily
+from manykernels.discovery.families.stationary import ArdGaussianFamily
 from manykernels.discovery.one_stage.mixture import Learner
 from manykernels.exceptions import InvalidInputError
 from manykernels.kernels import ArdGaussian

@@ -19,8 +19,8 @@ from manykernels.discovery.base import (
     solve_quietly,
 )
 from manykernels.discovery.families.base import PairWeights
-from manykernels.discovery.families.radial import ArdGaussianFamily, GaussianFamily
 from manykernels.discovery.families.search import FamilySearch, SearchSettings, checked_settings
+from manykernels.discovery.families.stationary import ArdGaussianFamily, GaussianFamily
 from manykernels.discovery.one_stage.mixture import (
     CHECKPOINTS,
     CORRECTIVE_TOL,

@@ -23,8 +23,7 @@ from math import comb, factorial, prod
 
 import numpy as np
 
-from manykernels.discovery.polynomial.family import PolynomialFamily
-from manykernels.discovery.polynomial.generating import Node, combined, moments, terms_of
+from manykernels.discovery.polynomial.family import Node, PolynomialFamily, combined, moments, terms_of
 from manykernels.discovery.polynomial.product_bases import Index, Parts, ProductBase
 from manykernels.solvers.run import OutOfTimeError, check_deadline, deadline
 from manykernels.validation.arrays import Array

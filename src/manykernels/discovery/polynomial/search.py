@@ -18,11 +18,10 @@ from manykernels.discovery.polynomial.cross_validation import (
     lasso_of,
     surveyed_family,
 )
-from manykernels.discovery.polynomial.descent import MirrorDescent
+from manykernels.discovery.polynomial.descent import InteractionSampler, MirrorDescent
 from manykernels.discovery.polynomial.family import PolynomialFamily
 from manykernels.discovery.polynomial.family_norm import FamilyNorm, family_norm, norm_cost
 from manykernels.discovery.polynomial.product_bases import Index, RankOneBase
-from manykernels.discovery.polynomial.sampling import InteractionSampler
 from manykernels.grams import GramStack
 from manykernels.objective.certificate import Certificate
 from manykernels.objective.problem import Problem

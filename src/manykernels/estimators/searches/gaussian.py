@@ -22,7 +22,7 @@ from manykernels.discovery import (
     discover_in_two_stages,
     graded_settings,
 )
-from manykernels.discovery.families.radial import resolved_widths
+from manykernels.discovery.families.stationary import resolved_widths
 from manykernels.discovery.one_stage.greedy import UPDATES
 from manykernels.discovery.two_stage.discovery import NO_KERNEL
 from manykernels.discovery.two_stage.first_stage import CRITERIA

@@ -15,8 +15,7 @@ from sklearn.linear_model import LogisticRegression
 
 from manykernels.estimators.selection.averages import AverageModels, Spectrum, can_average, fit_averages
 from manykernels.estimators.selection.descent import descend, without_bar
-from manykernels.estimators.supervised.factored import expanded
-from manykernels.estimators.supervised.problems import Fit
+from manykernels.estimators.supervised.problems import Fit, expanded
 from manykernels.grams import build_stack, cross_combine
 from manykernels.grams.factored.prediction import FactoredExpansion
 from manykernels.grams.plan import factored_seconds, gram_seconds, stack_nbytes

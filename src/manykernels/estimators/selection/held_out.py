@@ -15,8 +15,7 @@ from sklearn.base import BaseEstimator
 
 from manykernels.estimators.selection.folds import Fold, HeldOut, encoded_like
 from manykernels.estimators.supervised.explanation import FOLDS
-from manykernels.estimators.supervised.importance import units_of
-from manykernels.estimators.supervised.leave_out import LeftOut
+from manykernels.estimators.supervised.importance import LeftOut, units_of
 from manykernels.kernels import Pairs
 from manykernels.objective.losses.cox import STRATUM
 from manykernels.validation.arrays import Array

@@ -35,8 +35,7 @@ from manykernels.estimators.strength import (
     stronger,
 )
 from manykernels.estimators.supervised.explanation import Explanations
-from manykernels.estimators.supervised.factored import expanded
-from manykernels.estimators.supervised.problems import Fit, build_problems, solve_problems
+from manykernels.estimators.supervised.problems import Fit, build_problems, expanded, solve_problems
 from manykernels.estimators.supervised.samples import Rows, Samples, check_alignment, checked_rows
 from manykernels.estimators.supervised.targets import (
     check_lengths,

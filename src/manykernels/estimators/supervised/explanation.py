@@ -10,10 +10,8 @@ import numpy as np
 import pandas as pd
 from sklearn.utils.validation import check_is_fitted
 
-from manykernels.estimators.supervised.factored import Expansion
-from manykernels.estimators.supervised.importance import all_bends, of_factors, of_rows, of_support, units_of
-from manykernels.estimators.supervised.leave_out import LeftOut
-from manykernels.estimators.supervised.problems import Fit
+from manykernels.estimators.supervised.importance import LeftOut, all_bends, of_factors, of_rows, of_support, units_of
+from manykernels.estimators.supervised.problems import Expansion, Fit
 from manykernels.estimators.supervised.samples import Rows, Samples
 from manykernels.kernels import FittedBank
 from manykernels.kernels.bank.columns import Table

@@ -1,36 +1,243 @@
-"""Where a fitted model's rows are left out in turn: the parts of its kernels, from matrices or from factors.
+"""What predictions of the training rows lose without a column, each row predicted by a model that has not seen it.
 
-Models of Gram matrices and smooth losses keep all rows that matter, and are asked when somebody wants to know. Factors
-keep no rows, and losses with kinks only those at or beyond a kink: there it is measured at the end of the fit, and of
-each kernel, and each set of columns, a mean and its error are kept.
+At its optimum a model is the mean of a Gaussian process, ``f_m ~ GP(0, d_m K_m)`` beside free constants, seen through
+losses of curvature ``W = s l''(y, z)``. With ``Q_m = d_m K_m``, ``Q`` their sum and ``B`` the constants,
+
+    R   = (Q + W^-1)^-1,      U = B - Q R B,      G = (B' R B)^-1,
+    C_m = diag(Q_m - Q_m R Q - Q_m R B G U'),     C = sum_m C_m + diag(B G U')
+
+are the posterior covariances of ``f_m`` with the whole score at each row, and one Newton step leaves row ``i`` out:
+
+    z_i^(-i) = z_i - rho_i C_i / (1 - W_i C_i),   f_mi^(-i) = f_mi - rho_i C_mi / (1 - W_i C_i).
+
+It is exact for the squared loss and fixed weights. Of losses with kinks, rows at a kink have infinite curvature and all
+others none. Cox's partial likelihood is that of Poisson counts at its own baseline hazard, whose level is free.
+
+**Weights are learned, too.** Across ``f_m`` the penalty bends by ``1 / d_m``, along it by its second derivative in the
+norm, which for the block 1-norm is zero: how large a function is costs nothing more once its kernel is there. With
+``H`` the Hessian of the penalty in the norms ``t``, ``S = D^1/2 H D^1/2`` and ``F`` the functions ``f_m / t_m``,
+
+    Q_m = d_m K_m + F_m [D^1/2 (S^-1 - I) D^1/2 F']_m.
+
+Without this term a noise category of many levels, and whatever else follows single rows, gains by its own weight.
+
+**In factors** ``K_m = Z_m Z_m'`` the same covariances are ``C_m = diag(P_m A^-1 P')`` with ``P = [D^1/2 Z, B]`` and
+``A = P' W P + (I - V (I - S) V')``, ``V`` the directions of the coefficients: systems of the size of all ranks.
+
+**When.** Models of Gram matrices and smooth losses keep all rows that matter, and are asked when somebody wants to
+know. Factors keep no rows, and losses with kinks only those at or beyond a kink: there it is measured at the end of the
+fit, and of each kernel, and each set of columns, a mean and its error are kept.
+
+K. R. Rad, A. Maleki, "A scalable estimate of the out-of-sample prediction error via approximate leave-one-out
+cross-validation", JRSS B 82 (2020); S. Wang and others, "Approximate leave-one-out for fast parameter tuning in high
+dimensions", ICML 2018, for kinks and norms of groups.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+from scipy.linalg import block_diag, cho_factor, cho_solve
 from sklearn.base import BaseEstimator
 
-from manykernels.estimators.supervised.leave_out import (
-    LeftOut,
-    Target,
-    bends_of,
-    by_factors,
-    by_matrices,
-    curvatures,
-    some_rows,
-)
+from manykernels.exceptions import IncompatibleError
 from manykernels.grams.factored import FactoredStack
 from manykernels.grams.factored.cones import face
 from manykernels.kernels import FittedBank
 from manykernels.objective.losses import get_shared_loss
+from manykernels.objective.losses.cox import STRATUM
+from manykernels.objective.problem import Problem
 from manykernels.solvers.factored.objective import is_matrix_free
 from manykernels.validation.arrays import Array
 
 if TYPE_CHECKING:
     from manykernels.estimators.supervised.problems import Fit
+
+__all__ = ["LeftOut", "Target", "bends_of", "by_factors", "by_matrices", "curvatures", "losses_of_rows", "some_rows"]
+
+EDGE = 1e-3  # of the dual box: what is nearer to an end than that is at the end
+STIFF = 1e4  # curvature at a kink, in units of the inverse of the prior variance
+LOOSE = 1e-4  # smallest curvature of the penalty along functions, in units of that across them
+FULL = 1e-6  # 1 - W C is no smaller: a row that alone decides its score says nothing without itself
+
+
+@dataclass(frozen=True, eq=False)
+class Target:
+    """One target of a fitted model, at the rows that are left out in turn."""
+
+    values: Array  # (m, n): what each active kernel adds
+    scores: Array  # (n,): their sum, and the constant
+    rho: Array  # (n,): dual coefficients
+    curvature: Array  # (n,): W
+    constants: Array  # (n, g): what may be added to the scores at no cost
+    weights: Array  # (m,): d
+    norms: Array  # (m,): ||f_m||
+    bends: Array  # (2, m): S = diag(bends[0]) + bends[1] bends[1]'
+    share: float = 1.0  # rows of the fit for each of these
+
+    def left_out(self, each: Array, constant: Array) -> tuple[Array, Array]:
+        """Return scores (n,) and parts (m, n) without the row, from the covariances of the parts (m, n) and (n,)."""
+        whole = each.sum(axis=0) + constant
+        steps = self.rho / np.maximum(1.0 - self.curvature * whole, FULL)
+        return self.scores - steps * whole, self.values - steps * each
+
+    def stiffness(self) -> tuple[Array, Array]:
+        """Return eigenvalues (m,) of ``S``, none below `LOOSE`, and eigenvectors (m, m)."""
+        diagonal, coupling = self.bends
+        values, vectors = diagonal, np.eye(len(diagonal))
+        if coupling.any():
+            values, vectors = np.linalg.eigh(np.diag(diagonal) + np.outer(coupling, coupling))
+        return np.clip(values, LOOSE, 1.0), vectors
+
+
+def bends_of(problem: Problem, weights: Array, norms: Array, active: Array) -> Array:
+    """Return how the penalty bends along active functions, in units of how it does across them, (2, m).
+
+    Ones and zeros, as if weights were given, where a penalty does not tell, where functions of several targets share
+    it, and for losses with kinks, whose few rows at a kink do not determine directions in which nothing else bends.
+    """
+    fixed = np.array([np.ones(active.size), np.zeros(active.size)])
+    if problem.shared or not (problem.loss.couples_samples or problem.loss.smooth):
+        return fixed
+    try:
+        diagonal, coupling = problem.regularizer.curvature(problem.penalties * norms)
+    except IncompatibleError:
+        return fixed
+    root = np.sqrt(weights[active]) * problem.penalties[active]
+    with np.errstate(invalid="ignore"):  # of kernels without a norm, whose second derivatives may be infinite
+        found = np.array([root**2 * np.broadcast_to(diagonal, norms.shape)[active], root * coupling[active]])
+    return np.where(np.isfinite(found), found, fixed)
+
+
+def curvatures(losses: Sequence[Any], y: Array, scores: Array, rho: Array, weight: Array, unit: Array) -> Array:
+    """Return ``W`` (n, K); ``unit`` (K,) is the prior variance of the scores, by which kinks are stiff."""
+    first = losses[0]
+    if first.of_several and first.coupled:  # without what ties the scores of a row
+        shares = first.curvature(y, scores)
+        return weight[:, None] * shares * (1.0 - shares)
+    if first.couples_samples:
+        return np.asarray(first.bind(y[:, 0], weight).curvature(scores[:, 0]).diagonal)[:, None]
+    each = [first.each] * y.shape[1] if first.of_several else losses
+    columns = zip(each, y.T, scores.T, rho.T, unit, strict=True)
+    return np.column_stack([_curvature(*one, weight) for one in columns])
+
+
+def _curvature(loss: Any, y: Array, z: Array, rho: Array, unit: float, weight: Array) -> Array:
+    if loss.smooth:
+        return np.asarray(weight * loss.second_derivative(y, z))
+    low, high = loss.dual_bounds(y)
+    r, edge = rho / weight, EDGE * (high - low)
+    inside = (r > low + edge) & (r < high - edge)
+    if loss.kink:
+        inside &= np.abs(r) > edge
+    return np.where(inside, STIFF / max(unit, np.finfo(np.float64).tiny), 0.0)
+
+
+def by_matrices(target: Target, gram: Callable[[int], Array]) -> tuple[Array, Array]:
+    """Return scores (n,) and parts (m, n) of rows left out in turn, from Gram matrices among them."""
+    values, vectors = target.stiffness()
+    alive = np.flatnonzero((target.weights > 0) & (target.norms > 0)).tolist()
+    root = np.sqrt(target.weights)
+    lengths = target.values / np.where(target.norms > 0, target.norms, 1.0)[:, None]
+    longer = root[:, None] * ((vectors * (1.0 / values - 1.0)) @ (vectors.T @ (root[:, None] * lengths)))
+
+    def prior(m: int) -> Array:
+        return target.weights[m] * gram(m) + np.outer(lengths[m], longer[m])
+
+    whole = sum((prior(m) for m in alive), start=np.zeros((len(target.rho), len(target.rho))))
+    bent = np.flatnonzero(target.curvature > 0)
+    bend = np.sqrt(target.share * target.curvature[bent])
+    factor = cho_factor(np.eye(len(bent)) + bend[:, None] * whole[np.ix_(bent, bent)] * bend, lower=True)
+    solved = bend[:, None] * cho_solve(factor, bend[:, None] * whole[bent])  # R Q
+    free = target.constants[bent]
+    through = bend[:, None] * cho_solve(factor, bend[:, None] * free)  # R B
+    away = np.linalg.pinv(free.T @ through, hermitian=True) @ (target.constants.T - free.T @ solved)  # G U'
+    solved += through @ away
+    each = np.zeros(target.values.shape)
+    for m in alive:
+        own = prior(m)
+        each[m] = np.diagonal(own) - np.einsum("ib,bi->i", own[:, bent], solved)
+    return target.left_out(each, np.einsum("ig,gi->i", target.constants, away))
+
+
+def by_factors(target: Target, factors: Sequence[Array], coefficients: Sequence[Array]) -> tuple[Array, Array]:
+    """Return scores (n,) and parts (m, n) of rows left out in turn, from the rows of the factors, one a kernel."""
+    values, vectors = target.stiffness()
+    columns = [root * factor for root, factor in zip(np.sqrt(target.weights), factors, strict=True)]
+    ends = np.cumsum([0] + [block.shape[1] for block in columns])
+    features = np.hstack([*columns, target.constants])
+    directions = block_diag(*[(v / (np.linalg.norm(v) or 1.0))[:, None] for v in coefficients])
+    directions = directions @ (vectors * np.sqrt(1.0 - values))
+    precision = features.T @ ((target.share * target.curvature)[:, None] * features)
+    precision[np.arange(ends[-1]), np.arange(ends[-1])] += 1.0
+    precision[: ends[-1], : ends[-1]] -= directions @ directions.T
+    if not target.curvature.any():  # nothing tells the constants: they stay where they are
+        precision[ends[-1] :, ends[-1] :] = np.eye(len(precision) - ends[-1]) / FULL
+    solved = cho_solve(cho_factor(precision, lower=True), features.T)
+    products = features * solved.T
+    each = np.array([products[:, low:high].sum(axis=1) for low, high in pairwise(ends)])
+    return target.left_out(each.reshape(target.values.shape), products[:, ends[-1] :].sum(axis=1))
+
+
+def some_rows(n: int, most: int) -> Array:
+    """Return the rows that are left out in turn: all, or some that are drawn and stand for all, the same every time."""
+    return np.arange(n) if n <= most else np.sort(np.random.default_rng(0).choice(n, most, replace=False))
+
+
+@dataclass(frozen=True, eq=False)
+class LeftOut:
+    """What models that have not seen a row say of it."""
+
+    scores: Array  # (n, K)
+    parts: Array  # (m, n, K): what each active kernel adds
+    losses: tuple[Any, ...]  # one a target, or one that takes all
+    y: Array  # (n, K)
+    weight: Array  # (n,)
+
+    def drops(self, units: Sequence[Sequence[int]]) -> Array:
+        """Return what the mean loss gains when the part of a unit is replaced by its mean, and its error, (u, 2).
+
+        The error is the standard error of the mean of the differences by row, which are paired.
+        """
+        before, weight = losses_of_rows(self.losses, self.y, self.scores, self.weight)
+        found = np.zeros((len(units), 2))
+        for at, members in enumerate(units):
+            part = self.parts[list(members)].sum(axis=0)
+            without = self.scores - part + np.average(part, axis=0, weights=self.weight)
+            gains = losses_of_rows(self.losses, self.y, without, self.weight)[0] - before
+            mean = np.average(gains, weights=weight)
+            found[at] = mean, np.sqrt(np.sum((weight * (gains - mean)) ** 2)) / weight.sum()
+        return found
+
+
+def losses_of_rows(losses: Sequence[Any], y: Array, scores: Array, weight: Array) -> tuple[Array, Array]:
+    """Return the loss of each row, a mean over targets, and its weight; of a partial likelihood, of each event."""
+    first = losses[0]
+    if first.of_several:
+        return first.value(y, scores), weight
+    if first.couples_samples:
+        return _losses_of_events(y[:, 0], scores[:, 0], weight)
+    columns = zip(losses, y.T, scores.T, strict=True)
+    return np.mean([loss.value(target, z) for loss, target, z in columns], axis=0), weight
+
+
+def _losses_of_events(y: Array, z: Array, weight: Array) -> tuple[Array, Array]:
+    """Return ``log sum_{j in R_e} s_j exp(z_j) - z_e`` of every event, and its weight; events of one time share it."""
+    stratum, time = np.divmod(np.abs(y), STRATUM)
+    order = np.lexsort((-time, stratum))
+    terms = np.log(weight[order]) + z[order]
+    ends = np.flatnonzero(np.r_[np.diff(stratum[order]) != 0, True]) + 1
+    at_risk = np.concatenate([np.logaddexp.accumulate(part) for part in np.split(terms, ends[:-1])])
+    groups = np.cumsum(np.r_[True, (np.diff(time[order]) != 0) | (np.diff(stratum[order]) != 0)]) - 1
+    last = np.flatnonzero(np.r_[np.diff(groups) != 0, True])
+    at_risk = at_risk[last][groups]  # all of one time are at risk together
+    events = y[order] > 0
+    return (at_risk - z[order])[events], weight[order][events]
+
 
 MOST_ROWS, FEWER_ROWS = 2000, 1000  # left out in turn when somebody asks, and by every fit that cannot be asked later
 HELD_BYTES = 2**27  # of Gram matrices that are evaluated once for all targets

@@ -8,21 +8,28 @@ from collections.abc import Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, fields, replace
 from threading import Event
-from typing import Any
+from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
 
 from manykernels.exceptions import ConvergenceWarning
 from manykernels.grams import GramStack
+from manykernels.grams.factored import FactoredStack
+from manykernels.grams.factored.prediction import CHUNK_ROWS, FactoredExpansion, KernelFunction, KernelPart
+from manykernels.grams.prediction import KernelExpansion
 from manykernels.objective.capabilities import Capability
 from manykernels.objective.problem import Problem
 from manykernels.objective.regularizers import Regularizer
 from manykernels.solvers import IterationRecord, SharedNewton, Solution, Solver, Status, configured_solver
+from manykernels.solvers.factored.state import Component
 from manykernels.solvers.run import CAUTION
 from manykernels.solvers.solve import problem_of
 from manykernels.threads import blas_threads, n_threads
 from manykernels.validation.arrays import Array
 from manykernels.validation.parameters import RandomSource, seed_from
+
+if TYPE_CHECKING:
+    from manykernels.grams.training import Training
 
 # Targets whose kernel weights agree whatever the data, as under ridge: one factorization for all of them.
 
@@ -222,3 +229,59 @@ def without_negligible(problem: Problem, solution: Solution, tol: float) -> Solu
             norms = problem.model_parts(rho, solution.kernel_weights)[1] / problem.penalties
             return replace(solution, dual_coef=rho, kernel_norms=norms, certificate=certificate, message=message)
     return solution
+
+
+# --- what a model of kernels held as factors keeps to predict: a function a kernel, and no training sample ----------
+
+
+Expansion = KernelExpansion | FactoredExpansion
+
+
+def expanded(training: Training, fit: Fit) -> tuple[Expansion, Fit]:
+    """Return what a model keeps of solutions, and the solutions, whose intercepts take up what centering removes."""
+    weights = np.array([found.kernel_weights for found in fit.solutions])
+    if not training.stack.has_factors:
+        rho = np.vstack([found.dual_coef.T for found in fit.solutions])
+        return KernelExpansion.of(training.bank, training.prepared, weights, rho), fit
+    stack, active = cast("FactoredStack", training.stack), np.flatnonzero(weights.any(axis=0))
+    place = {int(m): slot for slot, m in enumerate(active)}
+    parts: list[KernelPart] = []
+    solutions: list[Solution] = []
+    for target, found in enumerate(fit.solutions):
+        functions: Any = found.functions
+        alive = [component for component in functions.components if component.kernel in place]
+        own = [_kernel_part(stack, component, target, place, training.centered) for component in alive]
+        parts += own
+        # Without an intercept a shift of all scores says nothing: it is left out.
+        free, shape = fit.problems[target].fit_intercept, np.shape(found.intercept)
+        solutions.append(replace(found, intercept=found.intercept + _offsets(own, target, shape) * free))
+    bank: Any = training.bank.take(active if active.size else [0])
+    n_targets = sum(np.size(found.intercept) for found in solutions)  # with shared weights all have the same
+    every = np.repeat(weights[:, active], n_targets // len(weights), axis=0)
+    kept = FactoredExpansion(bank, active, len(training.bank), every, tuple(parts))
+    return kept, Fit(fit.problems, solutions, fit.norms)
+
+
+def _offsets(parts: Sequence[KernelPart], first: int, shape: tuple[int, ...]) -> Any:
+    """Return the sums of the offsets of parts by target, a number for one; ``first`` is the first target."""
+    sums = np.zeros(shape or 1)
+    for part in parts:
+        sums[part.target - first] += part.offset
+    return sums if shape else float(sums[0])
+
+
+def _kernel_part(
+    stack: FactoredStack, component: Component, target: int, place: dict[int, int], centered: bool
+) -> KernelPart:
+    """Return a component as a function that needs no stack."""
+    function = component.function(stack)
+    offset = _mean(stack, component.kernel, function) if centered else 0.0
+    return KernelPart(target + component.target, place[component.kernel], function, offset)
+
+
+def _mean(stack: FactoredStack, kernel: int, function: KernelFunction) -> float:
+    """Return the mean of a function over the training rows."""
+    n, columns = stack.n_samples, stack.columns_of(kernel)
+    starts: Sequence[int] = range(0, n, CHUNK_ROWS)
+    sums = [function(stack.table.points(columns, slice(start, start + CHUNK_ROWS))).sum() for start in starts]
+    return float(sum(sums)) / n

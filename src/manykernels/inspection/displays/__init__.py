@@ -11,8 +11,7 @@ from manykernels.inspection.displays.decomposition import ContributionsDisplay, 
 from manykernels.inspection.displays.gram import AlignmentDisplay, GramDisplay
 from manykernels.inspection.displays.intervals import IntervalDisplay
 from manykernels.inspection.displays.path import CVCurveDisplay, PathDisplay
-from manykernels.inspection.displays.weight_map import WeightMapDisplay, plot_overview
-from manykernels.inspection.displays.weights import KernelWeightsDisplay
+from manykernels.inspection.displays.weights import KernelWeightsDisplay, WeightMapDisplay, plot_overview
 
 __all__ = [
     "AlignmentDisplay",

@@ -1,9 +1,10 @@
-"""Which kernels, views or features a model uses: their weights as bars."""
+"""Which kernels, views or features a model uses, as bars; where and at which scale, as a map; and an overview."""
 
 from __future__ import annotations
 
 from collections.abc import Hashable
 from dataclasses import dataclass
+from itertools import groupby
 from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
@@ -11,10 +12,13 @@ import pandas as pd
 from sklearn.base import BaseEstimator
 
 from manykernels.exceptions import InvalidInputError
+from manykernels.inspection.displays.convergence import ConvergenceDisplay
 from manykernels.inspection.displays.kernel_table import (
     SEVERAL,
     groups_of,
     kernel_table,
+    known_features,
+    places_and_kinds,
     summed_by,
     target_column,
     target_table,
@@ -22,14 +26,26 @@ from manykernels.inspection.displays.kernel_table import (
 from manykernels.inspection.displays.plotting import (
     BLUE,
     HATCHES,
+    LETTER_WIDTH,
+    LINE_HEIGHT,
+    ONE_PARAMETER,
+    POINTS_AN_INCH,
     Display,
+    Ink,
+    and_more,
     clean,
     color_of,
+    cut_labels,
     cut_text,
+    font_points,
+    inches_of,
     ink_of,
     legend_beside,
+    letters_that_fit,
+    mixed,
     name_rows,
     plain,
+    require_matplotlib,
     rows_that_fit,
     style_of,
     write,
@@ -39,6 +55,7 @@ from manykernels.validation.arrays import check_count
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
+    from matplotlib.colors import Colormap
 
 VALUES = {"weight": "kernel weight", "norm": "norm of the part", "norm_share": "share of the norms"}
 MOST_STACKED = 12  # classes whose parts of a bar can be told apart
@@ -186,3 +203,280 @@ def _target_text(estimator: BaseEstimator, target: Hashable, n_targets: int) -> 
         return ""
     column = target_column(estimator.weights_frame()) or "output"
     return f", {column} {target}" if target is not None else f", mean of {n_targets} {SEVERAL[column]}"
+
+
+ACROSS = ("kind", "target")
+MOST_ROWS, MOST_COLUMNS = 40, 40
+LONGEST_KIND = 24  # letters
+
+
+@dataclass(kw_only=True, eq=False, repr=False)
+class WeightMapDisplay(Display):
+    """Kernel weights as a heat map: one row a column of the table, kernels on several columns below, one column a kind.
+
+    Make it with :meth:`from_estimator`. Of more rows or columns than can be read, the heaviest are drawn, and a last
+    line says how many are not; ``frame()`` has all.
+
+    ``plot`` takes ``cmap`` (None goes from light green to dark blue, on a dark background back), ``colorbar``, and
+    ``max_rows`` and ``max_columns`` (40; fewer if given axes have no room for them); others go to ``Axes.pcolormesh``.
+    Colors follow the square root of the weight, so that light kernels can be seen; a kernel of weight zero has the
+    color of the background, a kernel that the bank does not have is gray.
+
+    Parameters
+    ----------
+    weights : DataFrame
+        Weights by place (rows) and kind of kernel (columns); NaN where the bank has no such kernel.
+    n_single : int
+        Number of leading rows that are single columns of the table; a line separates the others.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from manykernels import Gaussian, KernelBank, MKLRegressor
+    >>> from manykernels.inspection import WeightMapDisplay
+    >>> X = np.random.default_rng(0).uniform(-2, 2, (40, 2))
+    >>> bank = KernelBank.per_feature(widths=[0.5, 1.0]) + KernelBank.joint(widths=[0.5])
+    >>> WeightMapDisplay.from_estimator(MKLRegressor(bank).fit(X, X[:, 1])).frame().shape
+    (3, 2)
+    """
+
+    weights: pd.DataFrame
+    n_single: int
+
+    @classmethod
+    def from_estimator(
+        cls, estimator: BaseEstimator, *, target: Hashable = None, active_only: bool = False, across: str = "kind"
+    ) -> Self:
+        """Take the weights of a fitted estimator.
+
+        Parameters
+        ----------
+        estimator : MKLClassifier or MKLRegressor, or a Pipeline that ends in one
+        target : label, int or None, default=None
+            A class or output, where there are several; None is the mean of all.
+        active_only : bool, default=False
+            Leave out rows without any weight.
+        across : {"kind", "target"}, default="kind"
+            What the columns of the map are: kinds of kernel, or the classes (outputs), over whose kinds is summed.
+
+        Returns
+        -------
+        WeightMapDisplay
+
+        Raises
+        ------
+        InvalidInputError
+            For an unknown target, or ``across="target"`` of a model with one.
+        """
+        if across not in ACROSS:
+            raise InvalidInputError(f"across must be one of {', '.join(ACROSS)}, got {across!r}.")
+        estimator, _ = unwrapped(estimator)
+        table = kernel_table(estimator, target)
+        frame = _by_kind(estimator, table) if across == "kind" else _by_target(estimator, table)
+        single = set(known_features(estimator))
+        order = sorted(range(len(frame)), key=lambda row: frame.index[row] not in single)
+        frame = frame.iloc[order]
+        if active_only:
+            frame = frame[frame.sum(axis=1) > 0]
+        return cls(weights=frame, n_single=sum(place in single for place in frame.index))
+
+    def _size(
+        self, *, max_rows: int = MOST_ROWS, max_columns: int = MOST_COLUMNS, **other: object
+    ) -> tuple[float, float]:
+        check_count(max_rows, "max_rows"), check_count(max_columns, "max_columns")
+        n_rows, n_columns = (min(*pair) for pair in zip(self.weights.shape, (max_rows, max_columns), strict=True))
+        return 4.0 + 0.27 * n_columns, 1.2 + _height_of_labels(self.weights.columns) + 0.22 * (n_rows + 1)
+
+    def _draw(
+        self,
+        ax: Axes,
+        *,
+        cmap: str | Colormap | None = None,
+        colorbar: bool = True,
+        max_rows: int = MOST_ROWS,
+        max_columns: int = MOST_COLUMNS,
+        **image_style: object,
+    ) -> None:
+        """Draw the map; colors follow the square root of the weight, so that light kernels can be seen."""
+        below = _height_of_labels(self.weights.columns)
+        fitting = int(inches_of(ax)[0] * POINTS_AN_INCH / (LINE_HEIGHT * font_points()))
+        shown, n_single = self._heaviest(
+            min(max_rows, rows_that_fit(ax, below + 0.1)), min(max_columns, max(2, fitting))
+        )
+        ink, values = ink_of(ax), shown.to_numpy()
+        from matplotlib.colors import ListedColormap, PowerNorm
+
+        largest = float(np.nanmax(values, initial=0.0)) or 1.0
+        edges: dict[str, Any] = {"edgecolors": [ink.faint], "linewidth": 0.6}
+        colors = _colors(ink.dark) if cmap is None else cmap
+        style: dict[str, Any] = {"norm": PowerNorm(0.5, 0.0, largest), "cmap": colors, **edges}
+        drawn = np.ma.masked_where(np.isnan(values) | (values == 0), values)
+        ax.pcolormesh(np.isnan(values), cmap=ListedColormap([ink.face, ink.faint]), vmin=0, vmax=1, **edges)
+        image = ax.pcolormesh(drawn, **{**style, **image_style})
+        self._label(ax, shown, n_single, ink)
+        if colorbar:
+            ax.figure.colorbar(image, ax=ax, label="kernel weight", shrink=0.6, pad=0.02)
+
+    def _heaviest(self, most_rows: int, most_columns: int) -> tuple[pd.DataFrame, int]:
+        """Return the heaviest rows and columns in their order, and how many of the rows are single columns."""
+        frame = self.weights
+        rows = _largest(frame.sum(axis=1).to_numpy(), most_rows)
+        columns = _largest(frame.sum(axis=0).to_numpy(), most_columns)
+        return frame.iloc[rows, columns], int(np.count_nonzero(rows < self.n_single))
+
+    def _label(self, ax: Axes, shown: pd.DataFrame, n_single: int, ink: Ink) -> None:
+        (n_rows, n_columns), (of_rows, of_columns) = shown.shape, self.weights.shape
+        places = ["all columns" if place == "all" else str(place) for place in shown.index]
+        rest = of_rows - n_rows
+        labels = [*cut_labels(places, letters_that_fit(ax)), *([and_more(rest)] if rest else [])]
+        ax.set_yticks(np.arange(len(labels)) + 0.5, labels)
+        ax.set_ylim(len(labels), 0)
+        if rest:
+            ax.get_yticklabels()[-1].set(color=ink.muted, style="italic")
+        headed = _label_columns(ax, [str(kind) for kind in shown.columns], ink)
+        ax.tick_params(length=0)
+        if n_columns < of_columns:
+            write(ax, xlabel=f"{and_more(of_columns - n_columns)} of them", color=ink.muted, style="italic")
+        if 0 < n_single < n_rows:
+            ax.axhline(n_single, color=ink.muted, linewidth=0.8)
+        what = shown.columns.name or "kernel"
+        write(ax, title=f"Weight of each column and {what}", pad=34 if headed else None)
+
+
+def _by_kind(estimator: BaseEstimator, table: pd.DataFrame) -> pd.DataFrame:
+    """Return the weights by place and kind; NaN where there is no kernel."""
+    pairs = places_and_kinds(estimator, table)
+    places, kinds = (list(dict.fromkeys(part)) for part in zip(*pairs, strict=True))
+    row_of, column_of = ({name: at for at, name in enumerate(names)} for names in (places, kinds))
+    rows, columns = [row_of[place] for place, _ in pairs], [column_of[kind] for _, kind in pairs]
+    sums, there = np.zeros((len(places), len(kinds))), np.zeros((len(places), len(kinds)), dtype=bool)
+    np.add.at(sums, (rows, columns), table["weight"].to_numpy())
+    there[rows, columns] = True
+    index, header = pd.Index(places, name="columns"), pd.Index(kinds, name="kernel")
+    return pd.DataFrame(np.where(there, sums, np.nan), index=index, columns=header)
+
+
+def _by_target(estimator: BaseEstimator, table: pd.DataFrame) -> pd.DataFrame:
+    """Return the weights by place and class or output."""
+    column = target_column(estimator.weights_frame())
+    if column is None:
+        raise InvalidInputError('across="target" needs a model with several classes or outputs; this one has one.')
+    frame = summed_by(target_table(estimator, "weight"), groups_of(estimator, table, "view"))
+    return frame.rename_axis(index="columns", columns=column)
+
+
+def _height_of_labels(kinds: pd.Index) -> float:
+    """Return the inches that the names of the columns take, which are written upward."""
+    longest = max((len(_value(str(kind))) for kind in kinds), default=0)
+    return LETTER_WIDTH * min(longest, LONGEST_KIND) * font_points() / POINTS_AN_INCH
+
+
+def _largest(sums: np.ndarray, most: int) -> np.ndarray:
+    """Return the positions of the ``most`` largest values, increasing."""
+    return np.sort(np.argsort(-sums, kind="stable")[:most])
+
+
+def _label_columns(ax: Axes, kinds: list[str], ink: Ink) -> bool:
+    """Write the kinds below and, above kernels that differ in one parameter, their name; tell whether there is one."""
+    letters = inches_of(ax)[0] / max(len(kinds), 1) * POINTS_AN_INCH / (LETTER_WIDTH * font_points())
+    groups = [
+        (heading if max(map(len, heading.split("\n"))) <= letters * (end - start) else "", start, end)
+        for heading, start, end in _groups(kinds)
+    ]
+    labels = [_value(kind) if name else kind for name, start, end in groups for kind in kinds[start:end]]
+    ax.set_xticks(np.arange(len(kinds)) + 0.5, cut_labels(labels, LONGEST_KIND), rotation=90)
+    for name, start, end in groups:
+        ax.annotate(
+            name, ((start + end) / 2, 1), (0, 4), xycoords=("data", "axes fraction"),
+            textcoords="offset points", ha="center", color=ink.text, annotation_clip=False,
+        )  # fmt: skip
+        if end < len(kinds):
+            ax.axvline(end, color=ink.muted, linewidth=0.8)
+    return any(name for name, _, _ in groups)
+
+
+def _family(kind: str) -> str:
+    """Return name and parameter, on two lines, of a kernel with one parameter; of others nothing."""
+    match = ONE_PARAMETER.fullmatch(kind)
+    return f"{cut_text(match[1], 20)}\n{match[2]}" if match else ""
+
+
+def _value(kind: str) -> str:
+    match = ONE_PARAMETER.fullmatch(kind)
+    return match[3] if match else kind
+
+
+def _groups(kinds: list[str]) -> list[tuple[str, int, int]]:
+    """Return (name, first, end) of runs of kernels that differ in one parameter; a single kernel has no name."""
+    groups, start = [], 0
+    for family, run in groupby(kinds, key=_family):
+        length = len(list(run))
+        # Classes, and kernels without a parameter, are columns by themselves: no line is drawn among them.
+        groups.append((family if length > 1 else "", start, start + length))
+        start += length
+    return groups
+
+
+def _colors(dark: bool) -> Any:
+    """Return light green to dark blue, or back on a dark page, so that the lightest kernel differs from none."""
+    from matplotlib import colormaps
+    from matplotlib.colors import ListedColormap
+
+    colors = colormaps["YlGnBu"](np.linspace(0.2, 1.0, 256))
+    return ListedColormap([mixed(color[:3], (1.0, 1.0, 1.0), 0.85) for color in colors[::-1]] if dark else colors)
+
+
+# One picture of a fitted model: its kernels, its convergence, and the map of its weights.
+
+
+BESIDE: Any = {"mosaic": [["weights", "map"], ["convergence", "map"]], "width_ratios": [1.0, 1.55]}
+BELOW: Any = {"mosaic": [["weights"], ["convergence"], ["map"]], "height_ratios": [1.0, 0.7, 1.6]}
+SMALL: Any = {"font.size": 9, "axes.titlesize": 11, "axes.titleweight": "bold", "axes.titlelocation": "left"}
+SMALLER: Any = SMALL | {"font.size": 8, "axes.titlesize": 9}
+
+
+def plot_overview(
+    estimator: BaseEstimator, *, title: str | None = None, top: int = 20, x: str = "elapsed_s", narrow: bool = False
+) -> Any:
+    """Draw the kernel weights, the convergence and the map of weights of a fitted estimator into one figure.
+
+    Parameters
+    ----------
+    estimator : MKLClassifier or MKLRegressor, or a Pipeline that ends in one
+    title : str or None, default=None
+        Line above the panels.
+    top : int, default=20
+        Most kernels among the bars.
+    x : {"elapsed_s", "passes", "newton_steps", "iteration"}, default="elapsed_s"
+        What convergence is drawn against.
+
+    narrow : bool, default=False
+        Draw one panel below the other, to be read at a width of 400 pixels.
+
+    Returns
+    -------
+    matplotlib Figure
+        Not registered with pyplot: save it with ``figure.savefig``.
+
+    Raises
+    ------
+    ImportError
+        Without matplotlib (the extra ``plot``).
+    """
+    require_matplotlib("plot_overview")
+    import matplotlib
+    from matplotlib.figure import Figure
+    from matplotlib.layout_engine import ConstrainedLayoutEngine
+
+    weights = KernelWeightsDisplay.from_estimator(estimator, top=top)
+    convergence = ConvergenceDisplay.from_estimator(estimator)
+    with matplotlib.rc_context(SMALLER if narrow else SMALL):
+        spacing = ConstrainedLayoutEngine(w_pad=0.08, h_pad=0.08, wspace=0.02)
+        figure = Figure(figsize=(4.8, 12.0) if narrow else (15.0, 8.2), layout=spacing)
+        axes = figure.subplot_mosaic(**(BELOW if narrow else BESIDE))
+        weights.plot(axes["weights"])
+        convergence.plot(axes["convergence"], x=x, annotate=len(convergence.history["run"].unique()) == 1)
+        WeightMapDisplay.from_estimator(estimator).plot(axes["map"])
+        if title is not None:
+            figure.suptitle(title, x=0.01, ha="left", fontsize=13, fontweight="bold")
+    return figure

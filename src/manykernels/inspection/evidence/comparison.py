@@ -26,11 +26,11 @@ from manykernels.estimators.selection.splits import splits_of
 from manykernels.estimators.supervised.base import BaseMKL
 from manykernels.estimators.supervised.samples import Rows, Samples, check_alignment, checked_rows
 from manykernels.estimators.supervised.targets import check_lengths
-from manykernels.estimators.survival.baseline import martingale_residuals
+from manykernels.estimators.survival.estimator import martingale_residuals
 from manykernels.exceptions import InvalidInputError
 from manykernels.grams import cross_combine
 from manykernels.grams.training import is_precomputed, open_training
-from manykernels.inspection.evidence.leave_out import corrected_t
+from manykernels.inspection.evidence.importance import corrected_t
 from manykernels.kernels import KernelStack
 from manykernels.objective.losses.survival import check_survival
 from manykernels.solvers.progress import count_to

@@ -1,4 +1,4 @@
-"""What a fitted model loses when a view, a column or a kernel tells it nothing: permutation on held-out rows."""
+"""What a model loses without a view, a column or a kernel: permuted on held-out rows, or left out and learned anew."""
 
 from __future__ import annotations
 
@@ -10,18 +10,24 @@ import numpy as np
 import pandas as pd
 from numpy.typing import ArrayLike
 from scipy import stats
-from sklearn.base import BaseEstimator
+from sklearn.base import BaseEstimator, clone, is_classifier
 from sklearn.metrics import check_scoring
+from sklearn.utils import _safe_indexing
 from sklearn.utils.validation import check_is_fitted
 
+from manykernels.estimators.selection.splits import splits_of
 from manykernels.estimators.supervised.base import BaseMKL
 from manykernels.exceptions import InvalidInputError
+from manykernels.grams.training import as_bank
 from manykernels.inspection.displays.kernel_table import groups_of, kernel_table
-from manykernels.inspection.pipelines import unwrapped
+from manykernels.inspection.pipelines import last_step, unwrapped
+from manykernels.kernels import KernelBank
+from manykernels.kernels.bank.columns import Table
+from manykernels.solvers.progress import count_to
 from manykernels.validation.arrays import Array, TableLike, check_count
 from manykernels.validation.parameters import RandomSource, generator_from
 
-__all__ = ["predictive_importance"]
+__all__ = ["leave_one_out_importance", "predictive_importance"]
 
 BY = ("view", "kernel")
 
@@ -178,3 +184,157 @@ def _score_of(model: BaseMKL, y: Any, scoring: Any) -> Any:
         return float(scorer(double, rows, known))
 
     return score
+
+
+# Differences of scores over folds that share training rows: their corrected t statistic.
+
+
+def corrected_t(differences: Array, splits: list[tuple[Array, Array]]) -> Array:
+    """Return ``mean / sqrt((1/k + n_test/n_train) s^2)`` along the last axis; NaN without a spread over the folds.
+
+    Nadeau and Bengio (2003): the usual t statistic finds too much where folds share training rows.
+    """
+    k = len(splits)
+    if k < 2:
+        return np.full(differences.shape[:-1], np.nan)
+    ratio = float(np.mean([len(test) / len(train) for train, test in splits]))
+    spread = differences.std(axis=-1, ddof=1)
+    with np.errstate(divide="ignore", invalid="ignore"):
+        statistic: Array = differences.mean(axis=-1) / np.sqrt((1 / k + ratio) * spread**2)
+    # Without any spread over the folds there is nothing to compare the mean with.
+    return np.where(spread > 0, statistic, np.nan)
+
+
+def leave_one_out_importance(
+    estimator: BaseEstimator,
+    X: TableLike,
+    y: ArrayLike,
+    *,
+    cv: Any = 5,
+    scoring: str | Callable[..., float] | None = None,
+    groups: ArrayLike | None = None,
+    verbose: int = 0,
+) -> pd.DataFrame:
+    r"""Return what each view (or column) adds to all others: the score with it less the score without it, over folds.
+
+    Unlike permutation, the model may make up for what is missing by what it still has; what is lost all the same is
+    told by this view alone. Costs a fit a view and fold.
+
+    Parameters
+    ----------
+    estimator : MKLClassifier, MKLRegressor or their CV variants, or a Pipeline that ends in one
+        With a bank (or the default kernels); not changed. A CV estimator chooses its strength anew each time. The views
+        or columns are those that it gets from the steps before.
+    X : DataFrame or array-like of shape (n_samples, n_features)
+        Samples.
+    y : array-like of shape (n_samples,) or (n_samples, n_targets)
+        Labels or numbers.
+    cv : int, splitter or iterable, default=5
+        Folds.
+    scoring : str, callable or None, default=None
+        Scorer of scikit-learn; None is the score of the estimator (accuracy, R2).
+    groups : array-like of shape (n_samples,) or None, default=None
+        Given to the splitter.
+    verbose : int, default=0
+        1 shows a bar.
+
+    Returns
+    -------
+    DataFrame
+        A row a view, the most important first: ``name``, ``importance`` (mean over the folds), ``std``, ``p_value``
+        (one-sided, that the importance is not positive; NaN if
+        all folds agree to the last digit), ``n_kernels``.
+
+    Raises
+    ------
+    InvalidInputError
+        For precomputed kernels, or a bank that acts on one view only.
+
+    Notes
+    -----
+    Folds share training rows, so that the usual t-test finds too much. The corrected one is used:
+    :math:`t = \bar\delta / \sqrt{(1/k + n_\text{test} / n_\text{train})\, s^2}` with ``k - 1`` degrees of freedom.
+
+    References
+    ----------
+    C. Nadeau, Y. Bengio, "Inference for the generalization error", Machine Learning 52 (2003).
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from manykernels import MKLRegressor
+    >>> X = np.random.default_rng(0).uniform(-2, 2, (60, 2))
+    >>> found = leave_one_out_importance(MKLRegressor(), X, np.sin(2 * X[:, 1]), cv=3)
+    >>> found["name"].iloc[0], len(found)
+    ('x1', 2)
+    """
+    inner = last_step(estimator)
+    bank = as_bank(inner.kernels, X)
+    if not isinstance(bank, KernelBank):
+        raise InvalidInputError(
+            "Views are left out of banks; of precomputed kernels and of pairs, leave out kernels by hand."
+        )
+    places = _places(bank, X if inner is estimator else clone(estimator[:-1]).fit(X, y).transform(X))
+    names = list(dict.fromkeys(place for place, _ in places))
+    names = [name for name in names if name != "all"]
+    if len(names) < 2:
+        raise InvalidInputError(f"All kernels act on {names or ['all columns']}: nothing can be left out.")
+    target = np.asarray(y)
+    splits = splits_of(cv, target, groups, classifier=is_classifier(estimator))
+    scores = np.zeros((len(names) + 1, len(splits)))
+    with count_to(scores.size, "fits", verbose) as advance:
+        for row, left_out in enumerate([None, *names]):
+            model = clone(estimator)
+            last_step(model).set_params(kernels=_without(bank, places, left_out))
+            for fold, split in enumerate(splits):
+                scores[row, fold] = _score(model, X, target, split, scoring)
+                advance("")
+    return _table(names, scores, splits, places)
+
+
+def _places(bank: KernelBank, X: TableLike) -> list[tuple[str, Any]]:
+    """Return for each kernel of the bank on these columns what it acts on, and the entry that makes it."""
+    table = Table.of(X)
+    known = _Columns(table)
+    entries = bank.expand(table)
+    columns = [", ".join(table.names[j] for j in positions) for _, _, positions in entries]
+    frame = pd.DataFrame(
+        {"name": [name for name, _, _ in entries], "kernel": [str(spec) for _, spec, _ in entries], "columns": columns}
+    )
+    labels = [group[0] for group in groups_of(known, frame, "view")]
+    return [(label, (name, spec, list(at))) for label, (name, spec, at) in zip(labels, entries, strict=True)]
+
+
+class _Columns:
+    """The column names of a table, where those of a fitted estimator are looked for."""
+
+    def __init__(self, table: Table) -> None:
+        self.n_features_in_ = table.n_columns
+        self.feature_names_in_ = np.array(table.names, dtype=object)
+
+
+def _without(bank: KernelBank, places: list[tuple[str, Any]], left_out: str | None) -> KernelBank:
+    """Return the bank without the kernels on one view; joint kernels of all columns stay out of every comparison."""
+    kept = [entry for place, entry in places if place not in (left_out, "all")]
+    # The kernels of missingness are among the entries already.
+    return bank.replace(kernels=kept, missing="mask" if bank.missing == "indicator" else bank.missing)
+
+
+def _score(
+    model: BaseEstimator, X: TableLike, y: Array, split: tuple[Array, Array], scoring: str | Callable[..., float] | None
+) -> float:
+    train, test = split
+    fitted = clone(model).fit(_safe_indexing(X, train), y[train])
+    return float(check_scoring(fitted, scoring=scoring)(fitted, _safe_indexing(X, test), y[test]))
+
+
+def _table(
+    names: list[str], scores: Array, splits: list[tuple[Array, Array]], places: list[tuple[str, Any]]
+) -> pd.DataFrame:
+    drops = scores[0] - scores[1:]
+    k, means = len(splits), drops.mean(axis=1)
+    spread = drops.std(axis=1, ddof=1) if k > 1 else np.full(len(names), np.nan)
+    p_values = stats.t.sf(corrected_t(drops, splits), max(k - 1, 1))
+    counts = [sum(place == name for place, _ in places) for name in names]
+    table = pd.DataFrame({"name": names, "importance": means, "std": spread, "p_value": p_values, "n_kernels": counts})
+    return table.sort_values("importance", ascending=False, kind="stable", ignore_index=True)

@@ -1,22 +1,29 @@
-"""The door: a fitted model to a file that other programs run, by the ending of its name."""
+"""The door: a fitted model to a file that other programs run, by the ending of its name; and the text of such files."""
 
 from __future__ import annotations
 
+import io
+import json
+from collections.abc import Sequence
 from dataclasses import dataclass
 from importlib.metadata import version
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+import pandas as pd
 from sklearn.base import BaseEstimator
 from sklearn.utils.validation import check_is_fitted
 
-from manykernels.exceptions import InvalidInputError
+from manykernels.exceptions import IncompatibleError, InvalidInputError
+from manykernels.inspection.export import evaluate
+from manykernels.inspection.export.evaluate import term_values
 from manykernels.inspection.export.extraction import program_of
 from manykernels.inspection.export.onnx import as_onnx
-from manykernels.inspection.export.program import Program
-from manykernels.inspection.export.text import as_card, as_python, as_sql
+from manykernels.inspection.export.program import OTHER, Axis, Program, Term, nodes_of
 from manykernels.inspection.files import write_file
-from manykernels.validation.arrays import check_positive
+from manykernels.validation.arrays import Array, check_positive
 
 ENDINGS = {".onnx": "ONNX model", ".py": "Python module", ".sql": "SQL statement", ".csv": "card"}
 WITH_POINTS = (".onnx", ".py")
@@ -156,3 +163,310 @@ def _of_sql(about: list[str], program: Program) -> list[str]:
     if program.link == "sort":
         more.append("The scores of the quantiles are not put in order.")
     return [*about, *more]
+
+
+CARD_BINS = 20  # of a column of numbers on a card
+CARD_POINTS = 9  # of each bin that are looked at
+MOST_LINES = 100_000  # of a card
+
+
+def as_python(program: Program, about: Sequence[str]) -> str:
+    """Return a module with ``scores(rows)``, ``predict(rows)`` and, of models that have them, ``probabilities(rows)``.
+
+    Parameters
+    ----------
+    program : Program
+    about : sequence of str
+        What the head of the file says.
+
+    Returns
+    -------
+    str
+    """
+    source = Path(evaluate.__file__).read_text(encoding="utf-8")
+    code = source[source.index("import numpy as np\n") + len("import numpy as np\n") :]
+    used = ["scores", "predict"] + (["probabilities"] if program.probabilities else [])
+    if not program.probabilities:
+        start = code.index("def probabilities")
+        code = code[:start] + code[code.index("def predict") :]
+    for name in used:
+        code = code.replace(f"def {name}(model:", f"def _{name}(model:")
+    code = code.replace("found = scores(model, rows)", "found = _scores(model, rows)")
+    doors = [
+        f"def {name}(rows: Mapping) -> np.ndarray:\n"
+        f'    """Return what the model computes of rows: a DataFrame or a dictionary of columns by name."""\n'
+        f"    return _{name}(MODEL, rows)\n"
+        for name in used
+    ]
+    head = "\n".join(about).replace("\\", "\\\\").replace('"""', "'''")
+    model = json.dumps(_without_nan(program.plain())).replace("\\", "\\\\").replace("'", "\\'")
+    parts = [
+        f'"""{head}\n"""\n\nimport json\nfrom collections.abc import Mapping, Sequence\n\nimport numpy as np\n',
+        code.strip() + "\n",
+        f"MODEL = json.loads('{model}')\n",
+    ]
+    return "\n\n".join([*parts, *doors])
+
+
+def _without_nan(value: object) -> Any:
+    """Return lists and numbers with None for what is no number, as JSON has it; arrays read it as NaN."""
+    if isinstance(value, dict):
+        return {name: _without_nan(each) for name, each in value.items()}
+    if isinstance(value, list):
+        return [_without_nan(each) for each in value]
+    return None if isinstance(value, float) and value != value else value
+
+
+# --- SQL -------------------------------------------------------------------------------------------------------------
+
+
+def as_sql(program: Program, about: Sequence[str], table: str) -> str:
+    """Return a statement that selects the columns of a table, the scores of its rows and what they predict.
+
+    It reads as SQLite and DuckDB do, and uses ``exp`` only for probabilities and logarithmic links.
+
+    Parameters
+    ----------
+    program : Program
+        Without kernels of many columns.
+    about : sequence of str
+        What comments at the head say.
+    table : str
+        Whose columns have the names that the model knows.
+
+    Returns
+    -------
+    str
+    """
+    names = [f"term_{number}" for number in range(1, len(program.terms) + 1)]
+    tables, joins = [], []
+    sums: list[list[str]] = [[repr(float(value))] for value in program.intercept]
+    for name, term in zip(names, program.terms, strict=True):
+        tables.append(_table_of(name, term))
+        cell = _flat_cell(term.axes)
+        joins.append(f"LEFT JOIN {name} ON {name}.cell = {cell}")
+        for k, parts in enumerate(sums):
+            parts.append(_sum_of(name, term, k))
+    scores = [_quoted(name) for name in score_names(program)]
+    lines = [f"-- {line}" for line in about]
+    if tables:
+        lines.append("WITH\n" + ",\n".join(tables))
+    columns = ", ".join(f"{'(' + ' + '.join(parts) + ')'} AS {name}" for parts, name in zip(sums, scores, strict=True))
+    inner = f"SELECT rows_given.*, {columns}\nFROM {_quoted(table)} AS rows_given\n" + "\n".join(joins)
+    outputs = _outputs(program, scores)
+    lines.append(f"SELECT scored.*{''.join(', ' + part for part in outputs)}\nFROM (\n{inner}\n) AS scored;")
+    return "\n".join(lines) + "\n"
+
+
+def score_names(program: Program) -> list[str]:
+    """Return what the columns of the scores are called."""
+    return ["score"] if not program.labels else [f"score_{label}" for label in program.labels]
+
+
+def _outputs(program: Program, scores: list[str]) -> list[str]:
+    """Return expressions of predictions, and of probabilities where there are some."""
+    if program.classes is None:
+        if program.link == "sort" or (program.single and program.link == "identity"):
+            return [f"{scores[0]} AS prediction"] if program.link == "identity" else []
+        shown = [f"exp({score})" if program.link == "exp" else score for score in scores]
+        ends = [""] if program.single else [f"_{label}" for label in program.labels]
+        return [f"{value} AS {_quoted('prediction' + end)}" for value, end in zip(shown, ends, strict=True)]
+    labels = [_literal(label) for label in program.classes]
+    if program.single:
+        outputs = [
+            f"CASE WHEN {scores[0]} > 0 THEN {labels[1]} WHEN {scores[0]} <= 0 THEN {labels[0]} END AS prediction"
+        ]
+        if program.probabilities:
+            outputs.append(f"1.0 / (1.0 + exp(-{scores[0]})) AS {_quoted(f'probability_{program.classes[1]}')}")
+        return outputs
+    cases = []
+    for score, label in zip(scores, labels, strict=True):
+        largest = " AND ".join(f"{score} >= {other}" for other in scores if other != score)
+        cases.append(f"WHEN {largest} THEN {label}")
+    outputs = [f"CASE {' '.join(cases)} END AS prediction"]
+    if program.probabilities:
+        parts = [
+            f"exp({score})" if program.probabilities == "softmax" else f"(1.0 / (1.0 + exp(-{score})))"
+            for score in scores
+        ]
+        total = " + ".join(parts)
+        pairs = zip(parts, program.classes, strict=True)
+        outputs += [f"{part} / ({total}) AS {_quoted(f'probability_{label}')}" for part, label in pairs]
+    return outputs
+
+
+def _table_of(name: str, term: Term) -> str:
+    """Return the polynomials of the cells of a term as a table."""
+    starts = [_starts(axis) for axis in term.axes]
+    coefficients = term.coefficients
+    columns = [f"c{k}_{a}" for k in range(coefficients.shape[2]) for a in range(coefficients.shape[1])]
+    columns = [f"start_{place}" for place in range(len(starts))] + columns
+    grid = np.meshgrid(*starts, indexing="ij")
+    values = np.column_stack(
+        [*(each.ravel() for each in grid), np.swapaxes(coefficients, 1, 2).reshape(len(coefficients), -1)]
+    )
+    rows = (f"({cell}, {', '.join(map(_number, row))})" for cell, row in enumerate(values.tolist()))
+    return f"{name} (cell, {', '.join(columns)}) AS (VALUES\n" + ",\n".join(rows) + ")"
+
+
+def _starts(axis: Axis) -> Array:
+    """Return where the cells of an axis begin, in pieces."""
+    if axis.kind != "pieces":
+        return np.zeros(axis.n_cells)
+    return np.array([*range(axis.n_pieces), 0, axis.n_pieces, 0], dtype=np.float64)
+
+
+def _scaled(axis: Axis) -> str:
+    """Return a number in pieces from the lower end of an axis."""
+    step = (axis.high - axis.low) / axis.n_pieces
+    return f"((CAST(rows_given.{_quoted(axis.column)} AS DOUBLE) - {_number(axis.low)}) / {_number(step)})"
+
+
+def _cell(axis: Axis) -> str:
+    """Return which cell of an axis a row is in."""
+    column = f"rows_given.{_quoted(axis.column)}"
+    n = axis.n_cells
+    if axis.kind == "levels":
+        cases = [f"WHEN {column} = {_literal(level)} THEN {place}" for place, level in enumerate(axis.levels)]
+        return f"CASE WHEN {column} IS NULL THEN {n - 1} {' '.join(cases)} ELSE {n - 2} END"
+    if axis.kind == "steps":
+        value = f"CAST({column} AS DOUBLE)"
+        cases = [f"WHEN {value} < {_number(edge)} THEN {place}" for place, edge in enumerate(axis.edges)]
+        return f"CASE WHEN {column} IS NULL THEN {n - 1} {' '.join(cases)} ELSE {n - 2} END"
+    x, pieces = _scaled(axis), axis.n_pieces
+    # Rounding down without a function that not all systems have; a row at a border may take either polynomial.
+    inner = f"CAST(ROUND({x} - 0.5) AS INTEGER)"
+    return (
+        f"CASE WHEN {column} IS NULL THEN {n - 1} WHEN {x} < 0 THEN {n - 3} WHEN {x} > {pieces} THEN {n - 2} "
+        f"WHEN {x} < 0.5 THEN 0 WHEN {x} > {pieces - 0.5} THEN {pieces - 1} ELSE {inner} END"
+    )
+
+
+def _flat_cell(axes: Sequence[Axis]) -> str:
+    """Return the number of the cell of all axes together."""
+    flat = f"({_cell(axes[0])})"
+    for axis in axes[1:]:
+        flat = f"({flat} * {axis.n_cells} + ({_cell(axis)}))"
+    return flat
+
+
+def _sum_of(name: str, term: Term, k: int) -> str:
+    """Return what a term adds to a score, by Horner's rule along each axis."""
+    shape = [axis.degree for axis in term.axes]
+    flat = [f"{name}.c{k}_{a}" for a in range(term.coefficients.shape[1])]
+    for place in reversed(range(len(shape))):
+        size = shape[place]
+        if size == 1:
+            continue
+        inside = f"COALESCE({_scaled(term.axes[place])} - {name}.start_{place}, 0.0)"
+        groups = [flat[start : start + size] for start in range(0, len(flat), size)]
+        flat = [_horner(group, inside) for group in groups]
+    return flat[0]
+
+
+def _horner(coefficients: Sequence[str], inside: str) -> str:
+    """Return a polynomial."""
+    value = coefficients[-1]
+    for coefficient in reversed(coefficients[:-1]):
+        value = f"({coefficient} + {inside} * {value})"
+    return value
+
+
+def _number(value: float) -> str:
+    """Return a number as SQL reads it."""
+    return "NULL" if value != value else repr(float(value))
+
+
+def _quoted(name: object) -> str:
+    """Return the name of a column or a table."""
+    return '"' + str(name).replace('"', '""') + '"'
+
+
+def _literal(value: object) -> str:
+    """Return a constant: a number, or a text."""
+    if isinstance(value, bool):
+        return "TRUE" if value else "FALSE"
+    return repr(value) if isinstance(value, (int, float)) else "'" + str(value).replace("'", "''") + "'"
+
+
+# --- a card -----------------------------------------------------------------------------------------------------------
+
+
+def as_card(program: Program) -> str:
+    """Return a table in CSV: what every range or category adds to every score, and how much that is wrong by.
+
+    Parameters
+    ----------
+    program : Program
+        Without kernels of many columns.
+
+    Returns
+    -------
+    str
+        A line a range: ``term``, then for its columns ``column``, ``from``, ``to`` and ``level``, the points, and
+        ``max_error``, by how much the function differs from them within. The first line has the constant.
+    """
+    names = [name.replace("score", "points", 1) for name in score_names(program)]
+    frames = [
+        pd.DataFrame([{"term": 0, **dict(zip(names, program.intercept.tolist(), strict=True)), "max_error": 0.0}])
+    ]
+    frames += [_lines(number, term, names) for number, term in enumerate(program.terms, start=1)]
+    card = pd.concat(frames, ignore_index=True)
+    if len(card) > MOST_LINES:
+        raise IncompatibleError(
+            f"A card of {len(card)} lines is none to score by: export .sql or .onnx, or fit kernels of single columns."
+        )
+    ends = [name for name in card.columns if name not in ("term", *names, "max_error")]
+    out = io.StringIO()
+    card[["term", *ends, *names, "max_error"]].to_csv(out, index=False, lineterminator="\n")
+    return out.getvalue()
+
+
+def _lines(number: int, term: Term, names: list[str]) -> pd.DataFrame:
+    """Return the lines of a term."""
+    bins = [_bins(axis) for axis in term.axes]
+    grids = np.meshgrid(*[np.arange(len(bins_of)) for bins_of in bins], indexing="ij")
+    lines = np.column_stack([grid.ravel() for grid in grids])
+    ends: list[dict[str, Any]] = []
+    for line in lines:
+        described: dict[str, Any] = {"term": number}
+        for place, at in enumerate(line):
+            after = "" if place == 0 else f"_{place + 1}"
+            described |= {f"{name}{after}": value for name, value in bins[place][at][0].items()}
+        ends.append(described)
+    values = [_values(term, [bins[place][at][1] for place, at in enumerate(line)]) for line in lines]
+    low, high = (np.array([end(each, axis=0) for each in values]) for end in (np.min, np.max))
+    points = pd.DataFrame(0.5 * (low + high), columns=names)
+    return pd.concat(
+        [pd.DataFrame(ends), points, pd.Series(0.5 * (high - low).max(axis=1) + term.error, name="max_error")], axis=1
+    )
+
+
+def _values(term: Term, points: list[list[Any]]) -> Array:
+    """Return a term at the product of a few values of its columns, (n, K)."""
+    grids = np.meshgrid(*[np.arange(len(values)) for values in points], indexing="ij")
+    rows = {
+        axis.column: [values[i] for i in grid.ravel()]
+        for axis, values, grid in zip(term.axes, points, grids, strict=True)
+    }
+    return np.asarray(term_values(term.plain(), rows))
+
+
+def _bins(axis: Axis) -> list[tuple[dict[str, Any], list[Any]]]:
+    """Return the lines of an axis: how each is described, and values that stand for it."""
+    gap = ({"column": axis.column, "level": "missing"}, [None if axis.kind == "levels" else np.nan])
+    if axis.kind == "levels":
+        lines_of = [({"column": axis.column, "level": level}, [level]) for level in axis.levels]
+        return [*lines_of, ({"column": axis.column, "level": "any other"}, [OTHER]), gap]
+    if axis.kind == "steps":
+        ends = [-np.inf, *axis.edges, np.inf]
+        inside = [cell[0] for cell in nodes_of(axis, np.zeros(1))[:-1]]
+        pairs = zip(pairwise(ends), inside, strict=True)
+        return [*(({"column": axis.column, "from": a, "to": b}, [value]) for (a, b), value in pairs), gap]
+    third = (axis.high - axis.low) / 3  # the known range is the middle third
+    ends = [-np.inf, *np.linspace(axis.low + third, axis.high - third, CARD_BINS - 1).tolist(), np.inf]
+    lines = []
+    for start, end in pairwise(ends):
+        values = np.linspace(max(start, axis.low), min(end, axis.high), CARD_POINTS).tolist()
+        lines.append(({"column": axis.column, "from": start, "to": end}, values))
+    return [*lines, gap]

@@ -20,7 +20,7 @@ from sklearn.preprocessing import FunctionTransformer, StandardScaler
 from sklearn.svm import SVC
 
 from manykernels.estimators import KernelAligner, MKLSurvivalCV
-from manykernels.inspection.reports.tasks import SURVIVAL
+from manykernels.inspection.reports.scores import SURVIVAL
 from manykernels.kernels import KernelBank, Linear, Pairs, PrecomputedBank, Views
 from manykernels.kernels.precomputed.stack import are_kernels
 from manykernels.validation.arrays import TableLike

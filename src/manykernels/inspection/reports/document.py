@@ -19,12 +19,11 @@ from sklearn.utils.validation import check_is_fitted
 from manykernels.exceptions import InvalidInputError
 from manykernels.inspection.files import write_file
 from manykernels.inspection.pipelines import last_step, unwrapped
-from manykernels.inspection.reports import contents, pictures, words
+from manykernels.inspection.reports import contents, pictures, summary
 from manykernels.inspection.reports.caveats import Case, caveats_of
 from manykernels.inspection.reports.evaluation import FOLDS, HELD_OUT, TRAINING, Evaluation, evaluate
 from manykernels.inspection.reports.report import MKLReport
-from manykernels.inspection.reports.scores import check_one_prediction
-from manykernels.inspection.reports.tasks import SURVIVAL, task_of
+from manykernels.inspection.reports.scores import SURVIVAL, check_one_prediction, task_of
 from manykernels.kernels import Pairs, PrecomputedBank, Views
 from manykernels.kernels.precomputed.stack import as_kernel_stack
 from manykernels.objective.losses.survival import check_survival
@@ -163,7 +162,7 @@ def _template() -> Any:
         ) from error
     source = files(__package__).joinpath("report.html.jinja").read_text(encoding="utf-8")
     environment = Environment(autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True)
-    environment.filters["number"] = words.number
+    environment.filters["number"] = summary.number
     return environment.from_string(source)
 
 
@@ -189,7 +188,7 @@ def _performance(model: BaseEstimator, task: str, evaluation: Evaluation) -> dic
     """Return scores, comparisons and pictures of the predictions."""
     first = evaluation.scores[0]
     told = [
-        (rival.name, rival.score, words.comparison_words(rival.name, rival.better_by, first.name))
+        (rival.name, rival.score, summary.comparison_words(rival.name, rival.better_by, first.name))
         for rival in evaluation.rivals
     ]
     classifies = task == "classification"
@@ -223,7 +222,7 @@ def _how_scored(evaluation: Evaluation, task: str) -> str:
 
 
 def _selection(model: BaseEstimator, facts: MKLReport, evaluation: Evaluation) -> dict[str, Any]:
-    """Return what was selected, how sure that is, and the certificate in words."""
+    """Return what was selected, how sure that is, and the certificate in summary."""
     kernels, counts = contents.kernel_bars(model, evaluation)
     return {
         "verb": "selected" if hasattr(model, "kernels") else "found",
@@ -232,7 +231,7 @@ def _selection(model: BaseEstimator, facts: MKLReport, evaluation: Evaluation) -
         "views": contents.view_bars(model),
         "kernels": kernels,
         "has_refits": evaluation.selected_again is not None,
-        "again": words.again_words(counts, evaluation.n_folds),
-        "certificate": words.certificate_words(facts, model),
+        "again": summary.again_words(counts, evaluation.n_folds),
+        "certificate": summary.certificate_words(facts, model),
         "n_targets": 1 if np.ndim(model.kernel_weights_) == 1 else len(model.kernel_weights_),
     }

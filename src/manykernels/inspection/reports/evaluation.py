@@ -22,8 +22,7 @@ from manykernels.exceptions import ConvergenceWarning, InvalidInputError
 from manykernels.inspection.evidence.importance import pooled_drops, score_drops
 from manykernels.inspection.pipelines import after_steps_of, fresh, last_step, unwrapped
 from manykernels.inspection.reports.baselines import baselines_for
-from manykernels.inspection.reports.bootstrap import METRICS, Draws, Score, areas_under_curve
-from manykernels.inspection.reports.tasks import SURVIVAL
+from manykernels.inspection.reports.scores import METRICS, SURVIVAL, Draws, Score, areas_under_curve
 from manykernels.kernels import Pairs
 
 Array = NDArray[Any]

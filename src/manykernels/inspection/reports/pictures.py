@@ -27,7 +27,7 @@ from manykernels.inspection.functions.shape import ShapeDisplay, active_columns
 from manykernels.inspection.functions.surface import SurfaceDisplay, active_pairs
 from manykernels.inspection.pipelines import unwrapped
 from manykernels.inspection.reports.evaluation import Evaluation
-from manykernels.inspection.reports.tasks import SURVIVAL
+from manykernels.inspection.reports.scores import SURVIVAL
 from manykernels.validation.arrays import TableLike
 
 Array = NDArray[Any]

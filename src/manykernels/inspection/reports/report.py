@@ -13,8 +13,7 @@ import pandas as pd
 from sklearn.base import BaseEstimator
 
 from manykernels.inspection.pipelines import unwrapped
-from manykernels.inspection.reports.scores import held_out_scores
-from manykernels.inspection.reports.tasks import SURVIVAL, task_of
+from manykernels.inspection.reports.scores import SURVIVAL, held_out_scores, task_of
 from manykernels.objective.losses import CoxPartial
 from manykernels.solvers import Solution, Status
 from manykernels.solvers.factored.solver import FactoredNewton

@@ -12,7 +12,7 @@ from sklearn.base import clone, is_classifier, is_regressor
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
 from manykernels import ConvergenceWarning, Gaussian, HierarchicalMKL, InvalidInputError, Laplacian
-from manykernels.estimators.searches import hierarchical as module
+from manykernels.estimators.searches import products as module
 from manykernels.solvers import Status
 
 N = 120

@@ -144,7 +144,7 @@ def test_the_method_is_the_least_exact_of_all_targets(
     def search(*args: Any, **options: Any) -> PolynomialDiscovery:
         return replace(discover_polynomial(*args, **options), method=next(names))
 
-    monkeypatch.setattr("manykernels.estimators.searches.polynomial.discover_polynomial", search)
+    monkeypatch.setattr("manykernels.estimators.searches.products.discover_polynomial", search)
     model = sparse(degree=2).fit(table, np.column_stack([response, -response]))
     assert (model.certificate_method_, model.n_family_kernels_) == ("bound", 15)
 

@@ -10,7 +10,7 @@ import pandas as pd
 import pytest
 
 from manykernels import KernelBank, Linear, MKLRegressor, report
-from manykernels.inspection.reports.seen import among, fingerprints, packed
+from manykernels.inspection.reports.caveats import among, fingerprints, packed
 
 
 def table() -> pd.DataFrame:
