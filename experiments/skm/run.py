@@ -119,7 +119,8 @@ def continuation(sizes: Sizes, folder: str | None, output: Path) -> None:
         if counts.find(data=name):
             continue
         kernels, y = _kernels.draw(*_kernels.load(name, folder), sizes.n_kernels, sizes.n_samples, SEED)
-        _continuation.follow(kernels[:3, :30, :30], y[:30], CONSTANT, rescale=True, tol=1e-2, seconds=1.0)  # compiles
+        tiny = kernels[:3, :30, :30], y[:30]  # compiles, which takes seconds of its own
+        _continuation.follow(*tiny, CONSTANT, rescale=True, tol=1e-2, seconds=sizes.seconds)
         for variant in (_continuation.AS_PUBLISHED, _continuation.RESCALED):
             rescale = variant == _continuation.RESCALED
             given = {"rescale": rescale, "tol": sizes.stage_tol, "seconds": sizes.seconds}
