@@ -185,6 +185,21 @@ def test_the_objective_of_the_first_iteration_is_the_alignment_with_the_target(
     np.testing.assert_allclose(first["h"], values / np.abs(values).max(), atol=1e-10)
 
 
+def test_climbs_that_must_gain_more_end_earlier(module: Callable[[str], ModuleType]) -> None:
+    program, tasks, settings = (module(name) for name in ("inner_search", "_tasks", "_settings"))
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(60, 6))
+    y = np.where(X[:, 0] ** 2 + X[:, 1] > 0.7, 1.0, -1.0)
+    task = tasks.Task((X, y), (X, y), (X, y))
+    few = settings.Settings(settings.STANDARDIZED, (1.0,), (1.0,), wide_kernels=1)
+    names = ("gain 0.1", "gain 0.001", program.TO_ITS_END)
+    early, later, end = (program.alignment_of(task, few, name) for name in names)
+    assert early < later <= end * (1 + 1e-9)
+    (model,) = program.learn("gain 0.1", task, few, "squared")
+    (same,) = program.learn(program.TO_ITS_END, task, few, "squared")
+    assert list(model.specs) != list(same.specs)
+
+
 def test_pixels_are_left_as_they_are(module: Callable[[str], ModuleType]) -> None:
     rng = np.random.default_rng(0)
     X, y = rng.integers(0, 256, size=(60, 5)).astype(float), np.repeat([-1.0, 1.0], 30)
