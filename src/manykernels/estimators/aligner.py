@@ -121,7 +121,7 @@ class KernelAligner(ClassNamePrefixFeaturesOutMixin, TransformerMixin, TakesGrou
         tags.target_tags.required = self.method != "uniform"
         return tags
 
-    def fit(self, X: Any, y: Any = None) -> Self:
+    def fit(self, X: TableLike, y: ArrayLike | None = None) -> Self:
         """Choose the kernel weights.
 
         Parameters
@@ -156,7 +156,7 @@ class KernelAligner(ClassNamePrefixFeaturesOutMixin, TransformerMixin, TakesGrou
         self._learn(X, y)
         return self
 
-    def fit_transform(self, X: Any, y: Any = None) -> Array:
+    def fit_transform(self, X: TableLike, y: ArrayLike | None = None) -> Array:
         """Choose the kernel weights and return the combined kernel among the training samples.
 
         Parameters
@@ -238,7 +238,7 @@ class KernelAligner(ClassNamePrefixFeaturesOutMixin, TransformerMixin, TakesGrou
         """Number of columns of the combined kernel, for ``get_feature_names_out``."""
         return int(self._train.n_samples)
 
-    def _learn(self, X: TableLike, y: ArrayLike) -> Training:
+    def _learn(self, X: TableLike, y: ArrayLike | None) -> Training:
         check_choice(self.method, METHODS, "method")
         check_choice(self.target, CODINGS, "target")
         if y is None and self.method != "uniform":
@@ -247,11 +247,13 @@ class KernelAligner(ClassNamePrefixFeaturesOutMixin, TransformerMixin, TakesGrou
                 "can do without."
             )
         rows = checked_rows(self, X, precomputed=is_precomputed(self.kernels), reset=True)
-        y = None if y is None else np.asarray(y)
-        check_lengths(len(rows), len(rows) if y is None or not y.ndim else len(y))
+        given = None if y is None else np.asarray(y)
+        check_lengths(len(rows), len(rows) if given is None or not given.ndim else len(given))
         budget, n_jobs = self._resources.memory_budget, self._resources.n_jobs
         training = open_training(self.kernels, rows, memory_budget=budget, n_jobs=n_jobs, n_targets=1)
-        found = aligned_weights(training.stack, y, self.method, target=self.target, center=self.center, tol=self.tol)
+        found = aligned_weights(
+            training.stack, given, self.method, target=self.target, center=self.center, tol=self.tol
+        )
         self._keep(training, found)
         return training
 

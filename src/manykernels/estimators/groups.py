@@ -16,9 +16,10 @@ from sklearn.base import BaseEstimator, clone
 
 from manykernels.exceptions import InvalidInputError
 from manykernels.grams.training import as_bank
-from manykernels.kernels import KernelBank, PairKernels, Pairs
+from manykernels.kernels import KernelBank, KernelStack, PairKernels, Pairs
 from manykernels.kernels.bank.columns import Table
 from manykernels.solvers.solution import Callback
+from manykernels.validation.arrays import TableLike
 from manykernels.validation.names import close_name, unknown_parameter
 
 __all__ = ["LossParameters", "ParameterGroup", "Resources", "Search", "TakesGroups", "with_kernels_of"]
@@ -320,7 +321,7 @@ class TakesGroups(BaseEstimator):
         return self
 
 
-def with_kernels_of(estimator: BaseEstimator, X: Any) -> Any:
+def with_kernels_of(estimator: BaseEstimator, X: TableLike | Table | KernelStack | Pairs) -> Any:
     """Return a clone whose list of kernels is decided by these rows, for whoever fits it on parts of them.
 
     An estimator without a bank, or behind other steps of a pipeline, is cloned as it is.

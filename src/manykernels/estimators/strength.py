@@ -25,7 +25,7 @@ from manykernels.objective.losses import Loss
 from manykernels.objective.problem import Problem
 from manykernels.objective.regularizers import Regularizer
 from manykernels.validation.arrays import Array, check_positive
-from manykernels.validation.parameters import seed_from
+from manykernels.validation.parameters import RandomSource, seed_from
 
 __all__ = [
     "AUTO",
@@ -225,7 +225,7 @@ def stronger(problem: Problem, other: Problem) -> Problem:
     return problem.with_penalty(replace(other.regularizer, strength=strength))
 
 
-def noise_seed(random_state: Any) -> int:
+def noise_seed(random_state: RandomSource) -> int:
     """Return the seed of permutations; a generator of the user's is read, and goes on from where it was."""
     return 0 if random_state is None else seed_from(copy.deepcopy(random_state))
 

@@ -12,6 +12,8 @@ from sklearn.base import BaseEstimator, clone
 from sklearn.pipeline import Pipeline, make_pipeline
 from sklearn.utils.validation import check_is_fitted
 
+from manykernels.validation.arrays import TableLike
+
 NUMBERED = re.compile(r"x(\d+)\Z")  # what a column of an array is called
 
 
@@ -20,7 +22,7 @@ def last_step(model: BaseEstimator) -> Any:
     return last_step(model[-1]) if isinstance(model, Pipeline) else model
 
 
-def unwrapped(model: Any, X: Any = None) -> tuple[Any, Any]:
+def unwrapped(model: BaseEstimator, X: TableLike | None = None) -> tuple[Any, Any]:
     """Return the estimator at the end of a fitted pipeline, and rows as it gets them; another model as it is.
 
     Where the steps before it return arrays and can say what their columns are called (``get_feature_names_out``), the

@@ -5,11 +5,14 @@ from __future__ import annotations
 import numbers
 import warnings
 from bisect import bisect_right
-from collections.abc import Callable, Sequence
-from typing import Any
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any, TypeAlias
 
 import numpy as np
+from numpy.typing import ArrayLike
 from sklearn.model_selection import (
+    BaseCrossValidator,
+    BaseShuffleSplit,
     GroupKFold,
     GroupShuffleSplit,
     KFold,
@@ -28,6 +31,7 @@ from manykernels.exceptions import InvalidInputError
 from manykernels.validation.arrays import Array
 
 Split = tuple[Array, Array]
+CrossValidation: TypeAlias = int | BaseCrossValidator | BaseShuffleSplit | Iterable[Split] | None
 
 FIRST_FOLDS, FIRST_SHARE = 3, 0.5  # folds in which what is in doubt is tried first, at least, and of many folds
 SHARE_OF_COST = 0.15  # of the fits in all folds, that those of fewer rows in the first folds may be predicted to take
@@ -38,7 +42,9 @@ EXCHANGING = (KFold, StratifiedKFold, RepeatedKFold, RepeatedStratifiedKFold, Sh
 EXCHANGING_GROUPS = (GroupKFold, GroupShuffleSplit, LeaveOneGroupOut, LeavePGroupsOut, StratifiedGroupKFold)
 
 
-def splits_of(cv: Any, y: Any, groups: Any = None, *, classifier: bool) -> list[tuple[Array, Array]]:
+def splits_of(
+    cv: CrossValidation, y: Any, groups: ArrayLike | None = None, *, classifier: bool
+) -> list[tuple[Array, Array]]:
     """Return the rows to learn from and those held out of every fold; more folds than rows are refused in words."""
     try:
         return list(check_cv(cv, y, classifier=classifier).split(np.zeros(len(y)), y, groups))

@@ -12,6 +12,7 @@ from pkgutil import resolve_name
 from typing import Any, ClassVar, Self
 
 import numpy as np
+from numpy.typing import ArrayLike
 from sklearn.exceptions import NotFittedError
 from sklearn.utils import estimator_html_repr
 from sklearn.utils.validation import check_is_fitted
@@ -64,7 +65,7 @@ from manykernels.solvers import Solution, Status
 from manykernels.solvers.factored.model import FactorFunctions
 from manykernels.solvers.solve import obstacle_to_factors
 from manykernels.threads import blas_limit, n_threads
-from manykernels.validation.arrays import Array
+from manykernels.validation.arrays import Array, TableLike
 from manykernels.validation.names import SaysWhichParameter
 
 # What a user is told of models without kernels: which classes or targets, why, and what to do.
@@ -172,7 +173,7 @@ class BaseMKL(SaysWhichParameter, NotebookCard, Explanations, TakesGroups):
 
     # --- fitting ----------------------------------------------------------------------------------------------------
 
-    def fit(self, X: Any, y: Any, sample_weight: Any = None) -> Self:
+    def fit(self, X: TableLike, y: ArrayLike, sample_weight: ArrayLike | None = None) -> Self:
         """Learn the kernel weights and the model.
 
         Parameters
@@ -213,7 +214,7 @@ class BaseMKL(SaysWhichParameter, NotebookCard, Explanations, TakesGroups):
         self._warn(self._learn(samples, loss))
         return self
 
-    def _checked_data(self, X: Any, y: Any) -> tuple[Rows, Array]:
+    def _checked_data(self, X: TableLike, y: ArrayLike) -> tuple[Rows, Array]:
         """Return rows and targets, checked: the only time in a fit that anybody looks at all of them."""
         if y is None:
             raise InvalidInputError(f"This {type(self).__name__} requires y to be passed, but the target y is None.")
@@ -224,14 +225,14 @@ class BaseMKL(SaysWhichParameter, NotebookCard, Explanations, TakesGroups):
         check_lengths(len(rows), len(target))
         return rows, target
 
-    def _keep_names(self, y: Any) -> None:
+    def _keep_names(self, y: ArrayLike) -> None:
         """Keep what the targets are called; without names there is no such attribute, like ``feature_names_in_``."""
         self.__dict__.pop("target_names_", None)
         names = names_of_targets(y)
         if names is not None:
             self.target_names_ = names
 
-    def _checked_rows(self, X: Any, *, reset: bool) -> Rows:
+    def _checked_rows(self, X: TableLike, *, reset: bool) -> Rows:
         """Return X as a bank takes it."""
         if not reset and self._expansion.bank.raw.of_pairs:
             as_pairs(X)
@@ -239,7 +240,7 @@ class BaseMKL(SaysWhichParameter, NotebookCard, Explanations, TakesGroups):
         return checked_rows(self, X, precomputed=self._takes_kernels, reset=reset, read=read)
 
     @abstractmethod
-    def _checked_target(self, y: Any) -> Array:
+    def _checked_target(self, y: ArrayLike) -> Array:
         """Return labels (N,) or numbers (N,) or (N, K)."""
 
     @abstractmethod
@@ -541,7 +542,7 @@ class BaseMKL(SaysWhichParameter, NotebookCard, Explanations, TakesGroups):
 
     # --- predicting -------------------------------------------------------------------------------------------------
 
-    def _scores(self, X: Any) -> Array:
+    def _scores(self, X: TableLike) -> Array:
         """Return the decision values of new rows, (n, K) float64."""
         check_is_fitted(self)
         rows = self._checked_rows(X, reset=False)
@@ -555,7 +556,7 @@ class BaseMKL(SaysWhichParameter, NotebookCard, Explanations, TakesGroups):
         model.intercept_ = float(intercepts[0]) if self._single else intercepts
         return model
 
-    def _with_scores(self, X: Any, scores: Array) -> Self:
+    def _with_scores(self, X: TableLike, scores: Array) -> Self:
         """Return this estimator with the decision values of these very rows known, which scorers ask for repeatedly."""
         model = copy.copy(self)
         model.__dict__["_scores"] = lambda asked: scores if asked is X else self._scores(asked)

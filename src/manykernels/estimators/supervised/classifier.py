@@ -15,6 +15,9 @@ from manykernels.estimators.supervised.base import BaseMKL
 from manykernels.estimators.supervised.samples import Samples
 from manykernels.estimators.supervised.targets import class_factors, class_labels, encode_labels
 from manykernels.grams.prediction import class_probabilities
+from manykernels.objective.losses import Loss
+from manykernels.objective.regularizers import Regularizer
+from manykernels.solvers import Solver
 from manykernels.validation.arrays import Array, TableLike
 from manykernels.validation.parameters import RandomSource
 
@@ -185,17 +188,17 @@ class MKLClassifier(ClassifierMixin, BaseMKL):
         self,
         kernels: Any = None,
         *,
-        loss: Any = "logistic",
-        penalty: Any = "l1",
+        loss: str | Loss = "logistic",
+        penalty: str | Mapping[str, str | Regularizer] | Regularizer = "l1",
         alpha: float | str = "auto",
         l1_ratio: float = 0.5,
         q: float = 1.5,
         p: float = 2.0,
         eta: float = 0.5,
         outputs: str = "own",
-        solver: Any = "auto",
+        solver: str | Solver = "auto",
         fit_intercept: bool = True,
-        class_weight: Any = None,
+        class_weight: Mapping[Any, float] | str | None = None,
         kernel_penalties: ArrayLike | Mapping[str, float] | None = None,
         tol: float = 1e-4,
         random_state: RandomSource = None,

@@ -301,7 +301,7 @@ class Explanations:
             raise AttributeError(f"{asked} is not defined for precomputed kernels and pairs, which have no columns.")
         return self._expansion.bank
 
-    def decompose_frame(self, X: Any) -> pd.DataFrame:
+    def decompose_frame(self, X: TableLike) -> pd.DataFrame:
         """Return what each active kernel adds to each prediction, as a table with names.
 
         The sum of a row is ``decision_function(X)``, or ``predict(X)`` of models without one.
@@ -393,7 +393,7 @@ class Explanations:
         found = {label: _variances(parts[label]) for label in labels}
         return pd.concat(found, names=[self._target_word]).reset_index(level=0).reset_index(drop=True)
 
-    def _contributions(self, X: Any) -> Array:
+    def _contributions(self, X: TableLike) -> Array:
         """Return what every kernel adds to every score, (M, n) or (M, n, K)."""
         check_is_fitted(self)
         rows = self._checked_rows(X, reset=False)

@@ -268,7 +268,7 @@ def of_support(model: BaseEstimator) -> LeftOut:
 
 
 def of_rows(
-    model: Any,
+    model: BaseEstimator,
     bank: FittedBank,
     rows: Any,
     rho: Array,

@@ -19,7 +19,6 @@ It is plug-in: the weights are taken as if they had been known, so that bands ar
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 from scipy.linalg import cho_factor, cho_solve
@@ -28,7 +27,7 @@ from sklearn.base import BaseEstimator
 from manykernels.exceptions import InvalidInputError
 from manykernels.grams import cross_combine
 from manykernels.grams.prediction import CHUNK_ENTRIES, KernelExpansion
-from manykernels.validation.arrays import Array, TableLike
+from manykernels.validation.arrays import Array
 
 __all__ = ["Posterior", "posterior_of"]
 
@@ -46,7 +45,7 @@ class Posterior:
     sums: Array  # (n,) float64: A^-1 1, zero without an intercept
     noise_variance: float  # s2
 
-    def variance(self, X: Any) -> Array:
+    def variance(self, X: object) -> Array:
         """Return the variance of ``f(x) + b`` at new rows, (n,)."""
         bank, rows = self.expansion.bank, self.expansion.bank.prepare(X)
         found = np.zeros(rows.n_samples)
@@ -62,7 +61,7 @@ class Posterior:
                 found[at] += (1.0 - cross @ self.sums) ** 2 / self.sums.sum()
         return self.noise_variance * np.maximum(found, 0.0)
 
-    def part_variance(self, X: TableLike, kernels: Array, mean: Array) -> Array:
+    def part_variance(self, X: object, kernels: Array, mean: Array) -> Array:
         """Return the variance of the sum of some functions less its mean, at a few rows, (n,)."""
         bank, rows = self.expansion.bank, self.expansion.bank.prepare(X)
         own = self.weights * np.isin(self.expansion.active, kernels)

@@ -131,7 +131,12 @@ def build_problems(
 
 
 def solve_problems(
-    problems: list[Problem], solver: str | Solver, n_jobs: int | None, *, random_state: Any = None, **parameters: Any
+    problems: list[Problem],
+    solver: str | Solver,
+    n_jobs: int | None,
+    *,
+    random_state: RandomSource = None,
+    **parameters: Any,
 ) -> Fit:
     """Solve every problem, in threads if there are several of both; convergence warnings are left to the caller.
 

@@ -19,6 +19,8 @@ from manykernels.estimators.supervised.samples import Samples
 from manykernels.estimators.supervised.targets import numeric_targets, sample_weights
 from manykernels.exceptions import InvalidInputError
 from manykernels.objective.losses import LOSSES, Loss
+from manykernels.objective.regularizers import Regularizer
+from manykernels.solvers import Solver
 from manykernels.validation.arrays import Array, TableLike
 from manykernels.validation.parameters import RandomSource
 
@@ -196,16 +198,16 @@ class MKLRegressor(RegressorMixin, BaseMKL):
         self,
         kernels: Any = None,
         *,
-        loss: Any = "squared",
+        loss: str | Loss = "squared",
         loss_parameters: LossParameters | Mapping[str, Any] | None = None,
-        penalty: Any = "l1",
+        penalty: str | Mapping[str, str | Regularizer] | Regularizer = "l1",
         alpha: float | str = "auto",
         l1_ratio: float = 0.5,
         q: float = 1.5,
         p: float = 2.0,
         eta: float = 0.5,
         outputs: str = "own",
-        solver: Any = "auto",
+        solver: str | Solver = "auto",
         fit_intercept: bool = True,
         kernel_penalties: ArrayLike | Mapping[str, float] | None = None,
         tol: float = 1e-4,

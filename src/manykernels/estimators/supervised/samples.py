@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import warnings
 from dataclasses import dataclass, replace
-from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -127,11 +126,12 @@ class Samples:
     groups: Array | None = None  # (n,) int: samples that belong together, whose targets change places as a whole
 
     @classmethod
-    def of(cls, rows: Rows, y: Array, weight: Array, groups: Any = None) -> Samples:
+    def of(cls, rows: Rows, y: Array, weight: Array, groups: ArrayLike | None = None) -> Samples:
         """Leave out the samples of weight zero."""
         check_lengths(len(rows), len(y))
         kept = np.flatnonzero(weight)
-        together = pd.factorize(np.asarray(groups))[0] if np.ndim(groups) == 1 and len(groups) == len(y) else None
+        labels = None if groups is None else np.asarray(groups)
+        together = pd.factorize(labels)[0] if labels is not None and labels.shape == (len(y),) else None
         if len(kept) == len(weight):
             return cls(rows, y, weight, kept, len(weight), groups=together)
         some = None if together is None else together[kept]

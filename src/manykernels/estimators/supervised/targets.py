@@ -164,7 +164,7 @@ def sample_weights(sample_weight: ArrayLike | None, n_samples: int) -> Array:
     return weight
 
 
-def class_factors(class_weight: Any, classes: Array, codes: Array, weight: Array) -> Array:
+def class_factors(class_weight: Mapping[Any, float] | str | None, classes: Array, codes: Array, weight: Array) -> Array:
     """Return the weight of each class, (n_classes,) float64."""
     if class_weight is None:
         return np.ones(len(classes))

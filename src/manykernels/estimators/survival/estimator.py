@@ -20,6 +20,8 @@ from manykernels.exceptions import InvalidInputError
 from manykernels.grams.training import Training
 from manykernels.objective.losses import CoxPartial, survival_target
 from manykernels.objective.losses.survival import FIELDS, check_survival
+from manykernels.objective.regularizers import Regularizer
+from manykernels.solvers import Solver
 from manykernels.validation.arrays import Array, TableLike, check_vector
 from manykernels.validation.parameters import RandomSource
 
@@ -177,13 +179,13 @@ class MKLSurvival(BaseMKL):
         kernels: Any = None,
         *,
         ties: str = "efron",
-        penalty: Any = "l1",
+        penalty: str | Mapping[str, str | Regularizer] | Regularizer = "l1",
         alpha: float | str = "auto",
         l1_ratio: float = 0.5,
         q: float = 1.5,
         p: float = 2.0,
         eta: float = 0.5,
-        solver: Any = "auto",
+        solver: str | Solver = "auto",
         kernel_penalties: ArrayLike | Mapping[str, float] | None = None,
         tol: float = 1e-4,
         random_state: RandomSource = None,

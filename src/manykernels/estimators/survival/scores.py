@@ -112,7 +112,7 @@ def concordant_pairs(weight: Array, event: Array, times: Array, opens: Array, ra
     return found
 
 
-def brier_score(y_train: Any, y: ArrayLike, survival: Any, times: ArrayLike) -> Array:
+def brier_score(y_train: ArrayLike, y: ArrayLike, survival: Any, times: ArrayLike) -> Array:
     r"""Return mean squared errors of survival probabilities at some times, weighted by the chance of being uncensored.
 
     .. math:: B(t) = \frac1n \sum_{i \text{ known at } t} \frac{([T_i > t] - S_i(t))^2}{P(C \ge \min(T_i, t))}

@@ -35,7 +35,7 @@ from manykernels.inspection.displays.plotting import (
     write,
 )
 from manykernels.inspection.pipelines import unwrapped
-from manykernels.validation.arrays import TableLike, check_count
+from manykernels.validation.arrays import check_count
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -76,7 +76,13 @@ class DecompositionDisplay(Display):
 
     @classmethod
     def from_estimator(
-        cls, estimator: BaseEstimator, X: Any, *, samples: Sequence[int] | None = None, top: int = 8, target: Any = None
+        cls,
+        estimator: BaseEstimator,
+        X: Any,
+        *,
+        samples: Sequence[int] | None = None,
+        top: int = 8,
+        target: Hashable = None,
     ) -> Self:
         """Decompose the scores of some rows.
 
@@ -136,8 +142,8 @@ class DecompositionDisplay(Display):
             ax.barh(places, values, left=left, label=labels[number], **{**style, **bar_style})
             for positive in ends:
                 ends[positive] += np.where((values >= 0) == positive, values, 0.0)
-        mark = {"color": ink.text, "markeredgecolor": ink.face, "markersize": 6}
-        ax.plot(self.contributions.sum(axis=1), places, "D", label="score", **mark)
+        scores = self.contributions.sum(axis=1)
+        ax.plot(scores, places, "D", label="score", color=ink.text, markeredgecolor=ink.face, markersize=6)
         self._finish(ax, places)
 
     def _finish(self, ax: Axes, places: Array) -> None:
@@ -216,7 +222,7 @@ class ContributionsDisplay(Display):
     target: str = ""
 
     @classmethod
-    def from_estimator(cls, estimator: BaseEstimator, X: TableLike, *, top: int = 12, target: Hashable = None) -> Self:
+    def from_estimator(cls, estimator: BaseEstimator, X: Any, *, top: int = 12, target: Hashable = None) -> Self:
         """Decompose the scores of all rows.
 
         Parameters
@@ -338,7 +344,7 @@ class WaterfallDisplay(Display):
 
     @classmethod
     def from_estimator(
-        cls, estimator: BaseEstimator, X: Any, *, sample: int = 0, top: int = 10, target: Any = None
+        cls, estimator: BaseEstimator, X: Any, *, sample: int = 0, top: int = 10, target: Hashable = None
     ) -> Self:
         """Decompose the score of one row.
 

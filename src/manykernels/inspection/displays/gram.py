@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Self
 
@@ -27,7 +27,7 @@ from manykernels.inspection.displays.plotting import (
     write,
 )
 from manykernels.kernels import KernelBank
-from manykernels.validation.arrays import check_count
+from manykernels.validation.arrays import TableLike, check_count
 from manykernels.validation.gram import check_square_kernel
 
 if TYPE_CHECKING:
@@ -72,7 +72,9 @@ class AlignmentDisplay(Display):
     n_kernels: int
 
     @classmethod
-    def from_kernels(cls, kernels: Any, *, y: Any = None, names: Sequence[str] | None = None, top: int = 30) -> Self:
+    def from_kernels(
+        cls, kernels: Any, *, y: ArrayLike | None = None, names: Sequence[str] | None = None, top: int = 30
+    ) -> Self:
         """Take precomputed kernels.
 
         Parameters
@@ -100,7 +102,7 @@ class AlignmentDisplay(Display):
         return cls._of(lambda m: kernels[m], names, y, top)
 
     @classmethod
-    def from_bank(cls, bank: KernelBank, X: Any, *, y: Any = None, top: int = 30) -> Self:
+    def from_bank(cls, bank: KernelBank, X: TableLike, *, y: ArrayLike | None = None, top: int = 30) -> Self:
         """Evaluate the kernels of a bank on a table, one at a time.
 
         Parameters
@@ -120,7 +122,7 @@ class AlignmentDisplay(Display):
         return cls._of(lambda m: fitted.block(prepared, prepared, kernels=[m])[0], list(fitted.names), y, top)
 
     @classmethod
-    def _of(cls, kernel: Any, names: list[str], y: ArrayLike, top: int) -> Self:
+    def _of(cls, kernel: Callable[[int], Array], names: list[str], y: ArrayLike | None, top: int) -> Self:
         """Keep the unit, centered matrices of the kernels that are shown only."""
         check_count(top, "top")
         shown, units = list(range(len(names)))[:top], []
@@ -229,7 +231,7 @@ class GramDisplay(Display):
         self.n_samples = self.n_samples or len(self.values)
 
     @classmethod
-    def from_kernel(cls, K: Any, *, y: Any = None, name: str = "") -> Self:
+    def from_kernel(cls, K: Any, *, y: ArrayLike | None = None, name: str = "") -> Self:
         """Take a matrix as it is.
 
         Parameters
@@ -269,7 +271,7 @@ class GramDisplay(Display):
         )
 
     @classmethod
-    def from_bank(cls, bank: KernelBank, X: Any, kernel: str | int = 0, *, y: Any = None) -> Self:
+    def from_bank(cls, bank: KernelBank, X: TableLike, kernel: str | int = 0, *, y: ArrayLike | None = None) -> Self:
         """Evaluate one kernel of a bank on a table.
 
         Parameters

@@ -139,7 +139,7 @@ class CVCurveDisplay(Display):
                 )
                 band = None
         ax.axvline(chosen["alpha"], color=ink.muted, linestyle="--", linewidth=1)
-        ring = {"color": "none", "markeredgecolor": ink.text, "markeredgewidth": 1.6}
+        ring: dict[str, Any] = {"color": "none", "markeredgecolor": ink.text, "markeredgewidth": 1.6}
         ax.plot(
             chosen["alpha"], chosen["mean_score"], "o", markersize=10, label=f"chosen: {chosen['alpha']:.3g}", **ring
         )
@@ -162,7 +162,7 @@ class CVCurveDisplay(Display):
         part = self.results[self.results["curve"] == curve].sort_values("alpha", ascending=False)
         left, right = np.log(ax.get_xlim())
         across = (np.log(part["alpha"].to_numpy()) - left) / (right - left) * inches_of(ax)[0] * PLOT_SHARE
-        style = {"ha": "center", "va": "bottom", "fontsize": "small", "color": ink_of(ax).muted}
+        style: dict[str, Any] = {"ha": "center", "va": "bottom", "fontsize": "small", "color": ink_of(ax).muted}
         taken = -np.inf
         for place, row in zip(across, part.to_dict("records"), strict=True):
             if place - taken < NUMBER_ROOM or not np.isfinite(row["n_active"]):

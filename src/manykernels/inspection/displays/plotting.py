@@ -15,6 +15,8 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure, SubFigure
 
+Color = tuple[float, float, float]  # red, green and blue
+
 # Okabe and Ito's colors without black and yellow, which one of a light and a dark page would swallow. The six are told
 # apart with any color vision; a seventh class gets the first color in another style.
 PALETTE = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9")
@@ -40,10 +42,10 @@ SHORTEST_LABEL, LONGEST_LABEL = 20, 44
 class Ink:
     """Colors of text and lines on the background that the axes have."""
 
-    text: Any
-    muted: Any
-    faint: Any
-    face: Any
+    text: Color
+    muted: Color
+    faint: Color
+    face: Color
     dark: bool
 
 
@@ -60,8 +62,8 @@ class Display:
         Set by :meth:`plot`.
     """
 
-    ax_: Any
-    figure_: Any
+    ax_: Axes
+    figure_: Figure | SubFigure
     _size: Callable[..., tuple[float, float]]
     _draw: Callable[..., None]
 
@@ -108,7 +110,7 @@ def require_matplotlib(what: str) -> None:
         ) from error
 
 
-def axes_of(ax: Axes | None, what: str, size: tuple[float, float]) -> Any:
+def axes_of(ax: Axes | None, what: str, size: tuple[float, float]) -> Axes:
     """Return ``ax``, or the axes of a new figure of ``size`` inches."""
     require_matplotlib(what)
     if ax is not None:
@@ -128,9 +130,10 @@ def ink_of(ax: Axes) -> Ink:
     return Ink(text, mixed(text, face, 0.62), mixed(text, face, 0.13), face, dark)
 
 
-def mixed(color: Sequence[float], other: Sequence[float], share: float) -> tuple[float, ...]:
+def mixed(color: Sequence[float], other: Sequence[float], share: float) -> Color:
     """Return ``share`` of a color and the rest of another."""
-    return tuple(share * first + (1 - share) * second for first, second in zip(color, other, strict=True))
+    red, green, blue = (share * first + (1 - share) * second for first, second in zip(color, other, strict=True))
+    return red, green, blue
 
 
 def color_of(ax: Axes, number: int) -> Any:

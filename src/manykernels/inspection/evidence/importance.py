@@ -15,7 +15,7 @@ from sklearn.metrics import check_scoring
 from sklearn.utils import _safe_indexing
 from sklearn.utils.validation import check_is_fitted
 
-from manykernels.estimators.selection.splits import splits_of
+from manykernels.estimators.selection.splits import CrossValidation, splits_of
 from manykernels.estimators.supervised.base import BaseMKL
 from manykernels.exceptions import InvalidInputError
 from manykernels.grams.training import as_bank
@@ -173,9 +173,10 @@ def _members(model: BaseMKL, by: str) -> dict[str, list[int]]:
     return members
 
 
-def _score_of(model: BaseMKL, y: Any, scoring: Any) -> Any:
+def _score_of(model: BaseMKL, y: ArrayLike, scoring: str | Callable[..., float] | None) -> Any:
     """Return a function from scores of the rows to the number that a scorer gives the model for them."""
-    scorer, known, rows = check_scoring(model, scoring=scoring), np.asarray(y), np.zeros((len(y), 1))
+    scorer, known = check_scoring(model, scoring=scoring), np.asarray(y)
+    rows = np.zeros((len(known), 1))
 
     def score(values: Array) -> float:
         double: Any = copy.copy(model)
@@ -210,7 +211,7 @@ def leave_one_out_importance(
     X: TableLike,
     y: ArrayLike,
     *,
-    cv: Any = 5,
+    cv: CrossValidation = 5,
     scoring: str | Callable[..., float] | None = None,
     groups: ArrayLike | None = None,
     verbose: int = 0,

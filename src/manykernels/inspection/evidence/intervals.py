@@ -7,20 +7,22 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
+from numpy.typing import ArrayLike
+from sklearn.base import BaseEstimator
 from sklearn.pipeline import Pipeline
 from sklearn.utils.validation import check_is_fitted
 
 from manykernels.estimators.selection.held_out import FoldModel
 from manykernels.exceptions import InvalidInputError
 from manykernels.inspection.pipelines import unwrapped
-from manykernels.validation.arrays import Array, check_positive
+from manykernels.validation.arrays import Array, TableLike, check_positive
 
 __all__ = ["conformal_intervals", "conformal_sets"]
 
 MOST_ENTRIES = 5_000_000  # of the table of errors by new rows
 
 
-def conformal_intervals(model: Any, y: Any, X: Any, *, confidence: float = 0.9) -> pd.DataFrame:
+def conformal_intervals(model: BaseEstimator, y: ArrayLike, X: TableLike, *, confidence: float = 0.9) -> pd.DataFrame:
     r"""Return intervals in which new targets lie, from the errors on the rows that cross-validation held out.
 
     With the predictions :math:`\hat y_i` of rows by models that had not seen them, ``cv_predictions_``, an interval is
@@ -108,7 +110,7 @@ def _interval(predicted: Array, errors: Array, told: Sequence[tuple[Array, Array
     return pd.DataFrame({"predicted": predicted, "low": low, "high": high})
 
 
-def conformal_sets(model: Any, y: Any, X: Any, *, confidence: float = 0.9) -> pd.DataFrame:
+def conformal_sets(model: BaseEstimator, y: ArrayLike, X: TableLike, *, confidence: float = 0.9) -> pd.DataFrame:
     r"""Return sets of classes that hold new labels, from the probabilities of rows that cross-validation held out.
 
     A class is in the set of a row if its probability is at least :math:`1 - r`, where :math:`r` is the
@@ -169,7 +171,7 @@ def conformal_sets(model: Any, y: Any, X: Any, *, confidence: float = 0.9) -> pd
     return pd.DataFrame(np.asarray(model.predict_proba(X)) >= 1.0 - reach, columns=model.classes_)
 
 
-def _held_out(model: Any, y: Any) -> Array:
+def _held_out(model: BaseEstimator, y: ArrayLike) -> Array:
     """Return what folds say of the rows that they held out."""
     check_is_fitted(model)
     inner, _ = unwrapped(model)
@@ -179,17 +181,20 @@ def _held_out(model: Any, y: Any) -> Array:
             f"This {type(inner).__name__} has no predictions of rows that were held out: take MKLRegressorCV or "
             "MKLClassifierCV, or MAPIE around this one."
         )
-    if len(known) != len(y):
-        raise InvalidInputError(f"y has {len(y)} targets, but the model was fitted to {len(known)}: give these.")
+    n_targets = np.shape(y)[0]
+    if len(known) != n_targets:
+        raise InvalidInputError(f"y has {n_targets} targets, but the model was fitted to {len(known)}: give these.")
     return np.asarray(known)
 
 
-def _fold_models(model: Any) -> list[FoldModel]:
+def _fold_models(model: BaseEstimator) -> list[FoldModel]:
     """Return the folds that predict new rows; none where they were not kept."""
     return unwrapped(model)[0].__dict__.get("_fold_models", [])
 
 
-def _said_of(folds: Sequence[FoldModel], model: Any, X: Any, method: str) -> Iterator[tuple[FoldModel, Array]]:
+def _said_of(
+    folds: Sequence[FoldModel], model: BaseEstimator, X: TableLike, method: str
+) -> Iterator[tuple[FoldModel, Array]]:
     """Yield each fold and what it says of new rows."""
     while isinstance(model, Pipeline):  # names that its steps give columns were not those of the fit
         X, model = (model[:-1].transform(X) if len(model) > 1 else X), model[-1]

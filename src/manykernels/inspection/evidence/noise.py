@@ -3,23 +3,23 @@
 from __future__ import annotations
 
 import warnings
-from typing import Any
 
 import numpy as np
 import pandas as pd
-from sklearn.base import clone
+from numpy.typing import ArrayLike
+from sklearn.base import BaseEstimator, clone
 from sklearn.utils.validation import check_is_fitted
 
 from manykernels.estimators.strength import SIGNIFICANT, random_orders
 from manykernels.exceptions import InvalidInputError
 from manykernels.inspection.pipelines import unwrapped
-from manykernels.validation.arrays import check_count
-from manykernels.validation.parameters import generator_from
+from manykernels.validation.arrays import TableLike, check_count
+from manykernels.validation.parameters import RandomSource, generator_from
 
 __all__ = ["noise_doubt", "noise_selection"]
 
 
-def noise_doubt(model: Any) -> str | None:
+def noise_doubt(model: BaseEstimator) -> str | None:
     """Return the reason to doubt that a fitted model selected more than noise, in words, or None for none.
 
     Parameters
@@ -58,7 +58,13 @@ def noise_doubt(model: Any) -> str | None:
 
 
 def noise_selection(
-    estimator: Any, X: Any, y: Any, *, groups: Any = None, n_permutations: int = 10, random_state: Any = None
+    estimator: BaseEstimator,
+    X: TableLike,
+    y: ArrayLike,
+    *,
+    groups: ArrayLike | None = None,
+    n_permutations: int = 10,
+    random_state: RandomSource = None,
 ) -> pd.Series:
     """Return how many kernels an estimator selects for y in random order, at the same multiple of noise.
 
@@ -111,12 +117,13 @@ def noise_selection(
     ratio = float(np.median(estimator.noise_ratio_))
     model, rng = clone(estimator).set_params(alpha=f"{ratio:.6g}*noise"), generator_from(random_state)
     counts = []
+    n_targets = np.shape(y)[0]
     labels = None if groups is None else np.asarray(groups)
-    if labels is not None and labels.shape != (len(y),):
+    if labels is not None and labels.shape != (n_targets,):
         raise InvalidInputError(
-            f"groups has the shape {labels.shape}, but there are {len(y)} targets: a label for each."
+            f"groups has the shape {labels.shape}, but there are {n_targets} targets: a label for each."
         )
-    for order in random_orders(len(y), rng, n_permutations, groups=labels):
+    for order in random_orders(n_targets, rng, n_permutations, groups=labels):
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", UserWarning)  # that this is noise, and that it may select nothing
             model.fit(X, y.iloc[order] if hasattr(y, "iloc") else np.asarray(y)[order])

@@ -5,7 +5,7 @@ from __future__ import annotations
 import warnings
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
-from typing import Any, Self
+from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 import pandas as pd
@@ -31,10 +31,14 @@ from manykernels.inspection.displays.plotting import (
 )
 from manykernels.objective.problem import Problem
 from manykernels.objective.regularizers import parameters_of
+from manykernels.solvers import Solver
 from manykernels.solvers.progress import count_to
 from manykernels.threads import blas_threads
 from manykernels.validation.arrays import Array, TableLike, check_count, check_positive
 from manykernels.validation.parameters import RandomSource, check_n_jobs, generator_from
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
 
 __all__ = ["StabilityDisplay", "StabilitySelection", "stability_selection"]
 
@@ -284,7 +288,9 @@ def _restricted(problem: Problem, half: Array) -> Problem:
     return replace(problem, stack=problem.stack.restrict(half), y=problem.y[half], sample_weight=weight)
 
 
-def _first_units(problems: list[Problem], family: PenaltyFamily, units: Array, n_first: int, solver: Any) -> Array:
+def _first_units(
+    problems: list[Problem], family: PenaltyFamily, units: Array, n_first: int, solver: str | Solver
+) -> Array:
     """Return the units that enter first, at most so many; of those that enter together, the largest."""
     grid = alpha_grid(family.alpha_max(problems), STRENGTHS, LOWEST)
     regularizers = [family.at(alpha, problems[0].total_weight) for alpha in grid]
@@ -365,7 +371,7 @@ class StabilityDisplay(Display):
         ax.axvline(self.selection.threshold, color=ink_of(ax).muted, linestyle="--", linewidth=1.0)
         self._finish(ax, shown, ever - len(shown))
 
-    def _finish(self, ax: Any, shown: pd.DataFrame, rest: int) -> None:
+    def _finish(self, ax: Axes, shown: pd.DataFrame, rest: int) -> None:
         """Write names, title and axis."""
         found = self.selection
         name_rows(ax, shown["name"], rest)

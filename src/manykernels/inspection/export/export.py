@@ -23,7 +23,7 @@ from manykernels.inspection.export.extraction import program_of
 from manykernels.inspection.export.onnx import as_onnx
 from manykernels.inspection.export.program import OTHER, Axis, Program, Term, nodes_of
 from manykernels.inspection.files import write_file
-from manykernels.validation.arrays import Array, check_positive
+from manykernels.validation.arrays import Array, TableLike, check_positive
 
 ENDINGS = {".onnx": "ONNX model", ".py": "Python module", ".sql": "SQL statement", ".csv": "card"}
 WITH_POINTS = (".onnx", ".py")
@@ -54,7 +54,9 @@ class Export:
     columns: tuple[str, ...]
 
 
-def export_model(model: Any, path: str | Path, *, X: Any = None, tol: float = 1e-6, table: str = "data") -> Export:
+def export_model(
+    model: BaseEstimator, path: str | Path, *, X: TableLike | None = None, tol: float = 1e-6, table: str = "data"
+) -> Export:
     r"""Write a fitted model as a program that runs without this library.
 
     The functions of the kernels of each column, :math:`g_j(x) = \sum_m f_m(x)`, become cubic polynomials on pieces of

@@ -15,7 +15,7 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
-from sklearn.base import is_classifier, is_regressor
+from sklearn.base import BaseEstimator, is_classifier, is_regressor
 
 from manykernels.exceptions import IncompatibleError
 from manykernels.grams.factored.cells import grid_parts
@@ -391,7 +391,7 @@ class Extraction:
         return out
 
 
-def program_of(model: Any, *, rows: Any = None, tol: float = 1e-6, with_points: bool) -> Program:
+def program_of(model: BaseEstimator, *, rows: Any = None, tol: float = 1e-6, with_points: bool) -> Program:
     """Return a fitted model as a program.
 
     Parameters
@@ -469,7 +469,7 @@ def _shape_of(spec: KernelSpec, name: str) -> tuple[dict[str, Any], KernelSpec]:
     )
 
 
-def _range_of(function: Any, n_columns: int) -> Array:
+def _range_of(function: object, n_columns: int) -> Array:
     """Return points of a function of a factored model, (r, d): of a series, a third of its reach to each side."""
     if isinstance(function, LandmarkFunction):
         return function.landmarks

@@ -7,6 +7,7 @@ from collections.abc import Callable, Hashable, Sequence
 from typing import Any
 
 import numpy as np
+from numpy.typing import ArrayLike
 from sklearn.base import BaseEstimator, is_classifier
 from sklearn.utils.validation import check_is_fitted
 
@@ -16,7 +17,7 @@ from manykernels.inspection.displays.decomposition import for_target
 from manykernels.inspection.displays.kernel_table import kernel_table, known_targets, target_position
 from manykernels.inspection.pipelines import fresh, unwrapped
 from manykernels.validation.arrays import Array, TableLike, check_count
-from manykernels.validation.parameters import generator_from
+from manykernels.validation.parameters import RandomSource, generator_from
 
 __all__ = ["bootstrap_refits"]
 
@@ -24,7 +25,9 @@ __all__ = ["bootstrap_refits"]
 Spread = Callable[[Any, Sequence[str], Array], Array]
 
 
-def bootstrap_refits(estimator: Any, X: Any, y: Any, *, n_refits: int = 30, random_state: Any = None) -> list[Any]:
+def bootstrap_refits(
+    estimator: BaseEstimator, X: TableLike, y: ArrayLike, *, n_refits: int = 30, random_state: RandomSource = None
+) -> list[Any]:
     r"""Return refits of an estimator to rows that are drawn anew with replacement: a bootstrap of its functions.
 
     The standard deviation of a function :math:`g` at a value is that over the refits,
@@ -88,12 +91,13 @@ def bootstrap_refits(estimator: Any, X: Any, y: Any, *, n_refits: int = 30, rand
         raise InvalidInputError("A standard deviation takes at least two refits, got n_refits=1.")
     estimator, X = unwrapped(estimator, X)
     rng, refits = generator_from(random_state), []
-    parts = [np.arange(len(y))]
+    n_rows = np.shape(y)[0]
+    parts = [np.arange(n_rows)]
     if is_classifier(estimator):
         labels = np.asarray(y)
         parts = [np.flatnonzero(labels == label) for label in np.unique(labels)]
     for _ in range(n_refits):
-        counts = np.zeros(len(y))
+        counts = np.zeros(n_rows)
         for part in parts:
             counts[part] = rng.multinomial(len(part), np.full(len(part), 1.0 / len(part)))
         with warnings.catch_warnings():

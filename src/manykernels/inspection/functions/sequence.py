@@ -82,7 +82,7 @@ class SequenceDisplay(Display):
         estimator: BaseEstimator,
         X: pd.DataFrame,
         *,
-        column: Any = None,
+        column: Hashable = None,
         length: int | None = None,
         n_rows: int = 100,
         n_words: int = 1000,
@@ -163,7 +163,7 @@ class SequenceDisplay(Display):
         clean(ax, grid="x")
 
 
-def _readers(model: Any) -> dict[Any, dict[int, Kmers]]:
+def _readers(model: BaseEstimator) -> dict[Any, dict[int, Kmers]]:
     """Return the kernels of k-mers that have a weight, by the column that they read and by their number."""
     kept, found = model._expansion, dict[Any, dict[int, Kmers]]()
     table = kept.bank.table
@@ -173,14 +173,14 @@ def _readers(model: Any) -> dict[Any, dict[int, Kmers]]:
     return found
 
 
-def _effects(model: Any, rows: pd.DataFrame, kernels: Iterable[int], target: Hashable) -> Array:
+def _effects(model: BaseEstimator, rows: pd.DataFrame, kernels: Iterable[int], target: Hashable) -> Array:
     """Return what some kernels add to the score of rows, (n,)."""
     parts, _ = for_target(model, model.decompose(rows), target)
     return np.asarray(parts[list(kernels)].sum(axis=0))
 
 
 def _words(
-    model: Any,
+    model: BaseEstimator,
     rows: pd.DataFrame,
     name: Any,
     kernels: dict[int, Kmers],
@@ -207,7 +207,9 @@ def _words(
     return table.sort_values("effect", key=np.abs, ascending=False, kind="stable").reset_index(drop=True)
 
 
-def _places(model: Any, rows: pd.DataFrame, name: Any, kernels: dict[int, Kmers], target: Hashable) -> pd.DataFrame:
+def _places(
+    model: BaseEstimator, rows: pd.DataFrame, name: Any, kernels: dict[int, Kmers], target: Hashable
+) -> pd.DataFrame:
     """Return how much the score changes in the mean where another letter stands at a place."""
     letters = next(iter(kernels.values())).letters
     rows = rows[rows[name].notna()]

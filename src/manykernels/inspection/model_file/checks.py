@@ -17,6 +17,7 @@ from manykernels.estimators.parameters import check_parameters
 from manykernels.estimators.selection.held_out import FoldModel
 from manykernels.estimators.supervised.base import BaseMKL
 from manykernels.estimators.supervised.importance import units_of
+from manykernels.estimators.supervised.problems import Expansion
 from manykernels.grams.factored.cells import grid_parts
 from manykernels.grams.factored.prediction import (
     CellFunction,
@@ -51,7 +52,7 @@ FRAME_COLUMNS = ["name", "kernel", "columns"]
 ANY = None  # a length that nothing else fixes
 
 
-def wrong_floats(owner: Any, **expected: tuple[int | None, ...] | None) -> Iterator[str]:
+def wrong_floats(owner: object, **expected: tuple[int | None, ...] | None) -> Iterator[str]:
     """Yield the attributes that are not finite float64 of the shape expected; None expects None."""
     for name, shape in expected.items():
         value = getattr(owner, name)
@@ -308,7 +309,7 @@ def _factored_expansion(expansion: FactoredExpansion) -> Iterator[str]:
         yield "parts"
 
 
-def _reads(function: Any, n_columns: int) -> bool:
+def _reads(function: object, n_columns: int) -> bool:
     """Tell whether a function is one of so many columns."""
     if isinstance(function, FourierSeries):
         numbers = (function.middle, function.reach, function.omega)
@@ -406,7 +407,7 @@ def _model(model: BaseMKL) -> Iterator[str]:
     yield from _wrong_names(model, expansion.bank, n_kernels)
 
 
-def _wrong_importances(model: BaseMKL, expansion: Any) -> Iterator[str]:
+def _wrong_importances(model: BaseMKL, expansion: Expansion) -> Iterator[str]:
     """Yield what is wrong of what rows that were left out lose."""
     attributes, n_active = model.__dict__, expansion.active.size
     beyond = attributes.get("_beyond_noise", np.zeros(expansion.n_kernels, dtype=bool))
@@ -436,14 +437,14 @@ def _fold_model(fold: FoldModel) -> Iterator[str]:
         yield "intercepts"
 
 
-def _wrong_folds(model: BaseMKL, expansion: Any) -> Iterator[str]:
+def _wrong_folds(model: BaseMKL, expansion: Expansion) -> Iterator[str]:
     """Yield what is wrong of folds that were kept."""
     folds = model.__dict__.get("_fold_models", [])
     if not all_are(folds, FoldModel) or any(len(fold.own) != expansion.n_targets for fold in folds):
         yield "_fold_models"
 
 
-def _wrong_samples(model: BaseMKL, expansion: Any, head: tuple[int, ...], n_samples: int) -> Iterator[str]:
+def _wrong_samples(model: BaseMKL, expansion: Expansion, head: tuple[int, ...], n_samples: int) -> Iterator[str]:
     """Yield the parts that tell of single samples and are wrong; models of factors may have none."""
     if isinstance(expansion, FactoredExpansion):
         if not isinstance(n_samples, int):

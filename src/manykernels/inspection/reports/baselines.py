@@ -54,7 +54,7 @@ class EqualRisks(BaseEstimator):
 class Categories(TransformerMixin, BaseEstimator):
     """Columns as gradient boosting reads them: text as categories, dates as numbers, and rare levels as missing."""
 
-    def fit(self, X: Any, y: Any = None) -> Categories:
+    def fit(self, X: TableLike, y: ArrayLike | None = None) -> Categories:
         """Learn the levels of each category, the most frequent ones."""
         table = as_frame(X)
         self.levels_ = {
@@ -75,7 +75,7 @@ class Categories(TransformerMixin, BaseEstimator):
         return table.set_axis([str(name) for name in table.columns], axis=1)
 
 
-def baselines_for(model: Any, task: str, X: Any, n_kernels: int) -> tuple[dict[str, Any], dict[str, str]]:
+def baselines_for(model: BaseEstimator, task: str, X: Any, n_kernels: int) -> tuple[dict[str, Any], dict[str, str]]:
     """Return the models to compare with by name, and the reasons why others are left out."""
     constants = {"classification": DummyClassifier, "regression": DummyRegressor, SURVIVAL: EqualRisks}
     chosen: dict[str, Any] = {CONSTANT: constants[task]()}
@@ -103,7 +103,7 @@ def _boosting_reads(X: TableLike, task: str, model: BaseEstimator) -> bool:
     return table and (task == "classification" or (task == "regression" and np.ndim(model.intercept_) == 0))
 
 
-def _why_no_sum(model: Any, X: Any, n_kernels: int) -> str:
+def _why_no_sum(model: BaseEstimator, X: Any, n_kernels: int) -> str:
     if not hasattr(model, "kernels"):
         return "the model finds its kernels while it learns, so that there is no list to sum"
     if no_columns(X) and not are_kernels(X):

@@ -11,6 +11,7 @@ import numpy as np
 import pandas as pd
 from numpy.typing import ArrayLike, NDArray
 from pandas.api.types import is_bool_dtype, is_datetime64_any_dtype, is_numeric_dtype
+from sklearn.base import BaseEstimator
 
 from manykernels.inspection.displays.kernel_table import groups_of, kernel_table
 from manykernels.inspection.evidence.noise import noise_doubt
@@ -37,10 +38,10 @@ MANY_LEVELS, FEW_COLUMNS = 0.1, 5  # levels of a category, as a share of the row
 class Case:
     """Everything that a sign may look at."""
 
-    model: Any
+    model: BaseEstimator
     facts: MKLReport
     evaluation: Evaluation
-    X: Any  # as it was given
+    X: TableLike  # as it was given
     read: Any  # as the estimator gets it: behind the steps before the last one of a pipeline
     y: np.ndarray
     task: str
@@ -271,7 +272,7 @@ def _outliers(case: Case) -> Iterator[Caveat]:
         )
 
 
-def _shown(label: Any) -> str:
+def _shown(label: object) -> str:
     text = str(label)
     return f'"{text[:40]}…"' if len(text) > 40 else f'"{text}"'
 

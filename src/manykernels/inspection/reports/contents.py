@@ -6,7 +6,7 @@ import inspect
 import math
 import platform
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, fields, is_dataclass
 from importlib.metadata import PackageNotFoundError, version
 from typing import Any
@@ -311,7 +311,7 @@ def _same(value: object, default: Any) -> bool:
         return False
 
 
-def _name(thing: Any, names: dict[str, set[str]]) -> str:
+def _name(thing: Callable[..., object], names: dict[str, set[str]]) -> str:
     """Return the name of a function or class, and note the outermost public module that has it."""
     name, module = thing.__name__, str(thing.__module__)
     parts = module.split(".")

@@ -16,6 +16,7 @@ from sklearn.base import BaseEstimator
 from sklearn.pipeline import Pipeline
 from sklearn.utils.validation import check_is_fitted
 
+from manykernels.estimators.selection.splits import CrossValidation
 from manykernels.exceptions import InvalidInputError
 from manykernels.inspection.files import write_file
 from manykernels.inspection.pipelines import last_step, unwrapped
@@ -40,7 +41,7 @@ def report(
     *,
     X_test: TableLike | None = None,
     y_test: ArrayLike | None = None,
-    cv: Any = 5,
+    cv: CrossValidation = 5,
     groups: ArrayLike | None = None,
     baselines: bool = True,
     title: str | None = None,
@@ -166,7 +167,7 @@ def _template() -> Any:
     return environment.from_string(source)
 
 
-def _checked(model: Any, X: Any, y: Any, what: str) -> tuple[Any, Array, str]:
+def _checked(model: BaseEstimator, X: Any, y: ArrayLike, what: str) -> tuple[Any, Array, str]:
     """Return rows, targets as an array, and the name of the target."""
     kernels = None if isinstance(model, Pipeline) and len(model) > 1 else getattr(last_step(model), "kernels", None)
     if isinstance(kernels, PrecomputedBank) or (isinstance(kernels, str) and kernels == "precomputed"):

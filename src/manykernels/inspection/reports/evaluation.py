@@ -10,20 +10,21 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
-from numpy.typing import NDArray
-from sklearn.base import clone
+from numpy.typing import ArrayLike, NDArray
+from sklearn.base import BaseEstimator, clone
 from sklearn.model_selection import KFold, StratifiedKFold
 from sklearn.utils import _safe_indexing
 
 from manykernels.estimators import GaussianMKL, NonlinearMKL, concordance_index
 from manykernels.estimators.groups import with_kernels_of
-from manykernels.estimators.selection.splits import splits_of
+from manykernels.estimators.selection.splits import CrossValidation, splits_of
 from manykernels.exceptions import ConvergenceWarning, InvalidInputError
 from manykernels.inspection.evidence.importance import pooled_drops, score_drops
 from manykernels.inspection.pipelines import after_steps_of, fresh, last_step, unwrapped
 from manykernels.inspection.reports.baselines import baselines_for
 from manykernels.inspection.reports.scores import METRICS, SURVIVAL, Draws, Score, areas_under_curve
 from manykernels.kernels import Pairs
+from manykernels.validation.arrays import TableLike
 
 Array = NDArray[Any]
 
@@ -67,7 +68,7 @@ class Evaluation:
 class SplitRows:
     """Rows with their targets, and the folds into which they are split."""
 
-    X: Any
+    X: TableLike
     y: Array
     splits: list[tuple[Array, Array]]
 
@@ -77,14 +78,14 @@ class SplitRows:
 
 
 def evaluate(
-    model: Any,
+    model: BaseEstimator,
     task: str,
-    X: Any,
+    X: TableLike,
     y: Array,
     *,
     test: tuple[Any, Array] | None,
-    cv: Any,
-    groups: Any,
+    cv: CrossValidation,
+    groups: ArrayLike | None,
     baselines: bool,
     n_draws: int,
     seed: int,
@@ -140,7 +141,7 @@ class Shuffled:
     possible: bool = True
 
     @classmethod
-    def of(cls, model: Any, task: str, seed: int) -> Shuffled:
+    def of(cls, model: BaseEstimator, task: str, seed: int) -> Shuffled:
         """Return nothing yet, of the score that fits a task: that of probabilities where the model has them."""
         random = np.random.default_rng(seed)
         if task == "classification":
@@ -148,7 +149,7 @@ class Shuffled:
             return cls("log loss", "neg_log_loss", random) if proper else cls("accuracy", None, random)
         return cls("R2" if task == "regression" else "concordance index", None, random)
 
-    def add(self, model: Any, X: Any, y: Array) -> None:
+    def add(self, model: BaseEstimator, X: TableLike, y: Array) -> None:
         """Shuffle rows that a fitted model has not seen."""
         estimator, rows = unwrapped(model, X)
         whole = self.scoring is None or len(np.unique(y)) == len(model.classes_)  # log losses need every class
@@ -159,7 +160,7 @@ class Shuffled:
         elif whole:
             self.drops.append({})
 
-    def add_parts(self, model: Any, X: Any, y: Array) -> None:
+    def add_parts(self, model: BaseEstimator, X: TableLike, y: Array) -> None:
         """Shuffle within parts of the rows, so that drops have a spread."""
         order = self.random.permutation(len(y))
         for part in np.array_split(order, max(1, min(5, len(y) // 20))):
@@ -183,11 +184,11 @@ class Guesses:
     unfinished: int = 0
 
 
-def _predict(model: Any, X: Any) -> Guesses:
+def _predict(model: BaseEstimator, X: TableLike) -> Guesses:
     return Guesses(np.asarray(model.predict(X)), _ranks(model, X))
 
 
-def _n_trained(model: Any) -> int:
+def _n_trained(model: BaseEstimator) -> int:
     fitted = last_step(model)
     found = fitted.solution_
     return int(getattr(fitted, "_n_samples", len((found[0] if isinstance(found, tuple) else found).dual_coef)))
@@ -205,7 +206,7 @@ def _metrics(task: str, truth: Array) -> list[str]:
     return ["accuracy", "balanced accuracy"]
 
 
-def _splits(task: str, y: Array, cv: Any, groups: Any, seed: int) -> list[tuple[Array, Array]]:
+def _splits(task: str, y: Array, cv: CrossValidation, groups: ArrayLike | None, seed: int) -> list[tuple[Array, Array]]:
     """Return the folds; a number of folds is shuffled, and no larger than the smallest class allows.
 
     Of survival, those with the event and those without are the classes: a fold without events teaches nothing.
@@ -235,7 +236,7 @@ def apart_by_folds(target: Array, splits: list[tuple[Array, Array]]) -> Array:
     return apart
 
 
-def _refit(model: Any, rows: SplitRows, shuffled: Shuffled) -> Guesses:
+def _refit(model: BaseEstimator, rows: SplitRows, shuffled: Shuffled) -> Guesses:
     """Return predictions of every row by a model that did not see it, and what the refits selected."""
     predicted, ranks = [], []
     again: Counter[str] = Counter()
@@ -262,12 +263,12 @@ def _refit(model: Any, rows: SplitRows, shuffled: Shuffled) -> Guesses:
     return Guesses(np.concatenate(predicted)[order], all_ranks, again if comparable else None, unfinished)
 
 
-def _ranks(model: Any, X: Any) -> Array | None:
+def _ranks(model: BaseEstimator, X: TableLike) -> Array | None:
     return np.asarray(model.decision_function(X)) if hasattr(model, "decision_function") else None
 
 
 def _rivals(
-    model: Any,
+    model: BaseEstimator,
     task: str,
     rows: SplitRows,
     unseen: tuple[Any, Array] | None,
@@ -294,7 +295,7 @@ def _rivals(
     return tuple(found), left_out
 
 
-def _predict_unseen(rival: Any, rows: SplitRows, unseen: tuple[Any, Array] | None) -> Array:
+def _predict_unseen(rival: BaseEstimator, rows: SplitRows, unseen: tuple[Any, Array] | None) -> Array:
     """Return predictions of rows that the model did not see."""
     with warnings.catch_warnings():
         # Of models that are not the subject of the report.

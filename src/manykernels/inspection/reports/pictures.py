@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from html import escape
 from io import StringIO
-from typing import Any
+from typing import TYPE_CHECKING, Any
 from zlib import crc32
 
 import numpy as np
@@ -29,6 +29,10 @@ from manykernels.inspection.pipelines import unwrapped
 from manykernels.inspection.reports.evaluation import Evaluation
 from manykernels.inspection.reports.scores import SURVIVAL
 from manykernels.validation.arrays import TableLike
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
 
 Array = NDArray[Any]
 
@@ -58,8 +62,7 @@ def page_colors() -> dict[str, tuple[str, str]]:
     from matplotlib.colors import to_hex, to_rgb
 
     def mix(color: str, other: str, share: float) -> str:
-        red, green, blue = mixed(to_rgb(color), to_rgb(other), share)
-        return to_hex((red, green, blue))
+        return to_hex(mixed(to_rgb(color), to_rgb(other), share))
 
     # Of inks, the page has its own for the dark.
     inks = {TEXT: "text", FACE: "face", mix(TEXT, FACE, 0.62): "muted", mix(TEXT, FACE, 0.13): "line"}
@@ -72,7 +75,7 @@ def palette() -> list[tuple[str, str, str]]:
     return [(name, light, dark) for light, (name, dark) in page_colors().items() if dark]
 
 
-def drawn(draw: Callable[[Any], object], title: str, *, text: str = "", height: float = HEIGHT) -> Picture:
+def drawn(draw: Callable[[Figure], object], title: str, *, text: str = "", height: float = HEIGHT) -> Picture:
     """Return what a function draws into a figure."""
     import matplotlib
     from matplotlib.figure import Figure
@@ -157,7 +160,7 @@ class _Scatter:
     predicted: Array
     title: str
 
-    def __call__(self, figure: Any) -> None:
+    def __call__(self, figure: Figure) -> None:
         from matplotlib.ticker import AutoLocator
 
         ax = figure.subplots()
@@ -166,11 +169,12 @@ class _Scatter:
         display = PredictionErrorDisplay(y_true=self.observed, y_pred=self.predicted)
         display.plot(ax, kind="actual_vs_predicted", scatter_kwargs=points, line_kwargs=diagonal)
         ax.set(xlabel="predicted", ylabel="observed", aspect="auto", title=plain(cut_text(self.title, 40)))
-        ax.xaxis.set_major_locator(AutoLocator()), ax.yaxis.set_major_locator(AutoLocator())  # of round numbers
+        for axis in (ax.xaxis, ax.yaxis):
+            axis.set_major_locator(AutoLocator())  # of round numbers
         clean(ax)
 
 
-def survival_of_groups(ax: Any, target: Array, risk: Array, title: str = "") -> None:
+def survival_of_groups(ax: Axes, target: Array, risk: Array, title: str = "") -> None:
     """Draw how many of the thirds of lowest, middle and highest risk were left at each time (Kaplan and Meier)."""
     third = np.zeros(len(target), dtype=int)
     for stratum in np.unique(target["stratum"]):
@@ -204,7 +208,7 @@ def strength_curve(model: BaseEstimator) -> Picture | None:
 def histogram(values: Array, label: str) -> Picture:
     """Return how many rows have which values of the target."""
 
-    def draw(figure: Any) -> None:
+    def draw(figure: Figure) -> None:
         ax = figure.subplots()
         ax.hist(values[np.isfinite(values)], bins=20, color=color_of(ax, 0), edgecolor=ink_of(ax).face, linewidth=0.5)
         ax.set(xlabel=plain(cut_text(label, 40)), ylabel="rows")
@@ -237,7 +241,7 @@ def functions_of(model: BaseEstimator, X: TableLike, importance: pd.DataFrame | 
     }
 
 
-def _curves(estimator: Any, rows: Any, columns: Sequence[str]) -> Picture | None:
+def _curves(estimator: BaseEstimator, rows: Any, columns: Sequence[str]) -> Picture | None:
     """Return the functions of single columns on one scale, with bands where they can be computed."""
     if not columns:
         return None

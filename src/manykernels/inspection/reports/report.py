@@ -10,6 +10,7 @@ from typing import Any, Self
 
 import numpy as np
 import pandas as pd
+from numpy.typing import ArrayLike
 from sklearn.base import BaseEstimator
 
 from manykernels.inspection.pipelines import unwrapped
@@ -17,6 +18,7 @@ from manykernels.inspection.reports.scores import SURVIVAL, held_out_scores, tas
 from manykernels.objective.losses import CoxPartial
 from manykernels.solvers import Solution, Status
 from manykernels.solvers.factored.solver import FactoredNewton
+from manykernels.validation.arrays import TableLike
 
 SHOWN_KERNELS = 20
 GAP = "relative duality gap"
@@ -96,7 +98,9 @@ class MKLReport:
     weights: pd.DataFrame = field(default_factory=pd.DataFrame, repr=False, compare=False)
 
     @classmethod
-    def from_estimator(cls, estimator: Any, X_test: Any = None, y_test: Any = None) -> Self:
+    def from_estimator(
+        cls, estimator: BaseEstimator, X_test: TableLike | None = None, y_test: ArrayLike | None = None
+    ) -> Self:
         """Collect the facts.
 
         Parameters
@@ -123,10 +127,12 @@ class MKLReport:
         3
         """
         estimator, X_test = unwrapped(estimator, X_test)
+        n_test, scores = 0, dict[str, float | None]()
+        if X_test is not None and y_test is not None:
+            n_test, scores = np.shape(y_test)[0], held_out_scores(estimator, X_test, y_test)
         found = estimator.solution_
         solutions = (found,) if isinstance(found, Solution) else tuple(found)
         worst = max(solutions, key=lambda one: (one.status is not Status.CONVERGED, one.certificate.relative_gap))
-        tested = X_test is not None and y_test is not None
         penalty = getattr(estimator, "penalty", None) or estimator.penalty_name
         measure = getattr(estimator, "tol_measure", GAP)
         return cls(
@@ -150,8 +156,8 @@ class MKLReport:
             passes=float(sum(one.passes for one in solutions)),
             newton_steps=int(sum(one.newton_steps for one in solutions)),
             elapsed_s=float(sum(one.elapsed_s for one in solutions)),
-            n_test=len(y_test) if tested else 0,
-            scores=held_out_scores(estimator, X_test, y_test) if tested else {},
+            n_test=n_test,
+            scores=scores,
             weights=estimator.weights_frame(),
         )
 

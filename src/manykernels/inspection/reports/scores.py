@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 from sklearn.base import BaseEstimator, is_classifier
 from sklearn.dummy import DummyClassifier, DummyRegressor
 from sklearn.metrics import (
@@ -23,6 +23,7 @@ from manykernels.estimators import MKLSurvival
 from manykernels.estimators.survival.scores import concordance_indices
 from manykernels.exceptions import InvalidInputError
 from manykernels.inspection.pipelines import last_step
+from manykernels.validation.arrays import TableLike
 
 Array = NDArray[Any]
 
@@ -43,7 +44,7 @@ def task_of(model: BaseEstimator) -> str:
     return "classification" if is_classifier(estimator) else "regression"
 
 
-def check_one_prediction(estimator: Any) -> None:
+def check_one_prediction(estimator: BaseEstimator) -> None:
     """Refuse a model of several quantiles, whose predictions have no errors to report."""
     if getattr(estimator, "_levels", None) is not None:
         raise InvalidInputError(
@@ -53,7 +54,7 @@ def check_one_prediction(estimator: Any) -> None:
         )
 
 
-def held_out_scores(estimator: Any, X: Any, y: Any) -> dict[str, float | None]:
+def held_out_scores(estimator: BaseEstimator, X: TableLike, y: ArrayLike) -> dict[str, float | None]:
     """Return the usual scores of a task."""
     check_one_prediction(estimator)
     task = task_of(estimator)
@@ -62,18 +63,18 @@ def held_out_scores(estimator: Any, X: Any, y: Any) -> dict[str, float | None]:
     return _classification(estimator, X, np.asarray(y)) if task == "classification" else _regression(estimator, X, y)
 
 
-def constant_scores(estimator: Any, fitted: Any, y: Any) -> dict[str, float | None]:
+def constant_scores(estimator: BaseEstimator, fitted: ArrayLike, y: ArrayLike) -> dict[str, float | None]:
     """Return the same scores of the best constant for the targets of the fit: shares of classes, or their mean.
 
     Nothing for quantiles, whose constants are not the mean.
     """
-    task, rows = task_of(estimator), np.zeros((len(y), 1))
+    task, rows = task_of(estimator), np.zeros((np.shape(y)[0], 1))
     if task == SURVIVAL:
         return {"concordance": 0.5}
     if estimator.loss == "quantile":
         return {}
     constant = DummyClassifier() if task == "classification" else DummyRegressor()
-    constant.fit(np.zeros((len(fitted), 1)), fitted)
+    constant.fit(np.zeros((np.shape(fitted)[0], 1)), fitted)
     if task == "regression":
         return _regression(constant, rows, y)
     n_classes = len(constant.classes_)
@@ -90,7 +91,7 @@ def no_better(scores: Mapping[str, float | None], constant: Mapping[str, float |
     return False
 
 
-def _regression(estimator: Any, X: Any, y: Any) -> dict[str, float | None]:
+def _regression(estimator: BaseEstimator, X: TableLike, y: ArrayLike) -> dict[str, float | None]:
     predicted = estimator.predict(X)
     return {
         "r2": float(r2_score(y, predicted)) if len(predicted) > 1 else None,
@@ -99,7 +100,7 @@ def _regression(estimator: Any, X: Any, y: Any) -> dict[str, float | None]:
     }
 
 
-def _classification(estimator: Any, X: Any, y: Array) -> dict[str, float | None]:
+def _classification(estimator: BaseEstimator, X: TableLike, y: Array) -> dict[str, float | None]:
     predicted, scores = estimator.predict(X), estimator.decision_function(X)
     columns = np.column_stack([-scores, scores]) if scores.ndim == 1 else scores
     recalls = [(predicted[y == label] == label).mean() for label in estimator.classes_ if (y == label).any()]
