@@ -207,7 +207,7 @@ def run_compare(options: CompareOptions, outcome: Outcome) -> None:
 def _splits(samples: LabeledTable, folds: int, seed: int) -> list[Any]:
     """Return the folds: shuffled, classes in equal shares, groups as a whole."""
     equal = samples.task != "regression"
-    kind: Any = StratifiedKFold if equal else KFold
+    kind = StratifiedKFold if equal else KFold
     if samples.groups is not None:
         kind = StratifiedGroupKFold if equal else GroupKFold
     shared = samples.target["event"] if samples.task == SURVIVAL else samples.target

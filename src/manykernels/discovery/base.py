@@ -15,7 +15,7 @@ from manykernels.exceptions import ConvergenceWarning, InvalidInputError
 from manykernels.grams import DenseStack, GramStack
 from manykernels.kernels import KernelSpec
 from manykernels.objective.certificate import Certificate, KKTResiduals
-from manykernels.objective.losses import get_loss
+from manykernels.objective.losses import Loss, get_loss
 from manykernels.objective.problem import Problem
 from manykernels.objective.regularizers import Regularizer
 from manykernels.solvers import Solution, Status, configured_solver
@@ -70,7 +70,7 @@ class SearchProblem:
 
     points: Array
     target: Array
-    loss: Any = "squared"
+    loss: str | Loss = "squared"
     _: KW_ONLY
     strength: float = None  # type: ignore[assignment]  # chosen by the search; penalties refuse None in words
     sample_weight: Array | None = None

@@ -12,7 +12,7 @@ from sklearn.base import ClassNamePrefixFeaturesOutMixin, TransformerMixin
 from sklearn.utils.validation import check_is_fitted
 
 from manykernels.alignment import CODINGS, METHODS, AlignedWeights, aligned_weights
-from manykernels.estimators.groups import Resources, TakesGroups
+from manykernels.estimators.groups import Kernels, Resources, TakesGroups
 from manykernels.estimators.supervised.samples import checked_rows
 from manykernels.estimators.supervised.targets import check_lengths
 from manykernels.exceptions import InvalidInputError
@@ -100,7 +100,7 @@ class KernelAligner(ClassNamePrefixFeaturesOutMixin, TransformerMixin, TakesGrou
 
     def __init__(
         self,
-        kernels: Any = None,
+        kernels: Kernels = None,
         method: str = "joint",
         *,
         target: str = "auto",

@@ -8,23 +8,24 @@ replaced, never changed, by ``set_params(resources__n_jobs=2)``; so is a bank by
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields, replace
-from typing import Any, ClassVar, Self
+from typing import Any, ClassVar, Self, TypeAlias
 
 from sklearn.base import BaseEstimator, clone
 
 from manykernels.exceptions import InvalidInputError
 from manykernels.grams.training import as_bank
-from manykernels.kernels import KernelBank, KernelStack, PairKernels, Pairs
+from manykernels.kernels import KernelBank, KernelStack, PairKernels, Pairs, PrecomputedBank
 from manykernels.kernels.bank.columns import Table
 from manykernels.solvers.solution import Callback
 from manykernels.validation.arrays import TableLike
 from manykernels.validation.names import close_name, unknown_parameter
 
-__all__ = ["LossParameters", "ParameterGroup", "Resources", "Search", "TakesGroups", "with_kernels_of"]
+__all__ = ["Kernels", "LossParameters", "ParameterGroup", "Resources", "Search", "TakesGroups", "with_kernels_of"]
 
 BANK = "kernels"
+Kernels: TypeAlias = KernelBank | PrecomputedBank | PairKernels | str | None  # what it may be; as text "precomputed"
 
 
 @dataclass(frozen=True, repr=False)
@@ -204,7 +205,7 @@ class LossParameters(ParameterGroup):
 
     epsilon: float | str = "auto"
     delta: float | str = "auto"
-    tau: Any = 0.5
+    tau: float | Sequence[float] = 0.5
 
 
 GROUPS: Mapping[str, type[ParameterGroup]] = {

@@ -65,9 +65,9 @@ def shape_of(kind: type[Loss] | type[Regularizer]) -> tuple[str, ...]:
     return tuple(field.name for field in fields(kind) if field.init and field.name != "strength")
 
 
-def _check_loss(value: object) -> None:
-    given: Any = value if hasattr(type(value), "bind") else None
-    one_score = given is not None and not (given.couples_samples or given.of_several)
+def _check_loss(value: Any) -> None:
+    known_kind = hasattr(type(value), "bind")
+    one_score = known_kind and not (value.couples_samples or value.of_several)
     if not one_score and (not isinstance(value, str) or value not in LOSSES):
         known = f"Known losses: {', '.join(LOSSES)}.{hint(value, LOSSES, LOSS_NAMES)}"
         raise InvalidInputError(f"Unknown loss {value!r}. {known}")

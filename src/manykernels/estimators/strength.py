@@ -75,7 +75,7 @@ class RelativeStrength:
     unit: str  # the strength at which the model of the target is empty, or that of permuted targets
 
 
-def check_alpha(alpha: Any) -> None:
+def check_alpha(alpha: object) -> None:
     """Raise ``InvalidInputError`` unless ``alpha`` is a positive number, "auto", or text such as "0.3*noise"."""
     if isinstance(alpha, str):
         relative_strength(alpha)
@@ -83,7 +83,7 @@ def check_alpha(alpha: Any) -> None:
         check_positive(alpha, "alpha")
 
 
-def relative_strength(alpha: Any) -> RelativeStrength | None:
+def relative_strength(alpha: object) -> RelativeStrength | None:
     """Return what text such as "0.1*max", "0.3*noise" or "auto" asks for, or None for a number."""
     if not isinstance(alpha, str):
         return None

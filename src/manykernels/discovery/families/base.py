@@ -5,7 +5,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import Any, ClassVar, Self
+from typing import Any, ClassVar, Generic, Self, TypeVar
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -22,6 +22,9 @@ from manykernels.validation.arrays import (
 )
 
 # The symmetric weights of pairs of samples against which a search measures kernels: ``<A, K> = sum_ij A_ij K_ij``.
+
+
+Prepared = TypeVar("Prepared")  # what a family makes of points, once
 
 
 @dataclass(frozen=True, eq=False)
@@ -116,7 +119,7 @@ class PairWeights:
 
 
 @dataclass(frozen=True)
-class KernelFamily(ABC):
+class KernelFamily(ABC, Generic[Prepared]):
     """Kernels ``k_p`` for parameters ``p`` in a box; differentiable in ``p``.
 
     A concrete family says what evaluations on the same points share (``prepare``), evaluates a Gram matrix (``gram``)
@@ -215,7 +218,7 @@ class KernelFamily(ABC):
         """
 
     @abstractmethod
-    def gram(self, prepared: Any, parameter: Array) -> Array:
+    def gram(self, prepared: Prepared, parameter: Array) -> Array:
         """Return the Gram matrix (n_samples, n_samples) of one member, exactly symmetric.
 
         Parameters
@@ -230,7 +233,7 @@ class KernelFamily(ABC):
         """
 
     @abstractmethod
-    def inner(self, prepared: Any, parameter: Array, pairs: PairWeights) -> tuple[float, Array]:
+    def inner(self, prepared: Prepared, parameter: Array, pairs: PairWeights) -> tuple[float, Array]:
         """Return ``<A, K_p>`` and its derivative by the parameters, without a matrix for each parameter.
 
         Parameters
@@ -266,7 +269,7 @@ class KernelFamily(ABC):
         Gaussian(width=0.5)
         """
 
-    def inner_many(self, prepared: Any, parameters: Array, pairs: PairWeights) -> tuple[Array, Array]:
+    def inner_many(self, prepared: Prepared, parameters: Array, pairs: PairWeights) -> tuple[Array, Array]:
         """Return values (P,) and derivatives (P, n_parameters) of ``inner`` at several parameters (P, n_parameters).
 
         Parameters
@@ -285,7 +288,7 @@ class KernelFamily(ABC):
         pairs_of = [self.inner(prepared, parameter, pairs) for parameter in parameters]
         return np.array([value for value, _ in pairs_of]), np.array([gradient for _, gradient in pairs_of])
 
-    def fourth_derivative(self, prepared: Any, pairs: PairWeights) -> float | None:
+    def fourth_derivative(self, prepared: Prepared, pairs: PairWeights) -> float | None:
         """Return a bound on the fourth derivative of ``<A, K_p>`` in the search coordinate; None: there is none.
 
         With it, a grid bounds the maximum over the family (see :func:`bounded_maximum`).
@@ -303,7 +306,7 @@ class KernelFamily(ABC):
         """
         return None
 
-    def fourth_derivatives(self, prepared: Any, parameters: Array, pairs: PairWeights) -> Array:
+    def fourth_derivatives(self, prepared: Prepared, parameters: Array, pairs: PairWeights) -> Array:
         """Return bounds on the fourth derivative that hold from each of several parameters on, for growing ones.
 
         Parameters
@@ -321,7 +324,7 @@ class KernelFamily(ABC):
         """
         return np.full(len(parameters), self.fourth_derivative(prepared, pairs))
 
-    def resolution(self, prepared: Any) -> float:
+    def resolution(self, prepared: Prepared) -> float:
         """Return the distance of grid points, in the search coordinate, that sees every peak worth refining.
 
         Parameters

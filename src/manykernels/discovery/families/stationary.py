@@ -51,7 +51,7 @@ LARGEST_EXPONENT = 700.0  # beyond it the exponential is zero and polynomials ti
 
 
 @dataclass(frozen=True)
-class RadialFamily(KernelFamily):
+class RadialFamily(KernelFamily[Array]):
     """Kernels ``p(s) exp(-s)`` with ``s = c / width^power``: a distance ``c`` of each pair and a polynomial ``p``.
 
     By the logarithm ``v`` of the width, ``d/dv [p(s) e^-s] = power s (p - p') e^-s``, again of this form; its fourth
@@ -243,7 +243,7 @@ class MaternFamily(RadialFamily):
 
 
 @dataclass(frozen=True)
-class ArdGaussianFamily(KernelFamily):
+class ArdGaussianFamily(KernelFamily[Array]):
     """Gaussian kernels with a width a feature, ``exp(-sum_j (x_j - z_j)^2 / (2 widths_j^2))`` (4.20).
 
     The derivative by all widths costs one product of an N x N matrix with the points: with ``B = A o K`` (entrywise),
@@ -296,7 +296,7 @@ BLOCK_ENTRIES = 2**22  # float64 values of features held at once
 
 
 @dataclass(frozen=True)
-class DirichletFamily(KernelFamily):
+class DirichletFamily(KernelFamily[Array]):
     """Dirichlet kernels ``prod_j (1 + 2 sum_{k <= degree} cos(k frequency (x_j - z_j)))`` of any frequency.
 
     On one column the kernel is a product of ``1 + 2 degree`` features, ``1, sqrt(2) cos(k f x), sqrt(2) sin(k f x)``,

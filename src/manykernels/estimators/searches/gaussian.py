@@ -188,16 +188,16 @@ class GaussianMKL(BaseKernelSearch):
         resources: Resources | Mapping[str, Any] | None = None,
     ) -> None:
         self.loss = loss
-        self.alpha: Any = alpha
+        self.alpha = alpha
         self.search = search
         self.stages = stages
         self.update = update
         self.criterion = criterion
         self.per_feature = per_feature
         self.shrinkage = shrinkage
-        self.inner_steps: Any = inner_steps
+        self.inner_steps = inner_steps
         self.proof = proof
-        self.width_range: Any = width_range
+        self.width_range = width_range
         self.family = family
         self.n_starts = n_starts
         self.standardize = standardize

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from typing import Any, ClassVar
 
 import numpy as np
+from numpy.typing import ArrayLike
 
 from manykernels.discovery import Discovery, Limits, SearchProblem, discover_nonlinear
 from manykernels.estimators.groups import Resources
@@ -124,7 +125,7 @@ class NonlinearMKL(BaseKernelSearch):
         alpha: float = 0.01,
         degree: int = 2,
         radius: float = 1.0,
-        reference: Any = None,
+        reference: ArrayLike | None = None,
         constant: bool = True,
         standardize: bool = True,
         fit_intercept: bool = True,
@@ -158,6 +159,6 @@ class NonlinearMKL(BaseKernelSearch):
         weights = np.array([part.base_weights for part in found])
         constants = np.array([part.constant_weight for part in found])
         self.base_weights_: Array = weights[0] if self._single else weights
-        self.constant_weight_: Any = float(constants[0]) if self._single else constants
+        self.constant_weight_: float | Array = float(constants[0]) if self._single else constants
         self.stationarity_ = max(part.stationarity for part in found)
         return fit

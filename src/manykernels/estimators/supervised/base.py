@@ -36,7 +36,7 @@ from manykernels.estimators.strength import (
     stronger,
 )
 from manykernels.estimators.supervised.explanation import Explanations
-from manykernels.estimators.supervised.problems import Fit, build_problems, expanded, solve_problems
+from manykernels.estimators.supervised.problems import Expansion, Fit, build_problems, expanded, solve_problems
 from manykernels.estimators.supervised.samples import Rows, Samples, check_alignment, checked_rows
 from manykernels.estimators.supervised.targets import (
     check_lengths,
@@ -92,7 +92,7 @@ def why_none(fit: Fit, tol: float) -> str:
     return f"alpha={alpha:g} is not below alpha_max={largest:.6g}, where the model becomes constant. Decrease alpha."
 
 
-def why_some(empty: list[int], labels: Array, word: str, alpha: Any, *, searched: bool) -> str:
+def why_some(empty: list[int], labels: Array, word: str, alpha: float | str | Array, *, searched: bool) -> str:
     """Return which of several targets have no kernel; ``searched`` says that cross-validation chose ``alpha``.
 
     An array is a strength of each target.
@@ -148,8 +148,8 @@ class BaseMKL(SaysWhichParameter, NotebookCard, Explanations, TakesGroups):
     _n_samples: int
     _n_targets: int
     _loss: Loss
-    alpha_: Any
-    l1_ratio_: Any
+    alpha_: float | Array
+    l1_ratio_: float | Array
     target_names_: Array
 
     @property
@@ -549,7 +549,7 @@ class BaseMKL(SaysWhichParameter, NotebookCard, Explanations, TakesGroups):
         with blas_limit(self._n_threads):
             return self._expansion.scores(rows) + self.intercept_
 
-    def _predicting(self, expansion: Any, intercepts: Array, loss: Loss) -> Self:
+    def _predicting(self, expansion: Expansion, intercepts: Array, loss: Loss) -> Self:
         """Return this estimator with other functions, for scorers that ask for predictions alone."""
         model = copy.copy(self)
         model._expansion, model._loss = expansion, loss

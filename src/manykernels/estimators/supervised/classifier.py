@@ -10,7 +10,7 @@ from scipy.special import softmax
 from sklearn.base import ClassifierMixin
 from sklearn.utils.metaestimators import available_if
 
-from manykernels.estimators.groups import Resources
+from manykernels.estimators.groups import Kernels, Resources
 from manykernels.estimators.supervised.base import BaseMKL
 from manykernels.estimators.supervised.samples import Samples
 from manykernels.estimators.supervised.targets import class_factors, class_labels, encode_labels
@@ -186,7 +186,7 @@ class MKLClassifier(ClassifierMixin, BaseMKL):
 
     def __init__(
         self,
-        kernels: Any = None,
+        kernels: Kernels = None,
         *,
         loss: str | Loss = "logistic",
         penalty: str | Mapping[str, str | Regularizer] | Regularizer = "l1",

@@ -32,7 +32,7 @@ class Explanations:
     kernel_weights_: Array
     kernel_norms_: Array
     kernel_names_: list[str]
-    intercept_: Any
+    intercept_: float | Array
     n_features_in_: int
     _target_word: str
     _single: bool

@@ -47,8 +47,8 @@ from sklearn.base import BaseEstimator
 from manykernels.exceptions import IncompatibleError
 from manykernels.grams.factored import FactoredStack
 from manykernels.grams.factored.cones import face
-from manykernels.kernels import FittedBank
-from manykernels.objective.losses import get_shared_loss
+from manykernels.kernels import FittedBank, PreparedRows
+from manykernels.objective.losses import Loss, get_shared_loss
 from manykernels.objective.losses.cox import STRATUM
 from manykernels.objective.problem import Problem
 from manykernels.solvers.factored.objective import is_matrix_free
@@ -126,7 +126,7 @@ def curvatures(losses: Sequence[Any], y: Array, scores: Array, rho: Array, weigh
     return np.column_stack([_curvature(*one, weight) for one in columns])
 
 
-def _curvature(loss: Any, y: Array, z: Array, rho: Array, unit: float, weight: Array) -> Array:
+def _curvature(loss: Loss, y: Array, z: Array, rho: Array, unit: float, weight: Array) -> Array:
     if loss.smooth:
         return np.asarray(weight * loss.second_derivative(y, z))
     low, high = loss.dual_bounds(y)
@@ -270,7 +270,7 @@ def of_support(model: BaseEstimator) -> LeftOut:
 def of_rows(
     model: BaseEstimator,
     bank: FittedBank,
-    rows: Any,
+    rows: PreparedRows[Any],
     rho: Array,
     losses: Sequence[Any],
     y: Array,
@@ -359,7 +359,7 @@ def _sums(stack: FactoredStack, kernel: int, rows: Array, rho: Array) -> Array:
 def _targets(
     model: BaseEstimator,
     values: Array,
-    intercepts: Any,
+    intercepts: float | Array,
     rho: Array,
     losses: Sequence[Any],
     y: Array,

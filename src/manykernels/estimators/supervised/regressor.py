@@ -12,7 +12,7 @@ from sklearn.base import RegressorMixin
 from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import check_is_fitted
 
-from manykernels.estimators.groups import LossParameters, Resources
+from manykernels.estimators.groups import Kernels, LossParameters, Resources
 from manykernels.estimators.supervised.base import BaseMKL
 from manykernels.estimators.supervised.posterior import posterior_of
 from manykernels.estimators.supervised.samples import Samples
@@ -196,7 +196,7 @@ class MKLRegressor(RegressorMixin, BaseMKL):
 
     def __init__(
         self,
-        kernels: Any = None,
+        kernels: Kernels = None,
         *,
         loss: str | Loss = "squared",
         loss_parameters: LossParameters | Mapping[str, Any] | None = None,

@@ -10,7 +10,7 @@ import pandas as pd
 from numpy.typing import ArrayLike
 from sklearn.utils.validation import check_is_fitted
 
-from manykernels.estimators.groups import Resources
+from manykernels.estimators.groups import Kernels, Resources
 from manykernels.estimators.parameters import check_parameters
 from manykernels.estimators.supervised.base import BaseMKL
 from manykernels.estimators.supervised.problems import Fit
@@ -176,7 +176,7 @@ class MKLSurvival(BaseMKL):
 
     def __init__(
         self,
-        kernels: Any = None,
+        kernels: Kernels = None,
         *,
         ties: str = "efron",
         penalty: str | Mapping[str, str | Regularizer] | Regularizer = "l1",
