@@ -10,7 +10,8 @@ from numpy.typing import NDArray
 from sklearn.datasets import load_iris
 
 from manykernels import Gaussian, KernelBank, KernelStack, Linear, MKLClassifier, MKLRegressor, Polynomial
-from manykernels.grams import prediction
+from manykernels.grams import expansion as expansions
+from manykernels.grams.expansion import Expansion
 from manykernels.kernels import FittedBank
 
 Array = NDArray[Any]
@@ -58,7 +59,7 @@ def test_only_active_kernels_and_support_samples_are_kept_and_read(data: Any, mo
     coefficients = np.zeros((2, 60))
     coefficients[0, 3:20], coefficients[1, 10:31] = 1.0, -2.0
     expected = np.einsum("km,mij,kj->ik", weights, bank.block(rows, rows), coefficients)[:7]
-    expansion = prediction.KernelExpansion.of(bank, rows, weights, coefficients)
+    expansion = Expansion.of(bank, rows, weights, coefficients)
     assert (len(expansion.bank), expansion.support.n_samples) == (2, 28)
     read, block = [], FittedBank.block
 
@@ -95,7 +96,7 @@ def test_prediction_in_chunks_is_the_same(data: Any, monkeypatch: pytest.MonkeyP
     stack = KernelStack(data.grams)
     one = MKLClassifier("precomputed", alpha=0.02).fit(stack, data.labels)
     whole = many.decision_function(X), many.decompose(X), one.decision_function(stack)
-    monkeypatch.setattr(prediction, "CHUNK_ENTRIES", 1)
+    monkeypatch.setattr(expansions, "CHUNK_ENTRIES", 1)
     parts = many.decision_function(X), many.decompose(X), one.decision_function(stack)
     for expected, found in zip(whole, parts, strict=True):
         np.testing.assert_allclose(found, expected, atol=1e-12)

@@ -10,7 +10,7 @@ import pytest
 
 from manykernels import KernelAligner, MKLRegressor, solve
 from manykernels.grams import DenseStack
-from manykernels.grams.prediction import KernelExpansion
+from manykernels.grams.expansion import Expansion
 from manykernels.threads import blas_controller, blas_limit, blas_threads
 
 X = np.random.default_rng(0).uniform(-2.0, 2.0, size=(40, 2))
@@ -69,10 +69,10 @@ def test_an_error_takes_the_limit_back(two_threads):
 @pytest.mark.parametrize(("n_jobs", "expected"), [(None, 1), (1, 1)])
 def test_prediction_uses_the_threads_that_were_asked_for(two_threads, monkeypatch, n_jobs, expected):
     model, seen = MKLRegressor(alpha=0.05, resources={"n_jobs": n_jobs}).fit(X, Y), set()
-    scores, contributions = KernelExpansion.scores, KernelExpansion.contributions
-    monkeypatch.setattr(KernelExpansion, "scores", lambda self, rows: (seen.update(threads()), scores(self, rows))[1])
+    scores, contributions = Expansion.scores, Expansion.contributions
+    monkeypatch.setattr(Expansion, "scores", lambda self, rows: (seen.update(threads()), scores(self, rows))[1])
     monkeypatch.setattr(
-        KernelExpansion, "contributions", lambda self, rows: (seen.update(threads()), contributions(self, rows))[1]
+        Expansion, "contributions", lambda self, rows: (seen.update(threads()), contributions(self, rows))[1]
     )
     model.predict(X)
     model.decompose(X)

@@ -416,6 +416,26 @@ def test_flipped_bytes_are_refused_or_harmless(saved: Path, named: Named) -> Non
     assert refused > 100
 
 
+@pytest.mark.parametrize(
+    ("representation", "former", "unknown"),
+    [("gram", "KernelExpansion", ("parts",)), ("factored", "FactoredExpansion", ("support", "coefficients"))],
+)
+def test_files_of_the_classes_before_there_was_one_expansion_open(
+    representation: str, former: str, unknown: tuple[str, ...], tmp_path: Path
+) -> None:
+    X = np.random.default_rng(0).normal(size=(60, 2))
+    model = MKLRegressor(KernelBank.per_feature(widths=[1.0]), resources={"representation": representation})
+    save_model(model.fit(X, X[:, 0]), tmp_path / "model.mkl")
+
+    def older(document: dict[str, Any], arrays: dict[str, bytes]) -> None:
+        (own,) = document["model"].values()
+        (fields,) = own["_expansion"].values()
+        own["_expansion"] = {former: {name: part for name, part in fields.items() if name not in unknown}}
+
+    opened = load_model(rebuilt(tmp_path / "model.mkl", older))
+    np.testing.assert_array_equal(opened.decompose(X), model.decompose(X))
+
+
 def test_newer_versions_are_refused_by_name(saved: Path) -> None:
     def change(document: dict[str, Any], arrays: dict[str, bytes]) -> None:
         document.update(format_version=4, library_version="9.9.9", more={})
@@ -467,7 +487,7 @@ HOSTILE: dict[str, tuple[Callable[[dict[str, Any], dict[str, bytes]], Any], str]
     "missing part": (lambda document, arrays: document.pop("model"), r"lacks or adds \['model'\]"),
     "missing attribute": (lambda document, arrays: part(document).pop("_expansion"), "no attribute '_expansion'"),
     "estimator": (lambda document, arrays: document.update(model={"os.system": {}}), "'os.system'.* is no estimator"),
-    "no estimator": (lambda document, arrays: document.update(model={"KernelExpansion": {}}), "is no estimator"),
+    "no estimator": (lambda document, arrays: document.update(model={"Expansion": {}}), "is no estimator"),
     "class": (lambda document, arrays: part(document).update(alpha={"subprocess.Popen": {}}), "no part of a model"),
     "two keys": (lambda document, arrays: part(document).update(alpha={"a": 1, "b": 2}), "means nothing"),
     "parameter": (lambda document, arrays: part(document).update(evil=1), "its attributes add 'evil'"),

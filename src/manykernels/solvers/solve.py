@@ -19,9 +19,9 @@ from numpy.typing import ArrayLike
 
 from manykernels.exceptions import ConvergenceWarning, InvalidInputError
 from manykernels.grams import GramStack, as_stack
+from manykernels.grams.expansion import Expansion
 from manykernels.grams.factored import factored_stack, reads_rows
 from manykernels.grams.plan import FACTORED
-from manykernels.grams.prediction import KernelExpansion
 from manykernels.grams.rows import RowVector, here, is_chunked, with_target
 from manykernels.grams.training import Training, open_training, plan_for
 from manykernels.kernels import KernelBank, Pairs
@@ -211,7 +211,7 @@ class _Opened:
             bank: Any = self.training.bank
             return replace(solution, functions=replace(solution.functions, bank=bank))
         rho = solution.dual_coef.reshape(len(solution.dual_coef), -1).T
-        own = KernelExpansion.of(self.training.bank, self.training.prepared, solution.kernel_weights[None], rho)
+        own = Expansion.of(self.training.bank, self.training.prepared, solution.kernel_weights[None], rho)
         return replace(solution, functions=own)
 
 

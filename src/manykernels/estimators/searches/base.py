@@ -35,7 +35,8 @@ from manykernels.estimators.supervised.samples import Rows, Samples
 from manykernels.estimators.supervised.targets import class_labels, encode_labels, numeric_targets
 from manykernels.exceptions import InvalidInputError
 from manykernels.grams import DenseStack
-from manykernels.grams.prediction import KernelExpansion, class_probabilities
+from manykernels.grams.expansion import Expansion
+from manykernels.grams.prediction import class_probabilities
 from manykernels.kernels import ArdGaussian, FittedBank, KernelBank, KernelSpec, Linear, PreparedRows
 from manykernels.kernels.bank.table_kernels import TablePoints
 from manykernels.objective.losses import Loss, get_loss
@@ -240,7 +241,7 @@ class BaseKernelSearch(BaseMKL):
         solutions = [on_bank(part, kernels, len(entries)) for part in found]
         weights = np.array([solution.kernel_weights for solution in solutions])
         coefficients = np.array([solution.dual_coef for solution in solutions])
-        self._expansion = KernelExpansion.of(bank, prepared, weights, coefficients)
+        self._expansion = Expansion.of(bank, prepared, weights, coefficients)
         norms = np.array([kernel_norms(bank, prepared, *pair) for pair in zip(weights, coefficients, strict=True)])
         fit = Fit([], solutions, norms)
         self._keep(bank, fit, samples)

@@ -17,9 +17,8 @@ from manykernels.estimators.selection.averages import AverageModels, Spectrum, c
 from manykernels.estimators.selection.descent import descend, without_bar
 from manykernels.estimators.supervised.problems import Fit, expanded
 from manykernels.grams import build_stack, cross_combine
-from manykernels.grams.factored.prediction import FactoredExpansion
+from manykernels.grams.expansion import Expansion
 from manykernels.grams.plan import factored_seconds, gram_seconds, stack_nbytes
-from manykernels.grams.prediction import KernelExpansion
 from manykernels.kernels.bank.columns import Table
 from manykernels.objective.losses import survival_target
 from manykernels.objective.losses.survival import FIELDS
@@ -313,11 +312,11 @@ class Fold:
             bank, shape = training.bank, (len(self.intercepts), len(training.bank))
             if training.factored:
                 none = np.zeros(0, dtype=np.intp)
-                kept: Any = bank.take([0])
-                nothing: Any = FactoredExpansion(kept, none, len(bank), np.zeros((shape[0], 0)), ())
+                kept = bank.take([0])
+                nothing = Expansion(kept, none, len(bank), np.zeros((shape[0], 0)))
             else:
                 zeros = np.zeros((shape[0], training.stack.n_samples))
-                nothing = KernelExpansion.of(bank, training.prepared, np.zeros(shape), zeros)
+                nothing = Expansion.of(bank, training.prepared, np.zeros(shape), zeros)
             return model._predicting(nothing, self.intercepts, problems[0].loss)
 
         scores = np.tile(self.intercepts, (len(self.rows_held_out.rows), 1))
@@ -386,7 +385,7 @@ class Fold:
             coefficients, intercepts = spectrum.expanded(models)
             weights = mixture.weights / problems[0].penalties ** 2 / strengths[:, None]
             rho = (coefficients * strengths).T
-            expansion = KernelExpansion.of(training.bank, training.prepared, weights, rho)
+            expansion = Expansion.of(training.bank, training.prepared, weights, rho)
             return model._predicting(expansion, intercepts, losses[0])
 
         score = self._scored(models.scores(spectrum.held_out), complete)

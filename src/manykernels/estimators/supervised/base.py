@@ -36,7 +36,7 @@ from manykernels.estimators.strength import (
     stronger,
 )
 from manykernels.estimators.supervised.explanation import Explanations
-from manykernels.estimators.supervised.problems import Expansion, Fit, build_problems, expanded, solve_problems
+from manykernels.estimators.supervised.problems import Fit, build_problems, expanded, solve_problems
 from manykernels.estimators.supervised.samples import Rows, Samples, check_alignment, checked_rows
 from manykernels.estimators.supervised.targets import (
     check_lengths,
@@ -45,6 +45,7 @@ from manykernels.estimators.supervised.targets import (
     sample_weights,
 )
 from manykernels.exceptions import ConvergenceWarning, InvalidInputError
+from manykernels.grams.expansion import Expansion
 from manykernels.grams.plan import FACTORED, GRAM
 from manykernels.grams.training import (
     LAZY,
@@ -459,7 +460,7 @@ class BaseMKL(SaysWhichParameter, NotebookCard, Explanations, TakesGroups):
             if self._resources.representation != FACTORED:
                 self._keep_dual(np.vstack([found.dual_coef.T for found in solutions]), samples)
             return [_without_samples(found) for found in solutions]
-        rho = self._expansion.coefficients  # type: ignore[union-attr]  # of samples
+        rho = self._expansion.coefficients
         support = np.unique(np.concatenate([found.support for found in solutions]))
         self.support_ = samples.kept[support]
         self._support_targets, self._support_weights = samples.y[support], samples.weight[support]

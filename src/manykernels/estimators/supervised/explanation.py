@@ -11,8 +11,9 @@ import pandas as pd
 from sklearn.utils.validation import check_is_fitted
 
 from manykernels.estimators.supervised.importance import LeftOut, all_bends, of_factors, of_rows, of_support, units_of
-from manykernels.estimators.supervised.problems import Expansion, Fit
+from manykernels.estimators.supervised.problems import Fit
 from manykernels.estimators.supervised.samples import Rows, Samples
+from manykernels.grams.expansion import Expansion
 from manykernels.kernels import FittedBank
 from manykernels.kernels.bank.columns import Table
 from manykernels.threads import blas_limit

@@ -19,6 +19,7 @@ It is plug-in: the weights are taken as if they had been known, so that bands ar
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from scipy.linalg import cho_factor, cho_solve
@@ -26,7 +27,8 @@ from sklearn.base import BaseEstimator
 
 from manykernels.exceptions import InvalidInputError
 from manykernels.grams import cross_combine
-from manykernels.grams.prediction import CHUNK_ENTRIES, KernelExpansion
+from manykernels.grams.expansion import CHUNK_ENTRIES, Expansion
+from manykernels.kernels import FittedBank, PreparedRows
 from manykernels.validation.arrays import Array
 
 __all__ = ["Posterior", "posterior_of"]
@@ -39,22 +41,24 @@ BANDS_OF = "the losses 'squared', 'logistic' and 'poisson'"
 class Posterior:
     """The posterior of one target's function at the learned weights."""
 
-    expansion: KernelExpansion
-    weights: Array  # (m,) float64: d of its active kernels
+    bank: FittedBank  # the active kernels
+    active: Array  # (m,) int: their positions among all
+    support: PreparedRows[Any]
+    weights: Array  # (m,) float64: d of the active kernels
     inverse: Array  # (n, n) float64: A^-1
     sums: Array  # (n,) float64: A^-1 1, zero without an intercept
     noise_variance: float  # s2
 
     def variance(self, X: object) -> Array:
         """Return the variance of ``f(x) + b`` at new rows, (n,)."""
-        bank, rows = self.expansion.bank, self.expansion.bank.prepare(X)
+        bank, rows = self.bank, self.bank.prepare(X)
         found = np.zeros(rows.n_samples)
         if not self.inverse.size:
             return found
         step = max(1, CHUNK_ENTRIES // max(len(self.inverse), len(self.weights)))
         for start in range(0, len(found), step):
             at = slice(start, min(start + step, len(found)))
-            cross = cross_combine(bank, rows.take(at), self.expansion.support, self.weights)
+            cross = cross_combine(bank, rows.take(at), self.support, self.weights)
             prior = self.weights @ bank.diag(rows.take(at))
             found[at] = prior - np.einsum("ij,ij->i", cross @ self.inverse, cross)
             if self.sums.any():
@@ -63,9 +67,9 @@ class Posterior:
 
     def part_variance(self, X: object, kernels: Array, mean: Array) -> Array:
         """Return the variance of the sum of some functions less its mean, at a few rows, (n,)."""
-        bank, rows = self.expansion.bank, self.expansion.bank.prepare(X)
-        own = self.weights * np.isin(self.expansion.active, kernels)
-        cross = cross_combine(bank, rows, self.expansion.support, own)
+        bank, rows = self.bank, self.bank.prepare(X)
+        own = self.weights * np.isin(self.active, kernels)
+        cross = cross_combine(bank, rows, self.support, own)
         reduced = cross @ self.inverse @ cross.T
         if self.sums.any():
             through = cross @ self.sums
@@ -78,7 +82,8 @@ class Posterior:
 
 def posterior_of(model: BaseEstimator, target: int = 0) -> Posterior:
     """Return the posterior of a fitted estimator's function of one target."""
-    expansion, loss = model._expansion, model._loss
+    expansion: Expansion = model._expansion
+    bank, support, loss = expansion.bank, expansion.support, model._loss
     if loss.name != "squared" and loss.name not in LIKELIHOODS:
         raise InvalidInputError(
             f"Bands are those of a Gaussian process at the learned weights, for {BANDS_OF}; the loss {loss.name!r} "
@@ -96,7 +101,7 @@ def posterior_of(model: BaseEstimator, target: int = 0) -> Posterior:
             "bands=bootstrap_refits(model, X, y), of manykernels.inspection, or such kernels a small penalty, as "
             "{'age': Ridge(1e-4)}."
         )
-    if not isinstance(expansion, KernelExpansion):
+    if support is None:
         raise InvalidInputError(
             "The kernels of this model were held as factors, and it keeps no samples to measure uncertainty by: fit it "
             "with resources={'representation': 'gram'}, or give a display bands=bootstrap_refits(model, X, y), of "
@@ -105,12 +110,12 @@ def posterior_of(model: BaseEstimator, target: int = 0) -> Posterior:
     if "_support_weights" not in model.__dict__:
         raise InvalidInputError("This model was made without what bands need; fit it again.")
     weights = expansion.weights[min(target, len(expansion.weights) - 1)]
-    weights = weights if weights.size else np.zeros(expansion.bank.n_kernels)  # the model is a constant
+    weights = weights if weights.size else np.zeros(bank.n_kernels)  # the model is a constant
     rho = expansion.coefficients[target]
     if not rho.size:  # the target was constant, and there is nothing left to explain
-        return Posterior(expansion, weights, np.zeros((0, 0)), np.zeros(0), 0.0)
+        return Posterior(bank, expansion.active, support, weights, np.zeros((0, 0)), np.zeros(0), 0.0)
     sample_weight = model._support_weights
-    gram = cross_combine(expansion.bank, expansion.support, expansion.support, weights)
+    gram = cross_combine(bank, support, support, weights)
     scores = gram @ rho + np.atleast_1d(model.intercept_)[target]
     curvature = sample_weight * loss.second_derivative(np.ones(len(rho)), scores)
     factor = cho_factor(gram + np.diag(1.0 / np.maximum(curvature, np.finfo(np.float64).tiny)), lower=True)
@@ -120,4 +125,4 @@ def posterior_of(model: BaseEstimator, target: int = 0) -> Posterior:
     if loss.name == "squared":
         left = np.diag(inverse) - (sums**2 / sums.sum() if model.fit_intercept else 0.0)
         variance = float((rho**2 / sample_weight).sum() / (left / sample_weight).sum())
-    return Posterior(expansion, weights, inverse, sums, variance)
+    return Posterior(bank, expansion.active, support, weights, inverse, sums, variance)

@@ -14,9 +14,9 @@ import numpy as np
 
 from manykernels.exceptions import ConvergenceWarning
 from manykernels.grams import GramStack
+from manykernels.grams.expansion import Expansion
 from manykernels.grams.factored import FactoredStack
-from manykernels.grams.factored.prediction import CHUNK_ROWS, FactoredExpansion, KernelFunction, KernelPart
-from manykernels.grams.prediction import KernelExpansion
+from manykernels.grams.factored.prediction import CHUNK_ROWS, KernelFunction, KernelPart
 from manykernels.objective.capabilities import Capability
 from manykernels.objective.problem import Problem
 from manykernels.objective.regularizers import Regularizer
@@ -239,15 +239,12 @@ def without_negligible(problem: Problem, solution: Solution, tol: float) -> Solu
 # --- what a model of kernels held as factors keeps to predict: a function a kernel, and no training sample ----------
 
 
-Expansion = KernelExpansion | FactoredExpansion
-
-
 def expanded(training: Training, fit: Fit) -> tuple[Expansion, Fit]:
     """Return what a model keeps of solutions, and the solutions, whose intercepts take up what centering removes."""
     weights = np.array([found.kernel_weights for found in fit.solutions])
     if not training.stack.has_factors:
         rho = np.vstack([found.dual_coef.T for found in fit.solutions])
-        return KernelExpansion.of(training.bank, training.prepared, weights, rho), fit
+        return Expansion.of(training.bank, training.prepared, weights, rho), fit
     stack, active = cast("FactoredStack", training.stack), np.flatnonzero(weights.any(axis=0))
     place = {int(m): slot for slot, m in enumerate(active)}
     parts: list[KernelPart] = []
@@ -260,10 +257,10 @@ def expanded(training: Training, fit: Fit) -> tuple[Expansion, Fit]:
         # Without an intercept a shift of all scores says nothing: it is left out.
         free, shape = fit.problems[target].fit_intercept, np.shape(found.intercept)
         solutions.append(replace(found, intercept=found.intercept + _offsets(own, target, shape) * free))
-    bank: Any = training.bank.take(active if active.size else [0])
+    bank = training.bank.take(active if active.size else [0])
     n_targets = sum(np.size(found.intercept) for found in solutions)  # with shared weights all have the same
     every = np.repeat(weights[:, active], n_targets // len(weights), axis=0)
-    kept = FactoredExpansion(bank, active, len(training.bank), every, tuple(parts))
+    kept = Expansion(bank, active, len(training.bank), every, parts=tuple(parts))
     return kept, Fit(fit.problems, solutions, fit.norms)
 
 

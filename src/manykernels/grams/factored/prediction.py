@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from functools import cached_property, partial
+from functools import cached_property
 from math import factorial
-from typing import Any, ClassVar
+from typing import Any
 
 import numpy as np
 from scipy.linalg import qr
@@ -17,13 +17,10 @@ from manykernels.grams.factored.fourier_plan import reach
 from manykernels.grams.factored.loops import ORDER, add_values
 from manykernels.grams.gaussian import gaussian_scores
 from manykernels.grams.rows.columns import Reading
-from manykernels.kernels import FittedBank, Gaussian, ObjectKernel
-from manykernels.kernels.bank.columns import Table
+from manykernels.kernels import Gaussian, ObjectKernel
 from manykernels.kernels.bank.normalization import unit_factors
 from manykernels.kernels.specs.base import KernelSpec
-from manykernels.kernels.specs.categorical import UNSEEN
 from manykernels.kernels.specs.widths import known_width
-from manykernels.kernels.tables.encoding import numbers_of
 from manykernels.validation.arrays import Array
 
 CHUNK_ROWS = 16384  # that are evaluated at once
@@ -60,39 +57,28 @@ class FourierSeries:
         return cls(low + factor.middle, reached, 2 * np.pi / factor.period, cosines, sines)
 
     def __call__(self, points: Array) -> Array:
-        """Return the function at points (n, 1): Horner's rule on the unit circle, for many a piecewise polynomial."""
-        if len(points) > self._n_pieces:
-            out = np.zeros(len(points))
-            add_values(points[:, 0], self.middle - self.reach, 1.0 / self._spacing, self._pieces, out)
-            return out
-        t = points[:, 0] - self.middle
-        inside = np.abs(t) <= self.reach
-        return np.where(inside, self._sums(np.where(inside, t, 0.0), self.cosines - 1j * self.sines), 0.0)
+        """Return the function at points (n, 1), by a piecewise polynomial that is good to rounding."""
+        out = np.zeros(len(points))
+        inverse, pieces = self._pieces
+        add_values(points[:, 0], self.middle - self.reach, inverse, pieces, out)
+        return out
 
-    def _sums(self, t: Array, coefficients: Array) -> Array:
-        """Return the real part of ``sum_k c_k exp(i k omega t)``."""
-        z, total = np.exp(1j * self.omega * t), np.zeros(len(t), dtype=complex)
-        for c in coefficients[::-1]:
-            total *= z
-            total += c
-        return total.real
-
-    @property
-    def _spacing(self) -> float:
-        """Width of pieces that are good to rounding: frequencies go as far as `reach` over the width of the kernel."""
-        return SPACING * reach(FACTOR_TOL) / (self.omega * max(len(self.cosines) - 1, 1))
-
-    @property
-    def _n_pieces(self) -> int:
-        return int(np.ceil(2.0 * self.reach / self._spacing)) + 1
+    def __getstate__(self) -> dict[str, Any]:
+        """Leave out the pieces, which are many times the series and soon made again."""
+        return {name: value for name, value in self.__dict__.items() if name != "_pieces"}
 
     @cached_property
-    def _pieces(self) -> Array:
-        """Taylor coefficients (bins, 8) around points from one end to the other, in powers of their distance."""
-        points = self._spacing * np.arange(self._n_pieces) - self.reach
-        turns = 1j * self.omega * self._spacing * np.arange(len(self.cosines))
+    def _pieces(self) -> tuple[float, Array]:
+        """Inverse distance of points from one end to the other, and Taylor coefficients (bins, 8) around them.
+
+        Frequencies go as far as `reach` over the width of the kernel, which says how near points must be.
+        """
+        spacing = SPACING * reach(FACTOR_TOL) / (self.omega * max(len(self.cosines) - 1, 1))
+        points = spacing * np.arange(int(np.ceil(2.0 * self.reach / spacing)) + 1) - self.reach
+        turns = 1j * self.omega * spacing * np.arange(len(self.cosines))
         derivatives = [(self.cosines - 1j * self.sines) * turns**p / factorial(p) for p in range(ORDER)]
-        return np.column_stack([self._sums(points, each) for each in derivatives])
+        waves = np.vander(np.exp(1j * self.omega * points), len(self.cosines), increasing=True)
+        return 1.0 / spacing, np.ascontiguousarray((waves @ np.transpose(derivatives)).real)
 
 
 @dataclass(frozen=True, eq=False)
@@ -154,6 +140,9 @@ class SparseFunction:
         return cls(spec, places, table[places])
 
 
+Kernels = Sequence[tuple[KernelSpec, tuple[int, ...]]]
+"""Kernels with the columns that they read."""
+
 KernelFunction = FourierSeries | LandmarkFunction | CellFunction | SparseFunction
 
 
@@ -179,89 +168,26 @@ class KernelPart:
         return reading.masked(self.function(reading.points) - self.offset)
 
 
+def read_once(kernels: Kernels, reading: Callable[[int], Reading]) -> Callable[[int], Reading]:
+    """Return how kernels on columns read rows, where those that read the same share it."""
+    known: dict[Any, Reading] = {}
+
+    def read(kernel: int) -> Reading:
+        spec, columns = kernels[kernel]
+        own = spec if spec.family == "features" else spec.family == "missing", columns
+        if own not in known:
+            known[own] = reading(kernel)
+        return known[own]
+
+    return read
+
+
 def total(parts: Sequence[KernelPart], n_targets: int, reading: Callable[[int], Reading], n_rows: int) -> Array:
     """Return the sums of parts by target, (n_targets, n), at rows that ``reading(kernel)`` gives."""
     sums = np.zeros((n_targets, n_rows))
     for part in parts:
         sums[part.target] += part(reading(part.kernel))
     return sums
-
-
-@dataclass(frozen=True, eq=False)
-class FactoredExpansion:
-    """``f_k(x) = sum_m f_km(x)`` on active kernels, each a function of a few numbers, whatever the training rows were.
-
-    Attributes
-    ----------
-    bank : FittedBank
-        Active kernels only (the first kernel if there is none).
-    active : (m,) int
-        Positions of the active kernels among all.
-    n_kernels : int
-        Number of all kernels.
-    weights : (K, m) float64
-        ``d`` of the active kernels.
-    parts : tuple of KernelPart
-    """
-
-    bank: FittedBank  # active kernels only (the first kernel if there is none)
-    active: Array  # (m,) int: positions of the active kernels among all
-    n_kernels: int  # number of all kernels
-    weights: Array  # (K, m) float64: d of the active kernels
-    parts: tuple[KernelPart, ...]
-
-    of_samples: ClassVar[bool] = False
-
-    @property
-    def n_targets(self) -> int:
-        """Number of functions, K."""
-        return len(self.weights)
-
-    def scores(self, X: object) -> Array:
-        """Return the functions without intercept at new rows, (n, K) float64."""
-        table = Table.of(X)
-        scores = np.zeros((len(table), self.n_targets))
-        for at, reading in self._chunks(table):
-            scores[at] = total(self.parts, self.n_targets, reading, at.stop - at.start).T
-        return scores
-
-    def contributions(self, X: object) -> Array:
-        """Return what every kernel adds to every function, (M, n, K) float64; zero for inactive kernels."""
-        active = self.active_contributions(X)
-        parts = np.zeros((self.n_kernels, *active.shape[1:]))
-        parts[self.active] = active
-        return parts
-
-    def active_contributions(self, X: object) -> Array:
-        """Return what every active kernel adds to every function, (m, n, K) float64."""
-        table = Table.of(X)
-        out = np.zeros((self.active.size, len(table), self.n_targets))
-        for at, reading in self._chunks(table):
-            for part in self.parts:
-                out[part.kernel, at, part.target] = part(reading(part.kernel))
-        return out
-
-    def _chunks(self, table: Table) -> Iterator[tuple[slice, Callable[[int], Reading]]]:
-        """Yield slices of rows, and how kernels read them."""
-        for start in range(0, len(table), CHUNK_ROWS):
-            at = slice(start, min(start + CHUNK_ROWS, len(table)))
-            whole = at == slice(0, len(table))
-            values = self.bank.table.values(table if whole else table[np.arange(at.start, at.stop)])
-            yield at, partial(self._reading, values)
-
-    def _reading(self, values: Any, kernel: int) -> Reading:
-        """Return standardized rows, NaN where something is missing, as an active kernel reads them."""
-        own = self.bank.table
-        places, family = np.searchsorted(own.used, own.positions[kernel]), own.specs[kernel].family
-        if family == "features":
-            return Reading(values.objects[int(places[0])], None)  # what is missing has no features
-        points = np.ascontiguousarray(numbers_of(values)[:, places])
-        gaps = np.isnan(points)
-        if family == "missing":
-            return Reading(np.where(gaps, UNSEEN, 0.0), None)
-        if not gaps.any():
-            return Reading(points, None)
-        return Reading(np.where(gaps, 0.0, points), ~gaps.any(axis=1))
 
 
 def on_landmarks(spec: Any, points: Any, coefficients: Array) -> LandmarkFunction:

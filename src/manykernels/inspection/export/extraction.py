@@ -19,8 +19,7 @@ from sklearn.base import BaseEstimator, is_classifier, is_regressor
 
 from manykernels.exceptions import IncompatibleError
 from manykernels.grams.factored.cells import grid_parts
-from manykernels.grams.factored.prediction import CellFunction, FactoredExpansion, FourierSeries, LandmarkFunction
-from manykernels.grams.prediction import KernelExpansion
+from manykernels.grams.factored.prediction import CellFunction, FourierSeries, LandmarkFunction
 from manykernels.inspection.displays.kernel_table import known_features
 from manykernels.inspection.export.evaluate import SMOOTH, kernel_values, term_values
 from manykernels.inspection.export.program import Axis, KernelTerm, Program, Term, nodes_of
@@ -50,7 +49,7 @@ class Extraction:
 
     Parameters
     ----------
-    expansion : KernelExpansion or FactoredExpansion
+    expansion : Expansion
     names : list of str
         The columns of the model.
     named : bool
@@ -150,7 +149,7 @@ class Extraction:
         Standardizing them loses the last bit; of the decimals that are standardized to the same the shortest is taken.
         """
         known = [self._points(m)[0][:, place] for m in members]
-        for part in self.expansion.parts if isinstance(self.expansion, FactoredExpansion) else ():
+        for part in self.expansion.parts:
             if part.kernel in members and isinstance(part.function, CellFunction):
                 known.append(part.function.levels[place])
         at = int(np.searchsorted(self.table.used, column))
@@ -178,7 +177,7 @@ class Extraction:
         positions = self.table.positions[m]
         at = np.searchsorted(self.table.used, positions)
         means, scales = self.table.column_means[at], self.table.column_scales[at]
-        if isinstance(self.expansion, FactoredExpansion):
+        if self.expansion.support is None:
             ranges = [_range_of(part.function, len(positions)) for part in self.expansion.parts if part.kernel == m]
             return np.vstack([np.zeros((0, len(positions))), *ranges]), means, scales
         (g,) = [g for g, group in enumerate(self.bank.groups) if m in group.kernels]
@@ -198,7 +197,7 @@ class Extraction:
         """Return the expansion of some kernels."""
         bank, weights = self.bank.take(members), self.expansion.weights[:, members]
         kept = {"bank": bank, "active": np.arange(len(members)), "n_kernels": len(members), "weights": weights}
-        if isinstance(self.expansion, KernelExpansion):
+        if self.expansion.support is not None:
             return replace(self.expansion, **kept, support=bank.narrow(self.expansion.support))
         place = {m: slot for slot, m in enumerate(members)}
         parts = [replace(part, kernel=place[part.kernel]) for part in self.expansion.parts if part.kernel in place]
@@ -376,7 +375,7 @@ class Extraction:
     def _weights(self, m: int, n_points: int) -> Array:
         """Return the coefficients of the points of a kernel, (r, K)."""
         expansion = self.expansion
-        if isinstance(expansion, KernelExpansion):
+        if expansion.support is not None:
             weights = expansion.coefficients.T * expansion.weights[:, m] * self.bank.scales[m]
             factors = expansion.support.factors
             return weights if factors is None else weights * factors[m][:, None]

@@ -17,17 +17,15 @@ from manykernels.estimators.parameters import check_parameters
 from manykernels.estimators.selection.held_out import FoldModel
 from manykernels.estimators.supervised.base import BaseMKL
 from manykernels.estimators.supervised.importance import units_of
-from manykernels.estimators.supervised.problems import Expansion
+from manykernels.grams.expansion import Expansion
 from manykernels.grams.factored.cells import grid_parts
 from manykernels.grams.factored.prediction import (
     CellFunction,
-    FactoredExpansion,
     FourierSeries,
     KernelPart,
     LandmarkFunction,
     SparseFunction,
 )
-from manykernels.grams.prediction import KernelExpansion
 from manykernels.kernels import (
     FittedBank,
     KernelSpec,
@@ -273,40 +271,36 @@ WRONG_DATA: tuple[tuple[type[Any], type[Any], Callable[[Any, Any], Iterator[str]
 )
 
 
-def _expansion(expansion: KernelExpansion) -> Iterator[str]:
+def _expansion(expansion: Expansion) -> Iterator[str]:
     active, n_active, n_kernels = expansion.active, len(expansion.active), expansion.n_kernels
     if not isinstance(n_kernels, int) or n_kernels < 1:
         yield "n_kernels"
     elif not is_index(active, n_active, n_kernels) or (np.diff(active) <= 0).any():
         yield "active"
-    if not isinstance(expansion.bank, FittedBank) or len(expansion.bank) != max(n_active, 1):
+    bank, rows = expansion.bank, expansion.support
+    if not isinstance(bank, FittedBank) or len(bank) != max(n_active, 1) or not (rows is not None or bank.on_columns):
         yield "bank"
         return
-    n_targets, n_support = len(expansion.coefficients), expansion.support.n_samples
-    n_sets = 1 if len(expansion.weights) == 1 else n_targets
-    yield from wrong_floats(expansion, weights=(n_sets, n_active), coefficients=(n_targets, n_support))
-    yield from _wrong_rows(expansion.bank, expansion.support)
-
-
-def _factored_expansion(expansion: FactoredExpansion) -> Iterator[str]:
-    active, n_active, n_kernels = expansion.active, len(expansion.active), expansion.n_kernels
-    if not isinstance(n_kernels, int) or n_kernels < 1:
-        yield "n_kernels"
-    elif not is_index(active, n_active, n_kernels) or (np.diff(active) <= 0).any():
-        yield "active"
-    if not expansion.bank.on_columns or len(expansion.bank) != max(n_active, 1):
-        yield "bank"
-        return
-    yield from wrong_floats(expansion, weights=(ANY, n_active))
-    n_targets, positions = len(np.atleast_1d(expansion.weights)), expansion.bank.table.positions
-    if not all_are(expansion.parts, KernelPart) or not all(
-        is_number(part.target, n_targets)
-        and is_number(part.kernel, n_active)
-        and isinstance(part.offset, float)
-        and _reads(part.function, len(positions[part.kernel]))
-        for part in expansion.parts
-    ):
+    if rows is None:
+        yield from wrong_floats(expansion, weights=(ANY, n_active), coefficients=(0, 0))
+    else:
+        n_targets = len(expansion.coefficients)
+        n_sets = 1 if len(expansion.weights) == 1 else n_targets
+        yield from wrong_floats(expansion, weights=(n_sets, n_active), coefficients=(n_targets, rows.n_samples))
+        yield from _wrong_rows(bank, rows)
+    if not _are_parts(expansion.parts, expansion) or (expansion.parts and rows is not None):
         yield "parts"
+
+
+def _are_parts(parts: object, expansion: Expansion) -> bool:
+    """Tell whether parts are functions of the columns of active kernels."""
+    return all_are(parts, KernelPart) and all(
+        is_number(part.target, expansion.n_targets)
+        and is_number(part.kernel, len(expansion.active))
+        and isinstance(part.offset, float)
+        and _reads(part.function, len(expansion.bank.table.positions[part.kernel]))
+        for part in expansion.parts
+    )
 
 
 def _reads(function: object, n_columns: int) -> bool:
@@ -360,7 +354,7 @@ def _solution(solution: Solution) -> Iterator[str]:
 
 def _model(model: BaseMKL) -> Iterator[str]:
     expansion, single, n_samples = model._expansion, model._single, model._n_samples
-    if not isinstance(expansion, KernelExpansion | FactoredExpansion) or not isinstance(single, bool):
+    if not isinstance(expansion, Expansion) or not isinstance(single, bool):
         yield "_expansion"
         return
     n_kernels, n_targets = expansion.n_kernels, expansion.n_targets
@@ -379,7 +373,7 @@ def _model(model: BaseMKL) -> Iterator[str]:
         yield "noise_ratio_"
     if not isinstance(getattr(model, "_noise_p_value", 0.0), float):
         yield "_noise_p_value"
-    n_dual = 0 if isinstance(expansion, FactoredExpansion) else n_samples
+    n_dual = n_samples if expansion.of_samples else 0
     if not is_float(np.asarray(model.intercept_), head) or (single and n_targets != 1):
         yield "intercept_"
     if is_classifier(model) and model.classes_.shape != ((2,) if single else (n_targets,)):
@@ -429,7 +423,7 @@ def _fold_model(fold: FoldModel) -> Iterator[str]:
         yield "rows"
     if not any(is_float(fold.shown, (n_rows, *more)) for more in ((), (ANY,))):
         yield "shown"
-    if not all(isinstance(each, (KernelExpansion, FactoredExpansion)) for each in fold.expansions) or not n_models:
+    if not all(isinstance(each, Expansion) for each in fold.expansions) or not n_models:
         yield "expansions"
     elif not is_index(fold.own, fold.expansions[0].n_targets, n_models):
         yield "own"
@@ -446,7 +440,7 @@ def _wrong_folds(model: BaseMKL, expansion: Expansion) -> Iterator[str]:
 
 def _wrong_samples(model: BaseMKL, expansion: Expansion, head: tuple[int, ...], n_samples: int) -> Iterator[str]:
     """Yield the parts that tell of single samples and are wrong; models of factors may have none."""
-    if isinstance(expansion, FactoredExpansion):
+    if not expansion.of_samples:
         if not isinstance(n_samples, int):
             yield "_n_samples"
         elif hasattr(model, "support_") or hasattr(model, "dual_coef_"):
@@ -491,8 +485,7 @@ RULES: dict[type[Any], Callable[[Any], Iterator[str]]] = {
     TableKernels: _table_kernels,
     StackKernels: _stack_kernels,
     ProductKernels: _product_kernels,
-    KernelExpansion: _expansion,
-    FactoredExpansion: _factored_expansion,
+    Expansion: _expansion,
     Solution: _solution,
     BaseMKL: _model,
     FoldModel: _fold_model,

@@ -38,15 +38,14 @@ from manykernels.estimators.selection.held_out import FoldModel
 from manykernels.estimators.selection.penalties import PenaltyFamily
 from manykernels.estimators.supervised.base import BaseMKL
 from manykernels.exceptions import InvalidInputError, ModelFileError
+from manykernels.grams.expansion import Expansion
 from manykernels.grams.factored.prediction import (
     CellFunction,
-    FactoredExpansion,
     FourierSeries,
     KernelPart,
     LandmarkFunction,
     SparseFunction,
 )
-from manykernels.grams.prediction import KernelExpansion
 from manykernels.inspection.model_file.archive import PLAIN_KINDS
 from manykernels.inspection.model_file.checks import check_parts, check_types
 from manykernels.kernels import (
@@ -137,7 +136,7 @@ BANKS = (
     OnLandmarks, DefaultKernels, Encoding, *GROUPS.values(),
 )  # fmt: skip
 FITTED = (
-    KernelExpansion, FactoredExpansion, KernelPart, FourierSeries, LandmarkFunction, CellFunction, SparseFunction,
+    Expansion, KernelPart, FourierSeries, LandmarkFunction, CellFunction, SparseFunction,
     FittedBank,
     PreparedRows, TableKernels, TablePoints, StackKernels, StackSamples, ProductKernels, MemberPairs,
     SparsePoints, AlignedWeights, PenaltyFamily, FoldModel,
@@ -157,7 +156,8 @@ MOST_DEEP = 100  # nodes inside one another
 OURS: dict[str, type[Any]] = {
     cls.__name__: cls for cls in (*ESTIMATORS.values(), *BANKS, *FITTED, *RESULTS, *FAMILIES, *SPLITTERS)
 }
-FORMER: dict[str, type[Any]] = {"KeptFold": FoldModel}  # names in files written before a class was renamed
+# Names in files that were written before a class was renamed or became a part of another.
+FORMER: dict[str, type[Any]] = {"KeptFold": FoldModel, "KernelExpansion": Expansion, "FactoredExpansion": Expansion}
 OF_USERS: dict[str, type[Any]] = {}  # filled by `register_class`
 Class = TypeVar("Class", bound=type[Any])
 

@@ -13,8 +13,9 @@ from numpy.typing import ArrayLike, NDArray
 
 from manykernels.exceptions import InvalidInputError
 from manykernels.grams.factored import ColumnTable, FactoredStack, open_table
-from manykernels.grams.factored.prediction import KernelPart, total
-from manykernels.kernels import FittedBank, KernelSpec
+from manykernels.grams.factored.prediction import KernelPart, Kernels, read_once, total
+from manykernels.grams.rows.columns import Reading
+from manykernels.kernels import FittedBank
 from manykernels.kernels.bank.columns import Table
 from manykernels.solvers.factored.state import Component, Round, Start
 from manykernels.solvers.factored.tuning import CHUNK
@@ -23,16 +24,18 @@ from manykernels.validation.arrays import TableLike
 Array = NDArray[Any]
 
 
-Kernels = Sequence[tuple[KernelSpec, tuple[int, ...]]]
+def _readings(kernels: Kernels, table: ColumnTable) -> Callable[[int], Reading]:
+    return read_once(kernels, lambda kernel: table.reading(*kernels[kernel]))
 
 
 def _each(parts: Sequence[KernelPart], kernels: Kernels, table: ColumnTable) -> Array:
-    values = [part(table.reading(*kernels[part.kernel])) for part in parts]
+    reading = _readings(kernels, table)
+    values = [part(reading(part.kernel)) for part in parts]
     return np.array(values).reshape(len(parts), table.n_rows)
 
 
 def _totals(n_targets: int, parts: Sequence[KernelPart], kernels: Kernels, table: ColumnTable) -> Array:
-    return total(parts, n_targets, lambda kernel: table.reading(*kernels[kernel]), table.n_rows)
+    return total(parts, n_targets, _readings(kernels, table), table.n_rows)
 
 
 def _counts(column: int, edges: Array, table: ColumnTable) -> Array:

@@ -1,0 +1,152 @@
+"""What a fitted model keeps of its kernels for new rows: support samples, or a function a kernel and no sample."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from functools import partial
+from typing import Any
+
+import numpy as np
+
+from manykernels.grams.factored.prediction import CHUNK_ROWS, KernelPart, read_once, total
+from manykernels.grams.prediction import cross_apply, cross_apply_each
+from manykernels.grams.rows.columns import Reading
+from manykernels.kernels import FittedBank, PreparedRows
+from manykernels.kernels.bank.columns import Table
+from manykernels.kernels.specs.categorical import UNSEEN
+from manykernels.kernels.tables.encoding import numbers_of
+from manykernels.validation.arrays import Array
+
+CHUNK_ENTRIES = 8 * 2**20  # float64 values held at once while predicting
+
+
+@dataclass(frozen=True, eq=False)
+class Expansion:
+    """The functions ``f_k(x) = sum_m f_km(x)`` of a model, without intercepts, on active kernels.
+
+    In support samples ``f_km(x) = d_km sum_i rho_ki k_m(x, x_i)``; of kernels held as factors it is a function of a
+    few numbers, whatever the training rows were, and there is no support.
+
+    Attributes
+    ----------
+    bank : FittedBank
+        Active kernels only (the first kernel if there is none).
+    active : (m,) int
+        Positions of the active kernels among all.
+    n_kernels : int
+        Number of all kernels.
+    weights : (K, m) float64
+        ``d`` of the active kernels; (1, m) if all functions in support samples share them.
+    support : PreparedRows or None
+        Support samples, as that bank needs them.
+    coefficients : (K, n_support) float64
+        ``rho`` of the support samples.
+    parts : tuple of KernelPart
+        The functions where there is no support.
+    """
+
+    bank: FittedBank
+    active: Array
+    n_kernels: int
+    weights: Array
+    support: PreparedRows[Any] | None = None
+    coefficients: Array = field(default_factory=lambda: np.zeros((0, 0)))
+    parts: tuple[KernelPart, ...] = ()
+
+    @classmethod
+    def of(cls, bank: FittedBank, prepared: PreparedRows[Any], weights: Array, coefficients: Array) -> Expansion:
+        """Keep what the model needs of a fitted bank and its training rows."""
+        active, support = np.flatnonzero(weights.any(axis=0)), np.flatnonzero(coefficients.any(axis=0))
+        kept = bank.take(active if active.size else [0])
+        rows = kept.narrow(prepared).take(support).detach()
+        return cls(kept, active, len(bank), weights[:, active], rows, coefficients[:, support])
+
+    @property
+    def of_samples(self) -> bool:
+        """Whether it keeps support samples; functions of factors know none."""
+        return self.support is not None
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """Names of the active kernels."""
+        return tuple(self.bank.names) if self.active.size else ()
+
+    @property
+    def n_targets(self) -> int:
+        """Number of functions, K."""
+        return len(self.weights if self.support is None else self.coefficients)
+
+    def scores(self, X: object) -> Array:
+        """Return the functions without intercept at new rows, (n, K) float64."""
+        if self.support is None:
+            table = Table.of(X)
+            scores = np.zeros((len(table), self.n_targets))
+            for at, reading in self._readings(table):
+                scores[at] = total(self.parts, self.n_targets, reading, at.stop - at.start).T
+            return scores
+        rows = self.bank.prepare(X)
+        if self._empty:
+            return np.zeros((rows.n_samples, self.n_targets))
+        if len(self.weights) == 1:
+            return cross_apply(self.bank, rows, self.support, self.weights[0], self.coefficients.T)
+        return np.concatenate([values.sum(axis=0) for _, values in self._chunks(rows)])
+
+    def active_contributions(self, X: object) -> Array:
+        """Return what every active kernel adds to every function, (m, n, K) float64."""
+        if self.support is None:
+            table = Table.of(X)
+            out = np.zeros((self.active.size, len(table), self.n_targets))
+            for at, reading in self._readings(table):
+                for part in self.parts:
+                    out[part.kernel, at, part.target] = part(reading(part.kernel))
+            return out
+        rows = self.bank.prepare(X)
+        out = np.zeros((self.active.size, rows.n_samples, self.n_targets))
+        for at, values in () if self._empty else self._chunks(rows):
+            out[:, at] = values
+        return out
+
+    def contributions(self, X: object) -> Array:
+        """Return what every kernel adds to every function, (M, n, K) float64; zero for inactive kernels."""
+        active = self.active_contributions(X)
+        parts = np.zeros((self.n_kernels, *active.shape[1:]))
+        parts[self.active] = active
+        return parts
+
+    @property
+    def _empty(self) -> bool:
+        return not self.active.size or not self.coefficients.shape[1]
+
+    def _chunks(self, rows: PreparedRows[Any]) -> Iterator[tuple[slice, Array]]:
+        """Yield slices of rows, and ``d_km sum_i rho_ki k_m(x, x_i)`` there, (m, n, K); each kernel computed once."""
+        assert self.support is not None
+        per_row = self.active.size * self.n_targets + self.coefficients.shape[1]
+        step = max(1, CHUNK_ENTRIES // per_row)
+        for start in range(0, rows.n_samples, step):
+            at, ones = slice(start, min(start + step, rows.n_samples)), np.ones(self.active.size)
+            each = cross_apply_each(self.bank, rows.take(at), self.support, ones, self.coefficients.T)
+            yield at, each * self.weights.T[:, None, :]
+
+    def _readings(self, table: Table) -> Iterator[tuple[slice, Callable[[int], Reading]]]:
+        """Yield slices of rows, and how kernels read them."""
+        kernels = list(zip(self.bank.table.specs, self.bank.table.positions, strict=True))
+        for start in range(0, len(table), CHUNK_ROWS):
+            at = slice(start, min(start + CHUNK_ROWS, len(table)))
+            whole = at == slice(0, len(table))
+            values = self.bank.table.values(table if whole else table[np.arange(at.start, at.stop)])
+            yield at, read_once(kernels, partial(self._reading, values))
+
+    def _reading(self, values: Any, kernel: int) -> Reading:
+        """Return standardized rows, NaN where something is missing, as an active kernel reads them."""
+        own = self.bank.table
+        places, family = np.searchsorted(own.used, own.positions[kernel]), own.specs[kernel].family
+        if family == "features":
+            return Reading(values.objects[int(places[0])], None)  # what is missing has no features
+        points = np.ascontiguousarray(numbers_of(values)[:, places])
+        gaps = np.isnan(points)
+        if family == "missing":
+            return Reading(np.where(gaps, UNSEEN, 0.0), None)
+        if not gaps.any():
+            return Reading(points, None)
+        return Reading(np.where(gaps, 0.0, points), ~gaps.any(axis=1))
