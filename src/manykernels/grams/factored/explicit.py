@@ -18,6 +18,7 @@ from manykernels.grams.factored.cells import grid_levels, grid_parts
 from manykernels.grams.factored.cones import polar_norm
 from manykernels.grams.factored.features import MAX_FEATURES, FeatureMap, by_levels, feature_map
 from manykernels.grams.factored.operators import FeatureOperator, adjoints, stored
+from manykernels.grams.factored.passes import ColumnPasses, largest_singular_values
 from manykernels.grams.rows.columns import ColumnTable
 from manykernels.kernels import KernelSpec, Shaped
 from manykernels.validation.arrays import Array
@@ -55,6 +56,7 @@ class ExplicitStack(FactoredStack):
     ) -> None:
         super().__init__(table, positions, specs, scales, names=names)
         self._stored: dict[int, Any] = {}
+        self._norms: list[Array] = []  # largest singular values, once they are known; twins share them
         self._maps = tuple(maps) if maps is not None else tuple(map(self._map, range(self.n_kernels)))
 
     def _map(self, kernel: int) -> FeatureMap:
@@ -118,6 +120,16 @@ class ExplicitStack(FactoredStack):
         squares = np.array([self._dual_squares(m, part) for m, part in enumerate(parts)])
         errors = np.stack([self.error_bound(rho) for rho in rhos], axis=1)
         return list(zip(np.maximum(squares - errors, 0.0).T, (squares + errors).T, strict=True))
+
+    def near_passes(self) -> ColumnPasses | None:
+        """Return what bounds passes by earlier ones, where all features are neighboring columns in place."""
+        if self._whole is None:
+            return None
+        chosen, starts = self._whole
+        columns = self.table.block(chosen)
+        if not self._norms:
+            self._norms.append(largest_singular_values(columns, starts, self.scales))
+        return ColumnPasses(columns, starts, self.scales, self._norms[0])
 
     @cached_property
     def _whole(self) -> tuple[range, Array] | None:

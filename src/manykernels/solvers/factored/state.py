@@ -88,6 +88,7 @@ class DualPass:
     rho: Array
     quads: tuple[Array, Array]
     growth: Array | None = None  # (M,): of dual norms, beside the threshold's fall, since the strength before
+    whole: bool = True  # over all kernels; else most have bounds only
 
     def serves(self, problem: Problem) -> bool:
         """Whether another problem differs from that of the pass by its penalty at most."""
@@ -126,6 +127,7 @@ class State:
     known: KnownCurvature = field(default_factory=KnownCurvature)
     certified: DualPass | None = None
     began: Start | None = None
+    passes: Any = None  # those of a path: what bounds the next by them, or None
 
 
 @dataclass(frozen=True)
@@ -147,6 +149,8 @@ class Start:
         Of its penalty.
     before : pair of float and dict, optional
         The strength and the coefficients that it began with itself: two strengths say where a path goes.
+    passes : ColumnPasses, optional
+        Those of the path so far, which bound the next.
     """
 
     kernels: Array  # (g,) int
@@ -159,6 +163,7 @@ class Start:
     certified: DualPass | None = None
     strength: float = np.nan
     before: tuple[float, dict[int, Array]] | None = None
+    passes: Any = None  # what bounds passes by those of the path so far
 
     @property
     def trend(self) -> dict[int, Array] | None:
@@ -195,6 +200,7 @@ class Start:
             certified=certified,
             strength=strength,
             before=None if began is None else (began.strength, began.coefficients),
+            passes=state.passes,
         )
 
 

@@ -91,6 +91,7 @@ class FactoredWorkingSet:
         self._neighbors = self.stack.neighbors()
         self._before: DualPass | None = None  # the pass that another penalty left, while it is still of use
         self._fall = 0.0  # of the threshold since then
+        self._earlier: Start | None = None  # what another penalty left
         self._started = time.perf_counter()
 
     def rounds(self, start: Start | None = None) -> Generator[State, None, str]:
@@ -118,7 +119,9 @@ class FactoredWorkingSet:
         served = start.certified if start is not None and start.certified is not None else None
         if served is not None and not (len(state.kernels) and served.serves(self.problem)):
             served = None
-        self._before = served
+        self._before, self._earlier = served, start
+        if served is not None and self._loose(state, served):
+            served = None
         for number in range(self.max_rounds + 1):
             bound = yield from self._certify(state, state.slopes, self._first, served)
             self._first = served = None
@@ -205,18 +208,49 @@ class FactoredWorkingSet:
             rho, quads, z = served.rho, served.quads, state.point.z
         else:
             rho, z = feasible(self.problem, slopes, state.point.z)
-            quads = known if known is not None else (yield rho)
-        state.certified = served or DualPass(self.problem, rho, quads, self._growth(quads))
+            near = None if known is not None else self._near(state, rho)
+            quads = near or known or (yield rho)
+        if served is None:
+            served = DualPass(self.problem, rho, quads, self._growth(quads), near is None)
+        state.certified = served
         bound = dual_bound(self.problem, rho, z, quads, state.primal, self.tol)
         if state.best is None or bound.value > state.best.value:
             state.best = bound
         return bound
 
+    def _near(self, state: State, rho: Array) -> Quads | None:
+        """Return bounds that earlier passes of a path leave, with few kernels read again; None without such.
+
+        Those near the threshold are: the strong rule asks for them at the next strength, if it falls as it did.
+        """
+        start = self._earlier
+        if start is None or not selects(self.problem.regularizer) or self.problem.shared:
+            return None
+        kept = 2.0 * self.problem.regularizer.strength / start.strength - 1.0
+        if not 0.0 < kept <= 1.0:
+            return None
+        same = start.certified is not None and start.certified.problem.stack.is_twin_of(self.stack)
+        if state.passes is None:
+            state.passes = start.passes if same and start.passes is not None else self.stack.near_passes()
+        if state.passes is None:
+            return None
+        limits = (kept * self._threshold(state) * self.problem.penalties) ** 2
+        limits[self.problem.unpenalized] = np.inf
+        low, high, read = state.passes.bounds(rho, limits, self.stack.error_bound(rho))
+        self.stack._count(read)
+        return low, high
+
+    def _loose(self, state: State, served: DualPass) -> bool:
+        """Whether a pass has bounds only of kernels that may be above the threshold."""
+        low, high = (np.sqrt(bound) for bound in served.quads)
+        limit = self._threshold(state) * self.problem.penalties
+        return not served.whole and bool(((high > limit) & (high > 2.0 * low)).any())
+
     def _growth(self, quads: Quads) -> Array | None:
         """Return by how much dual norms grew since the pass before this penalty, for each unit of the threshold."""
         if self._before is None or self._fall <= 0.0:
             return None
-        now, then = (np.sqrt(each[1]) / self.problem.penalties for each in (quads, self._before.quads))
+        now, then = np.sqrt(quads[1]) / self.problem.penalties, np.sqrt(self._before.quads[0]) / self.problem.penalties
         return np.maximum(now - then, 0.0) / self._fall
 
     def _size(self, state: State) -> float:
@@ -235,8 +269,9 @@ class FactoredWorkingSet:
     def _wanted(self, state: State, bound: DualBound, gap: float) -> tuple[Array, bool]:
         """Return the next working set, kernels in use and the most violating ones, and whether factors must be finer.
 
-        They must be if no kernel is missing.
+        They must be if no kernel is missing, and can be if they are not the kernels themselves.
         """
+        whole = state.objective is not None and state.objective.in_place is not None
         used, limit = self._used(state, bound), self._threshold(state)
         entering = self._entering(state, bound, used, gap)
         finer = np.isin(entering, state.kernels).all() or (
@@ -246,7 +281,7 @@ class FactoredWorkingSet:
         kernels = np.concatenate([used, entering, self.problem.unpenalized]).astype(np.int64)
         if not len(kernels):
             kernels = np.array([int(np.argmax(bound.norms))])
-        return np.unique(kernels), bool(finer and state.smoothing_gap < 0.5 * gap)
+        return np.unique(kernels), bool(finer and not whole and state.smoothing_gap < 0.5 * gap)
 
     def _grow(self, state: State, kernels: Array, finer: bool, gap: float) -> None:
         """Take the factors of the next working set, and go on from the coefficients of the present one."""
