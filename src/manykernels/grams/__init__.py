@@ -1,4 +1,4 @@
-"""Where Gram matrices live: dense, packed, lazy, rank-one or pairwise stacks with the same few operations."""
+"""Where Gram matrices live: dense, packed, lazy, distinct, rank-one or pairwise stacks with the same few operations."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ from manykernels.grams.base import GramStack
 from manykernels.grams.build import build_stack
 from manykernels.grams.counters import GramCounters
 from manykernels.grams.dense import DenseStack, as_stack
+from manykernels.grams.distinct import DistinctStack
 from manykernels.grams.lazy import LazyStack
 from manykernels.grams.packed import PackedStack
 from manykernels.grams.pair_stack import PairStack
@@ -15,6 +16,7 @@ from manykernels.grams.rank_one import RankOneStack
 
 __all__ = [
     "DenseStack",
+    "DistinctStack",
     "GramCounters",
     "GramStack",
     "LazyStack",

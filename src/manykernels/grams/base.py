@@ -60,8 +60,8 @@ class GramStack(ABC):
     """
 
     has_factors: ClassVar[bool] = False  # whether kernels have factors, and forms have bounds on their errors
-    evaluates: ClassVar[bool] = False  # whether every reading evaluates kernels, which a copy in memory would save
 
+    evaluates: bool = False  # whether every reading evaluates kernels, which a copy in memory would save
     shaped: bool = False  # whether functions of some kernels must have a shape, so that they are no sums d_m K_m rho
     spare_bytes: int | None = None
 
@@ -127,6 +127,11 @@ class GramStack(ABC):
     def quad_cost(self) -> float:
         """Multiplications of one quadratic form of every kernel, about."""
         return 0.5 * self.n_kernels * float(self.n_samples) ** 2
+
+    @property
+    def n_entries(self) -> int:
+        """Entries of triangles of all kernels: what a copy in memory holds."""
+        return self.n_kernels * triangle_size(self.n_samples)
 
     @property
     @abstractmethod

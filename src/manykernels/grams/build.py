@@ -8,6 +8,7 @@ from numpy.typing import DTypeLike
 from manykernels.exceptions import IncompatibleError, InvalidInputError
 from manykernels.grams.base import GramStack
 from manykernels.grams.dense import DenseStack
+from manykernels.grams.distinct import Distinct, DistinctStack, worthwhile
 from manykernels.grams.lazy import LazyStack
 from manykernels.grams.loops import mirror_upper
 from manykernels.grams.packed import PackedStack
@@ -95,9 +96,20 @@ def build_stack(
         spare_bytes=plan.budget - plan.working_nbytes,
     )
     _check_finite(lazy.diag(), lazy)
+    distinct = worthwhile(bank, prepared) if kind in ("auto", "lazy") and plan.kind != "dense" else []
+    if distinct:
+        return _among_distinct(lazy, distinct, None if plan.kind == "lazy" else plan.dtype)
     if plan.kind == "lazy":
         return lazy
     return _dense(lazy, plan.dtype) if plan.kind == "dense" else _packed(lazy, plan.dtype)
+
+
+def _among_distinct(lazy: LazyStack, distinct: list[Distinct], dtype: str | None) -> DistinctStack:
+    stack = DistinctStack(lazy, distinct, dtype=dtype)
+    for part in stack.stacks:
+        if isinstance(part, PackedStack):
+            _check_finite(part.packed, part)
+    return stack
 
 
 def _packed(lazy: LazyStack, dtype: str) -> PackedStack:

@@ -82,18 +82,29 @@ def packed_accumulate(triangles: Array, weights: Array, start: int, stop: int, o
 
 
 @compiled()
-def unpack_triangle(triangle: Array, n: int, out: Array) -> None:
-    """Write a packed triangle into the full symmetric ``out`` (n, n), in blocks that keep both sides in cache."""
+def mirror_upper(out: Array) -> None:
+    """Copy the upper triangle of ``out`` (n, n) onto the lower one, in blocks."""
+    n = out.shape[0]
     for top in range(0, n, 32):
         bottom = min(top + 32, n)
         for left in range(top, n, 32):
             right = min(left + 32, n)
             for i in range(top, bottom):
-                offset = i * n - (i * (i + 1)) // 2
-                for j in range(max(i, left), right):
-                    value = triangle[offset + j]
-                    out[i, j] = value
-                    out[j, i] = value
+                for j in range(max(i + 1, left), right):
+                    out[j, i] = out[i, j]
+
+
+@compiled()
+def unpack_triangle(triangle: Array, n: int, out: Array) -> None:
+    """Write a packed triangle into the full symmetric ``out`` (n, n), row by row, then mirrored."""
+    start = 0
+    for i in range(n):
+        row = triangle[start : start + n - i]
+        target = out[i, i:]
+        for j in range(n - i):
+            target[j] = row[j]
+        start += n - i
+    mirror_upper(out)
 
 
 @compiled()
@@ -209,14 +220,18 @@ def block_gram(rows: Array, weights: Array, out: Array) -> None:
             out[j, k] = out[k, j]
 
 
-@compiled()
-def mirror_upper(out: Array) -> None:
-    """Copy the upper triangle of ``out`` (n, n) onto the lower one, in blocks."""
+@compiled(fastmath=FAST)
+def add_spread(tables: Array, starts: Array, sizes: Array, codes: Array, out: Array) -> None:
+    """Add ``sum_g T_g[codes[g, i], codes[g, j]]`` to the upper triangle of ``out`` (n, n).
+
+    ``T_g`` (v, v), v = sizes[g], lies row by row in the flat ``tables`` from starts[g] on; codes (G, n) are unsigned,
+    which spares a look at the sign of each.
+    """
     n = out.shape[0]
-    for top in range(0, n, 32):
-        bottom = min(top + 32, n)
-        for left in range(top, n, 32):
-            right = min(left + 32, n)
-            for i in range(top, bottom):
-                for j in range(max(i + 1, left), right):
-                    out[j, i] = out[i, j]
+    for i in range(n):
+        target = out[i, i:]
+        for g in range(sizes.size):
+            first = starts[g] + sizes[g] * np.int64(codes[g, i])
+            row, own = tables[first : first + sizes[g]], codes[g, i:]
+            for j in range(target.size):
+                target[j] += row[own[j]]

@@ -18,7 +18,7 @@ from manykernels.estimators.selection.descent import descend, without_bar
 from manykernels.estimators.supervised.problems import Fit, expanded
 from manykernels.grams import build_stack, cross_combine
 from manykernels.grams.expansion import Expansion
-from manykernels.grams.plan import factored_seconds, gram_seconds, stack_nbytes
+from manykernels.grams.plan import factored_seconds, gram_seconds
 from manykernels.kernels.bank.columns import Table
 from manykernels.objective.losses import survival_target
 from manykernels.objective.losses.survival import FIELDS
@@ -276,7 +276,7 @@ class Fold:
     def stored_bytes(self) -> int:
         """What the matrices of this fold take while models are solved, where they are not held already."""
         stack = self.training.stack
-        return stack_nbytes("packed", *stack.shape[:2], "float32") if stack.evaluates else 0
+        return np.dtype(np.float32).itemsize * stack.n_entries if stack.evaluates else 0
 
     def stored(self) -> list[Problem]:
         """Return the problems on matrices that are held, until the fold is closed."""

@@ -1,0 +1,247 @@
+"""Kernels whose points repeat, held as matrices among the distinct ones: ``K_m = P T_m P'``.
+
+``P`` (N, v) tells which of the ``v`` distinct points each sample has: a column of categories, counts or rounded numbers
+has few, and its kernels are functions of them. Sums over samples with the same point come first, so that a product
+``K_m r = P T_m (P' r)`` and a form ``(P' r)' T_m (P' r)`` read ``v^2 / 2`` entries in place of ``N^2 / 2``, and only as
+many are evaluated. A weighted sum is formed among distinct points, and spread once for all kernels of a column.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import DTypeLike
+
+from manykernels.grams.base import GramStack, GramView
+from manykernels.grams.lazy import LazyStack
+from manykernels.grams.loops import add_spread, mirror_upper
+from manykernels.grams.packed import PackedStack
+from manykernels.kernels.specs.distances import SparsePoints
+from manykernels.validation.arrays import Array
+
+if TYPE_CHECKING:
+    from manykernels.kernels import FittedBank, PreparedRows
+
+# Seconds, by which it is decided what is held among distinct points, measured by `python benchmarks/distinct.py`
+READ = 4.3e-10  # an entry of a triangle, in a weighted sum, a product or a form
+SPREAD, SPREAD_ROW = 4.5e-10, 2e-12  # an entry of a weighted sum, spread from one among v points: the second v times
+OPERATION = 2e-5  # one of these on the kernels of one set of distinct points, however few these are
+PRODUCTS = 2  # with a kernel, for each weighted sum that it is part of
+SHARE = 0.5  # of the kernels of a column that are part of a sum, about
+
+
+@dataclass(frozen=True, eq=False)
+class Distinct:
+    """Kernels that are functions of the same points, and which of the distinct ones each sample has."""
+
+    kernels: Array  # (m,) int: positions among all kernels, increasing
+    samples: Array  # (v,) int: of each distinct point a sample that has it
+    codes: Array  # (N,) uint32: the distinct point of each sample
+
+    @property
+    def gain(self) -> float:
+        """Seconds that a weighted sum and the products that go with it are predicted to gain."""
+        m, n, v = len(self.kernels), len(self.codes), len(self.samples)
+        read = READ * (1 + PRODUCTS) * SHARE * m * (n * n - v * v) / 2
+        return read - (SPREAD + SPREAD_ROW * v) * n * n / 2 - (1 + PRODUCTS) * OPERATION
+
+
+def worthwhile(bank: FittedBank, prepared: PreparedRows[Any]) -> list[Distinct]:
+    """Return the kernels of a fitted bank whose points repeat so often that matrices among distinct ones pay."""
+    sharing: dict[Any, list[int]] = {}  # groups of the same columns, whose points repeat alike
+    for index, group in enumerate(bank.groups):
+        if not isinstance(prepared.points(index), SparsePoints):
+            sharing.setdefault(group.positions, []).append(index)
+    found = []
+    for groups in sharing.values():
+        kernels = np.sort([kernel for index in groups for kernel in bank.groups[index].kernels]).astype(np.intp)
+        if Distinct(kernels, np.zeros(1, dtype=np.intp), np.zeros(prepared.n_samples, dtype=np.uint32)).gain <= 0:
+            continue
+        points = prepared.points(groups[0])
+        if prepared.factors is not None:  # rows that lack a column, or have a norm of their own
+            points = np.column_stack([points, *prepared.factors[kernels]])
+        by_point: dict[str, Any] = {"return_index": True, "return_inverse": True}
+        _, samples, codes = np.unique(points[:, 0] if points.shape[1] == 1 else points, axis=0, **by_point)
+        own = Distinct(kernels, samples, codes.ravel().astype(np.uint32))
+        if own.gain > 0:
+            found.append(own)
+    return found
+
+
+@dataclass(frozen=True, eq=False)
+class _Part:
+    """Some kernels among the distinct points of the samples, or among all samples."""
+
+    kernels: Array  # (m,) int: positions among all kernels
+    stack: GramStack  # among distinct points
+    codes: Array | None  # (N,) uint32; None among all samples
+
+    def __post_init__(self) -> None:
+        if self.codes is not None:
+            order = np.argsort(self.codes, kind="stable")
+            starts = np.searchsorted(self.codes[order], np.arange(self.stack.n_samples))
+            object.__setattr__(self, "_segments", (order, starts))
+
+    def gathered(self, columns: Array) -> Array:
+        """Return ``P' R``, (v, k)."""
+        if self.codes is None:
+            return columns
+        order, starts = self.__dict__["_segments"]
+        return np.add.reduceat(columns[order], starts, axis=0)
+
+    def spread(self, values: Array) -> Array:
+        """Return ``P V`` for values (..., v, k)."""
+        return values if self.codes is None else np.take(values, self.codes, axis=-2)
+
+    def points(self, samples: Array) -> Array:
+        """Return the distinct points of samples."""
+        return samples if self.codes is None else self.codes[samples].astype(np.intp)
+
+
+class DistinctStack(GramStack):
+    """Kernels among the distinct points of their columns, beside those that have a matrix among all samples.
+
+    Made by `build_stack` where it is predicted to pay. Entries are those of the kernels themselves: nothing is rounded
+    or left out.
+
+    Parameters
+    ----------
+    stack : GramStack
+        All kernels among all samples, such as a `LazyStack`: what is evaluated.
+    distinct : sequence of Distinct
+        Kernels that are functions of few points; the others have a part of their own.
+    dtype : float32, float64 or None
+        Hold all parts as packed triangles of this type; None evaluates them in every pass, as ``stack`` does.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from manykernels.grams import LazyStack
+    >>> from manykernels.kernels import Gaussian, KernelBank
+    >>> X = [[0.0], [1.0], [0.0]]
+    >>> bank = KernelBank([("narrow", Gaussian(1.0)), ("wide", Gaussian(5.0))]).fit(X)
+    >>> lazy = LazyStack(bank, bank.prepare(X))
+    >>> repeats = Distinct(np.array([0, 1]), np.array([0, 1]), codes=np.array([0, 1, 0], dtype=np.uint32))
+    >>> stack = DistinctStack(lazy, [repeats])
+    >>> bool(np.allclose(stack.combine([1.0, 2.0]), lazy.combine([1.0, 2.0]), rtol=1e-12))
+    True
+    """
+
+    def __init__(self, stack: LazyStack, distinct: Sequence[Distinct], *, dtype: DTypeLike | None = None) -> None:
+        held = stack.dtype if dtype is None else dtype
+        super().__init__(stack.n_kernels, stack.n_samples, held, names=stack.names, n_threads=stack.n_threads)
+        self.evaluates, self.spare_bytes = dtype is None, stack.spare_bytes
+        rest = np.setdiff1d(np.arange(stack.n_kernels), np.concatenate([own.kernels for own in distinct]))
+        parts: list[tuple[Array, GramStack, Array | None]] = [
+            (own.kernels, GramView(stack, own.kernels, own.samples), own.codes) for own in distinct
+        ]
+        if rest.size:
+            parts.append((rest, stack.take(rest), None))
+        self._parts = [
+            _Part(kernels, own if dtype is None else PackedStack.from_stack(own, dtype=dtype), codes)
+            for kernels, own, codes in parts
+        ]
+        self._owners, self._places = np.empty(self.n_kernels, dtype=np.intp), np.empty(self.n_kernels, dtype=np.intp)
+        for at, part in enumerate(self._parts):
+            self._owners[part.kernels], self._places[part.kernels] = at, np.arange(len(part.kernels))
+
+    @property
+    def stacks(self) -> list[GramStack]:
+        """The stacks among distinct points, and that among all samples."""
+        return [part.stack for part in self._parts]
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of the triangles among distinct points and among all samples."""
+        return sum(part.stack.nbytes for part in self._parts)
+
+    @property
+    def quad_cost(self) -> float:
+        """Multiplications of one quadratic form of every kernel, about."""
+        return sum(part.stack.quad_cost for part in self._parts)
+
+    @property
+    def n_entries(self) -> int:
+        """Entries of triangles of all kernels."""
+        return sum(part.stack.n_entries for part in self._parts)
+
+    @property
+    def in_memory(self) -> bool:
+        """Whether entries are stored."""
+        return not self.evaluates
+
+    def diag(self) -> Array:
+        """Diagonals of all kernels, (M, N) float64."""
+        found = np.empty((self.n_kernels, self.n_samples))
+        for part in self._parts:
+            found[part.kernels] = part.spread(part.stack.diag()[:, :, None])[:, :, 0]
+        return found
+
+    @property
+    def largest(self) -> Array:
+        """Largest diagonal entry of every kernel, (M,) float64."""
+        found = np.empty(self.n_kernels)
+        for part in self._parts:
+            found[part.kernels] = part.stack.largest
+        return found
+
+    def _among(self, kernels: Array) -> Iterator[tuple[_Part, Array, Array]]:
+        """Yield each part with positions in ``kernels`` of those that it has, and where it has them."""
+        order = np.argsort(self._owners[kernels], kind="stable")
+        owners = self._owners[kernels[order]]
+        for at in np.split(order, np.flatnonzero(np.diff(owners)) + 1):
+            if len(at):
+                yield self._parts[self._owners[kernels[at[0]]]], at, self._places[kernels[at]]
+
+    def _block(self, rows: Array, cols: Array, kernels: Array) -> Array:
+        found = np.empty((len(kernels), len(rows), len(cols)))
+        for part, at, own in self._among(kernels):
+            found[at] = part.stack._block(part.points(rows), part.points(cols), own)
+        return found
+
+    def _quad(self, r: Array) -> Array:
+        found = np.empty(self.n_kernels)
+        for part in self._parts:
+            found[part.kernels] = part.stack._quad(np.ascontiguousarray(part.gathered(r[:, None])[:, 0]))
+        return found
+
+    def _quad_each(self, columns: Array) -> Array:
+        found = np.empty((self.n_kernels, columns.shape[1]))
+        for part in self._parts:
+            found[part.kernels] = part.stack._quad_each(part.gathered(columns))
+        return found
+
+    def _apply_each(self, columns: Array, kernels: Array) -> Array:
+        found = np.empty((len(kernels), *columns.shape))
+        for part, at, own in self._among(kernels):
+            found[at] = part.spread(part.stack._apply_each(part.gathered(columns), own))
+        return found
+
+    def _apply(self, weights: Array, active: Array, columns: Array) -> Array:
+        total = np.zeros(columns.shape)
+        for part, at, own in self._among(active):
+            weighted = np.zeros(len(part.kernels))
+            weighted[own] = weights[active[at]]
+            total += part.spread(part.stack._apply(weighted, own, part.gathered(columns)))
+        return total
+
+    def _combine(self, weights: Array, active: Array) -> Array:
+        total, tables, codes = np.zeros((self.n_samples, self.n_samples)), [], []
+        for part, at, own in self._among(active):
+            weighted = np.zeros(len(part.kernels))
+            weighted[own] = weights[active[at]]
+            combined = part.stack._combine(weighted, own)
+            if part.codes is None:
+                total = combined
+            else:
+                tables.append(combined)
+                codes.append(part.codes)
+        if tables:
+            sizes = np.array([len(table) for table in tables])
+            starts = np.concatenate([[0], np.cumsum(sizes**2)[:-1]])
+            add_spread(np.concatenate([table.ravel() for table in tables]), starts, sizes, np.array(codes), total)
+            mirror_upper(total)
+        return total

@@ -1,0 +1,93 @@
+"""Kernels among distinct points are those among all samples, and are held so only where it is predicted to pay."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from manykernels import KernelBank
+from manykernels.grams import DistinctStack, LazyStack, build_stack
+from manykernels.grams.distinct import Distinct, worthwhile
+from manykernels.kernels import Gaussian, Laplacian, Linear
+from manykernels.testing.kernels import GramStackContract
+
+FEW = np.random.default_rng(3).integers(0, (4, 7, 30), size=(23, 3)) / 2.0
+KERNELS = [
+    ("a narrow", Gaussian(0.7), [0]),
+    ("b", Gaussian(1.0), [1]),
+    ("c", Laplacian(2.0), [2]),
+    ("a wide", Gaussian(3.0), [0]),
+    ("all", Gaussian(2.0), None),
+    ("a line", Linear(), [0]),
+]
+
+
+def lazy_of(X, **options):
+    bank, prepared = KernelBank(KERNELS, **options).fit_prepare(X)
+    return LazyStack(bank, prepared)
+
+
+def repeating(X, columns):
+    """Return which kernels of these columns are functions of how many points."""
+    found = []
+    for column in columns:
+        _, samples, codes = np.unique(X[:, column], return_index=True, return_inverse=True)
+        kernels = np.array([m for m, (_, _, own) in enumerate(KERNELS) if own == [column]])
+        found.append(Distinct(kernels, samples, codes.astype(np.uint32)))
+    return found
+
+
+class TestDistinct(GramStackContract):
+    stack_class = DistinctStack
+
+    def dense(self, rng):
+        return lazy_of(FEW).block()
+
+    def create(self, rng):
+        return DistinctStack(lazy_of(FEW), repeating(FEW, [0, 1]), dtype=np.float64)
+
+
+class TestDistinctFloat32(TestDistinct):
+    rtol = 1e-6
+
+    def create(self, rng):
+        return DistinctStack(lazy_of(FEW), repeating(FEW, [0, 1]), dtype=np.float32)
+
+
+class TestDistinctEvaluated(TestDistinct):
+    def create(self, rng):
+        return DistinctStack(lazy_of(FEW), repeating(FEW, [0, 1, 2]))
+
+
+def table(n, *, seed=0):
+    """Return columns of 3 values, of n / 8, and of as many as there are rows."""
+    rng = np.random.default_rng(seed)
+    return np.column_stack([rng.integers(0, 3, n), rng.permutation(np.arange(n) // 8), rng.normal(size=n)]).astype(
+        float
+    )
+
+
+def test_what_pays_is_decided_by_predicted_seconds():
+    X = table(400)
+    bank, prepared = KernelBank.per_feature(widths=[0.5, 1.0, 2.0]).fit_prepare(X)
+    assert [len(own.samples) for own in worthwhile(bank, prepared)] == [3, 50]
+    few = prepared.take(np.arange(40))
+    assert worthwhile(bank, few) == []  # a call for each column would take longer than its entries
+
+
+@pytest.mark.parametrize("options", [{}, {"normalize": "unit_diagonal"}, {"center": True}, {"missing": "mask"}])
+@pytest.mark.parametrize("kind", ["auto", "lazy"])
+def test_built_stacks_have_the_entries_of_packed_ones(options, kind):
+    X = table(300)
+    if "missing" in options:
+        X[::7, 0] = np.nan  # rows that lack a column are zero there, whatever stands in the gap
+    bank, prepared = KernelBank.auto(**options).fit_prepare(X)
+    stack, packed = (build_stack(bank, prepared, kind=own, memory_budget="1 GB") for own in (kind, "packed"))
+    assert isinstance(stack, DistinctStack)
+    assert stack.evaluates == (kind == "lazy")
+    np.testing.assert_allclose(stack.block(), packed.block(), rtol=1e-10, atol=1e-13)
+    weights = np.random.default_rng(1).random(len(bank))
+    np.testing.assert_allclose(stack.combine(weights), packed.combine(weights), rtol=1e-10, atol=1e-13)
+    assert stack.n_entries < packed.n_entries
+    if kind == "auto":
+        assert stack.nbytes == 8 * stack.n_entries < packed.nbytes
