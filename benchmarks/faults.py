@@ -244,7 +244,7 @@ with open(path, "rb") as file: half = file.read()[:-20]
 with open(path, "wb") as file: file.write(half)
 open_rows(path)
 """,
-        "tests/grams/rows/test_parquet.py",
+        "tests/grams/rows/test_opening_parquet.py",
     ),
     Case(
         "16", "Ctrl-C in the first evaluation of a search for widths",

@@ -27,7 +27,8 @@ import pandas as pd
 
 from manykernels import solve
 from manykernels.grams.factored import FourierStack
-from manykernels.grams.rows import open_rows, sums
+from manykernels.grams.rows.opening import open_rows
+from manykernels.grams.rows.vectors import sums
 
 COLUMNS, TRUE_COLUMNS = 28, 10
 WIDTHS = np.geomspace(0.1, 10.0, 27).tolist()

@@ -16,8 +16,12 @@ import _common as common
 import numpy as np
 import pandas as pd
 
-from manykernels.objective.regularizers.elastic_net_ball import elastic_net_linear, elastic_net_reciprocals
-from manykernels.objective.regularizers.elastic_net_iterations import linear_iterations, wsr_iterations
+from manykernels.objective.regularizers.elastic_net_ball import (
+    elastic_net_linear,
+    elastic_net_reciprocals,
+    linear_iterations,
+    wsr_iterations,
+)
 
 SIZES = (1, 10, 100, 1000, 10_000)
 ETAS = (0.0, 0.1, 0.25, 0.5, 0.9, 1.0 - 1e-6, 1.0)

@@ -12,8 +12,12 @@ import numpy as np
 import pandas as pd
 from sklearn.svm import SVC
 
-from manykernels.objective.regularizers.elastic_net_ball import elastic_net_reciprocals, elastic_net_scale
-from manykernels.objective.regularizers.elastic_net_iterations import linear_iterations, wsr_iterations
+from manykernels.objective.regularizers.elastic_net_ball import (
+    elastic_net_reciprocals,
+    elastic_net_scale,
+    linear_iterations,
+    wsr_iterations,
+)
 
 SVM_TOL = 1e-8  # LIBSVM's violation of optimality; its default 1e-3 would limit the gap
 WSR_TOL = 1e-9

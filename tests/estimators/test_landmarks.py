@@ -21,7 +21,7 @@ from manykernels import (
     save_model,
 )
 from manykernels.exceptions import InvalidInputError
-from manykernels.grams.rows import open_rows
+from manykernels.grams.rows.opening import open_rows
 from manykernels.kernels import Gaussian, Missing
 
 RNG = np.random.default_rng(0)

@@ -26,7 +26,7 @@ from manykernels.objective.losses import (
     get_loss,
 )
 from manykernels.objective.losses import classification as classification_losses
-from manykernels.objective.losses import counts as count_losses
+from manykernels.objective.losses import regression as count_losses
 from manykernels.objective.losses import regression as regression_losses
 from manykernels.objective.losses.base import Loss, piecewise_linear_minimizer
 from manykernels.testing.objective import LossContract, valid_targets

@@ -8,7 +8,7 @@ import numpy as np
 
 from manykernels import KernelBank, solve
 from manykernels.grams.factored import FactoredStack, factored_stack
-from manykernels.grams.rows import is_chunked, with_target
+from manykernels.grams.rows.opening import is_chunked, with_target
 from manykernels.kernels import Linear
 from manykernels.objective.losses import get_loss
 from manykernels.objective.regularizers import get_regularizer

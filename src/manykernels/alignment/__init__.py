@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from manykernels.alignment.margin import MarginWeights, margin_weights
 from manykernels.alignment.metrics import alignment, center_kernel, centered_alignment
 from manykernels.alignment.nonnegative import nonnegative_quadratic
 from manykernels.alignment.targets import CODINGS, target_features, target_kernel
-from manykernels.alignment.weights import METHODS, AlignedWeights, aligned_weights
+from manykernels.alignment.weights import METHODS, AlignedWeights, MarginWeights, aligned_weights, margin_weights
 
 __all__ = [
     "CODINGS",

@@ -48,8 +48,7 @@ from manykernels.kernels.specs import (
     spec_from_dict,
 )
 from manykernels.kernels.specs.widths import MedianWidth
-from manykernels.kernels.tables.imputer import ViewImputer
-from manykernels.kernels.tables.views import Views
+from manykernels.kernels.tables.views import ViewImputer, Views
 
 __all__ = [
     "KERNELS",

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from manykernels.exceptions import IncompatibleError, InvalidInputError
 from manykernels.grams import GramStack, as_stack
-from manykernels.grams.rows import RowVector
+from manykernels.grams.rows.vectors import RowVector
 from manykernels.objective.certificate import Certificate, KKTResiduals
 from manykernels.objective.dual_norms import PLAIN_BUDGET, SHARP, settled_norms
 from manykernels.objective.losses import get_loss, get_shared_loss

@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.optimize import brentq
 
-from manykernels.grams.rows import RowVector, sums
+from manykernels.grams.rows.vectors import RowVector, sums
 
 __all__ = ["balance", "project_box_hyperplane", "project_box_orthogonal"]
 

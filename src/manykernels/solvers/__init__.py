@@ -1,6 +1,6 @@
 """How a problem is minimized: one algorithm a module, all ending in one shape of solution."""
 
-from manykernels.grams.rows import open_rows
+from manykernels.grams.rows.opening import open_rows
 from manykernels.solvers.base import Solver
 from manykernels.solvers.comparison import SolverComparison, compare_solvers, explain_solver_choice
 from manykernels.solvers.gram.block_coordinate import BlockCoordinate

@@ -22,7 +22,8 @@ from manykernels.grams import GramStack, as_stack
 from manykernels.grams.expansion import Expansion
 from manykernels.grams.factored import factored_stack, reads_rows
 from manykernels.grams.plan import FACTORED
-from manykernels.grams.rows import RowVector, here, is_chunked, with_target
+from manykernels.grams.rows.opening import is_chunked, with_target
+from manykernels.grams.rows.vectors import RowVector, here
 from manykernels.grams.training import Training, open_training, plan_for
 from manykernels.kernels import KernelBank, Pairs
 from manykernels.kernels.bank.columns import Table

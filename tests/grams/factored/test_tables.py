@@ -14,7 +14,7 @@ from manykernels import KernelBank, solve
 from manykernels.exceptions import InvalidInputError
 from manykernels.grams.factored import ExplicitStack, WindowStack, factored_stack
 from manykernels.grams.factored.operators import FeatureOperator
-from manykernels.grams.rows import open_rows
+from manykernels.grams.rows.opening import open_rows
 from manykernels.kernels import Gaussian, Laplacian, Linear, Matern, Overlap, Polynomial
 
 Array = NDArray[Any]

@@ -15,7 +15,8 @@ from manykernels import KernelBank, MKLClassifier
 from manykernels.exceptions import IncompatibleError, InvalidInputError
 from manykernels.grams.factored import FourierStack, factored_stack
 from manykernels.grams.factored.operators import ChunkedOperator
-from manykernels.grams.rows import ParquetRows, RowSource, open_rows
+from manykernels.grams.rows.base import RowSource
+from manykernels.grams.rows.opening import ParquetRows, open_rows
 from manykernels.kernels import Gaussian, Laplacian, Linear, Periodic, Polynomial
 from manykernels.solvers.factored import fallback, working_set
 

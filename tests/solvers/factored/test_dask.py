@@ -15,7 +15,8 @@ from tests.support.factored import on_factors
 from manykernels import KernelBank
 from manykernels.exceptions import IncompatibleError, InvalidInputError
 from manykernels.grams.factored import factored_stack
-from manykernels.grams.rows import DaskRows, RowVector, held, here, on_rows, sums
+from manykernels.grams.rows.dask import DaskRows
+from manykernels.grams.rows.vectors import RowVector, held, here, on_rows, sums
 from manykernels.kernels import Gaussian, Linear
 from manykernels.objective.losses.curvature import sampled_rows, sampled_weights
 from manykernels.objective.problem import Problem

@@ -23,8 +23,9 @@ from manykernels.grams.factored.nystroem import NystroemStack
 from manykernels.grams.factored.scan import ScanStack
 from manykernels.grams.factored.sparse import SparseStack
 from manykernels.grams.factored.window import WindowStack, has_window
-from manykernels.grams.rows import RowSource, is_chunked, open_rows
+from manykernels.grams.rows.base import RowSource
 from manykernels.grams.rows.columns import ColumnTable
+from manykernels.grams.rows.opening import is_chunked, open_rows
 from manykernels.kernels import FittedBank, Gaussian, KernelBank, KernelSpec, Laplacian, Matern, ObjectKernel
 from manykernels.kernels.bank.columns import Table
 from manykernels.kernels.bank.normalization import CENTERED_ZERO, training_scales, unit_factors

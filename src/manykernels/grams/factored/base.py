@@ -14,8 +14,8 @@ from manykernels.grams.base import GramStack
 from manykernels.grams.factored.landmark_cholesky import NystroemFeatures, rank_limit
 from manykernels.grams.factored.operators import CHUNK_ROWS, DenseOperator
 from manykernels.grams.factored.prediction import KernelFunction, LandmarkFunction, on_landmarks, spanning_rows
-from manykernels.grams.rows import RowVector, here
 from manykernels.grams.rows.columns import ColumnTable
+from manykernels.grams.rows.vectors import RowVector, here
 from manykernels.kernels import KernelSpec, Linear
 from manykernels.validation.arrays import Array
 

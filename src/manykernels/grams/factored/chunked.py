@@ -10,8 +10,11 @@ from typing import Any
 import numpy as np
 
 from manykernels.grams.factored.operators import FUSED_RANK, ChunkedOperator
-from manykernels.grams.rows import DaskRows, Held, RowSource, RowVector, is_chunked, open_rows
+from manykernels.grams.rows.base import RowSource
 from manykernels.grams.rows.columns import ColumnTable, Reading, RowIndex, column_summary
+from manykernels.grams.rows.dask import DaskRows
+from manykernels.grams.rows.opening import is_chunked, open_rows
+from manykernels.grams.rows.vectors import Held, RowVector
 from manykernels.kernels import KernelSpec
 from manykernels.kernels.bank.columns import NUMBERS, Table
 from manykernels.kernels.specs.objects import FeatureRows

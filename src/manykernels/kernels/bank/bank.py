@@ -22,8 +22,17 @@ from manykernels.kernels.bank.normalization import (
     present_medians,
     standardized,
 )
-from manykernels.kernels.bank.patterns import BankEntry, NamedKernel, OnColumns, as_entry, indicators, named_columns
-from manykernels.kernels.bank.shapes import as_shapes, check_shaped, with_shapes
+from manykernels.kernels.bank.patterns import (
+    BankEntry,
+    NamedKernel,
+    OnColumns,
+    as_entry,
+    as_shapes,
+    check_shaped,
+    indicators,
+    named_columns,
+    with_shapes,
+)
 from manykernels.kernels.bank.table_kernels import FEW_COLUMNS, TableKernels, TablePoints
 from manykernels.kernels.specs.base import KernelSpec
 from manykernels.kernels.specs.distances import SparsePoints

@@ -7,12 +7,11 @@ from typing import Any
 from manykernels.exceptions import IncompatibleError, InvalidInputError
 from manykernels.objective.losses.base import Loss
 from manykernels.objective.losses.classification import Hinge, Logistic, SquaredHinge
-from manykernels.objective.losses.counts import Gamma, Poisson
 from manykernels.objective.losses.coupled import CoupledLoss
 from manykernels.objective.losses.cox import CoxPartial, survival_target
 from manykernels.objective.losses.multinomial import Multinomial
 from manykernels.objective.losses.outputs import Separable, SharedLoss
-from manykernels.objective.losses.regression import EpsilonInsensitive, Huber, Quantile, Squared
+from manykernels.objective.losses.regression import EpsilonInsensitive, Gamma, Huber, Poisson, Quantile, Squared
 from manykernels.validation.names import LOSS_NAMES, hint
 
 __all__ = [

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from manykernels.grams.factored.cells import CellOperator
 from manykernels.grams.factored.operators import CHUNK_ROWS, ChunkedOperator
-from manykernels.grams.rows import RowVector, on_rows, sums
+from manykernels.grams.rows.vectors import RowVector, on_rows, sums
 
 Array = NDArray[Any]
 

@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from manykernels.exceptions import InvalidInputError
-from manykernels.grams.rows import RowVector, on_rows
+from manykernels.grams.rows.vectors import RowVector, on_rows
 from manykernels.objective.losses.base import Loss, root_of_slope
 from manykernels.objective.losses.bound import SampleSum
 

@@ -13,8 +13,7 @@ from manykernels.exceptions import InvalidInputError
 from manykernels.objective.capabilities import Capability
 from manykernels.objective.regularizers.base import Array, Regularizer
 from manykernels.objective.regularizers.curve import Curve
-from manykernels.objective.regularizers.elastic_net_ball import linear_maximizer, shifted_reciprocals
-from manykernels.objective.regularizers.elastic_net_iterations import wsr_iterations
+from manykernels.objective.regularizers.elastic_net_ball import linear_maximizer, shifted_reciprocals, wsr_iterations
 from manykernels.validation.arrays import check_positive
 
 __all__ = ["ElasticNetBall", "LpBall", "Simplex", "WeightSet"]

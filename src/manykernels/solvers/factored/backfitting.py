@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from manykernels.grams.factored.base import FactorOperator
-from manykernels.grams.rows import held
+from manykernels.grams.rows.vectors import held
 from manykernels.objective.losses.curvature import Curvature, inner
 from manykernels.solvers.factored.group_penalty import GroupPenalty, PenaltyCurve
 from manykernels.solvers.factored.group_problem import GroupProblem, line_minimum

@@ -15,7 +15,7 @@ from scipy.optimize import brentq
 from manykernels.grams.factored import FactorOperator
 from manykernels.grams.factored.base import columns_of
 from manykernels.grams.factored.operators import ColumnFactors, DenseOperator
-from manykernels.grams.rows import RowVector, sums
+from manykernels.grams.rows.vectors import RowVector, sums
 from manykernels.objective.losses.smoothing import ScoreFunction
 from manykernels.objective.problem import Problem
 from manykernels.solvers.factored.group_penalty import GroupPenalty

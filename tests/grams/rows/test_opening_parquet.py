@@ -12,7 +12,7 @@ from tests.support.factored import on_factors
 
 from manykernels import Gaussian, KernelBank
 from manykernels.exceptions import ConvergenceWarning, InvalidInputError
-from manykernels.grams.rows import open_rows
+from manykernels.grams.rows.opening import open_rows
 
 pytest.importorskip("pyarrow")
 N = 600

@@ -10,8 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from manykernels.grams.rows import ArrayRows
-from manykernels.grams.rows.mapped import MappedFile
+from manykernels.grams.rows.opening import ArrayRows, MappedFile
 
 CUT_OFF = """
 import os, sys
