@@ -19,7 +19,10 @@ from manykernels.validation.arrays import Array
 MAX_CELLS = 2**14  # of one kernel
 MAX_LEVELS = 500  # of one column
 SMALLEST_EIGENVALUE = 1e-14  # beside the largest: below it is rounding
-BATCH = 2**22  # sums over cells held at once
+MAX_BLOCK = 2**16  # cells of a block of columns, half a megabyte
+FOLDING = (
+    2  # cells of a block cost as much as so many rows to fold into those of its columns (benchmarks/interactions.py)
+)
 
 
 @dataclass(frozen=True, eq=False)
@@ -105,16 +108,15 @@ def sees_cells(spec: KernelSpec, positions: Sequence[int], table: ColumnTable) -
 
 @compiled()
 def add_to_cells(
-    codes: Array, members: Array, sizes: Array, offsets: Array, first: int, last: int, rho: Array, out: Array
+    codes: Array, members: Array, sizes: Array, offsets: Array, chosen: Array, rho: Array, out: Array
 ) -> None:
-    """Add ``rho_i`` to the cell of row i, for each of the groups of columns from ``first`` to ``last``.
+    """Add ``rho_i`` to the cell of row i, for each of the chosen groups of columns.
 
     ``members`` (G, d) are rows of ``codes``, -1 for none; ``sizes`` (G, d) numbers of codes.
     """
-    base = offsets[first]
-    for g in range(first, last):
-        at = offsets[g] - base
-        if members.shape[1] == 2 and members[g, 1] >= 0:
+    for g in chosen:
+        at = offsets[g]
+        if members.shape[1] >= 2 and members[g, 1] >= 0 and (members.shape[1] == 2 or members[g, 2] < 0):
             a, b, size = codes[members[g, 0]], codes[members[g, 1]], sizes[g, 1]
             for i in range(rho.size):
                 if a[i] >= 0 and b[i] >= 0:
@@ -132,6 +134,114 @@ def add_to_cells(
                 cell = cell * sizes[g, p] + code
             if cell >= 0:
                 out[at + cell] += rho[i]
+
+
+@compiled()
+def add_by_blocks(
+    codes: Array, twins: Array, lengths: Array, blocks: Array, served: Array, offsets: Array, rho: Array, out: Array
+) -> None:
+    """Add ``rho_i`` to the cells of triples of columns, from those of blocks of three times two columns.
+
+    ``twins`` (S, 2) are rows of ``codes``, the second -1 for none, ``lengths`` (S, 2) their numbers of codes;
+    ``blocks`` (Q, 3) are twins, ``served`` (Q, 8) the groups of one column of each, -1 for none.
+    """
+    most, widest = 1, 1
+    for q in range(len(blocks)):
+        cells = 1
+        for p in range(3):
+            cells *= lengths[blocks[q, p], 0] * lengths[blocks[q, p], 1]
+        most = max(most, cells)
+    for s in range(len(lengths)):
+        widest = max(widest, lengths[s, 0] * lengths[s, 1])
+    joint = np.zeros((len(twins), rho.size), dtype=np.int16)
+    for s in range(len(twins)):
+        for i in range(rho.size):
+            joint[s, i] = codes[twins[s, 0], i]
+            if twins[s, 1] >= 0:
+                joint[s, i] = joint[s, i] * lengths[s, 1] + codes[twins[s, 1], i]
+    whole, half, quarter = np.zeros(most), np.zeros(most), np.zeros(most)
+    for q in range(len(blocks)):
+        first, second, third = blocks[q]
+        a, b, c = joint[first], joint[second], joint[third]
+        n_b, n_c = lengths[second, 0] * lengths[second, 1], lengths[third, 0] * lengths[third, 1]
+        whole[: lengths[first, 0] * lengths[first, 1] * n_b * n_c] = 0.0
+        for i in range(rho.size):
+            whole[(a[i] * n_b + b[i]) * n_c + c[i]] += rho[i]
+        for one in range(2):
+            size = lengths[first, one]
+            half[: size * n_b * n_c] = 0.0
+            for r in range(lengths[first, 0]):
+                for s in range(lengths[first, 1]):
+                    to, source = (r if one == 0 else s) * n_b * n_c, (r * lengths[first, 1] + s) * n_b * n_c
+                    for t in range(n_b * n_c):
+                        half[to + t] += whole[source + t]
+            for two in range(2):
+                width = lengths[second, two]
+                quarter[: size * width * n_c] = 0.0
+                for p in range(size):
+                    for r in range(lengths[second, 0]):
+                        for s in range(lengths[second, 1]):
+                            to = (p * width + (r if two == 0 else s)) * n_c
+                            source = (p * n_b + r * lengths[second, 1] + s) * n_c
+                            for t in range(n_c):
+                                quarter[to + t] += half[source + t]
+                for three in range(2):
+                    g = served[q, 4 * one + 2 * two + three]
+                    if g < 0:
+                        continue
+                    depth = lengths[third, three]
+                    for p in range(size * width):
+                        for r in range(lengths[third, 0]):
+                            for s in range(lengths[third, 1]):
+                                to = offsets[g] + p * depth + (r if three == 0 else s)
+                                out[to] += quarter[p * n_c + r * lengths[third, 1] + s]
+
+
+@compiled()
+def cell_forms(
+    sums: Array, offsets: Array, starts: Array, axes: Array, grams: Array, begins: Array, out: Array
+) -> None:
+    """Write ``<G, (K_1 x K_2 x ...) G>`` of every kernel, ``G`` its sums over cells.
+
+    ``sums`` hold those of kernel m from ``offsets[m]`` on, its axes are ``axes[starts[m]:starts[m + 1]]``, and
+    the square table of an axis is part of ``grams`` from ``begins`` on.
+    """
+    most = 0
+    for m in range(len(out)):
+        cells = 1
+        for place in range(starts[m], starts[m + 1]):
+            cells *= round(np.sqrt(begins[axes[place] + 1] - begins[axes[place]]))
+        most = max(most, cells)
+    values, applied = np.empty(most), np.empty(most)
+    for m in range(len(out)):
+        cells = 1
+        for place in range(starts[m], starts[m + 1]):
+            cells *= round(np.sqrt(begins[axes[place] + 1] - begins[axes[place]]))
+        values[:cells] = sums[offsets[m] : offsets[m] + cells]
+        before, after = 1, cells
+        for place in range(starts[m], starts[m + 1]):
+            table = grams[begins[axes[place]] : begins[axes[place] + 1]]
+            size = round(np.sqrt(len(table)))
+            after //= size
+            applied[:cells] = 0.0
+            for p in range(before):
+                for j in range(size):
+                    source = (p * size + j) * after
+                    if after == 1:
+                        factor, to = values[source], p * size
+                        for i in range(size):
+                            applied[to + i] += factor * table[j * size + i]
+                        continue
+                    for i in range(size):
+                        factor, to = table[j * size + i], (p * size + i) * after
+                        for t in range(after):
+                            applied[to + t] += factor * values[source + t]
+            values, applied = applied, values
+            before *= size
+        total = 0.0
+        for t in range(cells):
+            total += values[t] * sums[offsets[m] + t]
+        out[m] = total
 
 
 @dataclass(frozen=True, eq=False)
@@ -160,27 +270,57 @@ class Groups:
         """Return the codes of rows, (axes, n) int16."""
         return np.array([axis.read(table) for axis in self.axes])
 
-    def add(self, codes: Array, rho: Array, first: int, last: int) -> Array:
-        """Return sums of ``rho`` over the cells of some groups, side by side."""
-        out = np.zeros(self.offsets[last] - self.offsets[first])
-        add_to_cells(
-            codes, self.members, self.sizes, self.offsets, first, last, np.ascontiguousarray(rho, np.float64), out
-        )
+    def add(self, codes: Array, rho: Array) -> Array:
+        """Return sums of ``rho`` over the cells of all groups, side by side.
+
+        Of many triples of columns, a block of six columns in twos serves eight in one reading of the rows, where
+        these are more than its cells and none of them is missing.
+        """
+        out, rho = np.zeros(self.offsets[-1]), np.ascontiguousarray(rho, np.float64)
+        direct = np.ones(len(self.members), dtype=bool)
+        blocks = self._blocks
+        gain = (np.sum(blocks.served >= 0, axis=1) - 1) * len(rho) > FOLDING * blocks.cells
+        if gain.any() and (codes[np.unique(blocks.twins[blocks.twins >= 0])] >= 0).all():
+            served = blocks.served[gain]
+            add_by_blocks(codes, blocks.twins, blocks.lengths, blocks.blocks[gain], served, self.offsets, rho, out)
+            direct[served[served >= 0]] = False
+        add_to_cells(codes, self.members, self.sizes, self.offsets, np.flatnonzero(direct), rho, out)
         return out
 
-    def batches(self) -> list[tuple[int, int]]:
-        """Return ranges of groups whose cells are held at once."""
-        found, first = [], 0
-        while first < len(self.members):
-            last = max(first + 1, int(np.searchsorted(self.offsets, self.offsets[first] + BATCH, side="right")) - 1)
-            found.append((first, last))
-            first = last
-        return found
+    @cached_property
+    def _blocks(self) -> _Blocks:
+        """Blocks of three times two axes that hold triples of columns."""
+        deep = np.flatnonzero((self.members >= 0).sum(axis=1) == 3)
+        triples = self.members[deep][:, :3]
+        used = np.unique(triples)
+        twins = np.full(((len(used) + 1) // 2, 2), -1, dtype=np.int64)
+        twins.ravel()[: len(used)] = used
+        lengths = np.array([*(len(axis.gram) for axis in self.axes), 1], dtype=np.int64)[twins]
+        at = np.searchsorted(used, triples)
+        apart = (np.diff(at // 2, axis=1) > 0).all(axis=1)  # one of each of three twins, in their order
+        deep, at = deep[apart], at[apart].reshape(-1, 3)
+        blocks, which = np.unique(at // 2, axis=0, return_inverse=True) if len(at) else (at, at[:, 0])
+        served = np.full((len(blocks), 8), -1, dtype=np.int64)
+        served[which.ravel(), at % 2 @ np.array([4, 2, 1])] = deep
+        cells = lengths.prod(axis=1)[blocks].prod(axis=1)
+        fits = cells <= MAX_BLOCK
+        return _Blocks(twins, lengths, blocks[fits], served[fits], cells[fits])
+
+
+@dataclass(frozen=True, eq=False)
+class _Blocks:
+    """Blocks of three times two axes, and the groups of three axes, one of each two, that they serve."""
+
+    twins: Array  # (S, 2) axes, the second -1 for none
+    lengths: Array  # (S, 2) their numbers of codes
+    blocks: Array  # (Q, 3) twins
+    served: Array  # (Q, 8) groups, -1 for none
+    cells: Array  # (Q,)
 
 
 def sums_of_part(groups: Groups, table: ColumnTable, rho: Array) -> Array:
     """Return sums over the cells of all groups of some rows."""
-    return groups.add(groups.read(table), rho, 0, len(groups.members))
+    return groups.add(groups.read(table), rho)
 
 
 def cell_factor(grams: Sequence[Array], counts: Array, tol: float) -> Array:

@@ -15,6 +15,7 @@ from manykernels.grams.factored.cells import (
     CellOperator,
     Groups,
     cell_factor,
+    cell_forms,
     cells_of,
     grid_parts,
     sums_of_part,
@@ -91,22 +92,30 @@ class GridStack(FactoredStack):
     def _used(self) -> list[int]:
         return sorted({axis.column for axis in self._groups.axes})
 
-    def _sums(self, rho: Array) -> list[Array]:
-        """Return sums over the cells of every group, each in its shape."""
-        groups, found = self._groups, []
+    def _sums(self, rho: Array) -> Array:
+        """Return sums over the cells of every group, side by side."""
+        groups = self._groups
         if self.table.chunked:
-            found.append(self.table.reduce(self._used, partial(sums_of_part, groups), rho))
-        else:
-            found += [groups.add(self._codes, rho, *batch) for batch in groups.batches()]
-        flat, count = np.concatenate(found), len(groups.members)
-        return [flat[groups.offsets[g] : groups.offsets[g + 1]].reshape(groups.shape(g)) for g in range(count)]
+            return np.asarray(self.table.reduce(self._used, partial(sums_of_part, groups), rho))
+        return groups.add(self._codes, rho)
+
+    def _own(self, sums: Array, group: int) -> Array:
+        """Return the sums of a group in its shape."""
+        return sums[self._groups.offsets[group] : self._groups.offsets[group + 1]].reshape(self._groups.shape(group))
+
+    @cached_property
+    def _tables(self) -> tuple[Array, Array, Array, Array]:
+        """The axes of all kernels, from where on each kernel's are, and their tables, from where on each is."""
+        known = {id(axis): axis for own in self._axes for axis in own}
+        slots = {key: slot for slot, key in enumerate(known)}
+        starts = np.cumsum([0, *map(len, self._axes)])
+        grams = [np.ascontiguousarray(axis.gram, np.float64).ravel() for axis in known.values()]
+        axes = np.array([slots[id(axis)] for own in self._axes for axis in own])
+        return starts, axes, np.concatenate(grams), np.cumsum([0, *map(len, grams)])
 
     def _quad(self, r: Array) -> Array:
-        sums = self._sums(r)
         out = np.empty(self.n_kernels)
-        for m, axes in enumerate(self._axes):
-            G = sums[self._group[m]]
-            out[m] = np.vdot(G, _applied([axis.gram for axis in axes], G))
+        cell_forms(self._sums(r), self._groups.offsets[self._group], *self._tables, out)
         return out * self.scales
 
     def _apply_each(self, columns: Array, kernels: Array) -> Array:
@@ -131,8 +140,8 @@ class GridStack(FactoredStack):
     # --- diagonals --------------------------------------------------------------------------------------------------
 
     @cached_property
-    def _counts(self) -> list[Array]:
-        """Rows in the cells of every group."""
+    def _counts(self) -> Array:
+        """Rows in the cells of every group, side by side."""
         return self._sums(self.table.ones())
 
     @cached_property
@@ -143,14 +152,14 @@ class GridStack(FactoredStack):
             diagonal = np.ones(())
             for axis in axes:
                 diagonal = np.multiply.outer(diagonal, np.maximum(np.diag(axis.gram), 0.0))
-            peaks.append(float(diagonal[self._counts[group] > 0].max(initial=0.0)))
+            peaks.append(float(diagonal[self._own(self._counts, group) > 0].max(initial=0.0)))
         return self.scales * np.array(peaks)
 
     def diag_sums(self, weight: Array) -> Array:
         """Return ``sum_i s_i k_m(x_i, x_i)``, (M,), from sums over cells."""
         sums = self._sums(weight)
         return self.scales * [
-            _trace([a.gram for a in own], sums[g]) for own, g in zip(self._axes, self._group, strict=True)
+            _trace([a.gram for a in own], self._own(sums, g)) for own, g in zip(self._axes, self._group, strict=True)
         ]
 
     @property
@@ -163,7 +172,7 @@ class GridStack(FactoredStack):
     def cell_features(self, kernel: int, tol: float) -> Array:
         """Return features of the cells of a kernel, (cells, rank)."""
         if (kernel, tol) not in self._factors:
-            grams, counts = [axis.gram for axis in self._axes[kernel]], self._counts[self._group[kernel]]
+            grams, counts = [axis.gram for axis in self._axes[kernel]], self._own(self._counts, self._group[kernel])
             self._factors[kernel, tol] = cell_factor(grams, counts, tol)
         return float(np.sqrt(self.scales[kernel])) * self._factors[kernel, tol]
 
@@ -190,7 +199,7 @@ def mean_diagonals(
 ) -> tuple[Array, Array]:
     """Return the mean of every kernel's diagonal on the rows that it is known on, and their number, (M,) each."""
     stack = GridStack(table, positions, specs, np.ones(len(specs)))
-    counts = np.array([float(stack._counts[g].sum()) for g in stack._group])
+    counts = np.array([float(stack._own(stack._counts, g).sum()) for g in stack._group])
     return stack.diag_sums(table.ones()) / np.maximum(counts, 1.0), counts
 
 
