@@ -33,7 +33,7 @@ from manykernels import (
 )
 from manykernels.inspection import summary_html
 from manykernels.inspection.reports import contents, scores, summary
-from manykernels.inspection.reports.baselines import BOOSTING, CONSTANT, ONE_KERNEL, SUM, Categories
+from manykernels.inspection.reports.evaluation import BOOSTING, CONSTANT, ONE_KERNEL, SUM, Categories
 
 BROWSERS = ("chromium", "chromium-browser", "google-chrome")
 FORBIDDEN_TAGS = {"script", "iframe", "object", "embed", "link", "img", "base", "form"}

@@ -15,9 +15,8 @@ import pandas as pd
 import pytest
 
 from manykernels import InvalidInputError, load_model, report, save_model
-from manykernels.cli import predict
 from manykernels.cli.console import Outcome
-from manykernels.cli.predict import PredictOptions, features_of, run_predict
+from manykernels.cli.models import PredictOptions, features_of, run_predict
 from manykernels.cli.tables import write_table
 from manykernels.inspection import KernelWeightsDisplay
 from manykernels.inspection.files import replacing, save_figure, write_file
@@ -219,7 +218,7 @@ def test_rows_that_are_spoiled_before_or_amid_predictions_leave_the_old_file(
 
     seen: list[int] = []
     model = load_model(tmp_path / "fitted.mkl")
-    monkeypatch.setattr(predict, "features_of", lambda _, chunk: part(chunk))
+    monkeypatch.setattr(models, "features_of", lambda _, chunk: part(chunk))
     with suppress(InvalidInputError):  # what was opened may go on to be read to its end
         run_predict(options, Outcome("predict", as_json=True))
     written = (folder / "predicted.csv").read_bytes()

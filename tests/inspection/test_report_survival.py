@@ -26,8 +26,7 @@ from manykernels.estimators.survival.estimator import martingale_residuals
 from manykernels.estimators.survival.scores import kaplan_meier
 from manykernels.inspection import MKLReport, plot_overview, summary_html
 from manykernels.inspection.reports import pictures, scores
-from manykernels.inspection.reports.baselines import CONSTANT, ONE_KERNEL, SUM
-from manykernels.inspection.reports.evaluation import apart_by_folds, evaluate
+from manykernels.inspection.reports.evaluation import CONSTANT, ONE_KERNEL, SUM, apart_by_folds, evaluate
 from manykernels.objective import CoxPartial, Problem, get_regularizer, survival_target
 
 BANK = KernelBank.per_feature(widths=[1.0], normalize="mean_diagonal")

@@ -14,8 +14,7 @@ from manykernels.cli.console import running
 from manykernels.cli.demo import run_demo
 from manykernels.cli.explore import run_compare, run_path, run_plan
 from manykernels.cli.fit import run_fit
-from manykernels.cli.inspect import run_export, run_inspect, run_report
-from manykernels.cli.predict import run_predict
+from manykernels.cli.models import run_export, run_inspect, run_predict, run_report
 from manykernels.cli.warm import run_warm
 from manykernels.estimators.parameters import DEFAULT_LOSS, PARAMETERS, Parameter
 

@@ -13,7 +13,7 @@ from sklearn.model_selection import GroupKFold, KFold, StratifiedGroupKFold, Str
 
 from manykernels.cli.console import Force, Outcome, Picture, TableFile, column_table, fact_table, printable, verbosity
 from manykernels.cli.fit import LearningOptions, TableOptions, estimator_for, read_task
-from manykernels.cli.inspect import check_picture
+from manykernels.cli.models import check_picture
 from manykernels.cli.tables import check_new, write_table
 from manykernels.cli.targets import SURVIVAL, LabeledTable
 from manykernels.estimators import regularization_path

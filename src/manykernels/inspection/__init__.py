@@ -23,9 +23,8 @@ from manykernels.inspection.evidence.knockoffs import KnockoffSelection, gaussia
 from manykernels.inspection.evidence.noise import noise_doubt, noise_selection
 from manykernels.inspection.evidence.stability import StabilityDisplay, StabilitySelection, stability_selection
 from manykernels.inspection.export.export import Export, export_model
-from manykernels.inspection.functions.bands import bootstrap_refits
 from manykernels.inspection.functions.sequence import SequenceDisplay
-from manykernels.inspection.functions.shape import ShapeDisplay
+from manykernels.inspection.functions.shape import ShapeDisplay, bootstrap_refits
 from manykernels.inspection.functions.surface import SurfaceDisplay
 from manykernels.inspection.model_file.file import load_model, read_metadata, save_model
 from manykernels.inspection.model_file.values import register_class

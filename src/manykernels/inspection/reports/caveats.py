@@ -15,8 +15,16 @@ from sklearn.base import BaseEstimator
 
 from manykernels.inspection.displays.kernel_table import groups_of, kernel_table
 from manykernels.inspection.evidence.noise import noise_doubt
-from manykernels.inspection.reports.baselines import CONSTANT, as_frame, no_columns
-from manykernels.inspection.reports.evaluation import AREA, HELD_OUT, IMBALANCED, TRAINING, Evaluation
+from manykernels.inspection.reports.evaluation import (
+    AREA,
+    CONSTANT,
+    HELD_OUT,
+    IMBALANCED,
+    TRAINING,
+    Evaluation,
+    as_frame,
+    no_columns,
+)
 from manykernels.inspection.reports.report import MKLReport
 from manykernels.inspection.reports.scores import SURVIVAL, Score
 from manykernels.inspection.reports.summary import percent

@@ -19,8 +19,7 @@ from sklearn.model_selection import BaseCrossValidator, BaseShuffleSplit
 
 from manykernels.inspection.displays.kernel_table import groups_of, kernel_table, summed_by
 from manykernels.inspection.displays.plotting import cut_text, short_label
-from manykernels.inspection.reports.baselines import as_frame
-from manykernels.inspection.reports.evaluation import Evaluation
+from manykernels.inspection.reports.evaluation import Evaluation, as_frame
 from manykernels.inspection.reports.scores import SURVIVAL
 from manykernels.inspection.reports.summary import number
 from manykernels.kernels import Pairs, Views
