@@ -15,6 +15,7 @@ import pandas as pd
 import pytest
 
 from manykernels import InvalidInputError, load_model, report, save_model
+from manykernels.cli import models
 from manykernels.cli.console import Outcome
 from manykernels.cli.models import PredictOptions, features_of, run_predict
 from manykernels.cli.tables import write_table
