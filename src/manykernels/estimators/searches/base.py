@@ -32,7 +32,7 @@ from manykernels.estimators.strength import (
 from manykernels.estimators.supervised.base import BaseMKL
 from manykernels.estimators.supervised.problems import Fit
 from manykernels.estimators.supervised.samples import Rows, Samples
-from manykernels.estimators.supervised.targets import class_labels, encode_labels, numeric_targets
+from manykernels.estimators.supervised.targets import class_labels, encode_labels, likeliest, numeric_targets
 from manykernels.exceptions import InvalidInputError
 from manykernels.grams import DenseStack
 from manykernels.grams.expansion import Expansion
@@ -280,8 +280,7 @@ class BaseKernelSearch(BaseMKL):
         >>> PolynomialMKL(loss="logistic", degree=2).fit(X, X[:, 0] * X[:, 1] > 0).decision_function(X[:4]).shape
         (4,)
         """
-        scores = self._scores(X)
-        return scores[:, 0] if self._single else scores
+        return self._values(X)
 
     def predict(self, X: TableLike) -> Array:
         """Return the predicted targets or the most likely classes.
@@ -302,10 +301,8 @@ class BaseKernelSearch(BaseMKL):
         >>> PolynomialMKL(degree=2, alpha=1e-3).fit(X, X[:, 0] * X[:, 1]).predict(X[:4]).shape
         (4,)
         """
-        scores = self._scores(X)
-        if self._task == "classification":
-            return self.classes_[(scores[:, 0] > 0).astype(int) if self._single else scores.argmax(axis=1)]
-        return scores[:, 0] if self._single else scores
+        values = self._values(X)
+        return likeliest(self.classes_, values) if self._task == "classification" else values
 
     @available_if(_gives_probabilities)
     def predict_proba(self, X: TableLike) -> Array:
@@ -348,28 +345,6 @@ class BaseKernelSearch(BaseMKL):
         """
         metric = accuracy_score if self._task == "classification" else r2_score
         return float(metric(y, self.predict(X), sample_weight=sample_weight))
-
-    def decompose(self, X: TableLike) -> Array:
-        """Return what each kernel found adds to each prediction.
-
-        Parameters
-        ----------
-        X : DataFrame or array-like of shape (n_samples, n_features)
-
-        Returns
-        -------
-        ndarray of shape (n_kernels, n_samples) or (n_kernels, n_samples, n_outputs)
-
-        Examples
-        --------
-        >>> import numpy as np
-        >>> from manykernels import PolynomialMKL
-        >>> X = np.random.default_rng(0).normal(size=(30, 2))
-        >>> model = PolynomialMKL(degree=2, alpha=1e-3).fit(X, X[:, 0] * X[:, 1])
-        >>> np.allclose(model.decompose(X).sum(axis=0) + model.intercept_, model.predict(X))
-        True
-        """
-        return self._contributions(X)
 
     def _target_labels(self) -> Array:
         return self.classes_ if self._task == "classification" else self._output_labels()

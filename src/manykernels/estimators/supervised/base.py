@@ -550,6 +550,11 @@ class BaseMKL(SaysWhichParameter, NotebookCard, Explanations, TakesGroups):
         with blas_limit(self._n_threads):
             return self._expansion.scores(rows) + self.intercept_
 
+    def _values(self, X: TableLike) -> Array:
+        """Return the same, as a vector for a single target or two classes."""
+        scores = self._scores(X)
+        return scores[:, 0] if self._single else scores
+
     def _predicting(self, expansion: Expansion, intercepts: Array, loss: Loss) -> Self:
         """Return this estimator with other functions, for scorers that ask for predictions alone."""
         model = copy.copy(self)

@@ -13,7 +13,7 @@ from sklearn.utils.metaestimators import available_if
 from manykernels.estimators.groups import Kernels, Resources
 from manykernels.estimators.supervised.base import BaseMKL
 from manykernels.estimators.supervised.samples import Samples
-from manykernels.estimators.supervised.targets import class_factors, class_labels, encode_labels
+from manykernels.estimators.supervised.targets import class_factors, class_labels, encode_labels, likeliest
 from manykernels.grams.prediction import class_probabilities
 from manykernels.objective.losses import Loss
 from manykernels.objective.regularizers import Regularizer
@@ -250,8 +250,7 @@ class MKLClassifier(ClassifierMixin, BaseMKL):
         >>> (model.decision_function([[0.5], [2.5]]) > 0).tolist()
         [False, True]
         """
-        scores = self._scores(X)
-        return scores[:, 0] if self._single else scores
+        return self._values(X)
 
     def predict(self, X: TableLike) -> Array:
         """Return the most likely class of each sample.
@@ -273,8 +272,7 @@ class MKLClassifier(ClassifierMixin, BaseMKL):
         >>> model.predict([[0.5], [2.5]]).tolist()
         ['no', 'yes']
         """
-        scores = self._scores(X)
-        return self.classes_[(scores[:, 0] > 0).astype(int) if self._single else scores.argmax(axis=1)]
+        return likeliest(self.classes_, self._values(X))
 
     @available_if(_is_logistic)
     def predict_proba(self, X: TableLike) -> Array:
@@ -311,37 +309,6 @@ class MKLClassifier(ClassifierMixin, BaseMKL):
         """
         scores = self._scores(X)
         return softmax(scores, axis=1) if self._shares_weights else class_probabilities(scores, self._single)
-
-    def decompose(self, X: TableLike) -> Array:
-        """Return what each kernel adds to each score.
-
-        Summed over kernels and with ``intercept_`` added, this is ``decision_function(X)``.
-
-        Parameters
-        ----------
-        X : DataFrame, array-like of shape (n_samples, n_features), or precomputed kernels
-            Samples.
-
-        Returns
-        -------
-        ndarray of shape (n_kernels, n_samples) or (n_kernels, n_samples, n_classes)
-            Zero for kernels of weight zero.
-
-        Notes
-        -----
-        ``f_m(x) = d_m sum_i rho_i k_m(x, x_i)``, by the representer theorem: a function of the columns
-        of kernel ``m``.
-
-        Examples
-        --------
-        >>> import numpy as np
-        >>> from manykernels import MKLClassifier
-        >>> X = [[0.0], [1.0], [2.0], [3.0]]
-        >>> model = MKLClassifier().fit(X, ["no", "no", "yes", "yes"])
-        >>> np.allclose(model.decompose(X).sum(axis=0) + model.intercept_, model.decision_function(X))
-        True
-        """
-        return self._contributions(X)
 
     def _target_labels(self) -> Array:
         return self.classes_

@@ -394,8 +394,40 @@ class Explanations:
         found = {label: _variances(parts[label]) for label in labels}
         return pd.concat(found, names=[self._target_word]).reset_index(level=0).reset_index(drop=True)
 
-    def _contributions(self, X: TableLike) -> Array:
-        """Return what every kernel adds to every score, (M, n) or (M, n, K)."""
+    def decompose(self, X: TableLike) -> Array:
+        """Return what each kernel adds to each score.
+
+        Summed over kernels, and with ``intercept_`` added where there is one, this is ``decision_function(X)``, or
+        ``predict(X)`` of models without one.
+
+        Parameters
+        ----------
+        X : DataFrame, array-like of shape (n_samples, n_features), or precomputed kernels
+            Samples.
+
+        Returns
+        -------
+        ndarray of shape (n_kernels, n_samples) or (n_kernels, n_samples, n_outputs)
+            Zero for kernels of weight zero; one entry a class or target where there are several.
+
+        See Also
+        --------
+        decompose_frame : The same of active kernels, as a table with names.
+
+        Notes
+        -----
+        ``f_m(x) = d_m sum_i rho_i k_m(x, x_i)``, by the representer theorem: a function of the columns
+        of kernel ``m``.
+
+        Examples
+        --------
+        >>> import numpy as np
+        >>> from manykernels import MKLRegressor
+        >>> X = [[0.0], [1.0], [2.0], [3.0]]
+        >>> model = MKLRegressor().fit(X, [0.0, 1.0, 2.0, 3.0])
+        >>> np.allclose(model.decompose(X).sum(axis=0) + model.intercept_, model.predict(X))
+        True
+        """
         check_is_fitted(self)
         rows = self._checked_rows(X, reset=False)
         with blas_limit(self._n_threads):

@@ -314,11 +314,6 @@ class MKLRegressor(RegressorMixin, BaseMKL):
         found = np.sqrt(np.column_stack([posterior_of(self, target).variance(rows) for target in targets]))
         return found[:, 0] if self._single else found
 
-    def _values(self, X: TableLike) -> Array:
-        """Return the scores ``f(x) + b``, a vector for a single target."""
-        scores = self._scores(X)
-        return scores[:, 0] if self._single else scores
-
     @available_if(_has_link)
     def decision_function(self, X: TableLike) -> Array:
         """Return the scores ``f(x) + b``, the logarithms of the predictions; for the losses "poisson" and "gamma" only.
@@ -387,38 +382,6 @@ class MKLRegressor(RegressorMixin, BaseMKL):
         weight = sample_weights(sample_weight, len(scores))
         shares = [_explained(self._loss, target, z, weight) for target, z in zip(targets.T, scores.T, strict=True)]
         return float(np.mean(shares))
-
-    def decompose(self, X: TableLike) -> Array:
-        """Return what each kernel adds to each prediction.
-
-        Summed over kernels and with ``intercept_`` added, this is ``predict(X)``, or its logarithm for the losses
-        "poisson" and "gamma".
-
-        Parameters
-        ----------
-        X : DataFrame, array-like of shape (n_samples, n_features), or precomputed kernels
-            Samples.
-
-        Returns
-        -------
-        ndarray of shape (n_kernels, n_samples) or (n_kernels, n_samples, n_targets)
-            Zero for kernels of weight zero.
-
-        Notes
-        -----
-        ``f_m(x) = d_m sum_i rho_i k_m(x, x_i)``, by the representer theorem: a function of the columns
-        of kernel ``m``.
-
-        Examples
-        --------
-        >>> import numpy as np
-        >>> from manykernels import MKLRegressor
-        >>> X = [[0.0], [1.0], [2.0], [3.0]]
-        >>> model = MKLRegressor().fit(X, [0.0, 1.0, 2.0, 3.0])
-        >>> np.allclose(model.decompose(X).sum(axis=0) + model.intercept_, model.predict(X))
-        True
-        """
-        return self._contributions(X)
 
     def _target_labels(self) -> Array:
         return self._output_labels() if self._levels is None else self._levels

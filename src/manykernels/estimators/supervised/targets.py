@@ -145,6 +145,11 @@ def encode_labels(labels: Array) -> tuple[Array, Array, Array]:
     return classes, codes, np.where(positive, 1.0, -1.0)
 
 
+def likeliest(classes: Array, values: Array) -> Array:
+    """Return the class of the largest score; a single score decides between two by its sign."""
+    return classes[(values > 0).astype(int) if values.ndim == 1 else values.argmax(axis=1)]
+
+
 def sample_weights(sample_weight: ArrayLike | None, n_samples: int) -> Array:
     """Return sample weights as a vector, ones if there are none; at least one must be positive."""
     if sample_weight is None:

@@ -377,28 +377,5 @@ class MKLSurvival(BaseMKL):
         check_is_fitted(self)
         return concordance_index(y, self.predict(X), sample_weight)
 
-    def decompose(self, X: TableLike) -> Array:
-        """Return what each kernel adds to each risk score; summed over kernels, this is ``predict(X)``.
-
-        Parameters
-        ----------
-        X : DataFrame, array-like of shape (n_samples, n_features), or precomputed kernels
-            Samples.
-
-        Returns
-        -------
-        ndarray of shape (n_kernels, n_samples)
-
-        Examples
-        --------
-        >>> import numpy as np
-        >>> from manykernels import MKLSurvival, survival_array
-        >>> X = np.arange(8.0)[:, None]
-        >>> model = MKLSurvival().fit(X, survival_array(np.ones(8, bool), 8.0 - X[:, 0]))
-        >>> np.allclose(model.decompose(X).sum(axis=0), model.predict(X))
-        True
-        """
-        return self._contributions(X)
-
     def _target_labels(self) -> Array:
         return np.arange(1)
