@@ -136,7 +136,7 @@ def test_methods_that_a_user_meets_say_what_they_return_or_show_it() -> None:
 WITHOUT_EXAMPLE = {
     *(
         f"manykernels.estimators.searches.{name}MKL.predict_proba"
-        for name in ("gaussian.Gaussian", "products.Hierarchical", "nonlinear.Nonlinear", "products.Polynomial")
+        for name in ("gaussian.Gaussian", "products.Hierarchical", "products.Nonlinear", "products.Polynomial")
     ),
     *(
         f"manykernels.kernels.specs.algebra.{name}.from_{values}"

@@ -14,7 +14,7 @@ from sklearn.utils.estimator_checks import parametrize_with_checks
 from manykernels import Gaussian, GaussianMKL
 from manykernels.discovery import DirichletFamily, Discovery, Found, KernelFamily, LaplacianFamily
 from manykernels.discovery.families.stationary import resolved_widths
-from manykernels.discovery.one_stage.greedy import UPDATES
+from manykernels.discovery.one_stage.discovery import UPDATES
 from manykernels.estimators.searches.base import on_bank
 from manykernels.exceptions import ConvergenceWarning, InvalidInputError
 from manykernels.kernels.specs.widths import median_distance

@@ -15,8 +15,7 @@ from manykernels.discovery.families.stationary import (
 )
 from manykernels.discovery.hierarchical.discovery import HierarchicalDiscovery, discover_hierarchical
 from manykernels.discovery.nonlinear import NonlinearDiscovery, discover_nonlinear, project_on_ball
-from manykernels.discovery.one_stage.greedy import discover_greedily
-from manykernels.discovery.one_stage.sampled import discover_by_sampling
+from manykernels.discovery.one_stage.discovery import discover_by_sampling, discover_greedily
 from manykernels.discovery.polynomial.discovery import PolynomialDiscovery, discover_polynomial
 from manykernels.discovery.two_stage.discovery import discover_in_two_stages, graded_settings
 from manykernels.discovery.two_stage.first_stage import AlignedKernel, AscentSettings, TargetSpace, align_family

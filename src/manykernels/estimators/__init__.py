@@ -9,8 +9,7 @@ if TYPE_CHECKING:
     from manykernels.estimators.aligner import KernelAligner
     from manykernels.estimators.groups import LossParameters, Resources, Search
     from manykernels.estimators.searches.gaussian import GaussianMKL
-    from manykernels.estimators.searches.nonlinear import NonlinearMKL
-    from manykernels.estimators.searches.products import HierarchicalMKL, PolynomialMKL
+    from manykernels.estimators.searches.products import HierarchicalMKL, NonlinearMKL, PolynomialMKL
     from manykernels.estimators.selection.cold_start import ColdStartKFold
     from manykernels.estimators.selection.cross_validation import MKLClassifierCV, MKLRegressorCV
     from manykernels.estimators.selection.nested import NestedScores, nested_cross_validation
@@ -50,8 +49,7 @@ _HOMES = {
     "aligner": ("KernelAligner",),
     "groups": ("LossParameters", "Resources", "Search"),
     "searches.gaussian": ("GaussianMKL",),
-    "searches.nonlinear": ("NonlinearMKL",),
-    "searches.products": ("HierarchicalMKL", "PolynomialMKL"),
+    "searches.products": ("HierarchicalMKL", "NonlinearMKL", "PolynomialMKL"),
     "selection.cold_start": ("ColdStartKFold",),
     "selection.cross_validation": ("MKLClassifierCV", "MKLRegressorCV"),
     "selection.nested": ("NestedScores", "nested_cross_validation"),

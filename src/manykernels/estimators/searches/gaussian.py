@@ -23,7 +23,7 @@ from manykernels.discovery import (
     graded_settings,
 )
 from manykernels.discovery.families.stationary import resolved_widths
-from manykernels.discovery.one_stage.greedy import UPDATES
+from manykernels.discovery.one_stage.discovery import UPDATES
 from manykernels.discovery.two_stage.discovery import NO_KERNEL
 from manykernels.discovery.two_stage.first_stage import CRITERIA
 from manykernels.estimators.groups import Resources

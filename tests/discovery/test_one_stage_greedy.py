@@ -20,7 +20,7 @@ from manykernels.discovery import (
     SearchSettings,
     discover_greedily,
 )
-from manykernels.discovery.one_stage.greedy import slide_parameters
+from manykernels.discovery.one_stage.discovery import slide_parameters
 from manykernels.discovery.one_stage.mixture import Learner, WeightedMembers
 from manykernels.exceptions import InvalidInputError
 from manykernels.solvers import Status, WorkingSet
@@ -137,7 +137,7 @@ def test_the_slope_of_a_slide_is_that_of_the_objective(loss: str, monkeypatch: p
         slopes["numeric"] = [(objective(start + unit)[0] - objective(start - unit)[0]) / 2e-5 for unit in units]
         return minimize(objective, start, **settings)
 
-    monkeypatch.setattr("manykernels.discovery.one_stage.greedy.minimize", look)
+    monkeypatch.setattr("manykernels.discovery.one_stage.discovery.minimize", look)
     moved = slide_parameters(learner, mixture, 1e-11)
     np.testing.assert_allclose(slopes["analytic"], slopes["numeric"], rtol=1e-3, atol=1e-5)
     assert moved.weights.tolist() == [0.3, 0.7]
@@ -152,7 +152,7 @@ def test_kernels_that_slid_to_one_place_are_one(monkeypatch: pytest.MonkeyPatch)
     def meet(objective: Any, start: Any, **settings: Any) -> OptimizeResult:
         return OptimizeResult(x=places)
 
-    monkeypatch.setattr("manykernels.discovery.one_stage.greedy.minimize", meet)
+    monkeypatch.setattr("manykernels.discovery.one_stage.discovery.minimize", meet)
     mixture = WeightedMembers(
         tuple(np.array([w]) for w in (0.2, 0.6, 0.8)), (np.eye(30),) * 3, np.array([0.5, 0.2, 0.3])
     )

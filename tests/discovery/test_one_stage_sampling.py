@@ -20,7 +20,7 @@ from manykernels.discovery import (
     discover_by_sampling,
     discover_greedily,
 )
-from manykernels.discovery.one_stage.sampled import draw_widths, truncated_normal_log_density
+from manykernels.discovery.one_stage.discovery import draw_widths, truncated_normal_log_density
 from manykernels.exceptions import InvalidInputError
 from manykernels.solvers import Status
 
