@@ -22,7 +22,7 @@ from manykernels import (
     report,
     save_model,
 )
-from manykernels.estimators.supervised.targets import names_of_targets
+from manykernels.estimators.supervised.samples import names_of_targets
 from manykernels.exceptions import InvalidInputError
 
 RNG = np.random.default_rng(7)

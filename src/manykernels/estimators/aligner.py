@@ -13,8 +13,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from manykernels.alignment import CODINGS, METHODS, AlignedWeights, aligned_weights
 from manykernels.estimators.groups import Kernels, Resources, TakesGroups
-from manykernels.estimators.supervised.samples import checked_rows
-from manykernels.estimators.supervised.targets import check_lengths
+from manykernels.estimators.supervised.samples import check_lengths, checked_rows
 from manykernels.exceptions import InvalidInputError
 from manykernels.grams import cross_combine
 from manykernels.grams.training import Training, is_precomputed, open_training

@@ -31,8 +31,14 @@ from manykernels.estimators.strength import (
 )
 from manykernels.estimators.supervised.base import BaseMKL
 from manykernels.estimators.supervised.problems import Fit
-from manykernels.estimators.supervised.samples import Rows, Samples
-from manykernels.estimators.supervised.targets import class_labels, encode_labels, likeliest, numeric_targets
+from manykernels.estimators.supervised.samples import (
+    Rows,
+    Samples,
+    class_labels,
+    encode_labels,
+    likeliest,
+    numeric_targets,
+)
 from manykernels.exceptions import InvalidInputError
 from manykernels.grams import DenseStack
 from manykernels.grams.expansion import Expansion

@@ -39,8 +39,7 @@ from manykernels.estimators.selection.strengths import COARSE
 from manykernels.estimators.strength import AUTO, NoiseLevel, default_fraction, noise_levels, noise_seed
 from manykernels.estimators.supervised.base import BaseMKL
 from manykernels.estimators.supervised.problems import Fit, time_left
-from manykernels.estimators.supervised.samples import Rows, Samples
-from manykernels.estimators.supervised.targets import sample_weights
+from manykernels.estimators.supervised.samples import Rows, Samples, sample_weights
 from manykernels.exceptions import ConvergenceWarning, IncompatibleError, InvalidInputError, MemoryBudgetError
 from manykernels.grams.training import LAZY, as_bank
 from manykernels.kernels import Pairs

@@ -11,7 +11,7 @@ from manykernels.estimators.groups import LossParameters, Resources, Search
 from manykernels.estimators.selection.choice import CrossValidated
 from manykernels.estimators.supervised.classifier import MKLClassifier
 from manykernels.estimators.supervised.regressor import MKLRegressor
-from manykernels.estimators.supervised.targets import (
+from manykernels.estimators.supervised.samples import (
     class_factors,
     encode_labels,
     sample_weights,

@@ -17,7 +17,7 @@ from manykernels.estimators.selection.cross_validation import MKLClassifierCV, M
 from manykernels.estimators.selection.descent import descend, without_bar
 from manykernels.estimators.selection.penalties import PenaltyFamily, alpha_grid, checked_alphas
 from manykernels.estimators.supervised.problems import Fit, solve_problems
-from manykernels.estimators.supervised.targets import class_labels, encode_labels, kernel_factors, numeric_targets
+from manykernels.estimators.supervised.samples import class_labels, encode_labels, kernel_factors, numeric_targets
 from manykernels.exceptions import ConvergenceWarning, InvalidInputError
 from manykernels.grams import GramStack
 from manykernels.grams.dense import is_stack

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from manykernels.estimators.strength import strength_from_alpha
-from manykernels.estimators.supervised.targets import kernel_factors
+from manykernels.estimators.supervised.samples import kernel_factors
 from manykernels.exceptions import InvalidInputError
 from manykernels.objective.regularizers import Penalty, Regularizer, check_penalty, get_regularizer
 from manykernels.validation.arrays import check_count, check_positive

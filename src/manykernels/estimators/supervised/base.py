@@ -36,10 +36,13 @@ from manykernels.estimators.strength import (
     stronger,
 )
 from manykernels.estimators.supervised.explanation import Explanations
-from manykernels.estimators.supervised.problems import Fit, build_problems, expanded, solve_problems
-from manykernels.estimators.supervised.samples import Rows, Samples, check_alignment, checked_rows
-from manykernels.estimators.supervised.targets import (
+from manykernels.estimators.supervised.problems import Expansion, Fit, build_problems, expanded, solve_problems
+from manykernels.estimators.supervised.samples import (
+    Rows,
+    Samples,
+    check_alignment,
     check_lengths,
+    checked_rows,
     kernel_factors,
     names_of_targets,
     sample_weights,

@@ -12,8 +12,7 @@ from sklearn.utils.metaestimators import available_if
 
 from manykernels.estimators.groups import Kernels, Resources
 from manykernels.estimators.supervised.base import BaseMKL
-from manykernels.estimators.supervised.samples import Samples
-from manykernels.estimators.supervised.targets import class_factors, class_labels, encode_labels, likeliest
+from manykernels.estimators.supervised.samples import Samples, class_factors, class_labels, encode_labels, likeliest
 from manykernels.grams.prediction import class_probabilities
 from manykernels.objective.losses import Loss
 from manykernels.objective.regularizers import Regularizer

@@ -15,8 +15,7 @@ from sklearn.utils.validation import check_is_fitted
 from manykernels.estimators.groups import Kernels, LossParameters, Resources
 from manykernels.estimators.supervised.base import BaseMKL
 from manykernels.estimators.supervised.posterior import posterior_of
-from manykernels.estimators.supervised.samples import Samples
-from manykernels.estimators.supervised.targets import numeric_targets, sample_weights
+from manykernels.estimators.supervised.samples import Samples, numeric_targets, sample_weights
 from manykernels.exceptions import InvalidInputError
 from manykernels.objective.losses import LOSSES, Loss
 from manykernels.objective.regularizers import Regularizer

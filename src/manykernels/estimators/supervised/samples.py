@@ -1,25 +1,41 @@
-"""Training samples after the one check: rows, targets and weights, and the samples of weight zero left out."""
+"""Training samples: rows, targets and weights, checked once; labels become signs, those of weight zero are left out."""
 
 from __future__ import annotations
 
 import warnings
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
+from fnmatch import fnmatchcase
+from typing import Any
 
 import numpy as np
 import pandas as pd
 from numpy.typing import ArrayLike
 from sklearn.base import BaseEstimator
+from sklearn.utils import assert_all_finite, check_array, column_or_1d
+from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import validate_data
 
-from manykernels.estimators.supervised.targets import check_lengths, invalid_input
 from manykernels.exceptions import InvalidInputError
 from manykernels.kernels import KernelStack, PairKernels, Pairs
 from manykernels.kernels.bank.columns import Table
 from manykernels.kernels.pairs.data import as_pairs
 from manykernels.kernels.precomputed.stack import as_kernel_stack
 from manykernels.kernels.tables.encoding import some
-from manykernels.validation.arrays import Array, TableLike
+from manykernels.validation.arrays import (
+    BEYOND_FLOATS,
+    LARGEST_FLOAT,
+    Array,
+    TableLike,
+    check_nonnegative_vector,
+    check_positive,
+    check_positive_vector,
+    check_readable,
+)
 
+MOST_NAMED = 6  # columns in a message
+SMALLEST_TOTAL, LARGEST_TOTAL = 1e-100, 1e100  # of all weights
 UNLIKE = 10.0  # standard deviation of a sparse column beside the median one, from which on it is told
 Rows = Table | KernelStack | Pairs  # checked; all are indexed by samples
 
@@ -147,3 +163,185 @@ class Samples:
         if weight is None:
             return replace(self, y=targets)
         return replace(self, y=targets, weight=weight, own_weight=self.weight)
+
+
+# --- targets and weights --------------------------------------------------------------------------------------------
+
+
+@contextmanager
+def invalid_input() -> Iterator[None]:
+    """Turn the errors of scikit-learn's checks into InvalidInputError, words unchanged."""
+    try:
+        yield
+    except InvalidInputError:
+        raise
+    except (TypeError, ValueError) as error:
+        raise InvalidInputError(str(error)) from error
+
+
+def check_lengths(n_samples: int, n_targets: int) -> None:
+    """Raise ``InvalidInputError`` unless X and y have one length of at least two."""
+    if n_samples != n_targets:
+        raise InvalidInputError(f"X has {n_samples} samples but y has {n_targets}; they must have the same length.")
+    if n_samples < 2:
+        raise InvalidInputError(f"There is only n_samples={n_samples} to learn from; give at least 2 samples.")
+
+
+def class_labels(y: ArrayLike) -> Array:
+    """Return class labels as a vector of any type, (N,)."""
+    check_readable(y, "y")
+    _refuse_gaps(y)
+    with invalid_input():
+        labels = column_or_1d(y, warn=True)
+        if labels.dtype.kind == "f":
+            assert_all_finite(labels, input_name="y")
+        if labels.dtype == object:
+            _refuse_unlike(labels)
+        if labels.dtype.kind != "f":
+            _refuse_classes_of_one(len(np.unique(labels)), len(labels))
+        check_classification_targets(labels)
+    return labels
+
+
+def _refuse_classes_of_one(n_classes: int, n_samples: int) -> None:
+    """Refuse labels that are all different, as of a column of names or of numbers."""
+    if n_classes == n_samples > 2:
+        raise InvalidInputError(
+            f"y has {n_classes} different labels for {n_classes} samples: each would be a class of its own, of which "
+            "nothing can be learned. Check the column; for numbers take a regressor, such as MKLRegressor."
+        )
+
+
+def _refuse_unlike(labels: Array) -> None:
+    """Refuse labels of types that have no common order, and integers that no array of numbers holds."""
+    kinds = sorted({type(label).__name__ for label in labels})
+    if len(kinds) > 1 and not all(isinstance(label, (int, float, np.number, np.bool_)) for label in labels):
+        raise InvalidInputError(
+            f"y holds labels of different types ({', '.join(kinds)}), which have no common order. Make them all text: "
+            "[str(label) for label in y]."
+        )
+    if any(isinstance(label, int) and abs(label) > LARGEST_FLOAT for label in labels):
+        raise InvalidInputError(f"y holds {BEYOND_FLOATS}; as labels of classes, make them text.")
+
+
+def numeric_targets(y: ArrayLike, *, advice: str = "use MKLClassifier") -> Array:
+    """Return regression targets as finite float64, (N,) or (N, K)."""
+    check_readable(y, "y")
+    _refuse_gaps(y)
+    with invalid_input():
+        try:
+            y = np.asarray(y) if isinstance(y, (np.matrix, np.ma.MaskedArray)) else y
+            return check_array(y, dtype=np.float64, ensure_2d=False, ensure_min_samples=1, input_name="y")
+        except OverflowError as error:
+            raise InvalidInputError(f"y holds {BEYOND_FLOATS} ({error}).") from error
+        except TypeError as error:
+            raise InvalidInputError(
+                f"y must hold numbers ({error}). Turn dates into numbers, such as days since a date; to learn classes, "
+                f"{advice}."
+            ) from error
+        except ValueError as error:
+            if "could not convert" not in str(error):
+                raise
+            raise InvalidInputError(f"y must hold numbers ({error}). To learn classes, {advice}.") from error
+
+
+def _refuse_gaps(y: Any) -> None:
+    """Say where targets or labels are missing, in a table by its columns, and the way out."""
+    if not isinstance(y, pd.DataFrame):
+        missing = np.asarray(pd.isna(y))
+        if missing.ndim == 1 and missing.any():
+            raise InvalidInputError(
+                f"Input y contains NaN: {missing.sum()} of {len(missing)} values are missing, the first at position "
+                f"{missing.argmax()}. Fit on the rows that have a target: rows = ~pandas.isna(y)."
+            )
+        return
+    if len(gaps := y.isna().sum().loc[lambda count: count > 0]):
+        listed = ", ".join(f"{name!r} ({count} of {len(y)})" for name, count in gaps.head(MOST_NAMED).items())
+        more = f" and {len(gaps) - MOST_NAMED} more" if len(gaps) > MOST_NAMED else ""
+        raise InvalidInputError(
+            f"Input y contains NaN: values are missing in {len(gaps)} of {y.shape[1]} outputs: {listed}{more}. Fit "
+            "each of these on the rows that have it (rows = y[name].notna(); fit(X[rows], y[name][rows])), or impute."
+        )
+
+
+def names_of_targets(y: ArrayLike) -> Array | None:
+    """Return the names of the columns of a DataFrame or Series, (K,) text; None unless they are text and differ."""
+    named = y.columns if isinstance(y, pd.DataFrame) else [y.name] if isinstance(y, pd.Series) else []
+    names = list(named)
+    if not names or not all(isinstance(name, str) for name in names) or len(set(names)) < len(names):
+        return None
+    return np.array(names, dtype=object)
+
+
+def encode_labels(labels: Array) -> tuple[Array, Array, Array]:
+    """Return classes, the class number of each sample, and the columns of signs of the problems to solve."""
+    classes, codes = np.unique(labels, return_inverse=True)
+    if len(classes) < 2:
+        raise InvalidInputError(
+            f"y has only one class, {classes.tolist()[0]!r} (of samples with positive weight); a classifier needs at "
+            "least two classes."
+        )
+    positive = codes[:, None] == (np.arange(len(classes)) if len(classes) > 2 else np.array([1]))
+    return classes, codes, np.where(positive, 1.0, -1.0)
+
+
+def likeliest(classes: Array, values: Array) -> Array:
+    """Return the class of the largest score; a single score decides between two by its sign."""
+    return classes[(values > 0).astype(int) if values.ndim == 1 else values.argmax(axis=1)]
+
+
+def sample_weights(sample_weight: ArrayLike | None, n_samples: int) -> Array:
+    """Return sample weights as a vector, ones if there are none; at least one must be positive."""
+    if sample_weight is None:
+        return np.ones(n_samples)
+    check_readable(sample_weight, "sample_weight")
+    values = np.asarray(sample_weight)
+    if values.ndim == 0:
+        return np.full(n_samples, check_positive(values[()], "sample_weight"))
+    weight = check_nonnegative_vector(values, n_samples, "sample_weight")
+    if not weight.any():
+        raise InvalidInputError("sample_weight is zero for every sample; at least one must be positive.")
+    if not SMALLEST_TOTAL <= weight.sum() <= LARGEST_TOTAL:
+        raise InvalidInputError(
+            f"sample_weight sums to {weight.sum():.3g}, where float64 loses the objective. Rescale it, for instance to "
+            "a mean of 1: only ratios matter."
+        )
+    return weight
+
+
+def class_factors(class_weight: Mapping[Any, float] | str | None, classes: Array, codes: Array, weight: Array) -> Array:
+    """Return the weight of each class, (n_classes,) float64."""
+    if class_weight is None:
+        return np.ones(len(classes))
+    if isinstance(class_weight, str) and class_weight == "balanced":
+        totals = np.bincount(codes, weights=weight, minlength=len(classes))
+        return weight.sum() / (len(classes) * totals)
+    if not isinstance(class_weight, Mapping):
+        raise InvalidInputError(f"class_weight must be None, 'balanced' or a dict, got {class_weight!r}.")
+    labels = classes.tolist()
+    unknown = [label for label in class_weight if label not in set(labels)]
+    # A training fold may lack a class that the dict knows; a misspelled label leaves another one without weight.
+    if unknown and any(label not in class_weight for label in labels):
+        raise InvalidInputError(f"class_weight names {unknown[:5]}, but the classes are {labels[:20]}.")
+    factors = [check_positive(class_weight.get(label, 1.0), f"class_weight[{label!r}]") for label in labels]
+    return np.array(factors)
+
+
+def kernel_factors(kernel_penalties: ArrayLike | Mapping[str, float] | None, names: tuple[str, ...]) -> Array | None:
+    """Return the penalty of each kernel, (M,) float64, or None if all are one."""
+    if kernel_penalties is None:
+        return None
+    if not isinstance(kernel_penalties, Mapping):
+        values = np.asarray(kernel_penalties)
+        if values.shape != (len(names),):
+            raise InvalidInputError(
+                f"kernel_penalties must have one entry for each of the {len(names)} kernels, got shape {values.shape}."
+            )
+        return check_positive_vector(values, len(names), "kernel_penalties")
+    factors = np.ones(len(names))
+    for pattern, factor in sorted(kernel_penalties.items(), key=lambda item: item[0] in names):
+        chosen = [name == pattern if pattern in names else fnmatchcase(name, str(pattern)) for name in names]
+        if not any(chosen):
+            raise InvalidInputError(f"kernel_penalties names {pattern!r}, but the kernels are {list(names[:5])} ...")
+        factors[chosen] = check_positive(factor, f"kernel_penalties[{pattern!r}]")
+    return factors

@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from manykernels.compiled import compiled
-from manykernels.estimators.supervised.targets import sample_weights
+from manykernels.estimators.supervised.samples import sample_weights
 from manykernels.exceptions import InvalidInputError
 from manykernels.objective.losses.survival import check_survival
 from manykernels.validation.arrays import Array, check_vector

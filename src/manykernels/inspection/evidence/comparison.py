@@ -24,8 +24,7 @@ from manykernels.estimators.selection.choice import CrossValidated
 from manykernels.estimators.selection.folds import Fold, HeldOut, Opened
 from manykernels.estimators.selection.splits import splits_of
 from manykernels.estimators.supervised.base import BaseMKL
-from manykernels.estimators.supervised.samples import Rows, Samples, check_alignment, checked_rows
-from manykernels.estimators.supervised.targets import check_lengths
+from manykernels.estimators.supervised.samples import Rows, Samples, check_alignment, check_lengths, checked_rows
 from manykernels.estimators.survival.estimator import martingale_residuals
 from manykernels.exceptions import InvalidInputError
 from manykernels.grams import cross_combine

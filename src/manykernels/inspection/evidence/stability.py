@@ -16,8 +16,7 @@ from sklearn.base import clone
 from manykernels.estimators.selection.descent import descend, without_bar
 from manykernels.estimators.selection.penalties import PenaltyFamily, alpha_grid
 from manykernels.estimators.supervised.base import BaseMKL
-from manykernels.estimators.supervised.samples import Samples
-from manykernels.estimators.supervised.targets import sample_weights
+from manykernels.estimators.supervised.samples import Samples, sample_weights
 from manykernels.exceptions import ConvergenceWarning, InvalidInputError
 from manykernels.inspection.displays.kernel_table import groups_of
 from manykernels.inspection.displays.plotting import (
