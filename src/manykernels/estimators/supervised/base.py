@@ -152,8 +152,8 @@ class BaseMKL(SaysWhichParameter, NotebookCard, Explanations, TakesGroups):
     _n_samples: int
     _n_targets: int
     _loss: Loss
-    alpha_: float | Array
-    l1_ratio_: float | Array
+    alpha_: Any  # model files hold what is annotated here to its type: a number, an array, None of a search
+    l1_ratio_: Any
     target_names_: Array
 
     @property

@@ -33,7 +33,7 @@ class Explanations:
     kernel_weights_: Array
     kernel_norms_: Array
     kernel_names_: list[str]
-    intercept_: float | Array
+    intercept_: Any
     n_features_in_: int
     _target_word: str
     _single: bool
