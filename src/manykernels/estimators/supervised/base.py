@@ -36,7 +36,7 @@ from manykernels.estimators.strength import (
     stronger,
 )
 from manykernels.estimators.supervised.explanation import Explanations
-from manykernels.estimators.supervised.problems import Expansion, Fit, build_problems, expanded, solve_problems
+from manykernels.estimators.supervised.problems import Fit, build_problems, expanded, solve_problems
 from manykernels.estimators.supervised.samples import (
     Rows,
     Samples,
