@@ -83,7 +83,8 @@ class GramStack(ABC):
         self.dtype = np.dtype(dtype)
         self.names = check_names(names, self.n_kernels)
         self.n_threads = int(n_threads)
-        self.counters = GramCounters(self.n_kernels * triangle_size(self.n_samples))
+        self._triangle = triangle_size(self.n_samples)
+        self.counters = GramCounters(self.n_kernels * self._triangle)
         self._origin = object()  # what twins of one stack have in common
 
     # --- must be supplied -------------------------------------------------------------------------------------------
@@ -368,7 +369,7 @@ class GramStack(ABC):
         ndarray of shape (m, N(N+1)/2)
         """
         indices = check_indices(kernels, self.n_kernels, "kernels")
-        shape = (len(indices), triangle_size(self.n_samples))
+        shape = (len(indices), self._triangle)
         if out is None:
             out = np.empty(shape, dtype=self.dtype)
         elif out.shape != shape:
@@ -610,7 +611,9 @@ class GramStack(ABC):
     # --- shared by subclasses ---------------------------------------------------------------------------------------
 
     def _count(self, n_kernels: int) -> None:
-        self.counters.add(n_kernels * triangle_size(self.n_samples), self.dtype.itemsize)
+        entries = n_kernels * self._triangle
+        self.counters.entries += entries
+        self.counters.bytes_read += entries * self.dtype.itemsize
 
     def _active(self, d: ArrayLike) -> tuple[Array, Array]:
         weights = check_vector(d, self.n_kernels, "d")

@@ -39,12 +39,6 @@ class Capability(Enum):
     POWER_FORM = "regularizer", "a power q > 1 of the block norms or of their q-norm (an lp ball with p > 1 has it)"
     STRONG_CONVEXITY = "regularizer", "strong convexity in the block norms (an elastic net with l1_ratio < 1 has it)"
 
-    @property
-    def owner(self) -> str:
-        """Who can have it: ``"loss"`` or ``"regularizer"``."""
-        return str(self.value[0])
-
-    @property
-    def words(self) -> str:
-        """What it is, in words."""
-        return str(self.value[1])
+    def __init__(self, owner: str, words: str) -> None:
+        self.owner = owner  # who can have it: "loss" or "regularizer"
+        self.words = words  # what it is

@@ -29,6 +29,8 @@ __all__ = ["Certificate", "KKTResiduals", "Problem"]
 Array = NDArray[Any]
 
 CLOSE_ENOUGH = 1e-9  # relative gap beyond which no better dual point is looked for
+OF_UNPENALIZED = "unpenalized", "certified_bound", "empty_coefficients", "empty_quads"  # cached, of those kernels
+OF_KERNELS = "n_kernels", "penalties", "entry_roots", "_free_factors", *OF_UNPENALIZED  # cached, of all of them
 SMALLEST_LOSS = 1e-300  # the squares in smaller ones lose digits to underflow
 
 
@@ -166,7 +168,7 @@ class Problem:
         bound.basis = free_directions(self.stack, self.unpenalized, ones=self.fit_intercept)
         return bound
 
-    @property
+    @cached_property
     def unpenalized(self) -> Array:
         """Positions of the kernels without a penalty."""
         return self.regularizer.unpenalized
@@ -234,23 +236,23 @@ class Problem:
 
     # --- data -------------------------------------------------------------------------------------------------------
 
-    @property
+    @cached_property
     def n_kernels(self) -> int:
         """Number of kernels M."""
         return self.stack.n_kernels
 
-    @property
+    @cached_property
     def n_samples(self) -> int:
         """Number of samples N."""
         return self.stack.n_samples
 
-    @property
+    @cached_property
     def weight(self) -> Array:
         """Sample weights ``s`` (N,), ones if none were given."""
         assert self.sample_weight is not None
         return self.sample_weight
 
-    @property
+    @cached_property
     def penalties(self) -> Array:
         """Kernel penalties ``w`` (M,), ones if none were given."""
         assert self.kernel_penalties is not None
@@ -314,8 +316,28 @@ class Problem:
         -------
         Problem
         """
-        penalties, regularizer = self.penalties[kernels], self.regularizer.take(kernels)
-        return replace(self, stack=self.stack.take(kernels), kernel_penalties=penalties, regularizer=regularizer)
+        return self.on(self.stack.take(kernels), kernels)
+
+    def on(self, stack: GramStack, kernels: slice | Array) -> Problem:
+        """Return the problem on a stack that holds the given kernels only: nothing is checked again.
+
+        Parameters
+        ----------
+        stack : GramStack
+        kernels : slice, mask or positions
+            Which of the kernels of this problem they are.
+
+        Returns
+        -------
+        Problem
+        """
+        problem = copy.copy(self)
+        for name in OF_KERNELS:
+            problem.__dict__.pop(name, None)
+        problem._set("stack", stack)
+        problem._set("kernel_penalties", _frozen(self.penalties[kernels]))
+        problem._set("regularizer", problem._on_kernels(self.regularizer.take(kernels)))
+        return problem
 
     def constant_scores(self, b: float | Array) -> Array:
         """Scores (N,) or (N, T) of the model without kernels.
@@ -619,9 +641,9 @@ class Problem:
         Problem
         """
         problem = copy.copy(self)
-        object.__setattr__(problem, "regularizer", self._on_kernels(regularizer))
-        if not np.array_equal(problem.unpenalized, self.unpenalized):
-            for name in ("certified_bound", "empty_coefficients", "empty_quads"):
+        problem._set("regularizer", self._on_kernels(regularizer))
+        if not np.array_equal(problem.regularizer.unpenalized, self.unpenalized):
+            for name in OF_UNPENALIZED:
                 problem.__dict__.pop(name, None)
         return problem
 

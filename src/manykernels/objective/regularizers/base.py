@@ -123,7 +123,7 @@ class Regularizer:
         """
         return replace(self, strength=self.strength * factor)
 
-    @property
+    @cached_property
     def unpenalized(self) -> Array:
         """Positions of kernels without a penalty, which only a mapping can leave out."""
         return np.zeros(0, dtype=np.intp)

@@ -49,10 +49,12 @@ class CoupledSamples:
             self._shift = -self._inverse @ (self.rho + self.loss.gradient(self.z))
         return self._inverse, self._shift
 
-    def newton_system(self, kernels: Array, update: tuple[Array, Array]) -> GroupedNewtonSystem:
-        """Return the system for the weighted sum of the kernels and its ``add_rank_update``."""
+    def newton_system(
+        self, kernels: Array, inverse: Array, update: tuple[Array, Array]
+    ) -> GroupedNewtonSystem:
+        """Return the system for the weighted sum of the kernels, the ``H^-`` and the ``add_rank_update``."""
         matrix = self.loss.centered(self.loss.centered(kernels).T)
-        matrix += self.linearize(0.0)[0]
+        matrix += inverse
         add_rank_update(matrix, *update)
         diagonal = np.diag_indices_from(matrix)
         matrix[diagonal] = np.where(self.groups.any(axis=1), matrix[diagonal], 1.0)

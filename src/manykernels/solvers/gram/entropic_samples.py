@@ -42,6 +42,7 @@ class EntropicSamples:
     _dz: Array = field(init=False, repr=False)
     _diagonal: Array = field(init=False, repr=False)
     _shift: Array = field(init=False, repr=False)
+    _linear_at: tuple[Array, Array] | None = field(default=None, init=False, repr=False)
 
     def scores(self) -> Array:
         return self.z
@@ -50,9 +51,12 @@ class EntropicSamples:
         return 0.0
 
     def linearize(self, target: float) -> tuple[Array, Array]:
-        curvature = self.weight * np.maximum(self.loss.second_derivative(self.y, self.z), SMALLEST_CURVATURE)
-        self._diagonal = 1.0 / curvature
-        self._shift = -(self.rho + self.weight * self.loss.derivative(self.y, self.z)) / curvature
+        """Linearize at the point, once whatever the target is: there are no multipliers."""
+        if self._linear_at is None or self._linear_at[0] is not self.rho or self._linear_at[1] is not self.z:
+            curvature = self.weight * np.maximum(self.loss.second_derivative(self.y, self.z), SMALLEST_CURVATURE)
+            self._diagonal = 1.0 / curvature
+            self._shift = -(self.rho + self.weight * self.loss.derivative(self.y, self.z)) / curvature
+            self._linear_at = self.rho, self.z
         return self._diagonal, self._shift
 
     def set_direction(self, drho: Array) -> None:

@@ -71,7 +71,8 @@ class PrimalDual:
 
     def __post_init__(self) -> None:
         self._inverse_penalties = self.problem.penalties**-2.0
-        self._origin = copy.deepcopy((self.samples, self.kernels, self.b))
+        self._n_pairs = self.samples.n_pairs + self.kernels.n_pairs
+        self._keep_origin()
         self._cautious, self._steady = False, False
         self._bounds: tuple[float, float] | None = None
         self._useless, self._best_gap, self._patience = 0, np.inf, PATIENCE
@@ -92,13 +93,19 @@ class PrimalDual:
                 self._restart()
         self._watch()
 
+    def _keep_origin(self) -> None:
+        """Keep the point to start again from; its arrays are replaced as it moves, never written to."""
+        self._origin = copy.copy(self.samples), copy.copy(self.kernels), self.b
+
     def _step(self, wanted: float) -> None:
-        couplings, system = self._factorize()
+        self._tracked, self._modeled = self.samples.scores(), self.scores()
+        linear = self._linearized(0.0)
+        system = self._factorize(linear)
         barrier = self.barrier()
-        self._direction(system, couplings, 0.0)
+        self._direction(system, linear)
         primal_step, dual_step = self._longest_steps()
         target = max(barrier * self._centering(primal_step, dual_step, barrier), self._lowest_target(wanted))
-        drho, db = self._direction(system, couplings, target)
+        drho, db = self._direction(system, self._linearized(target))
         if not np.isfinite(drho).all():
             raise FloatingPointError("the Newton direction is not finite")
         dproducts = self._products_of(drho)
@@ -130,7 +137,8 @@ class PrimalDual:
         self._patience *= 2
         self._steady = self._cautious
         self._cautious, self._useless, self._best_gap = True, 0, np.inf
-        self.samples, self.kernels, self.b = copy.deepcopy(self._origin)
+        samples, kernels, self.b = self._origin
+        self.samples, self.kernels = copy.copy(samples), copy.copy(kernels)
         self._set_products(self._products_of(self.samples.rho))
 
     @property
@@ -140,8 +148,7 @@ class PrimalDual:
 
     def barrier(self) -> float:
         """Mean complementarity product."""
-        pairs = self.samples.n_pairs + self.kernels.n_pairs
-        return (self.samples.complementarity() + self.kernels.complementarity()) / max(pairs, 1)
+        return (self.samples.complementarity() + self.kernels.complementarity()) / max(self._n_pairs, 1)
 
     def scores(self) -> Array:
         """Scores of the model, ``sum_m d_m K_m rho + b``."""
@@ -160,7 +167,7 @@ class PrimalDual:
         problem = self.problem
         rho, norms = self.samples.rho, np.sqrt(self._squared_norms)
         scale = problem.regularizer.dual_scale(norms)
-        dual = -problem.conjugate_loss(scale * rho) - problem.regularizer.conjugate(scale * norms)
+        dual = -problem.bound.conjugate(scale * rho) - problem.regularizer.conjugate(scale * norms)
         missing = abs(float(rho.sum())) if problem.fit_intercept else 0.0
         return dual - missing * (1.0 + abs(self.b))
 
@@ -189,7 +196,7 @@ class PrimalDual:
             lambda x: self._primal(scaled(x)), bounds=bounds, method="bounded", options={"xatol": 0.1}
         )
         self.kernels.weights = scaled(found.x)
-        self._origin = copy.deepcopy((self.samples, self.kernels, self.b))
+        self._keep_origin()
         self._set_products(self._products)
 
     def moved_to(self, problem: Problem, keep: Array, norms_added: Array, distance: float) -> PrimalDual:
@@ -258,20 +265,24 @@ class PrimalDual:
     def _primal(self, weights: Array) -> float:
         scores = weights @ self._products + self.b
         block_norms = weights * np.sqrt(self._squared_norms)
-        return self.problem.empirical_loss(scores) + self.problem.regularizer.value(block_norms)
+        return self.problem.bound.value(scores) + self.problem.regularizer.value(block_norms)
 
-    def _factorize(self) -> tuple[Array, NewtonSystem]:
-        diagonal, _ = self.samples.linearize(0.0)
-        couplings, _ = self.kernels.linearize(self._squared_norms, 0.0)
+    def _linearized(self, target: float) -> tuple[tuple[Array, Array], tuple[Array, Array]]:
+        """Return ``(h, shift)`` of the samples and ``(c, shift)`` of the kernels for complementarity products."""
+        return self.samples.linearize(target), self.kernels.linearize(self._squared_norms, target)
+
+    def _factorize(self, linear: tuple[tuple[Array, Array], tuple[Array, Array]]) -> NewtonSystem:
+        (diagonal, _), (couplings, _) = linear
         matrix = self.problem.stack.combine(self.kernels.weights * self._inverse_penalties)
         matrix[np.diag_indices_from(matrix)] += diagonal
         add_rank_update(matrix, self.kernels.centered(self._products), couplings)
-        return couplings, NewtonSystem(matrix, self.problem.fit_intercept)
+        return NewtonSystem(matrix, self.problem.fit_intercept)
 
-    def _direction(self, system: NewtonSystem, couplings: Array, target: float) -> tuple[Array, float]:
-        _, shift = self.samples.linearize(target)
-        _, weight_shift = self.kernels.linearize(self._squared_norms, target)
-        right = shift + self.samples.scores() - self.scores() - weight_shift @ self._products
+    def _direction(
+        self, system: NewtonSystem, linear: tuple[tuple[Array, Array], tuple[Array, Array]]
+    ) -> tuple[Array, float]:
+        (_, shift), (_, weight_shift) = linear
+        right = shift + self._tracked - self._modeled - weight_shift @ self._products
         drho, db = system.solve(right, -float(self.samples.rho.sum()))
         self.samples.set_direction(drho)
         self.kernels.set_direction(self._products @ drho)
@@ -286,7 +297,7 @@ class PrimalDual:
             return 0.0
         after = self.samples.complementarity_after(primal_step, dual_step)
         after += self.kernels.complementarity_after(primal_step, dual_step)
-        share = float(np.clip(after / (barrier * (self.samples.n_pairs + self.kernels.n_pairs)), 0.0, 1.0)) ** 3
+        share = float(np.clip(after / (barrier * self._n_pairs), 0.0, 1.0)) ** 3
         return max(share, STEADY_SHARE) if self._steady else share
 
     def _trusted_step(self, drho: Array, dproducts: Array) -> float:
@@ -295,14 +306,14 @@ class PrimalDual:
         Left out are ``drho' K_m drho / 2`` in the constraints and ``sum_m dd_m K_m drho`` in the scores.
         """
         curvature = np.abs(dproducts @ drho) / 2
-        room = self.kernels.squared_bound() + np.abs(self._squared_norms - self.kernels.squared_bound())
+        bound = self.kernels.squared_bound()
+        room = bound + np.abs(self._squared_norms - bound)
         if isinstance(self.kernels, PowerWeights | SetWeights | RootWeights):
             # What matters little, as a kernel that has next to no norm, should hinder no step: hence the mean.
             weights = np.maximum(self.kernels.weights, np.finfo(np.float64).tiny)
             room = room + self._norm_rounding() + np.average(room, weights=weights)
         bilinear = np.abs(self.kernels.weight_change() @ dproducts).max()
-        scores = self.samples.scores()
-        size = np.abs(scores - self.scores()).max() + np.abs(scores).max()
+        size = np.abs(self._tracked - self._modeled).max() + np.abs(self._tracked).max()
         ratio = max(float((curvature / room).max()), float(bilinear / max(size, self.problem.tiny)))
         trust = CAUTIOUS_TRUST if self._cautious else TRUST
         return 1.0 if ratio <= trust else float(np.sqrt(trust / ratio))
@@ -316,7 +327,7 @@ class PrimalDual:
         prices = np.abs(self.samples.rho)
         left_out = float(prices @ np.abs(self.kernels.weight_change() @ dproducts))
         left_out += 0.5 * float(self.kernels.weights @ np.abs(dproducts @ drho))
-        gained = 0.5 * float(prices @ np.abs(self.samples.scores() - self.scores()))
+        gained = 0.5 * float(prices @ np.abs(self._tracked - self._modeled))
         kept = 0.5 * (self.samples.complementarity() + self.kernels.complementarity())
         if left_out <= gained + kept:
             return 1.0
@@ -330,8 +341,8 @@ class PrimalDual:
         return EPS * self._inverse_penalties * term_sizes(self.problem.entry_roots, self.samples.rho) ** 2
 
     def _scores_agree(self) -> bool:
-        scores = self.scores()
-        return bool(np.abs(self.samples.scores() - scores).max() <= AGREEMENT * np.abs(scores).max())
+        scores = self._modeled
+        return bool(np.abs(self._tracked - scores).max() <= AGREEMENT * np.abs(scores).max())
 
     def _tamed(self, steps: tuple[float, float], drho: Array, dproducts: Array, db: float) -> tuple[float, float]:
         """Halve the steps while they make the primal value much worse than it is."""
@@ -342,20 +353,19 @@ class PrimalDual:
             products = self._products + primal_step * dproducts
             norms = np.sqrt(np.maximum(products @ (self.samples.rho + primal_step * drho), 0.0))
             scores = weights @ products + self.b + dual_step * db
-            if self.problem.empirical_loss(scores) + self.problem.regularizer.value(weights * norms) <= limit:
+            if self.problem.bound.value(scores) + self.problem.regularizer.value(weights * norms) <= limit:
                 break
             primal_step, dual_step = primal_step / 2, dual_step / 2
         return primal_step, dual_step
 
     def _lowest_target(self, wanted: float) -> float:
         """Keep products from vanishing while the residuals are still large, or below what is asked for."""
-        pairs = self.samples.n_pairs + self.kernels.n_pairs
         primal, dual = self.bounds()
         gap = max(primal - dual, 0.0)
-        if pairs == 0 or not np.isfinite(gap):
+        if self._n_pairs == 0 or not np.isfinite(gap):
             return 0.0
         share = LOWEST_TARGET_NEAR if gap < NEAR * abs(primal) else LOWEST_TARGET
-        return max(share * gap, WANTED_SHARE * wanted) / pairs
+        return max(share * gap, WANTED_SHARE * wanted) / self._n_pairs
 
     def _shortened(self, step: float) -> float:
         return step if step == 1.0 else self._fraction() * step

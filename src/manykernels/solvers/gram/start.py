@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from contextlib import suppress
-from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -67,10 +66,11 @@ class CoupledPrimalDual(PrimalDual):
         scale = self.problem.regularizer.dual_scale(norms)
         return self._coupled.dual_value(scale) - self.problem.regularizer.conjugate(scale * norms)
 
-    def _factorize(self) -> tuple[Array, NewtonSystem]:
-        couplings, _ = self.kernels.linearize(self._squared_norms, 0.0)
+    def _factorize(self, linear: tuple[tuple[Array, Array], tuple[Array, Array]]) -> NewtonSystem:
+        (inverse, _), (couplings, _) = linear
         matrix = self.problem.stack.combine(self.kernels.weights * self._inverse_penalties)
-        return couplings, self._coupled.newton_system(matrix, (self.kernels.centered(self._products), couplings))
+        update = self.kernels.centered(self._products), couplings
+        return self._coupled.newton_system(matrix, inverse, update)
 
     def _products_of(self, vector: Array) -> Array:
         return self._coupled.loss.centered(super()._products_of(vector))
@@ -101,7 +101,7 @@ def start_iteration(
 
 def _start_near_one(problem: Problem, rho: Array, b: float, curve: Curve, scores: Array | None) -> PrimalDual:
     """Take the steps with the block 1-norm, then let the norms of the kernels follow from their weights."""
-    plain = replace(problem, regularizer=BlockL1(curve.power))
+    plain = problem.with_penalty(BlockL1(curve.power))
     rough = _plain_start(plain, rho, b, scores)
     with suppress(LinAlgError):
         for _ in range(MOST_ROUGH_STEPS):

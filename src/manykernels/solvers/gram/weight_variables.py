@@ -14,6 +14,7 @@ With the slack ``s_m = (B^2 - u_m^2)/2`` and ``q_m = K_m rho`` the linearized we
 
 from __future__ import annotations
 
+import copy
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Protocol
 
@@ -240,6 +241,11 @@ class BoundedWeights(PairedWeights):
     regularizer: Regularizer
     _known: tuple[Array, tuple[Array, Array]] | None = field(default=None, init=False)
 
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        self._pole = self.regularizer.weight_range[1]
+        self._limited = bool(np.isfinite(self._pole).any())
+
     @property
     def hard_bound(self) -> bool:
         """Whether no bound depends on a weight, so that weights may be as large as they like."""
@@ -260,9 +266,8 @@ class BoundedWeights(PairedWeights):
 
     def longest_steps(self) -> tuple[float, float]:
         primal, dual = super().longest_steps()
-        pole = self.regularizer.weight_range[1]
-        if np.isfinite(pole).any():
-            dual = min(dual, longest_step(pole - self.weights, -self._dweights))
+        if self._limited:
+            dual = min(dual, longest_step(self._pole - self.weights, -self._dweights))
         return primal, dual
 
     def move(self, primal_step: float, dual_step: float) -> None:
@@ -324,6 +329,9 @@ class PartlyFixedWeights:
     inner: BoundedWeights
     free: Array
     fixed_weights: Array
+
+    def __copy__(self) -> PartlyFixedWeights:
+        return PartlyFixedWeights(copy.copy(self.inner), self.free, self.fixed_weights)
 
     @property
     def weights(self) -> Array:

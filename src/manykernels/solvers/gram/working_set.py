@@ -9,7 +9,7 @@ kernels, and with them the certificate; those with ``u_m`` above the bound ``B_m
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
@@ -83,13 +83,7 @@ class WorkingCopy:
         else:
             chosen = stack.take(kernels)
             self.kernels, self._buffer = np.zeros(0, dtype=np.intp), None
-        problem = self.problem
-        return replace(
-            problem,
-            stack=chosen,
-            kernel_penalties=problem.penalties[kernels],
-            regularizer=problem.regularizer.take(kernels),
-        )
+        return self.problem.on(chosen, kernels)
 
     def _packed(self, kernels: Array) -> Array:
         kept = np.flatnonzero(np.isin(self.kernels, kernels))
