@@ -261,7 +261,7 @@ class KernelAligner(ClassNamePrefixFeaturesOutMixin, TransformerMixin, TakesGrou
         self._bank = training.bank.take(active)
         self._train = self._bank.narrow(training.prepared).detach()
         self._active_weights = found.weights[active]
-        self._kernel_frame = training.bank.frame()[["name", "kernel", "columns"]]
+        self._kernel_frame = training.bank.frame(scales=False)
         self.kernel_names_ = list(training.bank.names)
         self.kernel_weights_, self.kernel_alignments_ = found.weights, found.kernel_alignments
         self.alignment_, self.result_ = found.alignment, found

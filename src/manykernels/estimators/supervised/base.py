@@ -419,7 +419,7 @@ class BaseMKL(SaysWhichParameter, NotebookCard, Explanations, TakesGroups):
         """Set the fitted attributes."""
         self._n_samples = samples.n_given
         solutions = self._keep_samples(fit.solutions, samples)
-        self._kernel_frame = bank.frame()[["name", "kernel", "columns"]]
+        self._kernel_frame = bank.frame(scales=False)
         self.kernel_names_ = list(bank.names)
         self.dual_gap_ = max(float(found.certificate.relative_gap) for found in solutions)
         self.n_iter_ = max(1, *(found.n_iter for found in solutions))
@@ -438,15 +438,17 @@ class BaseMKL(SaysWhichParameter, NotebookCard, Explanations, TakesGroups):
     def _keep_noise(self, fit: Fit, levels: Sequence[NoiseLevel]) -> None:
         """Keep how the strengths and the kernels compare with permuted targets."""
         pairs = list(zip(fit.problems, levels, strict=False))
+        chances = np.array([p_value([level]) for _, level in pairs])
         every: Any = (
             np.array([level.ratio(problem.regularizer) for problem, level in pairs]),
-            np.array([p_value([level]) for _, level in pairs]),
+            chances,
             np.array([level.above for _, level in pairs]),
         )
         values = (part[0] for part in every) if self._single or self._shares_weights else every
         self.noise_ratio_, self.noise_p_value_, self.above_noise_ = values
         self._beyond_noise = np.any([level.beyond for _, level in pairs], axis=0)  # for some class or target
-        self._noise_p_value = p_value([level for _, level in pairs])  # of all classes or targets together
+        # Of all classes or targets together.
+        self._noise_p_value = float(chances[0]) if len(pairs) == 1 else p_value([level for _, level in pairs])
 
     def _keep_samples(self, solutions: list[Solution], samples: Samples) -> list[Solution]:
         """Set what the model knows of single samples, and return the solutions as they are kept.

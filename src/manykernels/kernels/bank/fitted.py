@@ -102,15 +102,20 @@ class FittedBank:
         """(M,) bool: kernels that are zero on the training rows (after centering); they stay zero everywhere."""
         return self.scales == 0
 
-    def frame(self) -> pd.DataFrame:
-        """Return one row per kernel: name, kernel, columns, scale.
+    def frame(self, *, scales: bool = True) -> pd.DataFrame:
+        """Return one row per kernel: name, kernel, columns and, if wanted, scale.
+
+        Parameters
+        ----------
+        scales : bool
 
         Returns
         -------
         DataFrame
         """
         kernels, columns = self.raw.described()
-        return pd.DataFrame({"name": self.names, "kernel": kernels, "columns": columns, "scale": self.scales})
+        own = {"scale": self.scales} if scales else {}
+        return pd.DataFrame({"name": self.names, "kernel": kernels, "columns": columns, **own})
 
     # --- rows -------------------------------------------------------------------------------------------------------
 

@@ -239,10 +239,12 @@ class Loss(abc.ABC):
         ndarray of shape (n_samples,)
         """
         lo, hi = self.dual_bounds(y)
-        slack_lo, slack_hi = _slack(lo), _slack(hi)
-        inside = (r >= lo - slack_lo) & (r <= hi + slack_hi)
+        clipped = np.clip(r, lo, hi)
         with np.errstate(over="ignore", invalid="ignore"):
-            return np.where(inside, self._conjugate_inside(y, np.clip(r, lo, hi)), np.inf)
+            values = self._conjugate_inside(y, clipped)
+            if np.array_equal(clipped, r):
+                return values
+            return np.where((r >= lo - _slack(lo)) & (r <= hi + _slack(hi)), values, np.inf)
 
     @abc.abstractmethod
     def _conjugate_inside(self, y: Array, r: Array) -> Array:

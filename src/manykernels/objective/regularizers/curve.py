@@ -112,6 +112,11 @@ class Curve:
         return self.elastic and not np.all(self.ridge)
 
     @cached_property
+    def bare(self) -> Any:
+        """Whether kernels have no ridge term, one answer for all of them or one each."""
+        return np.equal(self.ridge, 0.0)
+
+    @cached_property
     def square(self) -> tuple[float, float, float] | None:
         """``(a, c, p)`` of a penalty ``a sum t + (c / 2) ||t||_p^2``, None if it is none."""
         if not self.uniform or not (self.elastic or self.coupled):
@@ -171,18 +176,22 @@ class Curve:
 
     def _limited(self, u: Array, excess: Array) -> float:
         """Return the conjugate where some kernels have no ridge term."""
-        bare = np.broadcast_to(self.ridge == 0, np.shape(u))
-        if np.any(bare & (np.asarray(u) > self.linear * (1.0 + OVERSHOOT))):
+        if np.any(self.bare & (np.asarray(u) > self.linear * (1.0 + OVERSHOOT))):
             return np.inf
+        if np.all(self.bare):
+            return 0.0
+        bare = np.broadcast_to(self.bare, np.shape(u))
         return 0.5 * float(np.sum(np.divide(excess**2, self.ridge, out=np.zeros(np.shape(u)), where=~bare)))
 
     def dual_scale(self, u: Array) -> float:
         """Return the largest ``c`` in [0, 1] for which ``conjugate(c u)`` is finite."""
         if not self.dual_constraint:
             return 1.0
-        bare, u = np.broadcast_to(self.ridge == 0, np.shape(u)), np.asarray(u)
-        limit = np.broadcast_to(self.linear, np.shape(u))[bare]
-        return float(np.min(limit / np.maximum(u[bare], limit), initial=1.0))
+        u, limit = np.asarray(u), self.linear
+        if not self.uniform:
+            bare = np.broadcast_to(self.bare, u.shape)
+            u, limit = u[bare], np.broadcast_to(limit, u.shape)[bare]
+        return float(np.min(limit / np.maximum(u, limit), initial=1.0))
 
     def prox(self, t: Array, step: Any) -> Array:
         """Return ``argmin_x |x - t|^2 / 2 + step Omega(x)`` over ``x >= 0``."""
