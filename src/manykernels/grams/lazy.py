@@ -103,7 +103,7 @@ class LazyStack(GramStack):
         def work(start: int, stop: int) -> None:
             for group, positions in pieces[start:stop]:
                 chosen = self._kernels[positions]
-                points = np.ascontiguousarray(tiles.left.points(group).T)
+                points = np.ascontiguousarray(tiles.points[0][group].T)
                 raw = np.empty(len(positions))
                 gaussian.gaussian_quad(points, tiles.coefficients[chosen], r, tiles.single, raw)
                 out[positions] = raw * tiles.bank.scales[chosen]

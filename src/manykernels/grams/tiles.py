@@ -33,12 +33,19 @@ class TileEvaluator:
     single: bool = False  # evaluate Gaussian kernels in float32
 
     @cached_property
+    def points(self) -> tuple[tuple[Any, ...], tuple[Any, ...]]:
+        """The points of each group, of the rows on the left and of those on the right."""
+        groups = range(len(self.bank.groups))
+        left = tuple(map(self.left.points, groups))
+        return left, left if self.right is self.left else tuple(map(self.right.points, groups))
+
+    @cached_property
     def coefficients(self) -> Array:
         """(M,) exponents ``c`` of ``scale exp(c ||x - z||^2)``; NaN for kernels that are not of this form."""
         values = np.full(self.bank.n_kernels, np.nan)
         if not self.bank.center:
             for index, group in enumerate(self.bank.groups):
-                if not isinstance(self.left.points(index), SparsePoints):
+                if not isinstance(self.points[0][index], SparsePoints):
                     values[list(group.kernels)] = [gaussian_coefficient(spec) for spec in group.specs]
         for side in (self.left, self.right):
             if side.factors is not None:  # rows that lack a column are zero: left to the bank
@@ -48,7 +55,7 @@ class TileEvaluator:
     @cached_property
     def sparse(self) -> bool:
         """Whether some kernels read sparse rows."""
-        return any(isinstance(self.left.points(index), SparsePoints) for index in range(len(self.bank.groups)))
+        return any(isinstance(points, SparsePoints) for points in self.points[0])
 
     @cached_property
     def owners(self) -> Array:
@@ -92,7 +99,7 @@ class TileEvaluator:
         """Yield positions in ``kernels`` of one group, some of ``n_rows`` rows, and their values, (m, r, c) float64."""
         limit = max(1, (SPARSE_TILE_BYTES if self.sparse else TILE_BYTES) // (8 * len(cols)))
         for group, fused, positions in self.runs(kernels):
-            right = np.ascontiguousarray(self.right.points(group)[cols].T) if fused else None
+            right = np.ascontiguousarray(self.points[1][group][cols].T) if fused else None
             for first in range(0, len(positions), limit):
                 part = positions[first : first + limit]
                 step, own = max(1, limit // len(part)), kernels[part]
@@ -109,11 +116,11 @@ class TileEvaluator:
         return self.bank.block(self.left, self.right, kernels=kernels, rows=rows, cols=cols)
 
     def _gaussian(self, group: int, rows: Array, cols: Array, kernels: Array) -> Array:
-        return self._fused(group, rows, np.ascontiguousarray(self.right.points(group)[cols].T), kernels)
+        return self._fused(group, rows, np.ascontiguousarray(self.points[1][group][cols].T), kernels)
 
     def _fused(self, group: int, rows: Any, right: Array, kernels: Array) -> Array:
         """Return the values of Gaussian kernels of a group at some rows and at points (d, c)."""
-        left = np.ascontiguousarray(self.left.points(group)[rows].T)
+        left = np.ascontiguousarray(self.points[0][group][rows].T)
         out = np.empty((len(kernels), left.shape[1], right.shape[1]))
         scales = self.bank.scales[kernels]
         gaussian.gaussian_tile(left, right, self.coefficients[kernels], scales, self.single, out)

@@ -12,8 +12,9 @@ import numpy as np
 from scipy.linalg import LinAlgError, cholesky, solve_triangular
 
 from manykernels.discovery.base import best_scaling
+from manykernels.objective.losses.bound import BoundLoss
 from manykernels.objective.problem import Problem
-from manykernels.solvers.gram.iteration import PrimalDual
+from manykernels.solvers.gram.iteration import Linearized, PrimalDual
 from manykernels.solvers.gram.newton_system import NewtonSystem
 from manykernels.solvers.gram.sample_variables import SampleVariables, start_samples
 from manykernels.solvers.gram.start import interior_point
@@ -357,13 +358,10 @@ class ReducedProblem:
         """Floor of the denominator of the relative gap."""
         return self.base.tiny
 
-    def empirical_loss(self, z: Array) -> float:
-        """Return the loss of the scores ``z``."""
-        return self.base.empirical_loss(z)
-
-    def conjugate_loss(self, rho: Array) -> float:
-        """Return the conjugate loss of ``rho``."""
-        return self.base.conjugate_loss(rho)
+    @property
+    def bound(self) -> BoundLoss:
+        """The loss of all scores."""
+        return self.base.bound
 
 
 class HierarchicalNewton(PrimalDual):
@@ -379,7 +377,7 @@ class HierarchicalNewton(PrimalDual):
         """Return the dual value of the coefficients, times the best factor; ``sum rho = 0`` at its price."""
         norm, problem, rho = self._groups.norm, self.problem, self.samples.rho
         bound = float(norm.dual_squares(self._groups.eta, self._squared_norms).max()) / (2.0 * norm.strength)
-        return best_scaling(problem.conjugate_loss, rho, bound)[1] - self._price()
+        return best_scaling(problem.bound.conjugate, rho, bound)[1] - self._price()
 
     def _price(self) -> float:
         """Return what the dual value may lose when ``sum rho`` is made zero: that sum times the largest score.
@@ -391,14 +389,13 @@ class HierarchicalNewton(PrimalDual):
         largest = float(np.abs(self.samples.scores()).max()) + abs(self.b)
         return abs(float(self.samples.rho.sum())) * largest
 
-    def _factorize(self) -> tuple[Array, NewtonSystem]:
-        diagonal, _ = self.samples.linearize(0.0)
-        factor, _ = self.kernels.linearize(self._squared_norms, 0.0)
+    def _factorize(self, linear: Linearized) -> NewtonSystem:
+        (diagonal, _), (factor, _) = linear
         matrix = self.problem.stack.combine(self.kernels.weights)
         matrix[np.diag_indices_from(matrix)] += diagonal
         coupled = factor @ self._products
         matrix += coupled.T @ coupled
-        return factor, NewtonSystem(matrix, self.problem.fit_intercept)
+        return NewtonSystem(matrix, self.problem.fit_intercept)
 
     def _step(self, wanted: float) -> None:
         """Take one Newton step toward a share of the present gap.
@@ -406,8 +403,9 @@ class HierarchicalNewton(PrimalDual):
         No predictor: group weights enter nonlinearly, and products that fall too fast leave the region in which the
         linearization means anything.
         """
-        factor, system = self._factorize()
-        drho, db = self._direction(system, factor, self._next_target(wanted))
+        self._tracked, self._modeled = self.samples.scores(), self.scores()
+        system = self._factorize(self._linearized(0.0))
+        drho, db = self._direction(system, self._linearized(self._next_target(wanted)))
         if not np.isfinite(drho).all():
             raise FloatingPointError("the Newton direction is not finite")
         dproducts = self._products_of(drho)
@@ -443,7 +441,7 @@ def start_newton(problem: ReducedProblem, rho: Array, b: float) -> HierarchicalN
     eta = np.full(len(norm.penalties), 1.0 / len(norm.penalties))
     squared_norms = np.maximum(problem.stack.apply_each(rho) @ rho, 0.0)
     bound = float(norm.dual_squares(eta, squared_norms).max()) / (2 * norm.strength)
-    scale, value = best_scaling(problem.conjugate_loss, rho, bound)
+    scale, value = best_scaling(problem.bound.conjugate, rho, bound)
     scale *= START_FRACTION
     barrier = START_BARRIER * max(value, 1e-3 * base.loss_at_zero, base.tiny) / (2 * base.n_samples + len(eta))
     kernels = HierarchicalWeights.start(norm, scale**2 * squared_norms, eta)

@@ -230,10 +230,13 @@ class KernelBank(BankConstructors, Bank):
             return rows
         problems = {found.column: found for entry in self.kernels for found in entry.issues(table)}
         objects = _object_columns(kernels)
+        readers: dict[tuple[int, frozenset[str]], KernelSpec] = {}  # the first of each column and what it can read
         for _, spec, positions in kernels:
-            needs = f"{spec.label} needs numbers"
             for place, j in enumerate(positions) if spec.family != "features" else ():
-                for found in table.unreadable(j, spec.reads(place), needs):
+                readers.setdefault((j, spec.reads(place)), spec)
+        for (j, kinds), spec in readers.items():
+            if READ_AS.get(table.kind(j)) not in kinds:
+                for found in table.unreadable(j, kinds, f"{spec.label} needs numbers"):
                     problems.setdefault(found.column, found)
         readable = [int(j) for j in used if j in objects or table.kind(j) in READ_AS]
         found_objects = {place: table.objects(j) for place, j in enumerate(readable) if j in objects}

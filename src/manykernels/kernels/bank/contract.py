@@ -49,7 +49,7 @@ class Group:
     column_widths: tuple[float, ...] | None = None
     features: Any = None
 
-    @property
+    @cached_property
     def key(self) -> tuple[Any, ...]:
         """What its kernels share: ``(family, positions, column_widths)``, and features they have in common."""
         shared = self.family, self.positions, self.column_widths
@@ -106,7 +106,7 @@ class PreparedRows(Generic[Data]):
     row_means: Array | None = None
     factors: Array | None = None
 
-    @property
+    @cached_property
     def n_samples(self) -> int:
         """Number of rows."""
         return self.data.n_samples

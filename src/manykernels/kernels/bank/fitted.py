@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from dataclasses import dataclass, fields, replace
+from functools import cached_property
 from typing import Any, Self
 
 import numpy as np
@@ -47,15 +48,15 @@ class FittedBank:
     center: bool = False
     grand_means: Array | None = None
 
-    @property
+    @cached_property
     def names(self) -> tuple[str, ...]:
         """Names of the kernels."""
         return self.raw.names
 
-    @property
+    @cached_property
     def n_kernels(self) -> int:
         """Number of kernels, M."""
-        return len(self.raw.names)
+        return len(self.names)
 
     def __len__(self) -> int:
         return self.n_kernels

@@ -345,7 +345,8 @@ def _distances(points: Any, others: Any, norms: Array, other_norms: Array) -> Ar
 
 def _points_of(side: Side[TablePoints], group: int) -> tuple[Any, Array]:
     """Return the points of a group, (size, d), and their squared norms."""
-    return side.data.groups[group][side.rows], side.data.squared_norms[group][side.rows]
+    data = side.prepared.data
+    return data.groups[group][side.rows], data.squared_norms[group][side.rows]
 
 
 def build_groups(specs: Sequence[KernelSpec], positions: Sequence[tuple[int, ...]]) -> tuple[Group, ...]:

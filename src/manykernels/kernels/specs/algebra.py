@@ -5,6 +5,7 @@ from __future__ import annotations
 from abc import abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import Any, ClassVar, Self
 
 import numpy as np
@@ -52,7 +53,7 @@ class CompositeSpec(KernelSpec):
         """The column widths of the parts where they are shared."""
         return None if self.family == "other" else self.parts[0].column_widths
 
-    @property
+    @cached_property
     def pending(self) -> bool:
         """Whether a part still has a width to be resolved."""
         return any(part.pending for part in self.parts)
@@ -142,7 +143,7 @@ class Sum(CompositeSpec):
         """Addition."""
         return np.add
 
-    @property
+    @cached_property
     def label(self) -> str:
         """The labels of the parts joined by plus signs."""
         return " + ".join(part.label for part in self.parts)
@@ -177,7 +178,7 @@ class Product(CompositeSpec):
         """Whether every factor has a unit diagonal."""
         return all(part.unit_diagonal for part in self.parts)
 
-    @property
+    @cached_property
     def label(self) -> str:
         """The labels of the parts joined by stars; sums in parentheses."""
         return " * ".join(f"({part.label})" if isinstance(part, Sum) else part.label for part in self.parts)
@@ -221,12 +222,12 @@ class Scaled(KernelSpec):
         """The column widths of the kernel."""
         return self.base.column_widths
 
-    @property
+    @cached_property
     def pending(self) -> bool:
         """Whether the kernel still has a width to be resolved."""
         return self.base.pending
 
-    @property
+    @cached_property
     def label(self) -> str:
         """The factor and the label of the kernel."""
         text = f"({self.base.label})" if isinstance(self.base, Sum) else self.base.label

@@ -5,6 +5,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from dataclasses import dataclass, fields
+from functools import cached_property
 from typing import Any, ClassVar, TypeVar
 
 import numpy as np
@@ -138,12 +139,12 @@ class KernelSpec(ABC):
         """Widths that divide the columns before anything else is computed; None: the columns as they are."""
         return None
 
-    @property
+    @cached_property
     def pending(self) -> bool:
         """Whether a width is still to be resolved from training data."""
         return any(isinstance(getattr(self, field.name), MedianWidth) for field in fields(self))
 
-    @property
+    @cached_property
     def label(self) -> str:
         """Short text that names the kernel and its hyper-parameters."""
         values = (f"{field.name}={format_value(getattr(self, field.name))}" for field in fields(self))

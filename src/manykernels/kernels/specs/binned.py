@@ -93,12 +93,12 @@ class Binned(KernelSpec):
         object.__setattr__(self, "edges", tuple(edges.tolist()))
         object.__setattr__(self, "shares", tuple(shares.tolist()))
 
-    @property
+    @cached_property
     def pending(self) -> bool:
         """Whether the bins are still to be learned."""
         return self.edges is None
 
-    @property
+    @cached_property
     def label(self) -> str:
         """The label of the base, and how many bins at most."""
         return f"{self.base.label} of {self.bins} bins{'' if self.center else ' as it is'}"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Any, ClassVar
 
 import numpy as np
@@ -143,7 +144,7 @@ class Pairwise(KernelSpec):
         pairs = dict(self.params.items() if isinstance(self.params, Mapping) else self.params)
         object.__setattr__(self, "params", tuple(sorted(pairs.items())))
 
-    @property
+    @cached_property
     def label(self) -> str:
         """The name and the parameters."""
         return f"sklearn {self.name}({', '.join(f'{key}={value}' for key, value in self.params)})"

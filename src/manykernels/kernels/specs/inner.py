@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from dataclasses import dataclass
+from functools import cached_property
 from typing import ClassVar
 
 import numpy as np
@@ -63,7 +64,7 @@ class WeightedPolynomial(KernelSpec):
         if not any(self.weights) and self.offset == 0:
             raise InvalidInputError("A weighted polynomial needs a positive weight or offset; all of them are zero.")
 
-    @property
+    @cached_property
     def label(self) -> str:
         """Short text: the degree and how many columns have a weight."""
         return f"weighted_polynomial(degree={self.degree}, {np.count_nonzero(self.weights)} weights)"
@@ -188,7 +189,7 @@ class Polynomial(InnerProductSpec):
         object.__setattr__(self, "offset", check_positive(self.offset, "offset", allow_zero=True))
         object.__setattr__(self, "scale", check_positive(self.scale, "scale"))
 
-    @property
+    @cached_property
     def label(self) -> str:
         """Short text; offset and scale are named when they are not 1."""
         extras = "".join(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 from itertools import groupby
 from typing import Any, ClassVar, Self
 
@@ -149,12 +150,12 @@ class Interaction(KernelSpec):
         """Whether every part has a unit diagonal."""
         return all(spec.unit_diagonal for spec, _ in self.parts)
 
-    @property
+    @cached_property
     def pending(self) -> bool:
         """Whether a part still has a width to be resolved."""
         return any(spec.pending for spec, _ in self.parts)
 
-    @property
+    @cached_property
     def label(self) -> str:
         """The parts joined by " x ", their columns written x0, x1, ..."""
         size = 1 + max((position for _, columns in self.parts for position in columns), default=-1)

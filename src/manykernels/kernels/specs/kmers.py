@@ -161,7 +161,7 @@ class Kmers(ObjectKernel):
         """The letters of the alphabet."""
         return ALPHABETS.get(self.alphabet, self.alphabet)
 
-    @property
+    @cached_property
     def label(self) -> str:
         """Short text: k, and what is not as usual."""
         shown = [str(self.k)]

@@ -103,12 +103,12 @@ class Landmarks(KernelOfFeatures):
         object.__setattr__(self, "points", tuple(map(tuple, points.tolist())))
         object.__setattr__(self, "units", tuple(units.tolist()))
 
-    @property
+    @cached_property
     def pending(self) -> bool:
         """Whether the landmarks are still to be drawn."""
         return self.points is None
 
-    @property
+    @cached_property
     def label(self) -> str:
         """The label of the base, how many landmarks at most, and the stretched column."""
         sharp = "" if self.stretched is None else f", column {self.stretched} times {self.stretch:g}"

@@ -98,12 +98,12 @@ class Shaped(KernelOfFeatures):
                 raise InvalidInputError(f"The points of a kernel with a shape must increase, got {self.points!r}.")
             object.__setattr__(self, "points", tuple(points.tolist()))
 
-    @property
+    @cached_property
     def pending(self) -> bool:
         """Whether the knots are still to be learned."""
         return self.points is None
 
-    @property
+    @cached_property
     def label(self) -> str:
         """The label of the base, and the shape."""
         return f"{self.base.label}, {self.shape}"

@@ -189,6 +189,8 @@ def as_width(value: object, name: str = "width") -> float | MedianWidth:
         return value
     if isinstance(value, str):
         return _parse_median(value, name)
+    if type(value) is float and SMALLEST_WIDTH <= value <= LARGEST_WIDTH:
+        return value
     width = check_positive(value, name)
     if not SMALLEST_WIDTH <= width <= LARGEST_WIDTH:
         raise InvalidInputError(

@@ -49,9 +49,7 @@ class CoupledSamples:
             self._shift = -self._inverse @ (self.rho + self.loss.gradient(self.z))
         return self._inverse, self._shift
 
-    def newton_system(
-        self, kernels: Array, inverse: Array, update: tuple[Array, Array]
-    ) -> GroupedNewtonSystem:
+    def newton_system(self, kernels: Array, inverse: Array, update: tuple[Array, Array]) -> GroupedNewtonSystem:
         """Return the system for the weighted sum of the kernels, the ``H^-`` and the ``add_rank_update``."""
         matrix = self.loss.centered(self.loss.centered(kernels).T)
         matrix += inverse

@@ -18,7 +18,7 @@ from __future__ import annotations
 
 import copy
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeAlias
 
 import numpy as np
 from scipy.linalg import LinAlgError
@@ -58,6 +58,9 @@ if TYPE_CHECKING:
     from manykernels.solvers.gram.sample_variables import SampleVariables
     from manykernels.solvers.gram.weight_variables import WeightVariables
     from manykernels.validation.arrays import Array
+
+
+Linearized: TypeAlias = "tuple[tuple[Array, Array], tuple[Array, Array]]"  # (h, g - rho / h) and (c, e), as above
 
 
 @dataclass
@@ -267,20 +270,18 @@ class PrimalDual:
         block_norms = weights * np.sqrt(self._squared_norms)
         return self.problem.bound.value(scores) + self.problem.regularizer.value(block_norms)
 
-    def _linearized(self, target: float) -> tuple[tuple[Array, Array], tuple[Array, Array]]:
+    def _linearized(self, target: float) -> Linearized:
         """Return ``(h, shift)`` of the samples and ``(c, shift)`` of the kernels for complementarity products."""
         return self.samples.linearize(target), self.kernels.linearize(self._squared_norms, target)
 
-    def _factorize(self, linear: tuple[tuple[Array, Array], tuple[Array, Array]]) -> NewtonSystem:
+    def _factorize(self, linear: Linearized) -> NewtonSystem:
         (diagonal, _), (couplings, _) = linear
         matrix = self.problem.stack.combine(self.kernels.weights * self._inverse_penalties)
         matrix[np.diag_indices_from(matrix)] += diagonal
         add_rank_update(matrix, self.kernels.centered(self._products), couplings)
         return NewtonSystem(matrix, self.problem.fit_intercept)
 
-    def _direction(
-        self, system: NewtonSystem, linear: tuple[tuple[Array, Array], tuple[Array, Array]]
-    ) -> tuple[Array, float]:
+    def _direction(self, system: NewtonSystem, linear: Linearized) -> tuple[Array, float]:
         (_, shift), (_, weight_shift) = linear
         right = shift + self._tracked - self._modeled - weight_shift @ self._products
         drho, db = system.solve(right, -float(self.samples.rho.sum()))

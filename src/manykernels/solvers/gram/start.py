@@ -14,7 +14,7 @@ from manykernels.objective.projection import project_box_hyperplane, project_box
 from manykernels.objective.regularizers.norms import BlockL1
 from manykernels.solvers.gram.coupled_samples import CoupledSamples
 from manykernels.solvers.gram.entropic_samples import EntropicSamples
-from manykernels.solvers.gram.iteration import PrimalDual
+from manykernels.solvers.gram.iteration import Linearized, PrimalDual
 from manykernels.solvers.gram.sample_variables import start_samples
 from manykernels.solvers.gram.set_weights import RootWeights, SetWeights
 from manykernels.solvers.gram.tuning import (
@@ -66,7 +66,7 @@ class CoupledPrimalDual(PrimalDual):
         scale = self.problem.regularizer.dual_scale(norms)
         return self._coupled.dual_value(scale) - self.problem.regularizer.conjugate(scale * norms)
 
-    def _factorize(self, linear: tuple[tuple[Array, Array], tuple[Array, Array]]) -> NewtonSystem:
+    def _factorize(self, linear: Linearized) -> NewtonSystem:
         (inverse, _), (couplings, _) = linear
         matrix = self.problem.stack.combine(self.kernels.weights * self._inverse_penalties)
         update = self.kernels.centered(self._products), couplings
