@@ -297,7 +297,8 @@ class GramStack(ABC):
         [[1.0, 2.0], [3.0, 3.0]]
         """
         right = check_columns(R, self.n_samples, "R")
-        indices = check_indices(kernels, self.n_kernels, "kernels")
+        every = kernels is None
+        indices = np.arange(self.n_kernels) if every else check_indices(kernels, self.n_kernels, "kernels")
         self._count(len(indices))
         columns = right[:, None] if right.ndim == 1 else right
         each = self._apply_each(columns, indices)

@@ -16,7 +16,7 @@ from manykernels.validation.arrays import Array, check_float32_range, check_indi
 from manykernels.validation.gram import check_gram_array
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
 
 BANDS, LEAST_BAND = 6, 64  # of rows into which products of many columns divide a triangle, and their least height
@@ -126,10 +126,17 @@ class PackedStack(GramStack):
         positions = triangle_starts(self.n_samples)[low] + high - low
         return self._packed[kernels[:, None, None], positions].astype(np.float64, copy=False)
 
+    def _in_ranges(self, loop: Callable[[int, int], None], size: int) -> None:
+        """Run a loop over a range, cut into one part a thread if there are several."""
+        if self.n_threads == 1:
+            loop(0, size)
+        else:
+            run_ranges(loop, size, self.n_threads)
+
     def _quad(self, r: Array) -> Array:
         out = np.empty(self.n_kernels)
         n = self.n_samples
-        run_ranges(lambda a, b: loops.packed_quad(self._packed[a:b], n, r, out[a:b]), len(out), self.n_threads)
+        self._in_ranges(lambda a, b: loops.packed_quad(self._packed[a:b], n, r, out[a:b]), len(out))
         return out
 
     def _quad_each(self, columns: Array) -> Array:
@@ -163,12 +170,12 @@ class PackedStack(GramStack):
         def work(a: int, b: int) -> None:
             loops.packed_apply_many(self._packed, kernels[a:b], self.n_samples, right, out[a:b])
 
-        run_ranges(work, len(out), self.n_threads)
+        self._in_ranges(work, len(out))
         return out.transpose(0, 2, 1)
 
     def _combine(self, weights: Array, active: Array) -> Array:
         total = np.zeros(self._packed.shape[1])
-        run_ranges(lambda a, b: loops.packed_accumulate(self._packed, weights, a, b, total), len(total), self.n_threads)
+        self._in_ranges(lambda a, b: loops.packed_accumulate(self._packed, weights, a, b, total), len(total))
         out = np.empty((self.n_samples, self.n_samples))
         loops.unpack_triangle(total, self.n_samples, out)
         return out

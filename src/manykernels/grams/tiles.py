@@ -35,9 +35,7 @@ class TileEvaluator:
     @cached_property
     def points(self) -> tuple[tuple[Any, ...], tuple[Any, ...]]:
         """The points of each group, of the rows on the left and of those on the right."""
-        groups = range(len(self.bank.groups))
-        left = tuple(map(self.left.points, groups))
-        return left, left if self.right is self.left else tuple(map(self.right.points, groups))
+        return self.left.data.point_sets, self.right.data.point_sets
 
     @cached_property
     def coefficients(self) -> Array:

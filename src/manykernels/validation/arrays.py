@@ -94,6 +94,8 @@ def _count_masked(values: object) -> int:
 
 def real_array(values: object, name: str) -> Array:
     """Return ``values`` as float32 or float64; other real numbers become float64."""
+    if type(values) is np.ndarray and values.dtype == np.float64:
+        return values
     check_readable(values, name)
     try:
         array = np.asarray(values)

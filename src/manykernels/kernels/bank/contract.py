@@ -76,6 +76,11 @@ class RowData(ABC):
         """Return these rows without what a fitted model does not have to keep."""
         return self
 
+    @property
+    def point_sets(self) -> tuple[Any, ...]:
+        """The points of all groups of kernels; none where kernels are not evaluated on points."""
+        return ()
+
     def points(self, group: int) -> Any:
         """Return the (n, d) float64 points of a group of kernels, or its `SparsePoints`."""
         raise InvalidInputError(f"{type(self).__name__} hold no points of a group {group}.")

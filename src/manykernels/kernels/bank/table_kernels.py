@@ -43,6 +43,11 @@ class TablePoints(RowData):
     groups: tuple[Points, ...]
     squared_norms: tuple[Array, ...]  # per group, (n,) float64
 
+    @property
+    def point_sets(self) -> tuple[Any, ...]:
+        """The points of all groups."""
+        return self.groups
+
     def points(self, group: int) -> Any:
         """Return the points of a group."""
         return self.groups[group]

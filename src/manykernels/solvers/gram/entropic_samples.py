@@ -103,7 +103,7 @@ class EntropicSamples:
         """Allow for rounding at ends other than zero, where a coefficient may have arrived."""
         below = share * (self.rho - self.low) + EPSILON * np.abs(self.low)
         above = share * (self.high - self.rho) + EPSILON * np.abs(self.high)
-        primal = min(longest_step(below, self._drho), longest_step(above, -self._drho))
+        primal = longest_step((below, self._drho), (above, -self._drho))
         return primal, self.longest_steps()[1]
 
     def merit_slope(self) -> float:

@@ -142,12 +142,13 @@ class BoxSamples:
         self._remember_second_order()
 
     def longest_steps(self) -> tuple[float, float]:
-        primal = min(longest_step(self.slack, self._dslack), longest_step(self.split, self._dsplit))
-        dual = longest_step(self.multiplier, self._dmultiplier)
+        if not self.n_pairs:
+            return 1.0, 1.0
+        primal = longest_step((self.slack, self._dslack), (self.split, self._dsplit))
+        multipliers = [(self.multiplier, self._dmultiplier)]
         if self.split.size:
-            room = self._split_multiplier(self.tilt)
-            dual = min(dual, longest_step(room, np.array([[1.0], [-1.0]]) * self._dtilt))
-        return primal, dual
+            multipliers.append((self._split_multiplier(self.tilt), np.array([[1.0], [-1.0]]) * self._dtilt))
+        return primal, longest_step(*multipliers)
 
     def complementarity_after(self, primal_step: float, dual_step: float) -> float:
         slack = self.slack + primal_step * self._dslack
@@ -185,7 +186,7 @@ class BoxSamples:
             self._recenter_split(shift, barrier)
 
     def interior_steps(self, share: float) -> tuple[float, float]:
-        primal = min(longest_step(share * self.slack, self._dslack), longest_step(share * self.split, self._dsplit))
+        primal = longest_step((share * self.slack, self._dslack), (share * self.split, self._dsplit))
         dual = self.longest_steps()[1]
         return primal, dual if dual == 1.0 else share * dual
 

@@ -17,12 +17,14 @@ if TYPE_CHECKING:
 # Products of slacks and multipliers, which a primal-dual iteration drives to its barrier parameter.
 
 
-def longest_step(value: Array, change: Array) -> float:
-    """Largest step in [0, 1] that keeps ``value + step * change`` non-negative."""
-    shrinking = change < 0
-    if not shrinking.any():
-        return 1.0
-    return float(min(1.0, (-value[shrinking] / change[shrinking]).min()))
+def longest_step(*pairs: tuple[Array, Array]) -> float:
+    """Largest step in [0, 1] that keeps ``value + step * change`` of each pair of them non-negative."""
+    step = 1.0
+    for value, change in pairs:
+        shrinking = change < 0
+        if shrinking.any():
+            step = min(step, float((-value[shrinking] / change[shrinking]).min()))
+    return step
 
 
 def lift(slack: Array, multiplier: Array, barrier: float, unit: Array | float = 1.0) -> tuple[Array, Array]:

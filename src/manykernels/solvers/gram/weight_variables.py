@@ -98,7 +98,7 @@ class PairedWeights:
         return float(slack @ (self.weights + dual_step * self._dweights))
 
     def longest_steps(self) -> tuple[float, float]:
-        return longest_step(self.slack, self._dslack), longest_step(self.weights, self._dweights)
+        return longest_step((self.slack, self._dslack)), longest_step((self.weights, self._dweights))
 
     def weight_change(self) -> Array:
         return self._dweights
@@ -265,10 +265,10 @@ class BoundedWeights(PairedWeights):
         self._second = self._dweights * self._dslack
 
     def longest_steps(self) -> tuple[float, float]:
-        primal, dual = super().longest_steps()
-        if self._limited:
-            dual = min(dual, longest_step(self._pole - self.weights, -self._dweights))
-        return primal, dual
+        if not self._limited:
+            return super().longest_steps()
+        room = self._pole - self.weights, -self._dweights
+        return longest_step((self.slack, self._dslack)), longest_step((self.weights, self._dweights), room)
 
     def move(self, primal_step: float, dual_step: float) -> None:
         self.weights = self.weights + dual_step * self._dweights
