@@ -17,7 +17,7 @@ from manykernels.exceptions import ConvergenceWarning, IncompatibleError, Invali
 from manykernels.grams.dense import definite_copy
 from manykernels.objective.capabilities import Capability
 from manykernels.objective.certificate import Certificate
-from manykernels.objective.losses import Loss
+from manykernels.objective.losses import AnyLoss
 from manykernels.objective.problem import Problem
 from manykernels.objective.regularizers import Regularizer
 from manykernels.solvers.run import (
@@ -37,7 +37,7 @@ from manykernels.validation.parameters import check_flag
 # What is checked before a solver starts, so that a wrong argument is named at once.
 
 
-def check_problem(problem: Any) -> None:
+def check_problem(problem: object) -> None:
     """Raise ``InvalidInputError`` unless it is a `Problem`; most often somebody gave the kernels alone."""
     if not hasattr(problem, "certificate"):
         raise InvalidInputError(
@@ -293,7 +293,7 @@ class Solver(ABC):
         return cls.unable(problem.loss, problem.regularizer)
 
     @classmethod
-    def unable(cls, loss: Any, regularizer: Any) -> list[str]:
+    def unable(cls, loss: AnyLoss, regularizer: Regularizer) -> list[str]:
         """Return what this algorithm lacks for a loss and a penalty, in words; empty if nothing.
 
         Parameters
@@ -305,7 +305,7 @@ class Solver(ABC):
         -------
         list of str
         """
-        owners: dict[str, Loss | Regularizer] = {"loss": loss, "regularizer": regularizer}
+        owners: dict[str, AnyLoss | Regularizer] = {"loss": loss, "regularizer": regularizer}
         found = {name: owner.capabilities for name, owner in owners.items()}
         return [
             f"it needs {need.words}, which the {need.owner} '{owners[need.owner].name}' does not have"
@@ -381,7 +381,7 @@ class Solver(ABC):
             solution = replace(solution, certificate=problem.certificate(*model))
         return solution
 
-    def _check_arguments(self, problem: Any, warm_start: object) -> None:
+    def _check_arguments(self, problem: Problem, warm_start: object) -> None:
         """Name a wrong argument before any work."""
         self._limits()
         for entry in fields(self):

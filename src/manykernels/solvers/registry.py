@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
 
 from manykernels.exceptions import IncompatibleError, InvalidInputError
 from manykernels.objective.losses import LOSSES, Loss
@@ -99,8 +98,8 @@ def accepted(solver: type[Solver], registry: Mapping[str, type[Loss] | type[Regu
 
 def _accepts(solver: type[Solver], kind: type[Loss] | type[Regularizer]) -> bool:
     """Whether a solver takes an instance with default parameters, beside some instance of the other kind."""
-    losses: Any = [kind()] if issubclass(kind, Loss) else [cls() for cls in LOSSES.values()]
-    penalties: Any = [kind(1.0)] if issubclass(kind, Regularizer) else [cls(1.0) for cls in REGULARIZERS.values()]
+    losses = [cls() for cls in ([kind] if issubclass(kind, Loss) else LOSSES.values())]
+    penalties = [cls(1.0) for cls in ([kind] if issubclass(kind, Regularizer) else REGULARIZERS.values())]
     return any(not solver.unable(loss, penalty) for loss in losses for penalty in penalties)
 
 

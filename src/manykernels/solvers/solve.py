@@ -27,7 +27,7 @@ from manykernels.grams.rows.vectors import RowVector, here
 from manykernels.grams.training import Training, open_training, plan_for
 from manykernels.kernels import KernelBank, Pairs
 from manykernels.kernels.bank.columns import Table
-from manykernels.objective.losses import CoupledLoss, Loss, SharedLoss, get_loss, survival_target
+from manykernels.objective.losses import AnyLoss, get_loss, survival_target
 from manykernels.objective.losses.survival import check_survival
 from manykernels.objective.problem import Problem
 from manykernels.objective.regularizers import Penalty, Regularizer, get_regularizer
@@ -48,7 +48,7 @@ def solve(
     y: ArrayLike | str,
     *,
     X: object = None,
-    loss: str | Loss | SharedLoss | CoupledLoss,
+    loss: str | AnyLoss,
     regularizer: Penalty,
     strength: float | None = None,
     alpha: float | None = None,
@@ -209,8 +209,7 @@ class _Opened:
         if self.training is None:
             return solution
         if isinstance(solution.functions, FactorFunctions):  # of columns as the bank prepares them
-            bank: Any = self.training.bank
-            return replace(solution, functions=replace(solution.functions, bank=bank))
+            return replace(solution, functions=replace(solution.functions, bank=self.training.bank))
         rho = solution.dual_coef.reshape(len(solution.dual_coef), -1).T
         own = Expansion.of(self.training.bank, self.training.prepared, solution.kernel_weights[None], rho)
         return replace(solution, functions=own)
@@ -223,7 +222,7 @@ class _Given:
     kernels: Any
     y: Any
     X: Any
-    loss: Any
+    loss: AnyLoss
     regularizer: Regularizer
     fit_intercept: bool
     weight: Any
@@ -303,7 +302,7 @@ def here_as_array(values: Any) -> Array:
     return np.asarray(here(values.compute() if hasattr(values, "dask") else values))
 
 
-def _target(y: Any, loss: Any) -> Any:
+def _target(y: Any, loss: AnyLoss) -> Any:
     """Return a target as problems take it; what is beside rows on workers stays there."""
     if loss.couples_samples and (hasattr(y, "columns") or getattr(getattr(y, "dtype", None), "names", None)):
         seen = check_survival(y)
@@ -313,7 +312,7 @@ def _target(y: Any, loss: Any) -> Any:
     return y if hasattr(y, "dask") or isinstance(y, RowVector) else np.asarray(y)
 
 
-def obstacle_to_factors(loss: Any, regularizer: object, solver: object) -> str | None:
+def obstacle_to_factors(loss: AnyLoss, regularizer: Regularizer, solver: object) -> str | None:
     """Return what keeps a problem from kernels held as factors, and what to do about it; None for nothing."""
     name = getattr(solver, "name", solver)
     if name not in ("auto", FactoredNewton.name):
@@ -321,7 +320,7 @@ def obstacle_to_factors(loss: Any, regularizer: object, solver: object) -> str |
     return next(iter(FactoredNewton.unable(loss.each, regularizer)), None)
 
 
-def problem_of(stack: Any, y: Any, loss: Any, regularizer: Regularizer, **given: Any) -> Problem:
+def problem_of(stack: Any, y: Any, loss: AnyLoss, regularizer: Regularizer, **given: Any) -> Problem:
     """Return the problem that kernels, a target and a loss make: the one place that decides where its vectors are.
 
     Examples

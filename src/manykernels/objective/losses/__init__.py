@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, TypeAlias
 
 from manykernels.exceptions import IncompatibleError, InvalidInputError
 from manykernels.objective.losses.base import Loss
@@ -17,6 +17,7 @@ from manykernels.validation.names import LOSS_NAMES, hint
 __all__ = [
     "COUPLED_LOSSES",
     "LOSSES",
+    "AnyLoss",
     "CoupledLoss",
     "CoxPartial",
     "EpsilonInsensitive",
@@ -36,6 +37,9 @@ __all__ = [
     "survival_target",
 ]
 
+AnyLoss: TypeAlias = Loss | CoupledLoss | SharedLoss
+"""A loss of one score, of the scores of all samples together, or of several scores a sample."""
+
 LOSSES: dict[str, type[Loss]] = {
     loss.name: loss
     for loss in (Logistic, Hinge, SquaredHinge, Squared, EpsilonInsensitive, Huber, Quantile, Poisson, Gamma)
@@ -48,7 +52,7 @@ OUTPUT_LOSSES: dict[str, type[SharedLoss]] = {Logistic.name: Multinomial}
 """Losses of several scores by the name of their loss of one score; of all others they are sums over outputs."""
 
 
-def get_loss(loss: str | Loss | CoupledLoss | SharedLoss, **params: object) -> Any:
+def get_loss(loss: str | AnyLoss, **params: object) -> Any:
     """Return a loss from its name and parameters; an object is returned as it is.
 
     Parameters

@@ -37,9 +37,11 @@ from manykernels.solvers.gram.shared_systems import (
     low_rank_root,
 )
 from manykernels.solvers.gram.start import best_scale
+from manykernels.solvers.gram.weight_variables import free_kernels
 
 if TYPE_CHECKING:
     from manykernels.objective.certificate import Certificate
+    from manykernels.objective.losses import AnyLoss
     from manykernels.objective.problem import Problem
     from manykernels.objective.regularizers import Regularizer
     from manykernels.validation.arrays import Array
@@ -319,7 +321,7 @@ class SharedNewton(Solver):
         return super().refusals(problem)
 
     @classmethod
-    def unable(cls, loss: Any, regularizer: object) -> list[str]:
+    def unable(cls, loss: AnyLoss, regularizer: Regularizer) -> list[str]:
         """Return what it lacks for a loss and a penalty, in words; empty if nothing.
 
         Parameters
@@ -331,10 +333,10 @@ class SharedNewton(Solver):
         -------
         list of str
         """
-        each = getattr(loss, "each", loss)
+        each = loss.each
         return [] if each.smooth else [f"it needs a loss with a derivative, which '{each.name}' does not have"]
 
-    def initialize(self, problem: Any, start: Model) -> _State:
+    def initialize(self, problem: Problem, start: Model) -> _State:
         """Start from the given model; a penalty that gives every kernel a weight, from weights for its norms."""
         rho, weights, b = start
         if not weights.any():
@@ -346,7 +348,7 @@ class SharedNewton(Solver):
         accuracy = INNER_SHARE * problem.loss_at_zero if weights.any() else np.inf
         return _State(machine.solve(accuracy), weights, rotation=rotation)
 
-    def observe(self, problem: Any, state: _State, certificate: Certificate) -> None:
+    def observe(self, problem: Problem, state: _State, certificate: Certificate) -> None:
         """Keep the gap, which says how closely the next machine is worth solving, and the norms of all kernels."""
         state.gap = certificate.gap if np.isfinite(certificate.gap) else np.inf
         if not state.norms.size:
@@ -354,7 +356,7 @@ class SharedNewton(Solver):
         else:
             state.norms = certificate.dual_norms
 
-    def step(self, problem: Any, state: _State) -> None:
+    def step(self, problem: Problem, state: _State) -> None:
         """Move the weights, solve the machine for them, and move less far if the objective has not fallen."""
         if Capability.FIXED_WEIGHTS in problem.regularizer.capabilities:
             state.machine.solve(self._accuracy(problem, state))
@@ -369,7 +371,7 @@ class SharedNewton(Solver):
         norms = state.weights * _norms(problem, state.machine.rho) * problem.penalties**2
         self._improved(problem, state, problem.regularizer.weights_from_norms(norms) / problem.penalties**2, np.inf)
 
-    def extract(self, problem: Any, state: _State) -> Model:
+    def extract(self, problem: Problem, state: _State) -> Model:
         """Return dual coefficients, weights and intercepts."""
         machine, rotation = state.machine, state.rotation
         b = machine.b - machine.b.mean() if problem.loss.coupled else machine.b
@@ -421,7 +423,7 @@ def _first_weights(problem: Problem, rho: Array) -> Array:
         chosen = norms >= np.sort(norms)[-min(FIRST_SET, norms.size)] if regularizer.sparse else norms >= 0
         weights = regularizer.weights_from_norms(chosen.astype(np.float64))
     elif Capability.MULTIPLIERS in regularizer.capabilities:  # none, but for kernels whose weight is given
-        weights = np.where(_free(regularizer, norms.size), 0.0, regularizer.weight_range[1])
+        weights = np.where(free_kernels(regularizer, norms.size)[0], 0.0, regularizer.weight_range[1])
     else:  # weights in closed form never leave zero: equal ones, which balance penalty and loss
         squares = float(norms @ norms)
         weights = np.full(norms.shape, 2.0 * problem.loss_at_zero / squares if squares > 0 else 1.0)
@@ -455,12 +457,12 @@ def _newton_weights(problem: Problem, state: _State) -> Array:
         current=state.weights[kernels] * squares,
         regularizer=own,
     )
-    weights = np.where(_free(regularizer, problem.n_kernels), 0.0, state.weights)
+    weights = np.where(free_kernels(regularizer, problem.n_kernels)[0], 0.0, state.weights)
     weights[kernels] = program.solve() / squares
     return weights
 
 
-def _linear(regularizer: Any, norms: Array) -> Array:
+def _linear(regularizer: Regularizer, norms: Array) -> Array:
     """Return ``u^2 / 2``; above a hard bound C, what makes ``1/u`` instead of ``u^2`` linear, which it nearly is."""
     if not regularizer.dual_constraint:
         return norms**2 / 2
@@ -468,18 +470,12 @@ def _linear(regularizer: Any, norms: Array) -> Array:
     return np.where(norms > bound, bound**2 / 2 + norms**2 * (norms / bound - 1.0), norms**2 / 2)
 
 
-def _free(regularizer: Regularizer, n_kernels: int) -> Array:
-    """Return which kernels have more than one possible weight, (M,) bool."""
-    low, high = (np.broadcast_to(end, n_kernels) for end in regularizer.weight_range)
-    return low < high
-
-
 def _candidates(problem: Problem, state: _State) -> Array:
     """Return the kernels with a weight that may change, and the worst violators among the others."""
     regularizer, active = problem.regularizer, state.weights > 0
     if not regularizer.sparse:
         return np.arange(problem.n_kernels)
-    free = _free(regularizer, active.size)
+    free = free_kernels(regularizer, active.size)[0]
     active &= free
     bounds = np.broadcast_to(_least_bound(problem, state), active.shape)
     ratios = np.divide(state.norms, bounds, out=np.full(active.shape, np.inf), where=bounds > 0)
