@@ -7,8 +7,8 @@
 anew). Three banks: one kernel a position and one a window of three letters, which tells where the site is; weighted
 degree and spectrum kernels; and both. Beside them one Gaussian machine on the letters as four columns each, and boosted
 trees on the letters as categories. Without the folder, sequences of the same shape are drawn. A picture shows what each
-position contributes. *motifs* plants seven letters in nine of ten sequences of one class and learns which kernels see
-them.
+position contributes. *motifs* plants seven letters in nine of ten sequences of one class, and parts of them in all
+others (none with ``--alone``), and learns which kernels see the motif.
 """
 
 from __future__ import annotations
@@ -144,16 +144,37 @@ def draw_places(shares: np.ndarray, path: Path) -> None:
 # --- planted motifs ------------------------------------------------------------------------------------------------
 
 
-def planted(n_rows: int, seed: int) -> tuple[pd.DataFrame, np.ndarray]:
-    """Return sequences of 200 letters, most of one class with the motif anywhere."""
+def planted(n_rows: int, seed: int, *, decoys: bool = True) -> tuple[pd.DataFrame, np.ndarray]:
+    """Return sequences of 200 letters, most of one class with the motif; with decoys nothing shorter tells the classes.
+
+    A motif alone is known by its parts: ``L - k + 1`` words of k letters in place of the one of all L give the same
+    score for ``1 / sqrt(L - k + 1)`` of the norm, so that a penalty on norms prefers shorter words. Decoys take that
+    away: a sequence with GATTACA holds a separate ATTAC too, each of the others GATTAC and ATTACA. Then words of up to
+    six letters are as frequent in either class, with the letters beside them.
+    """
     rng = np.random.default_rng(seed)
     letters = np.frombuffer(b"ACGT", dtype=np.uint8)[rng.integers(0, 4, (n_rows, LENGTH))]
     y = rng.integers(0, 2, n_rows)
-    motif = np.frombuffer(MOTIF.encode(), dtype=np.uint8)
-    for row in np.flatnonzero((y == 1) & (rng.random(n_rows) < SHARE)):
-        at = rng.integers(0, LENGTH - len(MOTIF) + 1)
-        letters[row, at : at + len(MOTIF)] = motif
+    has, turned = (y == 1) & (rng.random(n_rows) < SHARE), rng.random(n_rows) < 0.5
+    half, room = LENGTH // 2, LENGTH // 2 - len(MOTIF) - 1
+    places = rng.integers(1, room, (n_rows, 2)) + np.array([0, half])
+    for row, own in enumerate(letters):
+        words = [MOTIF, MOTIF[1:-1]] if has[row] else [MOTIF[:-1], MOTIF[1:]]
+        if not decoys:
+            words = [MOTIF, ""] if has[row] else []
+        for word, at in zip(words[:: -1 if turned[row] else 1], places[row].tolist(), strict=False):
+            plant(own, word, at, rng)
     return pd.DataFrame({"dna": [row.tobytes().decode() for row in letters]}), y
+
+
+def plant(letters: np.ndarray, word: str, at: int, rng: np.random.Generator) -> None:
+    """Write a word, and beside a part of the motif no letter that would make more of it."""
+    end = at + len(word)
+    letters[at:end] = np.frombuffer(word.encode(), dtype=np.uint8)
+    start = MOTIF.find(word)
+    for beside, missing in ((at - 1, MOTIF[start - 1 : start]), (end, MOTIF[start + len(word) :][:1])):
+        while word and missing and letters[beside] == ord(missing):
+            letters[beside] = ord("ACGT"[rng.integers(4)])
 
 
 def bank_of_words(n_kernels: int) -> KernelBank:
@@ -168,7 +189,7 @@ def bank_of_words(n_kernels: int) -> KernelBank:
 def motifs(arguments: Any, record: dict[str, Any]) -> None:
     """Fit, and print what it took and which kernels have weight."""
     n_rows, n_kernels = (400, 4) if arguments.smoke else (arguments.rows, arguments.kernels)
-    X, y = planted(n_rows, arguments.seed)
+    X, y = planted(n_rows, arguments.seed, decoys=not arguments.alone)
     model = MKLClassifier(
         bank_of_words(n_kernels), alpha=arguments.alpha, tol=1e-4, resources={"representation": "factored"}
     )
@@ -194,6 +215,7 @@ def main() -> None:
     parser.add_argument("--draws", type=int, default=20, help="random draws of training rows")
     parser.add_argument("--rows", type=int, default=10_000, help="sequences with planted motifs")
     parser.add_argument("--kernels", type=int, default=10, help="kernels of k-mers, at most 50")
+    parser.add_argument("--alone", action="store_true", help="plant the motif without decoys, so that parts tell it")
     parser.add_argument("--alpha", type=float, default=0.01, help="strength for motifs")
     arguments = parser.parse_args()
     arguments.output.mkdir(parents=True, exist_ok=True)

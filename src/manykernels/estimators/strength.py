@@ -255,20 +255,21 @@ def noise_levels(
     orders = random_orders(n_samples, np.random.default_rng(seed), wanted, strata, groups)
     first = min(wanted, N_PERMUTATIONS) if until_clear else wanted
     rhos = [rho.reshape(n_samples, -1) for rho, _ in models]
-    squares = _squares_of(problems[0], rhos, np.vstack([np.arange(n_samples), orders[:first]]))
+    squares = _squares_of(problems, rhos, np.vstack([np.arange(n_samples), orders[:first]]))
     levels = [_level(*parts) for parts in zip(problems, squares, models, strict=True)]
     if first == wanted or _clear(levels):
         return levels
-    more = _squares_of(problems[0], rhos, orders[first:])
+    more = _squares_of(problems, rhos, orders[first:])
     squares = [np.vstack(parts) for parts in zip(squares, more, strict=True)]
     return [_level(*parts) for parts in zip(problems, squares, models, strict=True)]
 
 
-def _squares_of(problem: Problem, rhos: Sequence[Array], orders: Array) -> list[Array]:
-    """Return squares of the norms of targets (N, T) in these orders, (orders, M) a target, on the stack of a problem.
+def _squares_of(problems: Sequence[Problem], rhos: Sequence[Array], orders: Array) -> list[Array]:
+    """Return squares of the norms of problems' targets (N, T) in these orders, (orders, M) a target.
 
-    The columns of a target are summed over: they share their weights.
+    The columns of a target are summed over: they share their weights. What a fit begins with is kept for it.
     """
+    problem = problems[0]
     largest = max(rho.size for rho in rhos)
     most = min(COLUMN_BYTES // (8 * largest), MOST_COLUMNS * problem.n_samples // largest)
     together = max(1, most // len(orders))
@@ -278,11 +279,30 @@ def _squares_of(problem: Problem, rhos: Sequence[Array], orders: Array) -> list[
         columns = [rho[orders.T].reshape(len(rho), -1) for rho in some]  # (N, orders, T)
         flat = np.concatenate(columns, axis=1)
         unit = np.abs(flat).max() or 1.0
-        each = unit**2 * problem.stack.quad_each(flat / unit)
-        ends = np.cumsum([part.shape[1] for part in columns])
-        for part, own in zip(np.split(each, ends[:-1], axis=1), some, strict=True):
+        low, high = (unit**2 * bounds for bounds in _quads_of(problem.stack, flat / unit))
+        ends = np.cumsum([0] + [part.shape[1] for part in columns])
+        for one, start, own in zip(problems[first:], ends[:-1].tolist(), some, strict=False):
+            part = low[:, start : start + len(orders) * own.shape[1]]
             found.append(part.reshape(len(part), len(orders), own.shape[1]).sum(axis=2).T)
+            if _begins_at(one, own[orders[0]]):
+                one.__dict__["empty_quads"] = low[:, start].copy(), high[:, start].copy()
     return found
+
+
+def _quads_of(stack: Any, columns: Array) -> tuple[Array, Array]:
+    """Return bounds (M, k) from below and above on ``r' K_m r`` of every column: one pass."""
+    if not stack.has_factors:
+        each = stack.quad_each(columns)
+        return each, each
+    low, high = zip(*stack.quad_bounds_each([np.ascontiguousarray(column) for column in columns.T]), strict=True)
+    return np.stack(low, axis=1), np.stack(high, axis=1)
+
+
+def _begins_at(problem: Problem, rho: Array) -> bool:
+    """Whether a fit on factors begins with these dual coefficients (N, 1), whose pass then is spared."""
+    if not problem.stack.has_factors or problem.shared or problem.unpenalized.size:
+        return False
+    return np.allclose(problem.empty_start, rho[:, 0], rtol=SAME, atol=0.0)
 
 
 def _clear(levels: Sequence[NoiseLevel]) -> bool:

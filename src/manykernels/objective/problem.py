@@ -571,10 +571,12 @@ class Problem:
     @cached_property
     def empty_quads(self) -> tuple[Array, Array]:
         """Bounds (M,) on ``rho' K_m rho`` at the model without kernels, where every fit begins."""
-        if self.unpenalized.size:
-            return self.stack.quads(self.empty_coefficients)
-        rho = self.bound.balanced(self.zero_model()[0], sums=self.fit_intercept)
-        return self.stack.quads(self.bound.inside(rho))
+        return self.stack.quads(self.empty_coefficients if self.unpenalized.size else self.empty_start)
+
+    @property
+    def empty_start(self) -> Array:
+        """The feasible dual coefficients that a fit begins with, without kernels."""
+        return self.bound.inside(self.bound.balanced(self.zero_model()[0], sums=self.fit_intercept))
 
     def empty_norms(self) -> Array:
         """Return the dual norms (M,) at the optimal dual coefficients of the model without kernels: one pass.

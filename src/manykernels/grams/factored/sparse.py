@@ -22,6 +22,7 @@ from manykernels.grams.rows.columns import ColumnTable
 from manykernels.kernels import ObjectKernel
 from manykernels.validation.arrays import Array
 
+SOME_ROWS = 100  # whose features are looked at before those of all
 FEW_FEATURES = 300  # whose Hessians are formed; of more, only products with them
 A_LETTER = 20.0  # multiplications that take as long as a letter of a pass
 MOST_SEEN = 0.5  # of the features that there are, from which on those that no row has are not left out
@@ -252,8 +253,15 @@ class SparseStack(FactoredStack):
         return not self.table.chunked and self.for_products(kernel)
 
     def for_products(self, kernel: int) -> bool:
-        """Whether features are too many for a Hessian."""
-        return self.specs[kernel].n_places > FEW_FEATURES and self.templates([kernel])[0].matrix_free
+        """Whether features are too many for a Hessian: often some rows tell."""
+        spec = self.specs[kernel]
+        if spec.n_places <= FEW_FEATURES:
+            return False
+        if kernel not in self._seen and not self.table.chunked:
+            first = self.table.features_of(spec, self.positions[kernel][0]).rows(slice(0, SOME_ROWS))
+            if len(np.unique(first.indices)) > FEW_FEATURES:
+                return True
+        return self.templates([kernel])[0].matrix_free
 
     @property
     def quad_cost(self) -> float:

@@ -25,6 +25,7 @@ from manykernels.solvers.factored.tuning import (
     POWER_STEPS,
     PRECONDITIONER_SHARE,
     RESIDUAL,
+    STEP_SHARE,
     SWEEP_TOL,
     SWEEPS_A_CYCLE,
 )
@@ -36,12 +37,13 @@ Array = NDArray[Any]
 
 
 def conjugate_step(
-    objective: FactoredObjective, v: Array, slope: Array, curvature: Curvature, problems: list[Any]
-) -> tuple[Array, Any, Array]:
+    objective: FactoredObjective, v: Array, slope: Array, curvature: Curvature, problems: list[Any], tol: float
+) -> tuple[Array, Any, Array, float]:
     """Move the groups that are not zero toward the minimum of the quadratic, whose slopes at ``v`` are given.
 
-    Solves ``(Z'DZ + Omega'') d = -gradient`` to a part of its first residual; blocks of columns precondition it. The
-    intercepts are last.
+    Solves ``(Z'DZ + Omega'') d = -gradient`` to a part of its first residual, or to a gap of ``tol``; blocks of columns
+    precondition it. The intercepts are last. Returns also the gap that the residual leaves, about: dual coefficients
+    are scaled by what the worst group is above its norm, ``|r_m| / |g_m|`` of ``Omega'(v) = g``.
     """
     curve = PenaltyCurve.at(objective.penalty, v)
     inverses = [p.preconditioner(part) for p, part in zip(problems, objective.split(v), strict=True)]
@@ -64,13 +66,22 @@ def conjugate_step(
         ]
         return np.append(np.concatenate(parts) * curve.free, objective.totals(rows))
 
+    pulls, sizes = objective.penalty.norms(curve.gradient), objective.penalty.norms(v)
+    pulled, whole = pulls > 0, float(pulls @ sizes)
+    if objective.penalty.bare.any():  # nothing is scaled to where these residuals would be allowed
+        whole = np.inf
+
+    def left(r: Array) -> float:
+        own = objective.penalty.norms(r[:rank])[pulled] / pulls[pulled]
+        return whole * float(own.max(initial=0.0)) if own.size else np.inf
+
     r = -gather(slope) - np.append(curve.gradient, none)
     x, image = np.zeros_like(r), np.zeros_like(slope)
     z = precondition(r)
     d, size = z.copy(), float(r @ z)
     first = size
     for _ in range(MAX_GRADIENTS):
-        if not size > RESIDUAL**2 * first:
+        if not size > RESIDUAL**2 * first or left(r) <= tol:
             break
         ahead = spread(d)
         product = gather(curvature.product(ahead)) + np.append(curve.product(d[:rank]), none)
@@ -80,13 +91,16 @@ def conjugate_step(
         size, last = float(r @ z), size
         d = z + size / last * d
     along = line_minimum(objective.penalty, v, x[:rank], inner(slope, image), curvature.square(image))
-    return along * x[:rank], along * objective.intercepts(x[rank:]), along * image
+    return along * x[:rank], along * objective.intercepts(x[rank:]), along * image, left(r)
 
 
 def backfitting_step(
-    objective: FactoredObjective, point: Point, slopes: Array, curvature: Curvature, blocks: list[Block]
+    objective: FactoredObjective, point: Point, slopes: Array, curvature: Curvature, blocks: list[Block], tol: float
 ) -> tuple[Array, Any, Array]:
-    """Minimize the quadratic model at a point by sweeps over columns, and steps of all that are not zero."""
+    """Minimize the quadratic model at a point by sweeps over columns, and steps of all that are not zero.
+
+    To a gap of about ``tol``, or as far as so many sweeps come.
+    """
     sweeps = Sweeps(objective, point.v, slopes, curvature, blocks)
     problems = [block.problem for block in blocks]
     first = 0.0
@@ -98,7 +112,12 @@ def backfitting_step(
             break
         if objective.penalty.coned:  # the step of all columns knows of no cones
             continue
-        sweeps.move(*conjugate_step(objective, np.concatenate(sweeps.parts), sweeps.slope, curvature, problems))
+        *step, left = conjugate_step(
+            objective, np.concatenate(sweeps.parts), sweeps.slope, curvature, problems, STEP_SHARE * tol
+        )
+        sweeps.move(*step)
+        if left <= STEP_SHARE * tol:
+            break
     sweeps.run()
     return np.concatenate(sweeps.parts), sweeps.shift, sweeps.change
 
@@ -127,18 +146,25 @@ class Sweeps:
             norms[slice(*block.span)] = block.problem.penalty.norms(new)
             step = new - old
             if step.any():
-                image = np.zeros_like(self.slope)
+                image, shift = np.zeros_like(self.slope), 0.0
                 block.operator.add_scores(step, image)
+                if block.intercepts_follow:
+                    shift = self._at_rest(self.curvature.product(image))
+                    image += shift
                 size = 1.0 if joint else self._length(block, old, new, image)
                 if size < 1.0:
-                    step, image, new = size * step, size * image, old + size * step
-                self._add(0.0, image)
+                    step, shift, image, new = size * step, size * shift, size * image, old + size * step
+                self._add(shift, image)
                 self.parts[slot] = new
                 moved += float(step @ step)
         if self._totals.any():
-            step_b = -self.objective.totals(self.slope) / np.where(self._totals > 0, self._totals, np.inf)
-            self._add(self.objective.intercepts(step_b), np.zeros_like(self.slope) + self.objective.intercepts(step_b))
+            shift = self._at_rest(self.slope)
+            self._add(shift, np.zeros_like(self.slope) + shift)
         return moved
+
+    def _at_rest(self, slopes: Array) -> Any:
+        """Return the shift of intercepts that takes their share of these slopes away."""
+        return shift_to_rest(self.objective, slopes, self._totals)
 
     def _length(self, block: Block, old: Array, new: Array, image: Array) -> float:
         """Return how far to go from old to new: a block's sampled Hessian misses the curvature of other rows."""
@@ -159,8 +185,15 @@ class Sweeps:
         self.change, self.slope = held(self.change), held(self.slope)
 
 
+def shift_to_rest(objective: FactoredObjective, slopes: Array, totals: Array) -> Any:
+    """Return the shift of intercepts after which slopes sum to zero, where curvatures sum to ``totals``."""
+    return objective.intercepts(-objective.totals(slopes) / np.where(totals > 0, totals, np.inf))
+
+
 class Block:
     """One operator's own quadratic; its Hessian may be of an earlier point, since slopes are always exact."""
+
+    intercepts_follow = False  # whether each step is one of the intercepts too
 
     def __init__(self, objective: FactoredObjective, slot: int, curvature: Curvature) -> None:
         self.operator: FactorOperator = objective.operators[slot]
@@ -190,23 +223,29 @@ def block_of(objective: FactoredObjective, slot: int, curvature: Curvature) -> B
 class FreeBlock(Block):
     """The quadratic of one operator of too many factors for a Hessian: below ``size ||d||^2 / 2``.
 
-    ``size`` is about the largest eigenvalue of the Hessian, by products with it. A group's turn is a proximal step,
-    which says whether it is zero; conjugate gradients move those that are not.
+    ``size`` is about the largest eigenvalue of the Hessian, by products with it. Features are counts: most of what
+    they have in common is a constant, which intercepts take up. They follow each step, so that the Hessian is the one
+    that is left, ``Z'(D - D11'D / 1'D1)Z``, whose eigenvalues are far smaller. A group's turn is a proximal step, which
+    says whether it is zero; conjugate gradients move those that are not.
     """
 
     def __init__(self, objective: FactoredObjective, slot: int, curvature: Curvature) -> None:
-        self._none = objective.problem.constant_scores(0.0)
+        self._objective = objective
+        self.intercepts_follow = objective.n_free > 0 and curvature.separable
         super().__init__(objective, slot, curvature)
 
     def _problem(self, curvature: Curvature, penalty: GroupPenalty) -> ScaledProblem:
+        totals = self._objective.totals(curvature.diagonal)
         x = self.operator.adjoint(curvature.diagonal)  # of features that are all positive, near the first eigenvector
         size = 0.0
         for _ in range(POWER_STEPS):
             length = float(np.linalg.norm(x))
             if length == 0.0:
                 break
-            image = self._none.copy()
+            image = self._objective.problem.constant_scores(0.0)
             self.operator.add_scores(x / length, image)
+            if self.intercepts_follow:
+                image += shift_to_rest(self._objective, curvature.product(image), totals)
             x = self.operator.adjoint(curvature.product(image))
             size = max(size, float(np.linalg.norm(x)))
         return ScaledProblem(max(POWER_MARGIN * size, 1e-300), penalty)

@@ -68,7 +68,8 @@ class Hessians:
     blocks: list[Any] | None = None
     descent: DescentModel | None = None
     descending: bool = True
-    sweep_tol: float = 0.0  # gap to which groups take turns
+    tol: float = 0.0  # gap that is asked for
+    sweep_tol: float = 0.0  # to which groups take turns
     damping: float = FIRST_DAMPING
     damped: bool = False
 
@@ -87,7 +88,7 @@ def minimize(
 ) -> NewtonFit:
     """Minimize until the gap on these factors is at most ``tol``, or no step decreases the objective."""
     n = objective.problem.n_samples
-    hessians = Hessians(first_rows(objective), sweep_tol=tol)
+    hessians = Hessians(first_rows(objective), tol=tol, sweep_tol=tol)
     gap, best_dual = np.inf, -np.inf
     for step in range(max_steps + 1):
         slopes = objective.settle_intercept(point)
@@ -163,7 +164,7 @@ def _advance(
     ):
         if hessians.blocks is None:
             hessians.blocks = [block_of(objective, slot, curvature) for slot in range(len(objective.operators))]
-        v, shift, change = backfitting_step(objective, point, slopes, curvature, hessians.blocks)
+        v, shift, change = backfitting_step(objective, point, slopes, curvature, hessians.blocks, hessians.tol)
     else:
         if hessians.dense is None:
             hessians.dense = _quadratic(objective, curvature, hessians.rows)

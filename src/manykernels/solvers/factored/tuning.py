@@ -21,6 +21,7 @@ FASTER, LEAST_GROWTH = (
 )  # than before dual norms may grow along a path, and what any may, per unit of the threshold
 FURTHEST = 2.0  # steps of a path that coefficients go ahead as they came
 INNER = 0.1  # part of the certified gap to which a working set is solved
+INNER_FOR_PRODUCTS = 1e-3  # of those that read all rows in each product
 NEXT_GAP = 0.2  # part of the gap that the next round is meant to leave
 SMOOTHING = 0.2  # part of that which the smoothing of a kinked loss may make up
 FIRST_SMOOTHING = 0.5
@@ -51,6 +52,7 @@ SWEEPS_A_CYCLE = 2
 SWEEP_TOL = 0.05  # a sweep whose coefficients move by this part of the first one's ends the step
 OVERSHOOT = 0.7  # of a block's own step: a gain below this part of the true square shortens it
 MAX_GRADIENTS = 15
+STEP_SHARE = 0.5  # of the gap that is asked for: a quadratic solved to it is near enough
 RESIDUAL = 0.1  # of the first one, in the norm of the preconditioner
 BLOCK_ROWS = 1500
 BLOCK_PER_RANK = 15

@@ -52,6 +52,7 @@ from manykernels.solvers.factored.tuning import (
     FINEST,
     FURTHEST,
     INNER,
+    INNER_FOR_PRODUCTS,
     LEAST_GROWTH,
     MATRIX_FACTORS,
     NEW_FOR_PRODUCTS,
@@ -363,7 +364,9 @@ class FactoredWorkingSet:
 
     def _solve(self, state: State, gap: float) -> None:
         assert state.objective is not None
-        target = max(INNER * gap, 0.1 * self.tol * self._size(state))
+        # Where every product reads all rows anyway, a pass over all kernels costs more than to solve to the end.
+        inner = INNER_FOR_PRODUCTS if state.objective.matrix_free else INNER
+        target = max(inner * gap, 0.1 * self.tol * self._size(state))
         entered = len(state.rounds) > 1 and len(state.kernels) > state.rounds[-1].working
         if len(state.rounds) > 1 and not entered and gap > 0.5 * state.rounds[-2].relative_gap * self._size(state):
             # The last round gained little: what is left may be the working set's own.
