@@ -1,40 +1,49 @@
-"""Kernels of sequences: splice sites beside tuned machines, and planted motifs among many kernels of k-mers.
+"""Kernels of objects: splice sites beside tuned machines, planted motifs among many kernels of k-mers, molecules.
 
 ``python benchmarks/sequences.py [--problem splice] [--data DIR] [--draws 20] [--smoke] [--output DIR]``
-``python benchmarks/sequences.py --problem motifs [--rows 10000] [--kernels 10]``
+``python benchmarks/sequences.py --problem motifs [--rows 10000] [--kernels 10] [--alone] [--chunks]``
+``python benchmarks/sequences.py --problem molecules [--rows 50000]``
 
 *splice* takes ``splice_ida.npz`` (60 letters round a site; 1,000 rows for training, 2,175 for the test, both drawn
 anew). Three banks: one kernel a position and one a window of three letters, which tells where the site is; weighted
 degree and spectrum kernels; and both. Beside them one Gaussian machine on the letters as four columns each, and boosted
 trees on the letters as categories. Without the folder, sequences of the same shape are drawn. A picture shows what each
 position contributes. *motifs* plants seven letters in nine of ten sequences of one class, and parts of them in all
-others (none with ``--alone``), and learns which kernels see the motif.
+others (none with ``--alone``), and learns which kernels see it; with ``--chunks`` by `solve` from a Parquet file,
+10,000 rows at a time. *molecules* draws sparse counts of substructures of three sizes and learns which of 30 kernels, five
+numbers of places for counts and for bits of each size, see what matters.
 """
 
 from __future__ import annotations
 
+import tempfile
 import time
+from collections import Counter
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
 import _common as common
 import numpy as np
 import pandas as pd
+import pyarrow
 from matplotlib import pyplot
+from pyarrow import parquet
 from sklearn.ensemble import HistGradientBoostingClassifier
 from sklearn.model_selection import GridSearchCV
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import OneHotEncoder, OrdinalEncoder
 from sklearn.svm import SVC
 
-from manykernels import KernelBank, MKLClassifier
-from manykernels.kernels import Kmers, Overlap
+from manykernels import KernelBank, MKLClassifier, MKLRegressor, solve
+from manykernels.kernels import Fingerprint, Kmers, Overlap
 
 CODES = np.array(list("?AGCT"))  # of the archive: A 1, G 2, C 3, T 4
 PLACES = [*range(-30, 0), *range(1, 31)]  # before and behind the site
 TRAINING = 1000
 FORMATS = {"mean %": ".2f", "sem %": ".2f", "CPU s": ".2f", "GB": ".2f", "largest gap": ".0e", "gap": ".0e"}
 LENGTH, MOTIF, SHARE = 200, "GATTACA", 0.9
+CHUNK, SUBSTRUCTURES = 10_000, 20_000
 
 
 # --- splice sites --------------------------------------------------------------------------------------------------
@@ -189,6 +198,11 @@ def bank_of_words(n_kernels: int) -> KernelBank:
 def motifs(arguments: Any, record: dict[str, Any]) -> None:
     """Fit, and print what it took and which kernels have weight."""
     n_rows, n_kernels = (400, 4) if arguments.smoke else (arguments.rows, arguments.kernels)
+    if arguments.chunks:
+        table = pd.DataFrame([motifs_in_chunks(n_rows, n_kernels, arguments)])
+        common.print_table(table, "Planted motifs, from a file", FORMATS)
+        common.save(table, record, arguments.output, "sequences_chunks")
+        return
     X, y = planted(n_rows, arguments.seed, decoys=not arguments.alone)
     model = MKLClassifier(
         bank_of_words(n_kernels), alpha=arguments.alpha, tol=1e-4, resources={"representation": "factored"}
@@ -207,21 +221,85 @@ def motifs(arguments: Any, record: dict[str, Any]) -> None:
     common.save(table, record, arguments.output, "sequences_motifs")
 
 
+def motifs_in_chunks(n_rows: int, n_kernels: int, arguments: Any) -> dict[str, Any]:
+    """Fit from a file that is read 10,000 rows at a time, and return what it took."""
+    with tempfile.TemporaryDirectory() as folder:
+        file, labels = Path(folder) / "rows.parquet", []
+        with ExitStack() as files:
+            writer: Any = None
+            for first in range(0, n_rows, CHUNK):
+                X, y = planted(min(CHUNK, n_rows - first), arguments.seed + first, decoys=not arguments.alone)
+                rows = pyarrow.Table.from_pandas(X)
+                writer = writer or files.enter_context(parquet.ParquetWriter(file, rows.schema))
+                writer.write_table(rows)
+                labels.append(y)
+        started = time.process_time()
+        found = solve(
+            bank_of_words(n_kernels), 2.0 * np.concatenate(labels) - 1.0, X=str(file), loss="logistic",
+            regularizer="l1", alpha=arguments.alpha, tol=1e-4,
+        )  # fmt: skip
+        seconds = time.process_time() - started
+    names = bank_of_words(n_kernels).fit(X).names
+    words = [name for name, weight in zip(names, found.kernel_weights, strict=True) if weight > 0]
+    return {
+        "rows": n_rows, "kernels": n_kernels, "CPU s": seconds, "GB": common.peak_memory_bytes() / 1e9,
+        "gap": found.certificate.relative_gap, "passes": found.passes, "with weight": "; ".join(words),
+    }  # fmt: skip
+
+
+# --- molecules -----------------------------------------------------------------------------------------------------
+
+
+def molecules(arguments: Any, record: dict[str, Any]) -> None:
+    """Fit on sparse counts of substructures, and print what it took and which kernels have weight.
+
+    Of each of three sizes a molecule has 30 substructures, drawn from 20,000 of which few are frequent. What matters is
+    how often each of 40 of the middle size is there.
+    """
+    n_rows, rng = 300 if arguments.smoke else arguments.rows, np.random.default_rng(arguments.seed)
+    sizes = ("small", "middle", "large")
+    drawn = {size: (SUBSTRUCTURES * rng.random((n_rows, 30)) ** 3).astype(int) for size in sizes}
+    effects = np.zeros(SUBSTRUCTURES)
+    effects[rng.choice(np.arange(20, 500), 40, replace=False)] = rng.normal(size=40)
+    y = effects[drawn["middle"]].sum(axis=1) + 0.5 * rng.normal(size=n_rows)
+    X = pd.DataFrame({size: [Counter(row) for row in own.tolist()] for size, own in drawn.items()})
+    bank = KernelBank([
+        (f"{size} {places}{' bits' * binary}", Fingerprint("linear", n_features=places, binary=binary), size)
+        for size in sizes for places in (256, 1024, 4096, 16384, 65536) for binary in (False, True)
+    ])  # fmt: skip
+    model = MKLRegressor(bank, alpha="auto", tol=1e-4, resources={"representation": "factored"})
+    train, test = np.arange(n_rows) >= n_rows // 5, np.arange(n_rows) < n_rows // 5
+    started = time.process_time()
+    with common.quiet():
+        model.fit(X[train], y[train])
+    seconds = time.process_time() - started
+    found = [name for name, weight in zip(model.kernel_names_, model.kernel_weights_, strict=True) if weight > 0]
+    row = {
+        "rows": int(train.sum()), "kernels": len(model.kernel_names_), "CPU s": seconds,
+        "GB": common.peak_memory_bytes() / 1e9, "gap": model.dual_gap_, "R2 of others": model.score(X[test], y[test]),
+        "with weight, of 10": ", ".join(f"{size} {sum(size in name for name in found)}" for size in sizes),
+    }  # fmt: skip
+    table = pd.DataFrame([row])
+    common.print_table(table, "Molecules", FORMATS | {"R2 of others": ".3f"})
+    common.save(table, record, arguments.output, "sequences_molecules")
+
+
 def main() -> None:
-    """Run one problem; with --smoke, both."""
+    """Run one problem; with --smoke, all."""
     parser = common.parser(__doc__.splitlines()[0])
-    parser.add_argument("--problem", choices=("splice", "motifs"), default="splice", help="what to run")
+    parser.add_argument("--problem", choices=("splice", "motifs", "molecules"), default="splice", help="what to run")
     parser.add_argument("--data", type=Path, help="folder with splice_ida.npz")
     parser.add_argument("--draws", type=int, default=20, help="random draws of training rows")
-    parser.add_argument("--rows", type=int, default=10_000, help="sequences with planted motifs")
+    parser.add_argument("--rows", type=int, default=10_000, help="sequences with planted motifs, or molecules")
     parser.add_argument("--kernels", type=int, default=10, help="kernels of k-mers, at most 50")
+    parser.add_argument("--chunks", action="store_true", help="read sequences from a file, 10,000 at a time")
     parser.add_argument("--alone", action="store_true", help="plant the motif without decoys, so that parts tell it")
     parser.add_argument("--alpha", type=float, default=0.01, help="strength for motifs")
     arguments = parser.parse_args()
     arguments.output.mkdir(parents=True, exist_ok=True)
     record = common.environment()
     common.print_environment(record)
-    problems = {"splice": splice, "motifs": motifs}
+    problems = {"splice": splice, "motifs": motifs, "molecules": molecules}
     for name in problems if arguments.smoke else (arguments.problem,):
         problems[name](arguments, record)
 

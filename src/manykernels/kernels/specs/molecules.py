@@ -22,7 +22,7 @@ from scipy.sparse import csr_array
 from manykernels.exceptions import InvalidInputError
 from manykernels.kernels.specs.base import register_kernel
 from manykernels.kernels.specs.distances import SparsePoints
-from manykernels.kernels.specs.objects import ObjectKernel, as_objects, unit_rows
+from manykernels.kernels.specs.objects import FeatureRows, ObjectKernel, as_objects, unit_rows
 from manykernels.validation.arrays import Array, check_choice, check_count
 
 SIMILARITIES = ("tanimoto", "minmax", "linear")
@@ -103,12 +103,30 @@ class Fingerprint(ObjectKernel):
         InvalidInputError
             SMILES that do not parse, negative counts, and objects that are no fingerprints.
         """
-        found = as_objects(objects)
-        counts = self._counted(found)
-        indptr = np.concatenate([[0], np.cumsum([len(each) for each in counts])]).astype(np.int64)
-        indices = np.array([j for each in counts for j in each], dtype=np.int64) % self.n_features
-        data = np.array([count for each in counts for count in each.values()], dtype=np.float64)
-        matrix = csr_array((data, indices, indptr), shape=(len(found), self.n_features))
+        return self._featured(*self._table(objects))
+
+    def read(self, objects: object, shared: dict[Any, Any] | None = None) -> FeatureRows:
+        """Return molecules to work with; kernels of one column read them once."""
+        shared, found = {} if shared is None else shared, as_objects(objects)
+        if self.feature_map not in shared:
+            smiles = any(isinstance(item, str) for item in found)  # whose fingerprints are the kernel's own
+            key = ("fingerprints", self.radius, self.n_features) if smiles else "fingerprints"
+            if key not in shared:
+                shared[key] = self._table(found)
+            shared[self.feature_map] = FeatureRows(self._featured(*shared[key]))
+        return shared[self.feature_map]
+
+    def _table(self, objects: object) -> tuple[Array, Array, Array]:
+        """Return positions and counts of all molecules one after the other, and where each begins."""
+        counts = self._counted(as_objects(objects))
+        starts = np.concatenate([[0], np.cumsum([len(each) for each in counts])]).astype(np.int64)
+        places = np.fromiter((j for each in counts for j in each), dtype=np.int64, count=starts[-1])
+        values = np.fromiter((c for each in counts for c in each.values()), dtype=np.float64, count=starts[-1])
+        return places, values, starts
+
+    def _featured(self, places: Array, values: Array, starts: Array) -> csr_array:
+        """Return features of what `_table` has read."""
+        matrix = csr_array((values.copy(), places % self.n_features, starts), shape=(len(starts) - 1, self.n_features))
         matrix.sum_duplicates()
         matrix.eliminate_zeros()
         if self.binary:
