@@ -10,8 +10,8 @@ degree and spectrum kernels; and both. Beside them one Gaussian machine on the l
 trees on the letters as categories. Without the folder, sequences of the same shape are drawn. A picture shows what each
 position contributes. *motifs* plants seven letters in nine of ten sequences of one class, and parts of them in all
 others (none with ``--alone``), and learns which kernels see it; with ``--chunks`` by `solve` from a Parquet file,
-10,000 rows at a time. *molecules* draws sparse counts of substructures of three sizes and learns which of 30 kernels, five
-numbers of places for counts and for bits of each size, see what matters.
+10,000 rows at a time. *molecules* draws sparse counts of substructures of three sizes and learns which of 30 kernels,
+five numbers of places for counts and for bits of each size, see what matters.
 """
 
 from __future__ import annotations
