@@ -87,19 +87,11 @@ ADVICE = {
 
 
 class Certified(Protocol):
-    """A model met on the way, with what it cost so far."""
-
-    @property
-    def dual_coef(self) -> Array:
-        """Dual coefficients ``rho``."""
+    """What a run asks of what it meets on the way: how good it is, and what it cost so far."""
 
     @property
     def kernel_weights(self) -> Array:
         """Kernel weights ``d``."""
-
-    @property
-    def intercept(self) -> float:
-        """Intercept ``b``."""
 
     @property
     def certificate(self) -> Certificate:
@@ -112,6 +104,18 @@ class Certified(Protocol):
     @property
     def newton_steps(self) -> int:
         """Linear systems solved so far."""
+
+
+class Learned(Certified, Protocol):
+    """A model met on the way, which can end as a solution."""
+
+    @property
+    def dual_coef(self) -> Array:
+        """Dual coefficients ``rho``."""
+
+    @property
+    def intercept(self) -> float:
+        """Intercept ``b``."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -158,6 +162,7 @@ class CertifiedModel:
 
 
 C = TypeVar("C", bound=Certified)
+M = TypeVar("M", bound=Learned)
 
 
 class Run(Generic[C]):
@@ -323,7 +328,7 @@ class Run(Generic[C]):
             raise RuntimeError("a run always begins with a certified model")
         return self._best
 
-    def solution(self) -> Solution:
+    def solution(self: Run[M]) -> Solution:
         """Return the best model as a solution."""
         best, last = self.best, self.history[-1]
         status = self.status or Status.STALLED

@@ -201,14 +201,13 @@ class AscentSettings:
 class Step:
     """Weights on the way, their alignment, and what the search increases, equal to it at the best scale.
 
-    To a run it is a certified model, whose objective is a distance to the ideal kernel; what a learner adds is empty.
+    To a run its objective is a distance to the ideal kernel.
     """
 
     mixture: WeightedMembers
     alignment: float
     merit: float
     growth: float = np.inf
-    intercept: float = 0.0
     passes: float = 0.0
     newton_steps: int = 0
 
@@ -216,11 +215,6 @@ class Step:
     def kernel_weights(self) -> Array:
         """The weights."""
         return self.mixture.weights
-
-    @property
-    def dual_coef(self) -> Array:
-        """None: there is no learner yet."""
-        return np.zeros(0)
 
     @property
     def certificate(self) -> Certificate:
