@@ -39,7 +39,7 @@ def compiled(**options: Any) -> Callable[[Any], Any]:
     1.5
     """
 
-    def decorate(function: Any) -> Any:
+    def decorate(function: Callable[..., Any]) -> Any:
         """Compile one function."""
         loop = njit(nogil=True, **options)(function)
         # What RuntimeError says is that there is no folder to write to. NUMBA_DISABLE_JIT gives the function itself.
@@ -59,11 +59,11 @@ def compilations() -> Iterator[list[Any]]:
     class Listener(event.Listener):
         """Counts what begins."""
 
-        def on_start(self, event: Any) -> None:
+        def on_start(self, event: object) -> None:
             """Keep the event."""
             found.append(event)
 
-        def on_end(self, event: Any) -> None:
+        def on_end(self, event: object) -> None:
             """Nothing is to be done."""
 
     with event.install_listener("numba:compile", Listener()):
@@ -73,7 +73,7 @@ def compilations() -> Iterator[list[Any]]:
 class _Cache(FunctionCache):
     """Numba's cache of a function, whose failures count as a function that is not there."""
 
-    def __init__(self, function: Any) -> None:
+    def __init__(self, function: Callable[..., Any]) -> None:
         super().__init__(function)
         self._cache_file = _CacheFile(self._cache_path, self._impl.filename_base, self._impl.locator.get_source_stamp())
 
@@ -94,12 +94,12 @@ class _CacheFile(IndexDataCacheFile):
     two kinds of arguments at the same time, one could later be given the code of the other, or that of an older source.
     """
 
-    def save(self, key: Any, data: Any) -> None:
+    def save(self, key: object, data: object) -> None:
         """Write the code, then name it in the index."""
         name = f"{self._index_name.removesuffix('.nbi')}.{self._digest(key)}.nbc"
         self._save_data(name, data)
         self._save_index({**self._load_index(), key: name})
 
-    def _digest(self, key: Any) -> str:
+    def _digest(self, key: object) -> str:
         """Return what tells this code from all others: its source, the version of numba, and its key."""
         return sha256(repr((self._source_stamp, self._version, key)).encode()).hexdigest()[:16]

@@ -9,8 +9,6 @@ Functions (1980), chapter 6.
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 
 from manykernels.compiled import compiled
@@ -54,7 +52,7 @@ def exp64(x: float) -> float:
 
 
 @compiled(fastmath={"contract"})
-def exp32(x: Any) -> Any:
+def exp32(x: np.float32) -> np.float32:
     """Return ``exp(x)`` in float32 for a float32 x <= 0; zero below -87. Coefficients of the Cephes library."""
     y = x if x > LOWEST32 else LOWEST32
     shifted = y * LOG2E_32 + SHIFT32

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -95,7 +94,7 @@ class PairStack(GramStack):
         index = PairIndex.of(pairs, shape, SIGNS[symmetry])
         self._set(_Factors(first, second), chosen, index, names or tuple(_name(*pair) for pair in chosen))
 
-    def _set(self, factors: _Factors, products: Products, index: PairIndex, names: Any) -> PairStack:
+    def _set(self, factors: _Factors, products: Products, index: PairIndex, names: Sequence[str] | None) -> PairStack:
         """Hold these kernels on these pairs; what the constructor and those who choose a part have in common."""
         GramStack.__init__(self, len(products), len(index), np.float64, names=names)
         self._factors, self._products, self._index = factors, tuple(products), index

@@ -116,7 +116,7 @@ class TileEvaluator:
     def _gaussian(self, group: int, rows: Array, cols: Array, kernels: Array) -> Array:
         return self._fused(group, rows, np.ascontiguousarray(self.points[1][group][cols].T), kernels)
 
-    def _fused(self, group: int, rows: Any, right: Array, kernels: Array) -> Array:
+    def _fused(self, group: int, rows: slice | Array, right: Array, kernels: Array) -> Array:
         """Return the values of Gaussian kernels of a group at some rows and at points (d, c)."""
         left = np.ascontiguousarray(self.points[0][group][rows].T)
         out = np.empty((len(kernels), left.shape[1], right.shape[1]))

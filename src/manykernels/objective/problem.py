@@ -760,7 +760,7 @@ class Problem:
             )
         return rho
 
-    def _check_model(self, rho: Array, d: Array, b: Any) -> tuple[Array, Array, Any]:
+    def _check_model(self, rho: Array, d: Array, b: float | Array) -> tuple[Array, Array, Any]:
         """Return the model as float64, or say which part of it cannot be one."""
         rho, d = self._check_rho(rho), check_vector(d, self.n_kernels, "d")
         if np.any(d < 0):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -129,7 +130,7 @@ def project_box_orthogonal(r: Array, lo: Array, hi: Array, basis: Array) -> Arra
     return x if np.abs(slope).max() <= _NEARLY * np.linalg.norm(x) else np.zeros_like(x)
 
 
-def _ahead(at: Any, nu: Array, step: Array, value: float, gain: float) -> Any:
+def _ahead(at: Callable[[Array], Any], nu: Array, step: Array, value: float, gain: float) -> Any:
     """Return the multipliers after the longest of the halved steps that gains enough, with all that is there."""
     rounding = 1e-15 * abs(value)
     for length in 0.5 ** np.arange(_MOST_HALVINGS):

@@ -267,7 +267,7 @@ def check_growth(value: object) -> float:
     return growth
 
 
-def check_points(values: Any, name: str = "points") -> Array:
+def check_points(values: ArrayLike, name: str = "points") -> Array:
     """Return ``values`` as a finite, contiguous float64 table of at least one row and one column."""
     array = np.ascontiguousarray(real_array(values, name), dtype=np.float64)
     if array.ndim != 2 or not array.size:

@@ -18,7 +18,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
-from numpy.typing import DTypeLike
+from numpy.typing import ArrayLike, DTypeLike
 from scipy.linalg.lapack import dpotrf
 
 from manykernels.compiled import compiled
@@ -59,7 +59,7 @@ def check_gram_array(kernels: Any, name: str = "kernels") -> Array:
     return array
 
 
-def check_rectangular_grams(kernels: Any, name: str = "kernels") -> Array:
+def check_rectangular_grams(kernels: ArrayLike, name: str = "kernels") -> Array:
     """Return kernels between new and training samples as a finite float array of shape (M, n_new, n_train)."""
     array = real_array(kernels, name)
     if array.ndim != 3 or 0 in array.shape:
@@ -87,7 +87,7 @@ def scan_grams(array: Array) -> tuple[Array, Array]:
 
 
 @compiled(fastmath={"reassoc", "contract", "nsz"})
-def _scan(kernels: Array, bits: Array, mask: Any, probe: Array, largest: Array, asymmetry: Array) -> None:
+def _scan(kernels: Array, bits: Array, mask: np.integer[Any], probe: Array, largest: Array, asymmetry: Array) -> None:
     """Sizes are compared by their bits, which order like the numbers and keep NaN on top: no branch, no rounding."""
     n = kernels.shape[1]
     columns, rows = np.empty(n), np.empty(n)

@@ -96,7 +96,7 @@ class SaysWhichParameter:
             setattr(cls, "__init__", _explaining(vars(cls)["__init__"]))  # noqa: B010  # mypy knows no other way
 
 
-def _explaining(init: Any) -> Any:
+def _explaining(init: Callable[..., None]) -> Any:
     """Return a constructor that says what to do about arguments that it does not have; its signature is the same."""
     known = [name for name in inspect.signature(init).parameters if name != "self"]
 

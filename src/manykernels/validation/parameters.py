@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import numbers
+from collections.abc import Sequence
 from typing import Any, TypeVar
 
 import numpy as np
@@ -14,7 +15,7 @@ RandomSource = int | np.random.RandomState | np.random.Generator | None
 Kind = TypeVar("Kind")
 
 
-def check_flag(value: Any, name: str) -> bool:
+def check_flag(value: object, name: str) -> bool:
     """Return ``value`` as a bool if it is one, else raise ``InvalidInputError``."""
     if not isinstance(value, (bool, np.bool_)):
         raise InvalidInputError(f"{name} must be True or False, got {value!r}.")
@@ -40,7 +41,7 @@ def check_instance(value: object, kind: type[Kind], name: str, example: str) -> 
     return value
 
 
-def check_column_names(names: Any, n_columns: int) -> list[str]:
+def check_column_names(names: Sequence[object], n_columns: int) -> list[str]:
     """Return one name a column; ``x0``, ``x1``, ... for None."""
     if names is None:
         return [f"x{j}" for j in range(n_columns)]
@@ -60,7 +61,7 @@ def check_random_state(value: Any) -> Any:
     return value
 
 
-def generator_from(random_state: Any) -> np.random.Generator:
+def generator_from(random_state: RandomSource) -> np.random.Generator:
     """Return a generator seeded as ``random_state`` says; None draws a seed from the system."""
     checked = check_random_state(random_state)
     return np.random.default_rng(None if checked is None else seed_from(checked))
@@ -75,7 +76,7 @@ def seed_from(random_state: int | np.random.RandomState | np.random.Generator) -
     return int(draw(2**31 - 1))
 
 
-def check_n_jobs(value: Any) -> int | None:
+def check_n_jobs(value: object) -> int | None:
     """Return the number of threads: None, or an integer other than 0 (negative ones count from all, -1 is all)."""
     if value is None:
         return None

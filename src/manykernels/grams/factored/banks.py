@@ -133,7 +133,7 @@ def _read_chunks(source: RowSource, bank: KernelBank) -> tuple[list[NamedKernel]
     return bank.expand(Table.of(_with_gaps(head, np.flatnonzero(table.gaps)))), table
 
 
-def _with_gaps(head: Any, columns: Array) -> Any:
+def _with_gaps(head: pd.DataFrame | Array, columns: Array) -> Any:
     """Return rows in which each of these columns lacks a value, in a row of its own: patterns of gaps all differ."""
     frame = pd.DataFrame(head)
     repeated = frame.iloc[np.resize(np.arange(len(frame)), max(len(frame), len(columns)))].reset_index(drop=True)

@@ -8,6 +8,7 @@ from functools import cached_property, partial
 from typing import Any, ClassVar, Protocol
 
 import numpy as np
+from numpy.typing import ArrayLike
 
 from manykernels.exceptions import MemoryBudgetError
 from manykernels.grams.base import GramStack
@@ -130,7 +131,7 @@ class FactoredStack(GramStack):
         reading = self.table.reading(spec, self.columns_of(kernel), support)
         return on_landmarks(spec, reading.points, float(self.scales[kernel]) * reading.masked(rho[support]))
 
-    def quad(self, r: Any) -> Array:
+    def quad(self, r: ArrayLike) -> Array:
         """Return ``r' K_m r``, (M,), of a vector here or beside the rows."""
         if not isinstance(r, RowVector):
             return super().quad(r)

@@ -12,7 +12,7 @@ import numpy as np
 from scipy.linalg import eigh
 
 from manykernels.compiled import compiled
-from manykernels.grams.rows.columns import ColumnTable
+from manykernels.grams.rows.columns import ColumnTable, RowIndex
 from manykernels.kernels import Binned, Interaction, KernelSpec, Overlap
 from manykernels.validation.arrays import Array
 
@@ -399,7 +399,7 @@ class CellOperator:
         """Return ``Z' rho``."""
         return np.bincount(self._cells, rho, minlength=len(self._features)) @ self._features
 
-    def rows(self, index: Any) -> Array:
+    def rows(self, index: RowIndex) -> Array:
         """Return rows of ``Z``."""
         return self._features[self._cells[index]]
 

@@ -8,6 +8,7 @@ from functools import cached_property, partial
 from typing import Any
 
 import numpy as np
+import pandas as pd
 
 from manykernels.grams.factored.operators import FUSED_RANK, ChunkedOperator
 from manykernels.grams.rows.base import RowSource
@@ -15,7 +16,7 @@ from manykernels.grams.rows.columns import ColumnTable, Reading, RowIndex, colum
 from manykernels.grams.rows.dask import DaskRows
 from manykernels.grams.rows.opening import is_chunked, open_rows
 from manykernels.grams.rows.vectors import Held, RowVector
-from manykernels.kernels import KernelSpec
+from manykernels.kernels import KernelSpec, ObjectKernel
 from manykernels.kernels.bank.columns import NUMBERS, Table
 from manykernels.kernels.specs.objects import FeatureRows
 from manykernels.kernels.tables.encoding import Encoding, plain
@@ -126,7 +127,7 @@ class ChunkedTable(ColumnTable):
 
     # --- some rows --------------------------------------------------------------------------------------------------
 
-    def gather(self, positions: Sequence[int], rows: Any) -> ColumnTable:
+    def gather(self, positions: Sequence[int], rows: RowIndex) -> ColumnTable:
         """Return some rows of some columns, in memory."""
         index, order = np.arange(self.n_rows)[rows], None
         if not (np.diff(index) > 0).all():
@@ -167,7 +168,7 @@ class ChunkedTable(ColumnTable):
         """Return rows as a kernel on these columns reads them."""
         return self.gather(positions, rows).reading(spec, positions)
 
-    def features_of(self, spec: Any, column: int) -> FeatureRows:
+    def features_of(self, spec: ObjectKernel, column: int) -> FeatureRows:
         """Return a column of objects, read whole, as a kernel works with them."""
         return self.gather([column], slice(None)).features_of(spec, column)
 
@@ -245,7 +246,13 @@ class _NewRows(ColumnTable):
                 yield slice(start + rows.start, start + rows.stop), table
 
 
-def _on_part(header: ColumnTable, positions: tuple[int, ...], function: Any, data: Any, *vectors: Array) -> Any:
+def _on_part(
+    header: ColumnTable,
+    positions: tuple[int, ...],
+    function: Callable[..., Any],
+    data: Array | pd.DataFrame,
+    *vectors: Array,
+) -> Any:
     """Apply a function to a chunk in the units of the table; runs where the chunk is."""
     return function(header.part(data, positions), *vectors)
 
@@ -255,7 +262,13 @@ def _by_and_by(size: int, function: Callable[[ColumnTable], Array], table: Colum
     return np.concatenate([values for _, values in table.evaluated(size, function)] or [function(table)], axis=-1)
 
 
-def _added(header: ColumnTable, positions: tuple[int, ...], function: Any, data: Any, *shared: object) -> Array:
+def _added(
+    header: ColumnTable,
+    positions: tuple[int, ...],
+    function: Callable[..., Any],
+    data: Array | pd.DataFrame,
+    *shared: object,
+) -> Array:
     """Return what a function adds to zeros."""
     out = np.zeros(len(data))
     function(header.part(data, positions), *shared, out)
@@ -266,7 +279,7 @@ def _ones(_: object, size: int) -> Array:
     return np.ones(size)
 
 
-def _chosen(positions: tuple[int, ...], table: ColumnTable, wanted: Any) -> list[Array]:
+def _chosen(positions: tuple[int, ...], table: ColumnTable, wanted: Array) -> list[Array]:
     carried = [table.objects[j][wanted] for j in positions if j in table.carried]
     return [table.columns[j][wanted] for j in positions] + carried
 

@@ -11,7 +11,8 @@ import numpy as np
 
 from manykernels.grams.factored.features import FeatureMap, LinearFeatures
 from manykernels.grams.loops import add_columns, column_products
-from manykernels.grams.rows.columns import ColumnTable
+from manykernels.grams.rows.columns import ColumnTable, RowIndex
+from manykernels.grams.rows.vectors import RowVector
 from manykernels.kernels import KernelSpec
 from manykernels.validation.arrays import Array
 
@@ -93,7 +94,7 @@ class DenseOperator:
         """Return ``Z' rho``."""
         return self.root * (self.held.T @ rho)
 
-    def rows(self, index: Any) -> Array:
+    def rows(self, index: RowIndex) -> Array:
         """Return rows of ``Z``."""
         rows = self.held[index].astype(np.float64, copy=False)
         return rows if self.root == 1.0 else self.root * rows
@@ -126,7 +127,7 @@ class ColumnFactors:
         self.scale = np.repeat(self.roots, ranks)
 
     @classmethod
-    def of(cls, table: Any, operators: Sequence[Any]) -> ColumnFactors | None:
+    def of(cls, table: ColumnTable, operators: Sequence[Any]) -> ColumnFactors | None:
         """Return these operators' factors together, or None unless all of them are columns in place."""
         if not operators or not all(getattr(operator, "in_place", False) for operator in operators):
             return None
@@ -234,7 +235,7 @@ class FeatureOperator:
         assert self._table is not None
         return self.rank * self._table.n_rows <= STORED
 
-    def rows(self, index: Any) -> Array:
+    def rows(self, index: RowIndex) -> Array:
         """Return rows of ``Z``."""
         assert self._table is not None
         reading = self._table.reading(self._spec, self.positions, index)
@@ -312,7 +313,7 @@ class ChunkedOperator:
         templates = [template for operator in operators for template in operator._templates]
         return cls(operators[0]._table, templates)
 
-    def add_scores(self, v: Array, out: Any) -> None:
+    def add_scores(self, v: Array, out: Array | RowVector) -> None:
         """Add ``Z v`` to ``out``."""
         parts = [part if part.any() else None for part in np.split(v, self._ends)]
         chosen = [template for template, part in zip(self._templates, parts, strict=True) if part is not None]

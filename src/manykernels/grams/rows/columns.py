@@ -11,7 +11,7 @@ import pandas as pd
 
 from manykernels.compiled import compiled
 from manykernels.exceptions import InvalidInputError
-from manykernels.kernels import KernelSpec
+from manykernels.kernels import KernelSpec, ObjectKernel
 from manykernels.kernels.bank.columns import NUMBERS, OBJECTS, Table
 from manykernels.kernels.specs.categorical import UNSEEN
 from manykernels.kernels.specs.objects import FeatureRows, as_objects
@@ -205,14 +205,14 @@ class ColumnTable:
         """Return rows as a kernel on these columns reads them; one of missingness reads what is missing."""
         if spec.family == "features":
             of_objects: Any = spec
-            own = self.objects[positions[0]] if of_objects.explicit else self._points_of(spec, positions[0])
+            own = self.objects[positions[0]] if of_objects.explicit else self._points_of(of_objects, positions[0])
             return Reading(own[rows], self.present(positions, rows))
         if spec.family != "missing":
             return Reading(self.points(positions, rows), self.present(positions, rows))
         gaps = [self.columns[j][rows] == GAP if self.gaps[j] else np.zeros(self.n_rows, bool)[rows] for j in positions]
         return Reading(np.where(np.column_stack(gaps), UNSEEN, 0.0), None)
 
-    def features_of(self, spec: Any, column: int) -> FeatureRows:
+    def features_of(self, spec: ObjectKernel, column: int) -> FeatureRows:
         """Return a column of objects as a kernel works with them; what is read is kept for others."""
         shared = self.__dict__.setdefault("_features", {}).setdefault(column, {})
         known = self.__dict__.setdefault("_feature_rows", {})
@@ -220,7 +220,7 @@ class ColumnTable:
             known[column, spec.feature_map] = spec.read(self.objects[column], shared)
         return known[column, spec.feature_map]
 
-    def _points_of(self, spec: Any, column: int) -> Any:
+    def _points_of(self, spec: ObjectKernel, column: int) -> Any:
         """Return a column of objects as the features that kernels compare, kept for those that share them."""
         known = self.__dict__.setdefault("_object_points", {})
         if (column, spec.feature_map) not in known:

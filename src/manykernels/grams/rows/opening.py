@@ -8,7 +8,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from functools import cached_property
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, BinaryIO, NamedTuple
 
 import numpy as np
 import pandas as pd
@@ -207,7 +207,7 @@ class MappedFile(NamedTuple):
         except FileNotFoundError:
             return np.asarray(data[rows])
 
-    def _read(self, file: Any, offset: int, count: int) -> Array:
+    def _read(self, file: BinaryIO, offset: int, count: int) -> Array:
         found = np.fromfile(file, dtype=self.data.dtype, count=count, offset=self.start + offset - file.tell())
         if len(found) < count:
             raise InvalidInputError(
@@ -217,7 +217,7 @@ class MappedFile(NamedTuple):
         return found
 
 
-def _identity(path: Any) -> tuple[int, int]:
+def _identity(path: str | Path) -> tuple[int, int]:
     found = os.stat(path)
     return found.st_dev, found.st_ino
 

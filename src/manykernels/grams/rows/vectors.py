@@ -145,7 +145,9 @@ class RowVector(NDArrayOperatorsMixin):
         out[0].term = made.term
         return out[0]
 
-    def __array_function__(self, function: Any, types: Any, arguments: Any, options: Any) -> Any:
+    def __array_function__(
+        self, function: Callable[..., Any], types: object, arguments: Sequence[Any], options: dict[str, Any]
+    ) -> Any:
         if function in ENTRY_BY_ENTRY:
             return self._of(function, arguments, options)
         if function in (np.sum, np.dot) and not options:
@@ -158,12 +160,14 @@ class RowVector(NDArrayOperatorsMixin):
         """Return the entries where another vector is true; of use in sums only."""
         return self._of(operator.getitem, (self, mask), {})
 
-    def _of(self, function: Any, arguments: Sequence[Any], options: dict[str, Any]) -> RowVector:
+    def _of(self, function: Callable[..., Any], arguments: Sequence[Any], options: dict[str, Any]) -> RowVector:
         return RowVector(self.source, Term(function, arguments, options))
 
     # --- what travels -----------------------------------------------------------------------------------------------
 
-    def _total(self, function: Any, vectors: Sequence[Any], combine: Any = None) -> Any:
+    def _total(
+        self, function: Callable[..., Any], vectors: Sequence[Any], combine: Callable[..., Any] | None = None
+    ) -> Any:
         return self.source.reduce(partial(_without_data, function), None, vectors, combine)
 
     def sum(self) -> Any:
@@ -187,7 +191,7 @@ class RowVector(NDArrayOperatorsMixin):
         return self._total(partial(np.min, initial=np.inf), [self], np.minimum)
 
 
-def sums(*vectors: Any) -> list[float]:
+def sums(*vectors: Array | RowVector) -> list[float]:
     """Return the sum of every vector; all travel together where vectors are beside rows."""
     first = vectors[0]
     return [float(v.sum()) for v in vectors] if isinstance(first, np.ndarray) else first._total(_sums, vectors)
@@ -206,7 +210,7 @@ def _itself(_: object, part: object) -> Any:
     return part
 
 
-def _without_data(function: Any, _: object, *parts: object) -> Any:
+def _without_data(function: Callable[..., Any], _: object, *parts: object) -> Any:
     return function(*parts)
 
 

@@ -416,7 +416,7 @@ def _object_columns(kernels: Sequence[NamedKernel]) -> set[int]:
     return {positions[0] for _, spec, positions in kernels if spec.family == "features"}
 
 
-def _encodings(table: Table, kernels: Sequence[NamedKernel], used: Any) -> tuple[Encoding, ...]:
+def _encodings(table: Table, kernels: Sequence[NamedKernel], used: Sequence[int] | Array) -> tuple[Encoding, ...]:
     """Return how columns become numbers; those that are read as objects alone have none."""
     objects = _object_columns(kernels)
     coded = {j for _, spec, positions in kernels if spec.family != "features" for j in positions} if objects else set()

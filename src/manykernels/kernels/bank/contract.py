@@ -177,7 +177,7 @@ class PreparedRows(Generic[Data]):
             raise InvalidInputError(OTHER_BANK)
         return [place[name] for name in names]
 
-    def normalization(self, index: Any) -> dict[str, Any]:
+    def normalization(self, index: Index) -> dict[str, Any]:
         """Return the chosen part of row means and factors, each (M, n), as fields."""
         parts = {"row_means": self.row_means, "factors": self.factors}
         return {name: None if part is None else part[index] for name, part in parts.items()}

@@ -368,7 +368,7 @@ def build_groups(specs: Sequence[KernelSpec], positions: Sequence[tuple[int, ...
 def prepare_points(
     groups: Sequence[Group],
     names: tuple[str, ...],
-    rows: Any,
+    rows: Index,
     used: Array,
     shifts: Array,
     gaps: Array | None = None,

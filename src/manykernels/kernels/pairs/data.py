@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 import pandas as pd
 from numpy.typing import ArrayLike, DTypeLike
@@ -103,7 +101,7 @@ class Pairs:
         """Return the members of each pair, for splitters that ask who is in which fold."""
         return np.array(self._pairs, dtype=dtype)
 
-    def __getitem__(self, index: Any) -> Pairs:
+    def __getitem__(self, index: slice | Array) -> Pairs:
         """Return some of the pairs, with all members."""
         if isinstance(index, tuple):
             rest = [part for part in index[1:] if part is not Ellipsis]

@@ -62,7 +62,7 @@ class PairIndex:
         """Whether the table is full enough for BLAS."""
         return len(self) >= DENSE_SHARE * self.shape[0] * self.shape[1]
 
-    def take(self, pairs: Any) -> PairIndex:
+    def take(self, pairs: slice | Array) -> PairIndex:
         """Return the index of some of the pairs."""
         return PairIndex(self.left[pairs], self.right[pairs], self.shape, self.sign)
 

@@ -276,7 +276,7 @@ class KernelStack:
         """Return the columns of a rectangular stack in the order of its training samples, (n_train,) int."""
         return self._rows.copy() if self._columns is None else self._columns.copy()
 
-    def _block(self, kernels: Any, rows: Array, columns: Array) -> Array:
+    def _block(self, kernels: slice | list[int] | Array, rows: Array, columns: Array) -> Array:
         """Return entries of the underlying matrices, (m, r, c), without copying more than those."""
         whole = isinstance(kernels, slice) and kernels == slice(None)
         if whole and _is_all(rows, self._base.shape[1]) and _is_all(columns, self._base.shape[2]):

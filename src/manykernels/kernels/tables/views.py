@@ -405,7 +405,7 @@ class ViewImputer(TransformerMixin, BaseEstimator):
     def __init__(self, imputer: Any = None) -> None:
         self.imputer = imputer
 
-    def fit(self, X: Any, y: Any = None) -> ViewImputer:
+    def fit(self, X: TableLike, y: object = None) -> ViewImputer:
         """Learn from the samples that have a view.
 
         Parameters

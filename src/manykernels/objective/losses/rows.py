@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from functools import partial
 from typing import Any
 
@@ -75,7 +76,7 @@ def rows_weight(y: Any, weight: Any) -> Any:
     return weight
 
 
-def _one_of(function: Any, at: int, *parts: Array) -> Array:
+def _one_of(function: Callable[..., Any], at: int, *parts: Array) -> Array:
     """Return one of the two vectors that a method of a loss returns."""
     return np.asarray(function(*parts)[at])
 

@@ -202,7 +202,7 @@ class PenaltyByGroup(Regularizer):
         parts = (part.take(place[chosen[owners == g]]) for g, part in enumerate(self.parts))
         return replace(self, parts=tuple(parts), owners=tuple(owners.tolist()))
 
-    def _each(self, function: Callable[..., Any], *vectors: Any) -> Array:
+    def _each(self, function: Callable[..., Any], *vectors: Array | float) -> Array:
         """Return a function of every part and its part of the vectors, one value a kernel."""
         whole = np.empty(self._owners.size)
         for part, own in self._blocks:
@@ -280,7 +280,7 @@ class PenaltyByGroup(Regularizer):
         """Optimal kernel weights, part by part."""
         return self._each(lambda part, *vectors: part.weights(*vectors), t, u)
 
-    def prox(self, t: Array, step: Any) -> Array:
+    def prox(self, t: Array, step: float | Array) -> Array:
         """Proximal steps, part by part."""
         if np.ndim(step) == 0:
             return self._each(lambda part, own: part.prox(own, step), t)
