@@ -135,6 +135,12 @@ def test_what_cannot_interact_is_said() -> None:
         KernelBank.interactions(Laplacian(1.0), bins=3)
     with pytest.raises(InvalidInputError, match="order must be an integer of at least 2"):
         Interactions((Laplacian(1.0),), order=1)
+    with pytest.raises(InvalidInputError, match=r"15 columns have 32,752 sets of two and more.*order=3 has 455 sets"):
+        KernelBank.interactions(order=None).expand(np.ones((1, 15)))
+    with pytest.raises(InvalidInputError, match="have kernels by their number of columns"):
+        KernelBank.interactions(order=None, bins=3)
+    with pytest.raises(InvalidInputError, match="Give at least one kernel"):
+        KernelBank.interactions([])
     with pytest.raises(InvalidInputError, match="bins of one column, but it has 2"):
         KernelBank.joint(Binned(Laplacian(0.3))).fit(np.eye(2))
 
@@ -167,3 +173,57 @@ def test_what_pairs_cost_is_chosen_in_folds(tmp_path: Path) -> None:
     assert set(CVCurveDisplay.from_estimator(model).frame()["curve"]) == {f"kernel_penalties {own}" for own in tried}
     with pytest.raises(InvalidInputError, match="to be tried are a list of dictionaries"):
         MKLRegressorCV(kernels, kernel_penalties=[{"* x *": 1.0}, 2.0]).fit(X, y)
+
+
+def test_products_of_every_order_are_all_subsets() -> None:
+    X = np.random.default_rng(0).normal(size=(300, 10))
+    fitted = KernelBank.interactions(order=None).fit(X)
+    sets = {frozenset(name.split(":")[0].split(" x ")) for name in fitted.names}
+    assert len(sets) == 2**10 - 11
+    assert len(fitted.names) == len(sets) + 45  # two widths for pairs
+    bins = {name.count(" x ") + 1: int(name.split(" of ")[1].split()[0]) for name in fitted.names}
+    assert bins == {2: 24, 3: 6, 4: 4, 5: 3, 6: 2, 7: 2, 8: 2, 9: 2, 10: 2}
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_the_gap_is_that_of_all_subsets_by_brute_force(seed: int) -> None:
+    rng = np.random.default_rng(seed)
+    X = rng.normal(size=(120, 6))
+    y = np.sign(X[:, 0] * X[:, 2] * X[:, 5]) + 0.5 * rng.normal(size=120)
+    every = KernelBank.interactions(order=None)
+    model = MKLRegressor(every, alpha="0.2*max", resources={"representation": "factored"}, tol=1e-4).fit(X, y)
+    fitted, prepared = every.fit_prepare(X)
+    grams = fitted.block(prepared, prepared)
+    scores, strength = model.predict(X), model.alpha_ * len(y)
+    primal = 0.5 * np.sum((y - scores) ** 2) + strength * model.kernel_norms_.sum()
+    assert model.solution_.certificate.primal == pytest.approx(primal, rel=1e-8)
+    best = MKLRegressor(every, alpha=model.alpha_, resources={"representation": "gram"}, tol=1e-9).fit(X, y).solution_
+    norms = np.sqrt(np.einsum("i,mij,j->m", best.dual_coef, grams, best.dual_coef))
+    assert norms.max() <= strength * (1 + 1e-6)  # no subset is left that would enter
+    assert model.solution_.certificate.dual <= best.certificate.primal * (1 + 1e-8)
+    assert primal * (1 - model.dual_gap_) <= best.certificate.primal * (1 + 1e-8)
+    assert model.weights_frame()["name"][0].startswith("x0 x x2 x x5")
+
+
+def test_a_product_without_effects_of_its_parts_is_found_among_all_orders() -> None:
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(1500, 8))
+    y = np.sign(X[:, 1] * X[:, 3] * X[:, 4] * X[:, 6]) + rng.normal(size=1500)
+    bank = KernelBank.per_feature(widths=["median"]) + KernelBank.interactions(order=None)
+    model = MKLRegressor(bank, alpha="0.5*max", resources={"representation": "factored"}, tol=1e-3).fit(X, y)
+    assert model.weights_frame()["name"][0].startswith("x1 x x3 x x4 x x6")
+    assert model.dual_gap_ < 1e-3
+
+
+def test_many_rows_in_chunks_give_the_same_model_of_triples(tmp_path: Path) -> None:
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(4000, 6))
+    y = np.sign(X[:, 0] * X[:, 2] * X[:, 5]) + 0.5 * rng.normal(size=4000)
+    triples = KernelBank.interactions(Binned(Gaussian(0.25), 3), order=3)
+    whole = on_factors(X, y, triples, loss="squared", relative_strength=0.2, tol=1e-8)
+    chunks = on_factors(open_rows(X, chunk_rows=1700), y, triples, loss="squared", relative_strength=0.2, tol=1e-8)
+    assert chunks.certificate.primal == pytest.approx(whole.certificate.primal, rel=1e-9)
+    np.testing.assert_allclose(chunks.decision_function(X[:9]), whole.decision_function(X[:9]), atol=1e-6)
+    model = MKLRegressor(triples, alpha="0.2*max", resources={"representation": "factored"}).fit(X, y)
+    save_model(model, tmp_path / "triples")
+    np.testing.assert_allclose(load_model(tmp_path / "triples").predict(X[:9]), model.predict(X[:9]), atol=1e-12)

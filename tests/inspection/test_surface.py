@@ -44,3 +44,30 @@ def test_a_surface_is_what_a_pair_adds(form: str) -> None:
     alone = MKLRegressor(KernelBank.per_feature(widths=[0.5], columns=["a"]), alpha="0.1*max").fit(X, y)
     with pytest.raises(InvalidInputError, match="No kernel on two columns is active"):
         SurfaceDisplay.from_estimator(alone, X)
+
+
+def test_a_slice_of_a_triple_is_what_its_kernels_and_those_of_the_pair_add() -> None:
+    rng = np.random.default_rng(0)
+    X = pd.DataFrame(rng.uniform(-1, 1, (600, 4)), columns=["a", "b", "c", "d, e"])
+    y = np.sign(X["a"] * X["b"] * X["d, e"]) + 0.5 * X["a"] * X["b"] + 0.1 * rng.normal(size=600)
+    bank = KernelBank.interactions(bins=8) + KernelBank.interactions(order=3)
+    model = MKLRegressor(bank, alpha="0.02*max", resources={"representation": "factored"}, tol=1e-3).fit(X, y)
+    high, low = (SurfaceDisplay.from_estimator(model, X, at={"d, e": value}, n_points=9) for value in (0.5, -0.5))
+    assert high.names == low.names == ("a", "b")
+    product = high.frame()["x"] * high.frame()["z"]
+    assert np.corrcoef(high.frame()["effect"], product)[0, 1] > 0.7
+    assert np.corrcoef(low.frame()["effect"], product)[0, 1] < -0.3
+    named = SurfaceDisplay.from_estimator(model, X, columns=("a", "b"), at={3: 0.5}, n_points=9)
+    pd.testing.assert_frame_equal(named.frame(), high.frame())
+    grid = high.frame()
+    probe = pd.DataFrame({"a": grid["x"], "b": grid["z"], "c": 0.0, "d, e": 0.5})
+    table = model.weights_frame().set_index("name")["columns"]
+    own = [name in table.index and table[name] in ("a, b", "a, b, d, e") for name in model.kernel_names_]
+    parts = model.decompose(probe)[np.flatnonzero(own)].sum(axis=0)
+    np.testing.assert_allclose(grid["effect"], parts - parts.mean(), atol=1e-12)
+    with pytest.raises(InvalidInputError, match="No kernel on two columns beside 'c' is active"):
+        SurfaceDisplay.from_estimator(
+            MKLRegressor(KernelBank.per_feature(widths=[0.5]), alpha="0.1*max").fit(X, y), X, at={"c": 0.0}
+        )
+    with pytest.raises(InvalidInputError, match="columns has 'z'"):
+        SurfaceDisplay.from_estimator(model, X, at={"z": 0.0})

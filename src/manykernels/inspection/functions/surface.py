@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Sequence
+from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Self
 
@@ -36,7 +36,7 @@ class SurfaceDisplay(Display):
     r"""What a pair of columns adds: :math:`g(x, z) = \sum_{m:\, \text{kernel } m \text{ acts on both}} f_m(x, z)`.
 
     With the kernels of :meth:`KernelBank.interactions` these are pure interactions. Make it with
-    :meth:`from_estimator`.
+    :meth:`from_estimator`, whose ``at`` holds a third column and more at a value each: slices of products of these.
 
     ``plot`` takes ``cmap``, diverging colors around zero (None: orange adds, blue takes away, zero is the background),
     ``colorbar``, and ``limit``, the effect that has the full color, so that several surfaces compare.
@@ -73,6 +73,7 @@ class SurfaceDisplay(Display):
         X: TableLike,
         *,
         columns: tuple[Any, Any] | None = None,
+        at: Mapping[Any, Any] | None = None,
         n_points: int = 40,
         target: Hashable = None,
         bands: bool | Sequence[Any] = False,
@@ -86,6 +87,9 @@ class SurfaceDisplay(Display):
             Rows, such as those of training: they say which values occur.
         columns : pair of str or int, optional
             Names or positions. None takes the pair whose kernels have the largest norms.
+        at : dict of str or int to value, optional
+            Other columns and the value that each is held at: the kernels on the pair and on some or all of these are
+            shown, which of three columns is a slice. Without ``columns``, the pair is one that is multiplied by these.
         n_points : int, default=40
             Values of each numeric column.
         target : label, int or None, default=None
@@ -106,15 +110,24 @@ class SurfaceDisplay(Display):
         check_is_fitted(estimator)
         estimator, X = unwrapped(estimator, X)
         table, rows = kernel_table(estimator, target), rows_of(estimator, X)
-        known, pairs = known_features(estimator), _labeled_pairs(estimator, table)
+        known, held = known_features(estimator), {}
+        for column, value in (at or {}).items():
+            held[_name(column, known)] = value
+        sets = _labeled_sets(estimator, table, 2 + len(held))
+        pairs = {label: own for label, full in sets.items() if len(own := _without(full, held)) == 2}
         if columns is None and not pairs:
-            raise InvalidInputError("No kernel on two columns is active, so that there is no surface to draw.")
-        names = next(iter(pairs.values())) if columns is None else _named(columns, known)
+            others = f" beside {', '.join(map(repr, held))}" if held else ""
+            raise InvalidInputError(f"No kernel on two columns{others} is active, so that there is no surface to draw.")
+        if columns is None:
+            whole = [own for label, own in pairs.items() if len(sets[label]) == 2 + len(held)]
+            first, second = next(iter(whole or pairs.values()))
+            columns = first, second
+        names = _named(columns, known)
         labels = [label for label, pair in pairs.items() if pair in (names, names[::-1])]
         if not labels:
             raise InvalidInputError(f"No kernel on the columns {names} is active.")
         spread = spread_of(estimator, target, bands)
-        surface = _surface(estimator, rows, names, labels, n_points, target, spread)
+        surface = _surface(estimator, rows, names, labels, n_points, target, spread, held)
         return cls(surface=surface, names=names, effect=effect_of(estimator, target))
 
     def _size(self, **options: object) -> tuple[float, float]:
@@ -163,37 +176,48 @@ def _orange_and_blue(ax: Axes) -> Any:
 
 def active_pairs(estimator: BaseEstimator) -> list[tuple[str, str]]:
     """Return the pairs of columns that kernels with weight act on, those of the largest norms first."""
-    pairs = _labeled_pairs(estimator, kernel_table(estimator)).values()
-    return [pair for at, pair in enumerate(pairs) if pair[::-1] not in list(pairs)[:at]]
+    pairs = list(_labeled_sets(estimator, kernel_table(estimator), 2).values())
+    return [(first, second) for at, (first, second) in enumerate(pairs) if (second, first) not in pairs[:at]]
 
 
-def _labeled_pairs(estimator: BaseEstimator, table: pd.DataFrame) -> dict[str, tuple[str, str]]:
-    """Return the pairs of columns of active kernels by their labels, those of the largest norms first."""
+def _labeled_sets(estimator: BaseEstimator, table: pd.DataFrame, most: int) -> dict[str, tuple[str, ...]]:
+    """Return the columns of active kernels on two to ``most``, by their labels, those of the largest norms first."""
     known = set(known_features(estimator))
     sums = table[np.asarray(table["weight"]) > 0].groupby("columns")["norm"].sum()
     ordered = sums.sort_values(ascending=False, kind="stable").index
-    return {label: pair for label in ordered if (pair := _pair_of(label, known))}
+    return {label: own for label in ordered if 2 <= len(own := _columns_of(str(label), known)) <= most}
 
 
-def _pair_of(label: str, known: set[str]) -> tuple[str, str] | None:
-    """Return the two columns that a label names, if it names two; names may have commas of their own."""
-    parts = str(label).split(", ")
-    pairs = ((", ".join(parts[:k]), ", ".join(parts[k:])) for k in range(1, len(parts)))
-    return next((pair for pair in pairs if pair[0] in known and pair[1] in known), None)
+def _columns_of(label: str, known: set[str]) -> tuple[str, ...]:
+    """Return the columns that a label names, none if it does not name columns; names may have commas of their own."""
+    parts = label.split(", ")
+    for k in range(1, len(parts)):
+        first, others = ", ".join(parts[:k]), _columns_of(", ".join(parts[k:]), known)
+        if first in known and others:
+            return (first, *others)
+    return (label,) if label in known else ()
+
+
+def _without(columns: tuple[str, ...], held: Mapping[str, Any]) -> tuple[str, ...]:
+    """Return the columns that are not held at a value."""
+    return tuple(column for column in columns if column not in held)
 
 
 def _named(columns: Any, known: list[str]) -> tuple[str, str]:
     """Return the names of two columns, given by name or position."""
     if isinstance(columns, str) or len(columns) != 2:
         raise InvalidInputError(f"columns must be two columns, by name or position, got {columns!r}.")
-    names = []
-    for column in columns:
-        by_position = isinstance(column, (int, np.integer)) and str(column) not in known
-        if str(column) not in known and not (by_position and 0 <= column < len(known)):
-            few = ", ".join(map(repr, known[:5])) + (", ..." if len(known) > 5 else "")
-            raise InvalidInputError(f"columns has {column!r}, but the model has {len(known)} columns: {few}.")
-        names.append(known[int(column)] if by_position else str(column))
-    return names[0], names[1]
+    return _name(columns[0], known), _name(columns[1], known)
+
+
+def _name(column: Any, known: list[str]) -> str:
+    """Return the name of a column, given by name or position."""
+    if str(column) in known:
+        return str(column)
+    if isinstance(column, (int, np.integer)) and 0 <= column < len(known):
+        return known[int(column)]
+    few = ", ".join(map(repr, known[:5])) + (", ..." if len(known) > 5 else "")
+    raise InvalidInputError(f"columns has {column!r}, but the model has {len(known)} columns: {few}.")
 
 
 def _sides(values: pd.DataFrame) -> tuple[np.ndarray, np.ndarray]:
@@ -209,13 +233,14 @@ def _surface(
     n_points: int,
     target: Hashable,
     spread: Spread | None,
+    held: Mapping[str, Any],
 ) -> pd.DataFrame:
     """Return the functions of a pair at all pairs of values that stand for the ranges of its columns."""
     first, second = (values_of(rows[name], n_points)[0] for name in names)
     x, z = np.repeat(first, len(second)), np.tile(second, len(first))
     members = np.flatnonzero(kernel_table(estimator)["columns"].isin(labels))
     alike = np.full(len(x), 1.0 / len(x))
-    points = dict(zip(names, (x, z), strict=True))
+    points = dict(zip(names, (x, z), strict=True)) | {name: np.full(len(x), value) for name, value in held.items()}
     effect, probe = effects_at(estimator, rows, points, members, target, alike)
     surface = pd.DataFrame({"x": x, "z": z, "effect": effect})
     return surface if spread is None else surface.assign(std=spread(probe, labels, alike))

@@ -120,7 +120,7 @@ class BankConstructors(ABC):
         specs: object = None,
         columns: object = None,
         *,
-        order: int = 2,
+        order: int | None = 2,
         bins: int | None = None,
         widths: object = None,
         **options: object,
@@ -128,8 +128,9 @@ class BankConstructors(ABC):
         r"""Return products of one kernel a column, :math:`\prod_j k(x_j, z_j)`, for every set of ``order`` columns.
 
         Added to a bank of single columns they make the model additive with interactions: those that matter are found
-        in the fit, under one certificate over all of them. Kernels are those of ranks, :class:`Binned`, unless given:
-        held as factors they cost one look at the rows a pass, whatever their number of widths, and are exact.
+        in the fit, under one certificate over all of them, whether or not their columns matter by themselves. Kernels
+        are those of ranks, :class:`Binned`, unless given: held as factors they cost one look at the rows a pass,
+        whatever their number of widths, and are exact.
 
         Parameters
         ----------
@@ -137,13 +138,14 @@ class BankConstructors(ABC):
             Kernels of one column; ``Binned(Gaussian(width))`` if not given. Categories get the overlap kernel.
         columns : column selection, default=None
             None is every column: p columns have p (p - 1) / 2 pairs.
-        order : int, default=2
-            Columns in a product.
+        order : int or None, default=2
+            Columns in a product. None is every number from two on, of at most 14 columns.
         bins : int, optional
-            Of every column, 24 if not given.
+            Of every column. If not given, 24 of each of two columns, and of more those that make at most 256 cells:
+            6 each of three columns, 4 of four, 3 of five, 2 of more.
         widths : sequence of float, optional
-            Of the Gaussian kernels, in units of ranks between 0 and 1; 0.08, whose steps are sharp, and 0.4 if not
-            given.
+            Of the Gaussian kernels, in units of ranks between 0 and 1. If not given, 0.08, whose steps are sharp, and
+            0.4 for two columns, 0.25 for more.
         **options
             ``standardize``, ``normalize``, ``center``, ``missing``, ``landmarks_by``, ``shape``.
 
@@ -162,6 +164,8 @@ class BankConstructors(ABC):
         >>> bank = KernelBank.per_feature(widths=["median"]) + KernelBank.interactions(bins=8)
         >>> bank.fit([[1.0, 2.0, 0.0], [3.0, 5.0, 1.0]]).names[-1]
         'x1 x x2: gaussian(width=0.4) of 8 bins'
+        >>> KernelBank.interactions(order=None).fit([[1.0, 2.0, 0.0], [3.0, 5.0, 1.0]]).names[-1]
+        'x0 x x1 x x2: gaussian(width=0.25) of 6 bins'
         """
         return cls._build([interactions(specs, columns, order, bins, widths)], options)
 

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable
-from dataclasses import dataclass, field, replace
+from collections.abc import Collection, Iterable, Iterator
+from dataclasses import dataclass, replace
 from itertools import combinations
 from math import comb
 from typing import Any
@@ -193,14 +193,19 @@ def _periods(days: Array) -> tuple[KernelSpec, ...]:
 # --- interactions ----------------------------------------------------------------------------------------------------
 
 MOST_KERNELS = 2_000_000
+MOST_OF_EVERY_ORDER = 14  # columns: sets of 15 have more cells of two bins than factors hold
 RANK_WIDTHS, RANK_BINS = (0.08, 0.4), 24  # sharp steps as trees make them, and smooth functions
+WIDTHS_OF_SETS, CELLS_OF_SETS = (0.25,), 256  # of three columns and more: as many bins each as that many cells hold
 CATEGORIES = Overlap()
 
 
-def rank_specs(widths: Any = None, bins: Any = None) -> tuple[KernelSpec, ...]:
-    """Return Gaussian kernels of ranks."""
-    count = RANK_BINS if bins is None else bins
-    return tuple(Binned(Gaussian(width), count) for width in (RANK_WIDTHS if widths is None else widths))
+def rank_specs(widths: Any = None, bins: Any = None, order: int = 2) -> tuple[KernelSpec, ...]:
+    """Return Gaussian kernels of ranks for products of so many columns; of three and more, of few bins."""
+    if bins is None:
+        bins = RANK_BINS if order == 2 else max(2, int(CELLS_OF_SETS ** (1 / order) + 1e-9))
+    if widths is None:
+        widths = RANK_WIDTHS if order == 2 else WIDTHS_OF_SETS
+    return tuple(Binned(Gaussian(width), bins) for width in widths)
 
 
 @dataclass(frozen=True)
@@ -209,22 +214,24 @@ class Interactions(BankEntry):
 
     Parameters
     ----------
-    specs : KernelSpec or sequence of KernelSpec
-        Kernels of one column; each makes one product a set of columns. Categories get the overlap kernel.
+    specs : KernelSpec or sequence of KernelSpec, default=()
+        Kernels of one column; each makes one product a set of columns. Categories get the overlap kernel. Where there
+        are none, Gaussian kernels of ranks, of fewer bins the more columns are multiplied.
     columns : column selection, default=None
         None is every column that holds numbers, ranks or categories.
-    order : int, default=2
-        Columns in a product.
+    order : int or None, default=2
+        Columns in a product; None is every number of columns from two on.
     """
 
-    specs: tuple[KernelSpec, ...] = field(default_factory=rank_specs)
+    specs: tuple[KernelSpec, ...] = ()
     columns: Any = None
-    order: int = 2
+    order: int | None = 2
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "specs", as_specs(self.specs))
+        object.__setattr__(self, "specs", as_specs(self.specs) if self.specs != () else ())
         object.__setattr__(self, "columns", freeze_columns(self.columns))
-        object.__setattr__(self, "order", check_count(self.order, "order", least=2))
+        if self.order is not None:
+            object.__setattr__(self, "order", check_count(self.order, "order", least=2))
         for spec in self.specs:
             spec.check_columns(1, f"The kernel {spec.label!r} of an interaction")
 
@@ -238,27 +245,39 @@ class Interactions(BankEntry):
         chosen = table.positions(self.columns)
         if self.columns is None:
             chosen = tuple(j for j in chosen if table.kind(j) in READ_AS)
-        count = comb(len(chosen), self.order)
-        if count * len(self.specs) > MOST_KERNELS:
+        orders = self._orders(len(chosen))
+        return [kernel for order in orders for kernel in self._products(table, chosen, order)]
+
+    def _orders(self, n_columns: int) -> range:
+        """Return the numbers of columns of products, or raise if there are none or too many sets."""
+        least = 2 if self.order is None else self.order
+        if n_columns < least:
+            raise InvalidInputError(f"Interactions of {least} columns need as many, but only {n_columns} can be read.")
+        if self.order is None:
+            if n_columns > MOST_OF_EVERY_ORDER:
+                raise InvalidInputError(
+                    f"{n_columns} columns have {2**n_columns - n_columns - 1:,} sets of two and more; every order is "
+                    f"listed of at most {MOST_OF_EVERY_ORDER} columns. Name these, for instance those that an additive "
+                    f"model selects, or an order: order=3 has {comb(n_columns, 3):,} sets."
+                )
+            return range(2, n_columns + 1)
+        count, kernels = comb(n_columns, self.order), len(self.specs or rank_specs(order=self.order))
+        if count * kernels > MOST_KERNELS:
             raise InvalidInputError(
-                f"{len(chosen)} columns have {count:,} sets of {self.order}, and {len(self.specs)} kernels each are "
+                f"{n_columns} columns have {count:,} sets of {self.order}, and {kernels} kernels each are "
                 f"more than {MOST_KERNELS:,}. Name fewer columns, for instance those that an additive model selects."
             )
-        if not count:
-            raise InvalidInputError(
-                f"Interactions of {self.order} columns need as many, but only {len(chosen)} can be read."
-            )
-        names = table.names
-        parts = {j: [_part(table, j, spec) for spec in self.specs] for j in chosen}
-        return [
-            (
-                f"{' x '.join(str(names[j]) for j in own)}: {spec.label}",
-                Interaction(tuple((parts[j][slot], (place,)) for place, j in enumerate(own))),
-                own,
-            )
-            for own in combinations(chosen, self.order)
-            for slot, spec in enumerate(self.specs)
-        ]
+        return range(self.order, self.order + 1)
+
+    def _products(self, table: Table, chosen: tuple[int, ...], order: int) -> Iterator[NamedKernel]:
+        """Yield the products of so many columns."""
+        specs, names = self.specs or rank_specs(order=order), table.names
+        parts = {j: [_part(table, j, spec) for spec in specs] for j in chosen}
+        for own in combinations(chosen, order):
+            label = " x ".join(str(names[j]) for j in own)
+            for slot, spec in enumerate(specs):
+                product = Interaction(tuple((parts[j][slot], (place,)) for place, j in enumerate(own)))
+                yield f"{label}: {spec.label}", product, own
 
 
 def _part(table: Table, column: int, spec: KernelSpec) -> KernelSpec:
@@ -270,7 +289,16 @@ def interactions(specs: Any, columns: Any, order: Any, bins: Any, widths: Any) -
     """Return the pattern of `KernelBank.interactions` from its arguments."""
     if specs is not None and (bins is not None or widths is not None):
         raise InvalidInputError("Give specs, or bins and widths of Gaussian kernels of ranks, but not both.")
-    return Interactions(rank_specs(widths, bins) if specs is None else specs, columns, order)
+    if specs is not None:
+        return Interactions(as_specs(specs), columns, order)
+    if bins is None and widths is None:
+        return Interactions((), columns, order)
+    if order is None:
+        raise InvalidInputError(
+            "Products of every order have kernels by their number of columns: leave bins and widths out, or give specs "
+            "that all of them shall have, or add banks of one order each."
+        )
+    return Interactions(rank_specs(widths, bins, check_count(order, "order", least=2)), columns, order)
 
 
 # --- all columns together --------------------------------------------------------------------------------------------
