@@ -91,9 +91,8 @@ FARTHEST_NEWTON = 10.0  # times the weight plus the largest weight
 def can_step(problem: Problem) -> bool:
     """Tell whether the penalty is a sum over norms whose bounds are known, and leaves the weights a choice."""
     regularizer = problem.regularizer
-    low, high = regularizer.weight_range
-    if low == high:
-        return False  # as those of ridge: there is nothing to step for
+    if Capability.FIXED_WEIGHTS in regularizer.capabilities:
+        return False  # as with ridge: there is nothing to step for
     return not regularizer.weight_set and {Capability.MULTIPLIERS, Capability.SEPARABLE} <= regularizer.capabilities
 
 
@@ -375,6 +374,8 @@ class BlockCoordinate(Solver):
 
     def step(self, problem: Problem, state: _State) -> None:
         """Fit the learner at the current weights and choose the next ones."""
+        if state.polished is not None and Capability.FIXED_WEIGHTS in problem.regularizer.capabilities:
+            raise ArithmeticError("the penalty fixes all weights, and the coefficients at these come no closer")
         found = self._evaluate(problem, state)
         state.idle = 0 if found.relative_gap < PROGRESS * state.smallest else state.idle + 1
         state.smallest = min(state.smallest, found.relative_gap)
@@ -410,7 +411,7 @@ class BlockCoordinate(Solver):
     def worth_certifying(self, problem: Problem, state: _State) -> bool:
         """Certify once the gap, which is known after each learner, has halved, or no longer falls."""
         assert state.point is not None
-        if state.idle > MOST_IDLE:
+        if _is_idle(problem, state):
             return True
         return state.point.relative_gap <= max(self.tol, WORTH_CERTIFYING * state.certified)
 
@@ -424,7 +425,7 @@ class BlockCoordinate(Solver):
         assert point is not None
         rho, b = point.fit.rho, point.fit.b
         d = point.weights * problem.penalties**-2.0
-        if state.idle > MOST_IDLE and point.relative_gap > self.tol:
+        if _is_idle(problem, state) and point.relative_gap > self.tol:
             return self._polished(problem, state, (rho, d, b))
         if problem.regularizer.sparse and point.relative_gap <= self.tol:
             d = self._pruned(problem, point, d)
@@ -497,6 +498,11 @@ def _raised(weights: Array, traces: Array, share: float) -> Array:
     """Raise weights until every kernel has at least this share of the trace of the combined kernel."""
     least = np.divide(share * float(weights @ traces), traces, out=np.zeros(traces.size), where=traces > 0)
     return np.maximum(weights, least)
+
+
+def _is_idle(problem: Problem, state: _State) -> bool:
+    """Return whether the gap has not fallen for long; where the weights are given, each learner is the last again."""
+    return state.idle > (MOST_USELESS if Capability.FIXED_WEIGHTS in problem.regularizer.capabilities else MOST_IDLE)
 
 
 def _worse(found: _Point, old: _Point) -> bool:
