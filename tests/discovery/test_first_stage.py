@@ -79,6 +79,7 @@ def test_corrective_weights_are_those_of_the_list() -> None:
         assert weights == pytest.approx(expected, rel=1e-6)
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("criterion", ["alignment", "distance"])
 def test_corrective_weights_reach_what_published_steps_do(criterion: str) -> None:
     for seed in range(3):

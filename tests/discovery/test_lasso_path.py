@@ -20,6 +20,7 @@ def _objective(design: np.ndarray, target: np.ndarray, mu: float, c: np.ndarray)
     return float(0.5 * np.sum((target - design @ c) ** 2) + mu * np.abs(c).sum())
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize(("n", "m"), [(40, 12), (30, 60), (25, 25)])
 def test_every_solution_of_a_path_is_the_lasso_of_scikit_learn(n: int, m: int) -> None:
     for seed in range(2):

@@ -469,6 +469,7 @@ def test_scores_are_those_of_models_at_the_fractions_of_their_folds() -> None:
     np.testing.assert_allclose(row["score_0"], -np.mean((plain.predict(X[test]) - Y[test]) ** 2), rtol=1e-5)
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("unit", [1e-6, 1e6])
 def test_the_choice_does_not_depend_on_units(unit: float) -> None:
     first, second = (MKLRegressorCV(bank(), cv=2, n_alphas=6).fit(X, y) for y in (Y, unit * Y + unit))
@@ -494,6 +495,7 @@ def test_held_out_rows_change_nothing_that_a_fold_learns() -> None:
     np.testing.assert_array_equal(seen[:half], seen[half:])
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("loss", ["logistic", "hinge", "squared_hinge"])
 def test_classes_are_chosen_for(loss: str) -> None:
     small = KernelBank([(f"x{j}", Gaussian(1.0), [j]) for j in range(3)])

@@ -194,6 +194,7 @@ def test_a_grid_starts_where_what_selects_is_empty(data, bank) -> None:
         MKLRegressorCV(bank, penalty={"subject": "ridge", "*": Ridge(2.0)}, cv=3).fit(*data)
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("penalty", [TREE, {"subject": "ridge", "*": "elasticnet"}], ids=["object", "name"])
 def test_a_search_over_both_levels(data, bank, penalty) -> None:
     found = MKLRegressorCV(bank, penalty=penalty, cv=3, n_alphas=5, l1_ratios=[0.2, 0.9]).fit(*data)

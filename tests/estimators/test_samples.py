@@ -58,6 +58,7 @@ def test_once_in_fit_and_once_in_predict(given, check, model, seen):
     assert seen == {check: 2}
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize(("given", "check"), [(X, "_checked_array"), (FRAME, "_numbers_of")], ids=["array", "frame"])
 @pytest.mark.parametrize("alphas", [None, [0.1, 0.03, 0.01]], ids=["laid out", "given"])
 @pytest.mark.filterwarnings("ignore:The best strength")

@@ -171,6 +171,7 @@ def test_widths_and_scales_of_all_rows_are_nearly_those_of_the_folds(together: l
     assert np.abs(shared.cv_results_[scores] - own.cv_results_[scores]).max().max() > 1e-4
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize(
     "options",
     [

@@ -50,6 +50,7 @@ def test_a_selection_that_noise_gives_too_is_told(tmp_path: Path) -> None:
     assert "Noise would be selected as well" not in told(truth, X, 2.0 * X[:, 1] + NOISE, tmp_path)
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("piped", [False, True])
 def test_selected_categories_of_many_levels_are_told(piped: bool, tmp_path: Path) -> None:
     X = table()

@@ -85,6 +85,7 @@ def test_scores_and_p_values_are_those_of_the_folds() -> None:
     np.testing.assert_allclose(table["difference"][1], delta.mean(), rtol=1e-8)
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("classifies", [False, True])
 def test_held_out_rows_change_nothing_that_is_learned(classifies: bool) -> None:
     X, y = _data()

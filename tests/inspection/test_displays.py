@@ -240,6 +240,7 @@ def test_frames_are_copies(named: Named) -> None:
     assert (display.frame()["value"] > 0).all()
 
 
+@pytest.mark.sampled(2)
 def test_overview_is_a_picture(fitted: tuple[Any, Any], tmp_path: Path) -> None:
     model, _ = fitted
     if not np.any(model.kernel_weights_):

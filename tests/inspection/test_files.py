@@ -200,6 +200,7 @@ def _cut_off(path: Path) -> None:
     path.write_bytes(path.read_bytes()[: path.stat().st_size // 2])
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("kind", ["csv.gz", "parquet"])
 @pytest.mark.parametrize("spoil", [_cut_off, Path.unlink])
 def test_rows_that_are_spoiled_before_or_amid_predictions_leave_the_old_file(

@@ -32,6 +32,7 @@ def model() -> MKLRegressorCV:
     return MKLRegressorCV(BANK, penalty="ridge", cv=5).fit(X[FIT], Y[FIT])
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("keep", [False, True])
 def test_intervals_cover_what_they_say(keep: bool) -> None:
     """In the mean over draws: the rows that calibrate are few, and differ from draw to draw."""

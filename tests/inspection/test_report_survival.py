@@ -54,6 +54,7 @@ def test_facts_and_card_of_hazards() -> None:
     assert len(plot_overview(model).axes) >= 3
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("strata", [False, True])
 def test_the_report_tells_survival_from_folds(tmp_path: Path, strata: bool) -> None:
     X, y = study(strata=strata)
