@@ -574,6 +574,22 @@ class Regularizer:
             raise self._lacks(Capability.SMOOTH_CONJUGATE)
         return self.curve.conjugate_derivative(u)
 
+    def norms_of(self, n_kernels: int) -> tuple[Array, Array] | None:
+        """Return the kernels of every norm that the penalty is a sum of, and its factor; None if it is no such sum.
+
+        Parameters
+        ----------
+        n_kernels : int
+
+        Returns
+        -------
+        members, factors : ndarray of shape (n_norms, n_kernels), (n_norms,)
+        """
+        curve = self.curve
+        if curve is None or curve.power or np.any(curve.ridge) or self.weight_set:
+            return None
+        return np.eye(n_kernels, dtype=bool), np.broadcast_to(curve.linear, n_kernels)
+
     def norm_bound(self, d: Array) -> tuple[Array, Array]:
         """Return ``B_m(d_m)^2`` and the derivative of ``B_m^2 / 2`` (M,), for kernel weights inside `weight_range`.
 

@@ -223,6 +223,27 @@ class PenaltyByGroup(Regularizer):
             linear[own], ridge[own] = curve.linear, curve.ridge
         return Curve(linear=linear, ridge=ridge)
 
+    def norms_of(self, n_kernels: int) -> tuple[Array, Array] | None:
+        """Return the norms of all parts, or None if one of them is no sum of norms, or none at all.
+
+        Parameters
+        ----------
+        n_kernels : int
+
+        Returns
+        -------
+        members, factors : ndarray of shape (n_norms, n_kernels), (n_norms,)
+        """
+        members, factors = [], []
+        for part, own in self._blocks:
+            norms = part.norms_of(own.size) if part.penalizes else None
+            if norms is None:
+                return None
+            members.append(np.zeros((len(norms[1]), n_kernels), dtype=bool))
+            members[-1][:, own] = norms[0]
+            factors.append(norms[1])
+        return np.concatenate(members), np.concatenate(factors)
+
     @property
     def separable(self) -> bool:  # type: ignore[override]  # as its parts are
         """Whether every part is a sum over kernels."""

@@ -155,6 +155,26 @@ class Tree(Regularizer):
         """``1 - r``."""
         return 1.0 - self.l1_ratio
 
+    def norms_of(self, n_kernels: int) -> tuple[Array, Array]:
+        """Return the kernels of every norm, each kernel's own first, and ``C c_v``; groups without a kernel have none.
+
+        Parameters
+        ----------
+        n_kernels : int
+
+        Returns
+        -------
+        members, factors : ndarray of shape (n_norms, n_kernels), (n_norms,)
+        """
+        members, factors = [np.eye(n_kernels, dtype=bool)], [np.full(n_kernels, self.l1_ratio)]
+        for inside, owner, sizes in self._levels(n_kernels):
+            level = np.zeros((len(sizes), n_kernels), dtype=bool)
+            level[owner, inside] = True
+            kept = level.any(axis=1) & (sizes > 0)
+            members.append(level[kept])
+            factors.append(sizes[kept])
+        return np.concatenate(members), self.strength * np.concatenate(factors)
+
     # --- the recursion ----------------------------------------------------------------------------------------------
 
     def _gauge(self, u: Array) -> float:

@@ -18,7 +18,9 @@ import numpy as np
 from scipy.linalg import cho_factor, cho_solve, qr
 
 from manykernels.objective.capabilities import Capability
+from manykernels.objective.regularizers import BlockL1
 from manykernels.solvers.base import Solver
+from manykernels.solvers.gram.node_weights import NodeWeights
 from manykernels.solvers.gram.shared_systems import (
     BOUNDARY,
     CENTERING,
@@ -262,6 +264,7 @@ class _State:
     weights: Array
     norms: Array = field(default_factory=lambda: np.zeros(0))
     gap: float = np.inf
+    nodes: NodeWeights | None = None  # of a penalty that is a sum of norms
     rotation: Array | None = None  # of the targets, (T', T), where there are more of them than samples
 
 
@@ -274,7 +277,8 @@ class SharedNewton(Solver):
     are :math:`-u_m^2/2` and :math:`\langle K_m R, P K_l R \rangle`, with the inverse :math:`P` that the last Newton
     step of the machine has factorized. Each iteration solves the quadratic program that these define over the kernels
     that matter, and then the machine. Penalties without bounds on the norms, which the program needs, take turns with
-    the machine: the best weights for given norms are known.
+    the machine, since the best weights for given norms are known; those that are sums of norms, such as a tree's, have
+    a weight for each norm, and a program over these (`node_weights`).
 
     Notes
     -----
@@ -362,6 +366,8 @@ class SharedNewton(Solver):
             state.machine.solve(self._accuracy(problem, state))
             return
         before = _primal(problem, state.machine, state.weights)
+        if state.nodes is not None and self._moved(problem, state, before):
+            return
         newton = Capability.MULTIPLIERS in problem.regularizer.capabilities
         wanted = _newton_weights(problem, state) if newton else None
         for attempt in range(MOST_SHORTENINGS if wanted is not None else 0):
@@ -370,6 +376,20 @@ class SharedNewton(Solver):
                 return
         norms = state.weights * _norms(problem, state.machine.rho) * problem.penalties**2
         self._improved(problem, state, problem.regularizer.weights_from_norms(norms) / problem.penalties**2, np.inf)
+        if not newton and problem.regularizer.norms_of(norms.size) is not None:
+            state.nodes = NodeWeights.of(problem.regularizer, norms)
+
+    def _moved(self, problem: Any, state: _State, before: float) -> bool:
+        """Take a step over the weights of norms, whose sum the penalty is; return whether the objective has fallen."""
+        nodes = state.nodes
+        assert nodes is not None
+        wanted = _newton_nodes(problem, state, nodes)
+        for attempt in range(MOST_SHORTENINGS if wanted is not None else 0):
+            moved = nodes.at(nodes.x + SHORTENING**attempt * (wanted - nodes.x))
+            if self._improved(problem, state, moved.weights / problem.penalties**2, before):
+                state.nodes = moved
+                return True
+        return False
 
     def extract(self, problem: Problem, state: _State) -> Model:
         """Return dual coefficients, weights and intercepts."""
@@ -460,6 +480,29 @@ def _newton_weights(problem: Problem, state: _State) -> Array:
     weights = np.where(free_kernels(regularizer, problem.n_kernels)[0], 0.0, state.weights)
     weights[kernels] = program.solve() / squares
     return weights
+
+
+def _newton_nodes(problem: Problem, state: _State, nodes: NodeWeights) -> Array | None:
+    """Return the weights of norms that minimize the quadratic model, zero for those that do not matter."""
+    machine, norms = state.machine, _norms(problem, state.machine.rho)
+    nodes = nodes.entering(problem.regularizer, norms, problem.loss_at_zero)
+    kernels = nodes.candidates(norms / NEARLY_VIOLATED)
+    if not kernels.size:
+        return None
+    products = np.stack([problem.stack.matrix(m) @ machine.rho for m in kernels])
+    products /= (problem.penalties[kernels] ** 2)[:, None, None]
+    if machine.system is None:
+        machine.solve(np.inf)
+    assert machine.system is not None
+    chosen = np.flatnonzero(nodes.members[:, kernels].any(axis=1))
+    taken = nodes.taken(chosen, kernels)
+    slopes, bends = taken.derivatives(norms[kernels], machine.system.products(products))
+    each = BlockL1(1.0)
+    linear = _linear(each, np.sqrt(2.0 * slopes))
+    found = WeightProgram(linear=linear, quadratic=bends, current=taken.x, regularizer=each).solve()
+    x = np.zeros_like(nodes.x)
+    x[chosen] = taken.at(found).settled().x
+    return x
 
 
 def _linear(regularizer: Regularizer, norms: Array) -> Array:
