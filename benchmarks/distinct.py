@@ -47,11 +47,13 @@ def units(rows: int, rng: np.random.Generator) -> pd.DataFrame:
     applied = seconds(lambda: stack.apply_each(vector))
     table = [("entry read", (added + 2 * applied) / 3 / KERNELS / size, distinct.READ)]
     for v in VALUES:
-        codes, starts = rng.integers(0, v, (COLUMNS, rows)).astype(np.uint32), v * v * np.arange(COLUMNS)
-        tables, sizes = rng.random(COLUMNS * v * v), np.full(COLUMNS, v)
-        spread = seconds(partial(loops.add_spread, tables, starts, sizes, codes, matrix))
+        codes, held = rng.integers(0, v, rows).astype(np.uint32), rng.random((v, v))
+        spread = seconds(partial(loops.add_spread, held, codes, 0, rows, matrix))
         predicted = distinct.SPREAD + distinct.SPREAD_ROW * v
-        table.append((f"entry spread from {v} values", spread / COLUMNS / size, predicted))
+        table.append((f"entry spread from {v} values", spread / size, predicted))
+    one = PackedStack(triangles[:1], rows)
+    unpacked = seconds(partial(one.combine, [1.0])) - added / KERNELS
+    table.append(("entry unpacked", unpacked / size, distinct.UNPACKED))
     small = PackedStack(rng.random((4, 10)).astype(np.float32), 4)
     table.append(("call", seconds(lambda: small.apply_each(np.ones(4))), distinct.OPERATION))
     return pd.DataFrame(table, columns=["unit", "measured s", "constant s"])

@@ -27,10 +27,12 @@ if TYPE_CHECKING:
 
 # Seconds, by which it is decided what is held among distinct points, measured by `python benchmarks/distinct.py`
 READ = 4.3e-10  # an entry of a triangle, in a weighted sum, a product or a form
-SPREAD, SPREAD_ROW = 4.5e-10, 2e-12  # an entry of a weighted sum, spread from one among v points: the second v times
+SPREAD, SPREAD_ROW = 6e-10, 1.5e-12  # an entry of a weighted sum, spread from one among v points: the second v times
+UNPACKED = 6e-9  # an entry of a triangle among distinct points, made the matrix that is spread
 OPERATION = 2e-5  # one of these on the kernels of one set of distinct points, however few these are
 PRODUCTS = 2  # with a kernel, for each weighted sum that it is part of
 SHARE = 0.5  # of the kernels of a column that are part of a sum, about
+BAND = 64  # rows of a sum that are written at once
 
 
 @dataclass(frozen=True, eq=False)
@@ -46,7 +48,8 @@ class Distinct:
         """Seconds that a weighted sum and the products that go with it are predicted to gain."""
         m, n, v = len(self.kernels), len(self.codes), len(self.samples)
         read = READ * (1 + PRODUCTS) * SHARE * m * (n * n - v * v) / 2
-        return read - (SPREAD + SPREAD_ROW * v) * n * n / 2 - (1 + PRODUCTS) * OPERATION
+        spread = (SPREAD + SPREAD_ROW * v) * n * n / 2 + UNPACKED * v * v / 2
+        return read - spread - (1 + PRODUCTS) * OPERATION
 
 
 def worthwhile(bank: FittedBank, prepared: PreparedRows[Any]) -> list[Distinct]:
@@ -229,7 +232,7 @@ class DistinctStack(GramStack):
         return total
 
     def _combine(self, weights: Array, active: Array) -> Array:
-        total, tables, codes = np.zeros((self.n_samples, self.n_samples)), [], []
+        total, spread = None, []
         for part, at, own in self._among(active):
             weighted = np.zeros(len(part.kernels))
             weighted[own] = weights[active[at]]
@@ -237,11 +240,11 @@ class DistinctStack(GramStack):
             if part.codes is None:
                 total = combined
             else:
-                tables.append(combined)
-                codes.append(part.codes)
-        if tables:
-            sizes = np.array([len(table) for table in tables])
-            starts = np.concatenate([[0], np.cumsum(sizes**2)[:-1]])
-            add_spread(np.concatenate([table.ravel() for table in tables]), starts, sizes, np.array(codes), total)
+                spread.append((combined, part.codes))
+        total = np.zeros((self.n_samples, self.n_samples)) if total is None else total
+        for top in range(0, self.n_samples if spread else 0, BAND):  # rows that stay in a cache from part to part
+            for table, codes in spread:
+                add_spread(table, codes, top, min(top + BAND, self.n_samples), total)
+        if spread:
             mirror_upper(total)
         return total

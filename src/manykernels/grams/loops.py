@@ -221,17 +221,12 @@ def block_gram(rows: Array, weights: Array, out: Array) -> None:
 
 
 @compiled(fastmath=FAST)
-def add_spread(tables: Array, starts: Array, sizes: Array, codes: Array, out: Array) -> None:
-    """Add ``sum_g T_g[codes[g, i], codes[g, j]]`` to the upper triangle of ``out`` (n, n).
+def add_spread(table: Array, codes: Array, start: int, stop: int, out: Array) -> None:
+    """Add ``table[codes[i], codes[j]]`` to the upper triangle of ``out`` (n, n), in rows start..stop-1.
 
-    ``T_g`` (v, v), v = sizes[g], lies row by row in the flat ``tables`` from starts[g] on; codes (G, n) are unsigned,
-    which spares a look at the sign of each.
+    Codes (n,) are unsigned, which spares a look at the sign of each.
     """
-    n = out.shape[0]
-    for i in range(n):
-        target = out[i, i:]
-        for g in range(sizes.size):
-            first = starts[g] + sizes[g] * np.int64(codes[g, i])
-            row, own = tables[first : first + sizes[g]], codes[g, i:]
-            for j in range(target.size):
-                target[j] += row[own[j]]
+    for i in range(start, stop):
+        row, target, own = table[codes[i]], out[i, i:], codes[i:]
+        for j in range(target.size):
+            target[j] += row[own[j]]

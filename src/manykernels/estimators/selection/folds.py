@@ -347,9 +347,12 @@ class Fold:
     def score(self, fit: Fit, **parameters: Any) -> FoldScore:
         """Return what the held-out rows say of solutions on all kernels; ``parameters`` are those of their model."""
         expansion, fit = expanded(self.training, fit)
-        scores = expansion.scores(self.rows_held_out.rows) + np.array([found.intercept for found in fit.solutions])
+        intercepts = np.concatenate([np.atleast_1d(found.intercept) for found in fit.solutions])
+        scores = expansion.scores(self.rows_held_out.rows) + intercepts
 
         def complete() -> BaseMKL:
+            if self.rows_held_out.scorer is None:  # nobody asks for more than predictions
+                return self.opened.model._predicting(expansion, intercepts, fit.problems[0].loss.each)
             model = copy.copy(self.opened.model).set_params(**parameters)
             model._keep_fit(self.training, fit, self.samples)
             return model

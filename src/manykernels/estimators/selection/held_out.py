@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -45,7 +45,7 @@ class Recording(HeldOut):
 def recording(folds: Sequence[Fold]) -> Iterator[list[Recording]]:
     """Let folds note what their models say of held-out rows."""
     before = [fold.held_out for fold in folds]
-    own = [Recording(**{part.name: getattr(held, part.name) for part in fields(HeldOut)}) for held in before]
+    own = [Recording(held.rows, held.target, held.weight, None, held.by_target) for held in before]
     try:
         for fold, held in zip(folds, own, strict=True):
             fold.held_out = held
