@@ -396,6 +396,38 @@ def _root_between(slope: Callable[[float], float], lo: float, hi: float, unit: f
     return float(brentq(slope, lo, hi, xtol=1e-16 * unit, rtol=1e-15, maxiter=10_000))
 
 
+class QuadraticConjugate(Loss):
+    """A loss whose conjugate is ``curvature r^2 / 2 - y r + kink |r|`` on its box; it says these two numbers.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from manykernels.objective import get_loss
+    >>> get_loss("huber").conjugate_derivative(np.array([1.0, 2.0]), np.array([0.5, -0.5])).tolist()
+    [-0.5, -2.5]
+    """
+
+    conjugate_form: ClassVar[str] = "quadratic"
+
+    @property
+    def curvature_bound(self) -> float:
+        """One over the curvature of the conjugate; infinite where that is piecewise linear."""
+        return 1.0 / self.curvature if self.curvature else np.inf
+
+    def _conjugate_inside(self, y: Array, r: Array) -> Array:
+        values = r * (0.5 * self.curvature * r - y) if self.curvature else -y * r
+        return values + self.kink * np.abs(r) if self.kink else values
+
+    def conjugate_derivative(self, y: Array, r: Array) -> Array:
+        """``curvature r - y + kink sign(r)``."""
+        slopes = self.curvature * r - y
+        return slopes + self.kink * np.sign(r) if self.kink else slopes
+
+    def conjugate_second_derivative(self, y: Array, r: Array) -> Array:
+        """Return the curvature."""
+        return np.full(np.broadcast(y, r).shape, self.curvature)
+
+
 class ClassificationLoss(Loss):
     """A loss of the margin ``y z`` with labels in {-1, +1}."""
 

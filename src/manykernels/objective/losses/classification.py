@@ -8,7 +8,7 @@ from typing import ClassVar
 import numpy as np
 from scipy.special import expit, logit, xlog1py, xlogy
 
-from manykernels.objective.losses.base import Array, ClassificationLoss, piecewise_linear_minimizer
+from manykernels.objective.losses.base import Array, ClassificationLoss, QuadraticConjugate, piecewise_linear_minimizer
 
 __all__ = ["Hinge", "Logistic", "SquaredHinge"]
 
@@ -88,7 +88,7 @@ class Logistic(ClassificationLoss):
 
 
 @dataclass(frozen=True)
-class Hinge(ClassificationLoss):
+class Hinge(QuadraticConjugate, ClassificationLoss):
     """Hinge loss ``max(1 - y z, 0)`` of the support vector machine; conjugate ``-y r`` on ``0 <= y r <= 1``.
 
     Examples
@@ -100,7 +100,6 @@ class Hinge(ClassificationLoss):
 
     name: ClassVar[str] = "hinge"
     smooth: ClassVar[bool] = False
-    conjugate_form: ClassVar[str] = "quadratic"
 
     def value(self, y: Array, z: Array) -> Array:
         """``max(1 - y z, 0)``."""
@@ -113,17 +112,6 @@ class Hinge(ClassificationLoss):
     def second_derivative(self, y: Array, z: Array) -> Array:
         """Zero."""
         return np.zeros(np.broadcast(y, z).shape)
-
-    def _conjugate_inside(self, y: Array, r: Array) -> Array:
-        return -y * r
-
-    def conjugate_derivative(self, y: Array, r: Array) -> Array:
-        """``-y``."""
-        return np.broadcast_to(-y, np.broadcast(y, r).shape).copy()
-
-    def conjugate_second_derivative(self, y: Array, r: Array) -> Array:
-        """Zero."""
-        return np.zeros(np.broadcast(y, r).shape)
 
     def dual_bounds(self, y: Array) -> tuple[Array, Array]:
         """``0 <= y r <= 1``."""
@@ -143,7 +131,7 @@ class Hinge(ClassificationLoss):
 
 
 @dataclass(frozen=True)
-class SquaredHinge(ClassificationLoss):
+class SquaredHinge(QuadraticConjugate, ClassificationLoss):
     """Squared hinge loss ``max(1 - y z, 0)^2 / 2``; conjugate ``r^2/2 - y r`` on ``y r >= 0``.
 
     Examples
@@ -155,13 +143,7 @@ class SquaredHinge(ClassificationLoss):
 
     name: ClassVar[str] = "squared_hinge"
     smooth: ClassVar[bool] = True
-    conjugate_form: ClassVar[str] = "quadratic"
     curvature: ClassVar[float] = 1.0
-
-    @property
-    def curvature_bound(self) -> float:
-        """One."""
-        return 1.0
 
     def value(self, y: Array, z: Array) -> Array:
         """``max(1 - y z, 0)^2 / 2``; ``inf`` where the square overflows."""
@@ -175,17 +157,6 @@ class SquaredHinge(ClassificationLoss):
     def second_derivative(self, y: Array, z: Array) -> Array:
         """1 below margin 1, else 0."""
         return np.where(y * z < 1.0, 1.0, 0.0)
-
-    def _conjugate_inside(self, y: Array, r: Array) -> Array:
-        return r * (0.5 * r - y)
-
-    def conjugate_derivative(self, y: Array, r: Array) -> Array:
-        """``r - y``."""
-        return r - y
-
-    def conjugate_second_derivative(self, y: Array, r: Array) -> Array:
-        """One."""
-        return np.ones(np.broadcast(y, r).shape)
 
     def dual_bounds(self, y: Array) -> tuple[Array, Array]:
         """``y r >= 0``."""

@@ -10,7 +10,7 @@ from numpy.typing import ArrayLike
 from scipy.special import logsumexp, xlogy
 
 from manykernels.exceptions import InvalidInputError
-from manykernels.objective.losses.base import Array, RegressionLoss, piecewise_linear_minimizer
+from manykernels.objective.losses.base import Array, QuadraticConjugate, RegressionLoss, piecewise_linear_minimizer
 from manykernels.validation.arrays import check_positive
 
 __all__ = ["EpsilonInsensitive", "Gamma", "Huber", "Poisson", "Quantile", "Squared"]
@@ -29,7 +29,7 @@ def _rounding(y: Array, z: Array) -> Array:
 
 
 @dataclass(frozen=True)
-class Squared(RegressionLoss):
+class Squared(QuadraticConjugate, RegressionLoss):
     """Squared loss ``(z - y)^2 / 2``; conjugate ``r^2/2 - y r`` for every ``r``.
 
     Examples
@@ -41,14 +41,8 @@ class Squared(RegressionLoss):
 
     name: ClassVar[str] = "squared"
     smooth: ClassVar[bool] = True
-    conjugate_form: ClassVar[str] = "quadratic"
     curvature: ClassVar[float] = 1.0
     linear_dual: ClassVar[bool] = True
-
-    @property
-    def curvature_bound(self) -> float:
-        """One."""
-        return 1.0
 
     def value(self, y: Array, z: Array) -> Array:
         """``(z - y)^2 / 2``; ``inf`` where the square overflows."""
@@ -63,17 +57,6 @@ class Squared(RegressionLoss):
         """One."""
         return np.ones(np.broadcast(y, z).shape)
 
-    def _conjugate_inside(self, y: Array, r: Array) -> Array:
-        return r * (0.5 * r - y)
-
-    def conjugate_derivative(self, y: Array, r: Array) -> Array:
-        """``r - y``."""
-        return r - y
-
-    def conjugate_second_derivative(self, y: Array, r: Array) -> Array:
-        """One."""
-        return np.ones(np.broadcast(y, r).shape)
-
     def dual_bounds(self, y: Array) -> tuple[Array, Array]:
         """Every ``r``."""
         return _constant_box(y, -np.inf, np.inf)
@@ -84,7 +67,7 @@ class Squared(RegressionLoss):
 
 
 @dataclass(frozen=True)
-class EpsilonInsensitive(RegressionLoss):
+class EpsilonInsensitive(QuadraticConjugate, RegressionLoss):
     """Epsilon-insensitive loss ``max(|z - y| - epsilon, 0)``; conjugate ``-y r + epsilon |r|`` on ``|r| <= 1``.
 
     Parameters
@@ -103,7 +86,6 @@ class EpsilonInsensitive(RegressionLoss):
 
     name: ClassVar[str] = "epsilon_insensitive"
     smooth: ClassVar[bool] = False
-    conjugate_form: ClassVar[str] = "quadratic"
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "epsilon", check_positive(self.epsilon, "epsilon", allow_zero=True))
@@ -125,17 +107,6 @@ class EpsilonInsensitive(RegressionLoss):
         """Zero."""
         return np.zeros(np.broadcast(y, z).shape)
 
-    def _conjugate_inside(self, y: Array, r: Array) -> Array:
-        return -y * r + self.epsilon * np.abs(r)
-
-    def conjugate_derivative(self, y: Array, r: Array) -> Array:
-        """``-y + epsilon sign(r)``."""
-        return -y + self.epsilon * np.sign(r)
-
-    def conjugate_second_derivative(self, y: Array, r: Array) -> Array:
-        """Zero."""
-        return np.zeros(np.broadcast(y, r).shape)
-
     def dual_bounds(self, y: Array) -> tuple[Array, Array]:
         """``|r| <= 1``."""
         return _constant_box(y, -1.0, 1.0)
@@ -155,7 +126,7 @@ class EpsilonInsensitive(RegressionLoss):
 
 
 @dataclass(frozen=True)
-class Huber(RegressionLoss):
+class Huber(QuadraticConjugate, RegressionLoss):
     """Huber loss, quadratic up to ``delta`` and linear beyond; conjugate ``r^2/2 - y r`` on ``|r| <= delta``.
 
     Parameters
@@ -174,13 +145,7 @@ class Huber(RegressionLoss):
 
     name: ClassVar[str] = "huber"
     smooth: ClassVar[bool] = True
-    conjugate_form: ClassVar[str] = "quadratic"
     curvature: ClassVar[float] = 1.0
-
-    @property
-    def curvature_bound(self) -> float:
-        """One."""
-        return 1.0
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "delta", check_positive(self.delta, "delta"))
@@ -205,24 +170,13 @@ class Huber(RegressionLoss):
         """1 up to a residual of ``delta``, else 0."""
         return np.where(np.abs(z - y) <= self.delta, 1.0, 0.0)
 
-    def _conjugate_inside(self, y: Array, r: Array) -> Array:
-        return r * (0.5 * r - y)
-
-    def conjugate_derivative(self, y: Array, r: Array) -> Array:
-        """``r - y``."""
-        return r - y
-
-    def conjugate_second_derivative(self, y: Array, r: Array) -> Array:
-        """One."""
-        return np.ones(np.broadcast(y, r).shape)
-
     def dual_bounds(self, y: Array) -> tuple[Array, Array]:
         """``|r| <= delta``."""
         return _constant_box(y, -self.delta, self.delta)
 
 
 @dataclass(frozen=True)
-class Quantile(RegressionLoss):
+class Quantile(QuadraticConjugate, RegressionLoss):
     """Quantile (pinball) loss ``max(tau (y - z), (tau - 1)(y - z))``; conjugate ``-y r`` on ``tau - 1 <= r <= tau``.
 
     Parameters
@@ -241,7 +195,6 @@ class Quantile(RegressionLoss):
 
     name: ClassVar[str] = "quantile"
     smooth: ClassVar[bool] = False
-    conjugate_form: ClassVar[str] = "quadratic"
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "tau", check_positive(self.tau, "tau"))
@@ -259,17 +212,6 @@ class Quantile(RegressionLoss):
     def second_derivative(self, y: Array, z: Array) -> Array:
         """Zero."""
         return np.zeros(np.broadcast(y, z).shape)
-
-    def _conjugate_inside(self, y: Array, r: Array) -> Array:
-        return -y * r
-
-    def conjugate_derivative(self, y: Array, r: Array) -> Array:
-        """``-y``."""
-        return np.broadcast_to(-y, np.broadcast(y, r).shape).copy()
-
-    def conjugate_second_derivative(self, y: Array, r: Array) -> Array:
-        """Zero."""
-        return np.zeros(np.broadcast(y, r).shape)
 
     def dual_bounds(self, y: Array) -> tuple[Array, Array]:
         """``tau - 1 <= r <= tau``."""
