@@ -33,8 +33,8 @@ Picture = Annotated[Path | None, typer.Option(help="Picture to write (.png, .svg
 TableFile = Annotated[Path | None, typer.Option("--output", "-o", help="CSV or Parquet file for the whole table.")]
 
 # Names come from tables: neither [brackets] nor :signs: in them mean anything.
-AS_IT_IS: Any = {"markup": False, "emoji": False, "highlight": False}
-TABLE: Any = {"box": None, "title_justify": "left", "title_style": "bold", "padding": (0, 2, 0, 0)}
+AS_IT_IS: dict[str, Any] = {"markup": False, "emoji": False, "highlight": False}
+TABLE: dict[str, Any] = {"box": None, "title_justify": "left", "title_style": "bold", "padding": (0, 2, 0, 0)}
 
 
 class ExitCode(IntEnum):

@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from difflib import get_close_matches
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
 import numpy as np
 import pandas as pd
@@ -235,10 +235,16 @@ def _check_unfolding(path: Path) -> None:
                 )
 
 
+def _text_of(path: Path) -> IO[str]:
+    """Return a CSV file open as text, unpacked where it is packed."""
+    if path.suffix == ".gz":
+        return gzip.open(path, "rt", encoding="utf-8-sig", newline="")
+    return path.open(encoding="utf-8-sig", newline="")
+
+
 def _check_names(path: Path, delimiter: str) -> None:
     """Refuse repeated column names, which pandas would number."""
-    opener: Any = gzip.open if path.suffix == ".gz" else open
-    with opener(path, "rt", encoding="utf-8-sig", newline="") as file:
+    with _text_of(path) as file:
         rows = csv.reader(file, delimiter=delimiter, skipinitialspace=True)
         header = next((row for row in rows if len(row) > 1 or any(map(str.strip, row))), [])
     names = pd.Series([name.strip() for name in header], dtype=object)
@@ -259,8 +265,7 @@ def _there(path: str | Path) -> Path:
 
 def _dialect(path: Path) -> tuple[str, str]:
     """Return the delimiter that splits the first lines evenly into most fields, and the decimal sign."""
-    opener: Any = gzip.open if path.suffix == ".gz" else open
-    with opener(path, "rt", encoding="utf-8-sig", newline="") as file:
+    with _text_of(path) as file:
         sample = file.read(SAMPLE_SIGNS)
     lines = [line for line in io.StringIO(sample, newline="") if line.strip()]
     if len(sample) == SAMPLE_SIGNS:

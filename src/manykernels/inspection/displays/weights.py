@@ -429,8 +429,8 @@ def _colors(dark: bool) -> Any:
 # One picture of a fitted model: its kernels, its convergence, and the map of its weights.
 
 
-BESIDE: Any = {"mosaic": [["weights", "map"], ["convergence", "map"]], "width_ratios": [1.0, 1.55]}
-BELOW: Any = {"mosaic": [["weights"], ["convergence"], ["map"]], "height_ratios": [1.0, 0.7, 1.6]}
+BESIDE: dict[str, Any] = {"mosaic": [["weights", "map"], ["convergence", "map"]], "width_ratios": [1.0, 1.55]}
+BELOW: dict[str, Any] = {"mosaic": [["weights"], ["convergence"], ["map"]], "height_ratios": [1.0, 0.7, 1.6]}
 SMALL: Any = {"font.size": 9, "axes.titlesize": 11, "axes.titleweight": "bold", "axes.titlelocation": "left"}
 SMALLER: Any = SMALL | {"font.size": 8, "axes.titlesize": 9}
 

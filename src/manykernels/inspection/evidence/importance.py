@@ -129,7 +129,7 @@ def score_drops(
     by: str,
     n_repeats: int,
     scoring: str | Callable[..., float] | None,
-    random: Any,
+    random: np.random.Generator,
 ) -> dict[str, Array]:
     """Return what the score falls by in each repeat, for each unit with a part in the model."""
     parts: Array = model.decompose(X)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -162,7 +161,7 @@ def conformal_sets(model: BaseEstimator, y: ArrayLike, X: TableLike, *, confiden
     folds = _fold_models(model)
     if folds:
         need = int(np.ceil(_checked(confidence) * (1 + sum(len(fold.rows) for fold in folds))))
-        below: Any = 0
+        below = np.zeros(1, dtype=np.intp)
         for fold, said in _said_of(folds, model, X, "predict_proba"):
             errors = np.sort(1.0 - fold.shown[np.arange(len(fold.rows)), places[fold.rows]])
             below = below + np.searchsorted(errors, 1.0 - said, side="left")

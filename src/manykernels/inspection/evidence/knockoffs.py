@@ -104,7 +104,7 @@ def knockoff_selection(
     y: ArrayLike,
     *,
     q: float = 0.1,
-    copies: Any = "mvr",
+    copies: str | TableLike = "mvr",
     groups: Mapping[str, Sequence[Any]] | None = None,
     sample_weight: ArrayLike | None = None,
     random_state: RandomSource = None,
@@ -288,7 +288,7 @@ def _mvr(covariance: Array) -> Array:
     return s
 
 
-def _copies(original: pd.DataFrame, copies: Any, rng: np.random.Generator) -> pd.DataFrame:
+def _copies(original: pd.DataFrame, copies: str | TableLike, rng: np.random.Generator) -> pd.DataFrame:
     """Return the copies of a table, drawn or as they are given."""
     if not isinstance(copies, str):
         given = copies if isinstance(copies, pd.DataFrame) else pd.DataFrame(np.asarray(copies))

@@ -27,7 +27,7 @@ from manykernels.inspection.functions.shape import rows_of
 from manykernels.kernels import FittedBank
 from manykernels.kernels.bank.columns import NUMBERS
 from manykernels.kernels.specs.base import KernelSpec
-from manykernels.validation.arrays import Array
+from manykernels.validation.arrays import Array, TableLike
 
 MOST_PIECES = {1: 2**15, 2: 2**6}  # along an axis of a term of so many axes
 FEWEST_PIECES = 8
@@ -225,7 +225,7 @@ class Extraction:
 
         return values
 
-    def _column(self, axis: Axis, values: Any) -> Any:
+    def _column(self, axis: Axis, values: Array | Sequence[Any]) -> Any:
         """Return values of an axis as a column of a table like that of fit."""
         if axis.unit == UNITS["date"]:
             return pd.Timestamp("1970-01-01") + pd.to_timedelta(np.asarray(values, dtype=np.float64), unit="D")
@@ -235,7 +235,7 @@ class Extraction:
             return np.asarray(values, dtype=np.float64)
         return pd.Series(list(values), dtype=object)
 
-    def _spread(self, members: list[int], key: Any) -> float:
+    def _spread(self, members: list[int], key: tuple[Sequence[int], Sequence[Any]]) -> float:
         """Return by how much the sum of some kernels varies over their points."""
         positions, kinds = key
         axes = [self._axis(members, place, *each) for place, each in enumerate(zip(positions, kinds, strict=True))]
@@ -390,7 +390,7 @@ class Extraction:
         return out
 
 
-def program_of(model: BaseEstimator, *, rows: Any = None, tol: float = 1e-6, with_points: bool) -> Program:
+def program_of(model: BaseEstimator, *, rows: TableLike | None = None, tol: float = 1e-6, with_points: bool) -> Program:
     """Return a fitted model as a program.
 
     Parameters

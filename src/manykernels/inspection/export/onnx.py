@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from types import ModuleType
 from typing import Any
 
 import numpy as np
+from numpy.typing import ArrayLike, DTypeLike
 
 from manykernels.exceptions import IncompatibleError
 from manykernels.inspection.export.program import Axis, KernelTerm, Program, Term
@@ -17,13 +19,13 @@ OPSET, MACHINE_LEARNING_OPSET, IR_VERSION = 17, 3, 8  # of 2022: what runtimes o
 class Graph:
     """Nodes and constants under construction, each with a name of its own."""
 
-    def __init__(self, helper: Any, numpy_helper: Any) -> None:
+    def __init__(self, helper: ModuleType, numpy_helper: ModuleType) -> None:
         self.helper, self.numpy_helper = helper, numpy_helper
         self.nodes: list[Any] = []
         self.constants: list[Any] = []
         self._known: dict[Any, str] = {}
 
-    def constant(self, values: Any, dtype: Any = np.float64) -> str:
+    def constant(self, values: ArrayLike, dtype: DTypeLike = np.float64) -> str:
         """Return the name of a constant."""
         array = np.ascontiguousarray(values, dtype=dtype).reshape(np.shape(values))
         key = (array.dtype.str, array.shape, array.tobytes())
@@ -106,7 +108,7 @@ def as_onnx(program: Program, about: Sequence[str]) -> bytes:
     return bytes(model.SerializeToString())
 
 
-def _inputs(g: Graph, program: Program, helper: Any, kinds: Any) -> tuple[list[Any], dict[str, str]]:
+def _inputs(g: Graph, program: Program, helper: ModuleType, kinds: Any) -> tuple[list[Any], dict[str, str]]:
     """Return the inputs of the graph, and by which values its nodes know the columns, (n, 1) each."""
     if not program.named:
         info = helper.make_tensor_value_info("X", kinds.DOUBLE, [None, program.n_features])
@@ -261,7 +263,7 @@ def _matrix(g: Graph, kernel: dict[str, Any], x: str, points: Array) -> str:
     return g("Mul", value, factor)
 
 
-def _predictions(g: Graph, program: Program, scores: str, helper: Any, kinds: Any) -> list[Any]:
+def _predictions(g: Graph, program: Program, scores: str, helper: ModuleType, kinds: Any) -> list[Any]:
     """Add what the scores predict to the graph, and return the outputs."""
     if program.classes is None:
         value = g("Exp", scores) if program.link == "exp" else scores

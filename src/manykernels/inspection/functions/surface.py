@@ -203,7 +203,7 @@ def _without(columns: tuple[str, ...], held: Mapping[str, Any]) -> tuple[str, ..
     return tuple(column for column in columns if column not in held)
 
 
-def _named(columns: Any, known: list[str]) -> tuple[str, str]:
+def _named(columns: Sequence[Any], known: list[str]) -> tuple[str, str]:
     """Return the names of two columns, given by name or position."""
     if isinstance(columns, str) or len(columns) != 2:
         raise InvalidInputError(f"columns must be two columns, by name or position, got {columns!r}.")

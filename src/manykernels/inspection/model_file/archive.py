@@ -58,7 +58,7 @@ def read_archive(path: str | Path) -> tuple[dict[str, Any], dict[str, Array]]:
     return document, {name.removesuffix(SUFFIX): _read_array(data, path) for name, data in members.items()}
 
 
-def _as_path(path: Any) -> Path:
+def _as_path(path: object) -> Path:
     """Return a path, or say that something else was given: a number would be taken for an open file."""
     if not isinstance(path, (str, PathLike)):
         raise ModelFileError(f"A model file is given by its path, as str or Path, not by a {type(path).__name__}.")

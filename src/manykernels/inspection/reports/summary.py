@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from html import escape
-from typing import Any
 
 import numpy as np
 from sklearn.base import BaseEstimator
@@ -15,6 +14,7 @@ from manykernels.inspection.displays.plotting import cut_text, short_label
 from manykernels.inspection.evidence.noise import noise_doubt
 from manykernels.inspection.pipelines import last_step, unwrapped
 from manykernels.inspection.reports.report import GAP, MKLReport
+from manykernels.inspection.reports.scores import Score
 
 WHY_STOPPED = {
     "max_iter": "it reached the largest number of iterations (max_iter)",
@@ -96,7 +96,7 @@ def again_words(counts: list[int | None], n_folds: int) -> str:
     )
 
 
-def comparison_words(name: str, better: Any, metric: str) -> str:
+def comparison_words(name: str, better: Score, metric: str) -> str:
     """Return whether the model is better than a simpler one, as far as the rows can tell."""
     size = f"{abs(better.value):.3f} in {metric} ({better.low:+.3f} to {better.high:+.3f})"
     if better.low > 0:
