@@ -271,7 +271,8 @@ class MKLClassifier(ClassifierMixin, BaseMKL):
         >>> model.predict([[0.5], [2.5]]).tolist()
         ['no', 'yes']
         """
-        return likeliest(self.classes_, self._values(X))
+        values = self._values(X)
+        return likeliest(self.classes_, values)
 
     @available_if(_is_logistic)
     def predict_proba(self, X: TableLike) -> Array:
