@@ -510,9 +510,10 @@ class Problem:
         """Return the lower bound of feasible coefficients, scaled until they are feasible for the penalty."""
         signed = self.penalized(self._signed_norms(rho))
         u = np.maximum(signed, 0.0)
-        scale = self.regularizer.dual_scale(u)
+        formulas = self.regularizer.formulas
+        scale = formulas.dual_scale(u)
         conjugates = self.bound.conjugate_parts(rho, scale, z)
-        penalty = self.regularizer.conjugate(scale * u)
+        penalty = formulas.conjugate(scale * u)
         value = -float(np.sum(conjugates)) - penalty if self.certified_bound.proves(rho) else -np.inf
         return _DualPoint(value, rho, z, signed, scale, conjugates, penalty)
 
@@ -696,7 +697,7 @@ class Problem:
         f, t = self.model_parts(rho, d)
         z = f + b
         with np.errstate(over="ignore", invalid="ignore"):
-            losses, penalty = self.bound.parts(z), self.regularizer.value(self.penalized(t))
+            losses, penalty = self.bound.parts(z), self.regularizer.formulas.value(self.penalized(t))
             primal = float(np.sum(losses)) + penalty
             point = self._best_dual(rho, z, primal)
             denominator = max(abs(primal), self.tiny)

@@ -57,6 +57,11 @@ class HierarchicalNorm:
         """Return ``sum_v d_v ||t_{D(v)}||``."""
         return float(self.penalties @ self.group_norms(t))
 
+    @property
+    def formulas(self) -> HierarchicalNorm:
+        """Itself, which computes its value."""
+        return self
+
     def value(self, t: Array) -> float:
         """Return ``Omega(t)``."""
         return 0.5 * self.strength * self.norm(t) ** 2

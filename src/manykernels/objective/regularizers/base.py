@@ -23,6 +23,9 @@ Array = NDArray[Any]
 ESSENTIAL = ("value", "conjugate", "prox", "sparse")
 """What a regularizer without a curve cannot be without."""
 
+FORMULAS = ("value", "conjugate", "dual_scale", "norm_bound")
+"""What follows from a curve in the same words."""
+
 OPTIONAL = {
     "second_derivative": Capability.CURVATURE,
     "curvature": Capability.CURVATURE,
@@ -185,6 +188,12 @@ class Regularizer:
         if self.curve is None:
             raise IncompatibleError(f"The regularizer '{self.name}' has no curve from which this could be computed.")
         return self.curve
+
+    @cached_property
+    def formulas(self) -> Regularizer | Curve:
+        """What loops take values, conjugates and bounds from: the curve, unless a class has formulas of its own."""
+        own = any(map(self._defines, FORMULAS))
+        return self if own or self.curve is None else self.curve
 
     # --- what the problem is ----------------------------------------------------------------------------------------
 

@@ -74,6 +74,7 @@ class PrimalDual:
 
     def __post_init__(self) -> None:
         self._inverse_penalties = self.problem.penalties**-2.0
+        self._penalty = self.problem.regularizer.formulas
         self._n_pairs = self.samples.n_pairs + self.kernels.n_pairs
         self._keep_origin()
         self._cautious, self._steady = False, False
@@ -169,8 +170,8 @@ class PrimalDual:
     def _dual(self) -> float:
         problem = self.problem
         rho, norms = self.samples.rho, np.sqrt(self._squared_norms)
-        scale = problem.regularizer.dual_scale(norms)
-        dual = -problem.bound.conjugate(scale * rho) - problem.regularizer.conjugate(scale * norms)
+        scale = self._penalty.dual_scale(norms)
+        dual = -problem.bound.conjugate(scale * rho) - self._penalty.conjugate(scale * norms)
         missing = abs(float(rho.sum())) if problem.fit_intercept else 0.0
         return dual - missing * (1.0 + abs(self.b))
 
@@ -268,7 +269,7 @@ class PrimalDual:
     def _primal(self, weights: Array) -> float:
         scores = weights @ self._products + self.b
         block_norms = weights * np.sqrt(self._squared_norms)
-        return self.problem.bound.value(scores) + self.problem.regularizer.value(block_norms)
+        return self.problem.bound.value(scores) + self._penalty.value(block_norms)
 
     def _linearized(self, target: float) -> Linearized:
         """Return ``(h, shift)`` of the samples and ``(c, shift)`` of the kernels for complementarity products."""
@@ -354,7 +355,7 @@ class PrimalDual:
             products = self._products + primal_step * dproducts
             norms = np.sqrt(np.maximum(products @ (self.samples.rho + primal_step * drho), 0.0))
             scores = weights @ products + self.b + dual_step * db
-            if self.problem.bound.value(scores) + self.problem.regularizer.value(weights * norms) <= limit:
+            if self.problem.bound.value(scores) + self._penalty.value(weights * norms) <= limit:
                 break
             primal_step, dual_step = primal_step / 2, dual_step / 2
         return primal_step, dual_step

@@ -63,8 +63,8 @@ class CoupledPrimalDual(PrimalDual):
 
     def _dual(self) -> float:
         norms = np.sqrt(self._squared_norms)
-        scale = self.problem.regularizer.dual_scale(norms)
-        return self._coupled.dual_value(scale) - self.problem.regularizer.conjugate(scale * norms)
+        scale = self._penalty.dual_scale(norms)
+        return self._coupled.dual_value(scale) - self._penalty.conjugate(scale * norms)
 
     def _factorize(self, linear: Linearized) -> NewtonSystem:
         (inverse, _), (couplings, _) = linear
@@ -186,12 +186,12 @@ def best_scale(problem: Problem, rho: Array, norms: Array) -> tuple[float, float
 
     High powers of the norms, as those of a block q-norm with q near 1, may make it very small.
     """
-    regularizer = problem.regularizer
-    largest = regularizer.dual_scale(norms)
+    penalty = problem.regularizer.formulas
+    largest = penalty.dual_scale(norms)
 
     def negative_dual(scale: float) -> float:
         with np.errstate(over="ignore"):
-            return problem.bound.conjugate_at(rho, scale, np.zeros_like(rho)) + regularizer.conjugate(scale * norms)
+            return problem.bound.conjugate_at(rho, scale, np.zeros_like(rho)) + penalty.conjugate(scale * norms)
 
     # An infinite plateau tells a search nothing.
     while largest > 0 and not np.isfinite(negative_dual(largest)):  # at most the exponents of float64

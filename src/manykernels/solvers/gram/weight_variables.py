@@ -312,7 +312,7 @@ class BoundedWeights(PairedWeights):
     def _norm_bound(self) -> tuple[Array, Array]:
         """Return ``B^2`` and the derivative of ``B^2 / 2``, computed once a point."""
         if self._known is None or self._known[0] is not self.weights:
-            self._known = self.weights, self.regularizer.norm_bound(self.weights)
+            self._known = self.weights, self.regularizer.formulas.norm_bound(self.weights)
         return self._known[1]
 
 
