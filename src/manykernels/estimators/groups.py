@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, fields, replace
+from functools import cache
 from typing import Any, ClassVar, Self, TypeAlias
 
 from sklearn.base import BaseEstimator, clone
@@ -245,6 +246,13 @@ class TakesGroups(BaseEstimator):
         """Return all parameters by their names, those of groups beside the others."""
         given = self.get_params(deep=False)
         return given | {key: part for name in self._groups for key, part in self._group(name).get_params().items()}
+
+    @classmethod
+    @cache
+    def _get_param_names(cls) -> list[str]:
+        """Return the names of the parameters, which scikit-learn reads off the signature: once a class."""
+        names: list[str] = super()._get_param_names()
+        return names
 
     def get_params(self, deep: bool = True) -> dict[str, Any]:
         """Return the parameters by their names.
