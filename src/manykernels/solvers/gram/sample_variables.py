@@ -7,6 +7,9 @@ multipliers that needs, and linearizes the scores ``z`` that ``rho`` implies:
 
 ``diagonal`` is positive, so that the reduced Newton matrix ``diag(diagonal) + sum_m d_m K_m + ...`` is positive
 definite. Complementarity products of the multipliers are driven to ``target`` (the barrier parameter).
+
+Three classes of losses: quadratic or other smooth conjugates on boxes, those whose conjugate is its own barrier, and
+those that couple samples, where a matrix stands for the diagonal.
 """
 
 from __future__ import annotations
@@ -17,14 +20,24 @@ from typing import TYPE_CHECKING, Any, Protocol
 import numpy as np
 
 from manykernels.objective.problem import Problem
-from manykernels.solvers.gram.coupled_samples import CoupledSamples
-from manykernels.solvers.gram.entropic_samples import EntropicSamples
-from manykernels.solvers.gram.tuning import lift, longest_step
+from manykernels.solvers.gram.newton_system import GroupedNewtonSystem, add_rank_update
+from manykernels.solvers.gram.tuning import (
+    CLOSEST,
+    LARGEST_COUPLED_CHANGE,
+    LARGEST_SCORE_CHANGE,
+    SMALLEST_CURVATURE,
+    lift,
+    longest_step,
+)
 
 if TYPE_CHECKING:
     from manykernels.objective.losses import Loss
+    from manykernels.objective.losses.bound import CoupledLossBound
     from manykernels.objective.problem import Problem
     from manykernels.validation.arrays import Array
+
+EPSILON = 4e-16  # rounding at the ends of the domain, relative to them
+TINY = 1e-300
 
 
 class SampleVariables(Protocol):
@@ -267,6 +280,198 @@ class BoxSamples:
         self._split_second = np.zeros_like(self.split)
         self._dsplit = np.zeros_like(self.split)
         self._dtilt = np.zeros_like(self.tilt)
+
+
+@dataclass
+class EntropicSamples:
+    """Losses whose conjugate is its own barrier (logistic): ``rho = -s l'(y, z)`` with ``z`` tracked on its own.
+
+    Linearizing in ``z`` instead of in ``rho`` keeps Newton fast near the ends of the domain, where the derivative of
+    the conjugate is a logarithm.
+    """
+
+    loss: Loss
+    y: Array
+    weight: Array
+    low: Array
+    high: Array
+    rho: Array
+    z: Array
+    n_pairs: int = 0
+    _drho: Array = field(init=False, repr=False)
+    _dz: Array = field(init=False, repr=False)
+    _diagonal: Array = field(init=False, repr=False)
+    _shift: Array = field(init=False, repr=False)
+    _linear_at: tuple[Array, Array] | None = field(default=None, init=False, repr=False)
+
+    def scores(self) -> Array:
+        return self.z
+
+    def complementarity(self) -> float:
+        return 0.0
+
+    def linearize(self, target: float) -> tuple[Array, Array]:
+        """Linearize at the point, once whatever the target is: there are no multipliers."""
+        if self._linear_at is None or self._linear_at[0] is not self.rho or self._linear_at[1] is not self.z:
+            curvature = self.weight * np.maximum(self.loss.second_derivative(self.y, self.z), SMALLEST_CURVATURE)
+            self._diagonal = 1.0 / curvature
+            self._shift = -(self.rho + self.weight * self.loss.derivative(self.y, self.z)) / curvature
+            self._linear_at = self.rho, self.z
+        return self._diagonal, self._shift
+
+    def set_direction(self, drho: Array) -> None:
+        self._drho = drho
+        self._dz = self._shift - self._diagonal * drho
+
+    def within_reach(self, drho: Array, share: float) -> Array:
+        """Cut each change to a share of the way to the end that it leads to: a tangent of ``l'`` may lead beyond."""
+        return np.clip(drho, -share * (self.rho - self.low), share * (self.high - self.rho))
+
+    def set_score_changes(self, samples: Array, changes: Array) -> None:
+        """Overwrite the changes of the scores of some samples, whose coefficients were cut."""
+        self._dz[samples] = changes
+
+    def longest_steps(self) -> tuple[float, float]:
+        """Limit the change of scores to the range in which the curvature of the loss means anything."""
+        step = min(1.0, LARGEST_SCORE_CHANGE / max(float(np.abs(self._dz).max()), LARGEST_SCORE_CHANGE))
+        return step, step
+
+    def complementarity_after(self, primal_step: float, dual_step: float) -> float:
+        return 0.0
+
+    def move(self, primal_step: float, dual_step: float) -> bool:
+        """Take the step; coefficients that would leave the domain stop short of its end."""
+        self.z = self.z + dual_step * self._dz
+        rho = self.rho + primal_step * self._drho
+        below, above = CLOSEST * (self.rho - self.low), CLOSEST * (self.high - self.rho)
+        lowest = self.low + np.where(np.isfinite(below), below, 0.0)
+        highest = self.high - np.where(np.isfinite(above), above, 0.0)
+        self.rho = np.clip(rho, lowest, highest)
+        return bool(np.array_equal(self.rho, rho))
+
+    def recenter(self, barrier: float) -> None:
+        """Nothing to do: no multipliers."""
+
+    def shrink(self, scale: float) -> None:
+        self.rho = scale * self.rho
+
+    def resynchronize(self) -> None:
+        """Set the scores to those that ``rho`` implies."""
+        self.z = self._implied_scores()
+
+    def interior_steps(self, share: float) -> tuple[float, float]:
+        """Allow for rounding at ends other than zero, where a coefficient may have arrived."""
+        below = share * (self.rho - self.low) + EPSILON * np.abs(self.low)
+        above = share * (self.high - self.rho) + EPSILON * np.abs(self.high)
+        primal = longest_step((below, self._drho), (above, -self._drho))
+        return primal, self.longest_steps()[1]
+
+    def merit_slope(self) -> float:
+        return -float(self._implied_scores() @ self._drho)
+
+    def _implied_scores(self) -> Array:
+        low = self.low + np.where(np.isfinite(self.low), EPSILON * np.abs(self.low) + TINY, 0.0)
+        high = self.high - np.where(np.isfinite(self.high), EPSILON * np.abs(self.high) + TINY, 0.0)
+        return -self.loss.conjugate_derivative(self.y, np.clip(self.rho, low, high) / self.weight)
+
+    def merit_after(self, step: float) -> float:
+        return float(self.weight @ self.loss.conjugate(self.y, (self.rho + step * self._drho) / self.weight))
+
+
+@dataclass
+class CoupledSamples:
+    """Dual coefficients ``rho`` and scores ``z``, with ``rho + grad L(z) = 0`` linearized in ``z``.
+
+    With the Hessian ``H`` at ``z``, ``dz = shift - H^- drho``, where ``H^-`` is a matrix in the place of the diagonal
+    that losses of single samples have. Shifts of a whole group of scores are invisible to the loss, and the
+    coefficients of a group sum to zero, which borders of the Newton system see to.
+    """
+
+    loss: CoupledLossBound
+    rho: Array
+    z: Array
+    n_pairs: int = 0
+    groups: Array = field(init=False, repr=False)
+    _inverse: Array | None = field(default=None, init=False, repr=False)
+    _shift: Array = field(init=False, repr=False)
+    _drho: Array = field(init=False, repr=False)
+    _dz: Array = field(init=False, repr=False)
+
+    def __post_init__(self) -> None:
+        self.groups = self.loss.groups()
+
+    def scores(self) -> Array:
+        return self.z
+
+    def complementarity(self) -> float:
+        return 0.0
+
+    def linearize(self, target: float) -> tuple[Array, Array]:
+        if self._inverse is None:
+            self._inverse = self.loss.inverse_curvature(self.z)
+            self._shift = -self._inverse @ (self.rho + self.loss.gradient(self.z))
+        return self._inverse, self._shift
+
+    def newton_system(self, kernels: Array, inverse: Array, update: tuple[Array, Array]) -> GroupedNewtonSystem:
+        """Return the system for the weighted sum of the kernels, the ``H^-`` and the ``add_rank_update``."""
+        matrix = self.loss.centered(self.loss.centered(kernels).T)
+        matrix += inverse
+        add_rank_update(matrix, *update)
+        diagonal = np.diag_indices_from(matrix)
+        matrix[diagonal] = np.where(self.groups.any(axis=1), matrix[diagonal], 1.0)
+        return GroupedNewtonSystem(matrix, self.groups)
+
+    def aligned(self, scores: Array) -> Array:
+        """Return scores of a model, shifted group by group to the scores that are tracked."""
+        shares = self.groups * self.loss.hazards(self.z)[:, None]
+        totals = shares.sum(axis=0)
+        means = np.divide((self.z - scores) @ shares, totals, out=np.zeros_like(totals), where=totals > 0)
+        return scores + self.groups @ means
+
+    def set_direction(self, drho: Array) -> None:
+        inverse, shift = self.linearize(0.0)
+        self._drho = drho
+        self._dz = shift - inverse @ drho
+
+    def longest_steps(self) -> tuple[float, float]:
+        """Damp steps as far as scores change: exponentials of them make Newton's method cycle otherwise."""
+        change = float(np.abs(self._dz).max())
+        step = float(np.log1p(change)) / change if change > LARGEST_COUPLED_CHANGE else 1.0
+        return step, step
+
+    def complementarity_after(self, primal_step: float, dual_step: float) -> float:
+        return 0.0
+
+    def move(self, primal_step: float, dual_step: float) -> bool:
+        self.z = self.z + dual_step * self._dz
+        self.rho = self.rho + primal_step * self._drho
+        self._inverse = None
+        return True
+
+    def recenter(self, barrier: float) -> None:
+        """Nothing to do: no multipliers."""
+
+    def shrink(self, scale: float) -> None:
+        self.rho = scale * self.rho
+        self._inverse = None
+
+    def interior_steps(self, share: float) -> tuple[float, float]:
+        return self.longest_steps()
+
+    def dual_value(self, scale: float) -> float:
+        """Estimate minus the conjugate at ``scale * rho``: at the scores that are tracked, less what they miss.
+
+        It is concave in ``scale`` and zero at zero.
+        """
+        missing = float(np.abs(self.rho + self.loss.gradient(self.z)).sum())
+        at_scores = self.loss.value(self.z) + float(self.rho @ self.z)
+        return scale * (at_scores - missing * (1.0 + float(np.abs(self.z).max())))
+
+    def merit_slope(self) -> float:
+        return -float(self.z @ self._drho)
+
+    def merit_after(self, step: float) -> float:
+        return -float(self.z @ (self.rho + step * self._drho))
 
 
 def start_samples(

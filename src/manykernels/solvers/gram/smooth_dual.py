@@ -19,11 +19,10 @@ from typing import TYPE_CHECKING, ClassVar
 
 from manykernels.objective.capabilities import Capability
 from manykernels.solvers.base import Solver
-from manykernels.solvers.gram.block_functions import SmoothConjugate
 from manykernels.solvers.gram.dual_newton import DualNewton
 from manykernels.solvers.gram.interior_point import InteriorPoint
 from manykernels.solvers.gram.start import best_scale, interior_point
-from manykernels.solvers.gram.tracked_kernels import TrackedKernels
+from manykernels.solvers.gram.tracked_kernels import SmoothConjugate, TrackedKernels
 
 if TYPE_CHECKING:
     from manykernels.objective.problem import Problem

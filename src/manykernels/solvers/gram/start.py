@@ -12,10 +12,8 @@ from scipy.optimize import minimize_scalar
 from manykernels.objective.problem import Problem
 from manykernels.objective.projection import project_box_hyperplane, project_box_orthogonal
 from manykernels.objective.regularizers.norms import BlockL1
-from manykernels.solvers.gram.coupled_samples import CoupledSamples
-from manykernels.solvers.gram.entropic_samples import EntropicSamples
 from manykernels.solvers.gram.iteration import Linearized, PrimalDual
-from manykernels.solvers.gram.sample_variables import start_samples
+from manykernels.solvers.gram.sample_variables import CoupledSamples, EntropicSamples, start_samples
 from manykernels.solvers.gram.set_weights import RootWeights, SetWeights
 from manykernels.solvers.gram.tuning import (
     CLOSER_THAN_ROUGH,

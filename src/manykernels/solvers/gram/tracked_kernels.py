@@ -1,4 +1,12 @@
-"""The kernels that the dual Newton iteration follows, and the proof that it need not follow the others.
+"""The kernels that the dual Newton iteration follows, the functions of their norms, and why it need not follow others.
+
+The functions belong to a point ``v_m = alpha_m + gamma rho`` with norms ``x_m = ||v_m||`` and have, in ``rho``,
+
+    gradient  sum_m s_m K_m v_m
+    Hessian   gamma sum_m [ s_m K_m + (p'_m - s_m) (K_m v_m)(K_m v_m)' / x_m^2 ],     s_m = p_m / x_m
+
+where ``p_m`` is the block norm that the point implies: by the prox for the Moreau envelope of the augmented
+Lagrangian, by the derivative of the conjugate (with ``alpha = 0``, ``gamma = 1``) for the smooth dual itself.
 
 A kernel with ``alpha_m = 0`` contributes nothing while its dual norm ``u_m(rho)`` is below ``inactive_below``. By
 the triangle inequality ``u_m`` changes by at most ``sqrt(trace K_m)/w_m`` times the length of the path that ``rho`` has
@@ -8,7 +16,8 @@ others ``K_m rho`` and ``K_m alpha_m`` are kept, with which every norm along a d
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Protocol
 
 import numpy as np
 
@@ -16,30 +25,89 @@ from manykernels.solvers.gram.newton_system import add_rank_update
 
 if TYPE_CHECKING:
     from manykernels.objective.problem import Problem
-    from manykernels.solvers.gram.block_functions import BlockFunction
+    from manykernels.objective.regularizers import Regularizer
     from manykernels.validation.arrays import Array
 
 
-# Numbers of Newton's method on smooth duals that follow from no theorem: they decide the time, not what is certified.
-#
-# `benchmarks/solvers.py --solvers spicymkl smooth_dual` and `benchmarks/auto.py` measure what they cost; coefficients
-# are held at their ends because of problem 0 of `benchmarks/nasty.py`.
-
-
-# Iteration
-ARMIJO = 1e-4
-INSIDE = 0.98  # share of the distance to the end of the domain that a step may use up
-SHORTEST = 1e-10
-ROUNDING = 1e-13  # relative increase of the objective that may be rounding
-MOST_HOLDS = 4  # systems solved for a direction; each holds the coefficients that the one before sent beyond their ends
-FALL = 0.1  # of the barrier in a step
-LARGEST_RISE = 10.0  # of the barrier, when the problem has changed under it
-FINAL_BARRIER = 0.3  # of the gap that is wanted
-START_BARRIER = 0.1  # of the value of the objective
-
-# Kernels that are followed
 FALLEN = 0.01  # of their largest size; products that fell below it are computed anew, free of the rounding of that size
 NEARLY_ACTIVE = 0.98  # share of the bound above which a kernel without weight stays among those followed
+
+
+class BlockFunction(Protocol):
+    """What the Newton iteration needs to know about the regularizer."""
+
+    @property
+    def regularizer(self) -> Regularizer:
+        """The regularizer that the function belongs to."""
+
+    def take(self, kernels: Array) -> BlockFunction:
+        """Return the function of some of the kernels."""
+
+    @property
+    def gamma(self) -> float:
+        """Step of the blocks."""
+
+    def block_norms(self, x: Array) -> Array:
+        """Return the ``p_m`` that belong to the norms ``x_m``."""
+
+    def value(self, x: Array, p: Array) -> float:
+        """Return the sum over kernels of the function, given ``p = block_norms(x)``."""
+
+    def slope(self, x: Array, p: Array) -> Array:
+        """Return ``p'_m``, the derivatives of ``p`` by ``x``."""
+
+
+@dataclass(frozen=True)
+class MoreauEnvelope:
+    """Moreau envelope of ``Omega*`` after a step of size ``gamma``: ``(x p - p^2/2)/gamma - Omega(p)``, (47).
+
+    For the block 1-norm this is ``(x - gamma C)_+^2 / (2 gamma)``, that of (10) and (25).
+    """
+
+    regularizer: Regularizer
+    gamma: float
+
+    def take(self, kernels: Array) -> MoreauEnvelope:
+        """Return the envelope for some of the kernels."""
+        return MoreauEnvelope(self.regularizer.take(kernels), self.gamma)
+
+    def block_norms(self, x: Array) -> Array:
+        """``p = prox(x | gamma Omega)``, (11)."""
+        return self.regularizer.prox(x, self.gamma)
+
+    def value(self, x: Array, p: Array) -> float:
+        """``sum (x p - p^2/2)/gamma - Omega(p)``."""
+        return float(p @ (x - 0.5 * p)) / self.gamma - self.regularizer.value(p)
+
+    def slope(self, x: Array, p: Array) -> Array:
+        """``1 / (1 + gamma Omega''(p))`` where ``p > 0``, from ``x = p + gamma Omega'(p)``."""
+        return np.where(p > 0, 1.0 / (1.0 + self.gamma * self.regularizer.second_derivative(p)), 0.0)
+
+
+@dataclass(frozen=True)
+class SmoothConjugate:
+    """The conjugate ``Omega*(u)`` itself where it is differentiable, (49) and (50)."""
+
+    regularizer: Regularizer
+    gamma: float = 1.0
+
+    def take(self, kernels: Array) -> SmoothConjugate:
+        """Return the conjugate for some of the kernels."""
+        return SmoothConjugate(self.regularizer.take(kernels), self.gamma)
+
+    def block_norms(self, x: Array) -> Array:
+        """``p = Omega*'(x)``."""
+        return self.regularizer.conjugate_derivative(x)
+
+    def value(self, x: Array, p: Array) -> float:
+        """``Omega*(x)``."""
+        return self.regularizer.conjugate(x)
+
+    def slope(self, x: Array, p: Array) -> Array:
+        """``1 / Omega''(p)`` where ``p > 0``."""
+        slope = np.zeros_like(p)
+        np.divide(1.0, self.regularizer.second_derivative(p), out=slope, where=p > 0)
+        return slope
 
 
 class TrackedKernels:

@@ -29,10 +29,9 @@ from scipy.linalg import LinAlgError
 from manykernels.grams.dense import DenseStack
 from manykernels.objective.capabilities import Capability
 from manykernels.objective.regularizers import Ridge
-from manykernels.solvers.gram.entropic_samples import EntropicSamples
 from manykernels.solvers.gram.iteration import PrimalDual
 from manykernels.solvers.gram.newton_system import NewtonSystem
-from manykernels.solvers.gram.sample_variables import start_samples
+from manykernels.solvers.gram.sample_variables import EntropicSamples, start_samples
 from manykernels.solvers.gram.start import interior_point, start_iteration
 from manykernels.solvers.gram.weight_variables import FixedWeights
 from manykernels.solvers.learners.products import (

@@ -14,11 +14,10 @@ from typing import TYPE_CHECKING, ClassVar
 from manykernels.exceptions import InvalidInputError
 from manykernels.objective.capabilities import Capability
 from manykernels.solvers.base import BROKEN, Solver
-from manykernels.solvers.gram.block_functions import MoreauEnvelope
 from manykernels.solvers.gram.dual_newton import DualNewton
 from manykernels.solvers.gram.interior_point import InteriorPoint
 from manykernels.solvers.gram.start import interior_point
-from manykernels.solvers.gram.tracked_kernels import TrackedKernels
+from manykernels.solvers.gram.tracked_kernels import MoreauEnvelope, TrackedKernels
 from manykernels.validation.arrays import check_positive
 
 if TYPE_CHECKING:
