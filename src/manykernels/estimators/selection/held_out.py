@@ -44,7 +44,7 @@ class Recording(HeldOut):
 @contextmanager
 def recording(folds: Sequence[Fold]) -> Iterator[list[Recording]]:
     """Let folds note what their models say of held-out rows."""
-    before = [fold.held_out for fold in folds]
+    before = [fold.rows_held_out for fold in folds]
     own = [Recording(held.rows, held.target, held.weight, None, held.by_target) for held in before]
     try:
         for fold, held in zip(folds, own, strict=True):
