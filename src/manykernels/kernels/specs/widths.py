@@ -136,8 +136,9 @@ def median_distance(points: Any, metric: str = "euclidean") -> float:
     if len(points) > MEDIAN_ROWS:
         points = points[np.random.default_rng(0).choice(len(points), MEDIAN_ROWS, replace=False)]
     distances = _sparse_distances(points, metric) if isinstance(points, SparsePoints) else pdist(points, metric)
-    if distances.size and np.median(distances) > 0:
-        return float(np.median(distances))
+    median = float(np.median(distances)) if distances.size else 0.0
+    if median > 0:
+        return median
     positive = distances[distances > 0]
     return float(np.median(positive)) if positive.size else 1.0
 
