@@ -1,15 +1,15 @@
 """Whether kernels are better held as Gram matrices or as factors: CPU seconds of a whole fit, and its gap.
 
-``python benchmarks/gram_or_factored.py [--problem columns|units|growth|default|search] [--data DIR] [--rows 3000]
-[--sets NAME,...] [--smoke] [--output DIR]``
+``python benchmarks/gram_or_factored.py [--problem columns|units|growth|default|search|landmarks] [--data DIR]
+[--rows 3000] [--sets NAME,...] [--smoke] [--output DIR]``
 
 *columns*: twelve Gaussian kernels on four columns, logistic loss, the estimator's defaults, the better of two fits.
 
 *units*: fits of several shapes both ways, and the unit costs that predict them best: those of
 `manykernels.grams.plan`, by which ``representation="auto"`` chooses, stand beside them, with what they predict.
 
-*growth*: fits as ``representation="auto"`` chooses at 200 to 6,000 rows, and at 5 % more, for three banks: what more
-rows cost.
+*growth*: fits as ``representation="auto"`` chooses at 200 to 6,000 rows, and at 5 % more, for four banks: what more
+rows cost. *landmarks*: the default bank with its kernels of all columns as they are, and on landmarks.
 
 *default*: the default bank, with Gaussians on all columns, narrow ones among them, on drawn and on real tables, one
 fit; *search*: the same by the ``CV`` twin, five folds. A row that was measured is not measured again.
@@ -22,6 +22,7 @@ import warnings
 from itertools import product
 from pathlib import Path
 from typing import Any
+from unittest import mock
 
 import _common as common
 import accuracy
@@ -32,7 +33,7 @@ from scipy.optimize import nnls
 
 from manykernels import KernelBank, MKLClassifier, MKLClassifierCV, MKLRegressor, MKLRegressorCV
 from manykernels.exceptions import ConvergenceWarning
-from manykernels.grams import plan
+from manykernels.grams import plan, training
 from manykernels.grams.training import total_rank
 from manykernels.kernels.bank.columns import Table
 
@@ -41,9 +42,11 @@ SHAPES = ((4, 3, 0), (8, 3, 0), (20, 10, 0), (50, 3, 0), (20, 3, 5))  # columns,
 UNIT_SIZES = {"gram": (200, 400, 800, 1600), "factored": (400, 1600, 6400)}
 MOST_ENTRIES = 1e8  # of all matrices of a fit that is timed
 GROWTH_BANKS = {"8 columns x 3 widths": (8, 3), "40 columns x 5 widths": (40, 5), "default bank, 6 columns": (6, 0)}
+GROWTH_BANKS |= {"default bank, 30 columns": (30, 0)}
 GROWTH_SIZES = (200, 400, 600, 800, 1000, 1500, 2000, 2500, 3500, 4900, 6000)
 MORE_ROWS = 1.05
-PROBLEMS = ("columns", "units", "growth", "default", "search")
+PROBLEMS = ("columns", "units", "growth", "default", "search", "landmarks")
+LANDMARKS = (0, 100, 300, 500)  # of kernels of all columns; 0: none, the kernels as they are
 WAYS = ("factored", "gram")
 SETS = "drawn,kin8nh,cpu_act,winequality_white,spambase,covtype15k"
 SMOKE_ROWS, WARM_UP_ROWS = 300, 1050
@@ -189,6 +192,22 @@ def default_banks(options: Any, problem: str) -> pd.DataFrame:
     return pd.DataFrame(found).drop(columns="asked")
 
 
+def landmarks(options: Any) -> pd.DataFrame:
+    """Measure the default bank on every set by how many landmarks its kernels of all columns have."""
+    rows = SMOKE_ROWS if options.smoke else options.rows
+    names = ["drawn"] if options.smoke else options.sets.split(",")
+    tables = [data for name in names if (data := table(name, options.data, rows, options.seed)) is not None]
+    found = []
+    for again, count, data in product((False, True), LANDMARKS, tables):
+        if not again and data is not tables[0]:
+            continue  # once, for what is compiled or read from disk at a first call
+        patience, counts = (0.0 if count else np.inf), (min(count, 50), max(count, 50))
+        with mock.patch.multiple(training, PATIENCE_SECONDS=patience, LANDMARK_COUNTS=counts, LANDMARK_PRODUCTS=1e12):
+            measured = default_bank_row(data, rows, options.seed, "auto", search=False)
+        found += [{"landmarks": count} | measured] if again else []
+    return pd.DataFrame(found).sort_values(["set", "landmarks"])
+
+
 def main() -> None:
     """Measure, print, save."""
     parser = common.parser(str(__doc__).split("\n", 1)[0])
@@ -212,6 +231,10 @@ def main() -> None:
         frame = default_banks(options, problem)
         common.print_table(frame, f"The default bank, {problem}", {"cpu_s": ".1f", "gap": ".0e", "score": ".3f"})
         common.save(frame, record, options.output, f"gram_or_factored_{problem}")
+    if options.smoke or options.problem == "landmarks":
+        frame = landmarks(options)
+        common.print_table(frame, "The default bank on landmarks", {"cpu_s": ".1f", "gap": ".0e", "score": ".3f"})
+        common.save(frame, record, options.output, "gram_or_factored_landmarks")
 
 
 if __name__ == "__main__":

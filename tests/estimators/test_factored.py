@@ -239,7 +239,7 @@ def test_the_default_bank_ends_at_any_number_of_rows_and_its_names_say_how() -> 
     assert (model.representation_, model.dual_gap_ <= 1e-3) == ("factored", True)
     together = [name for name in model.kernel_names_ if name.startswith("all: gaussian")]
     assert len(together) == 3
-    assert all(name.endswith("on 300 landmarks") for name in together)
+    assert all(name.endswith("on 500 landmarks") for name in together)
     assert model.score(rows, y) > 0.8
     assert not any("landmarks" in name for name in MKLRegressor().fit(rows[:300], y[:300]).kernel_names_)
 
