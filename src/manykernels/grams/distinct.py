@@ -143,10 +143,11 @@ class DistinctStack(GramStack):
         ]
         if rest.size:
             parts.append((rest, stack.take(rest), None))
-        self._parts = [
-            _Part(kernels, own if dtype is None else PackedStack.from_stack(own, dtype=dtype), codes)
-            for kernels, own, codes in parts
-        ]
+        self._parts = []
+        for kernels, own, codes in parts:
+            held = own if dtype is None else PackedStack.from_stack(own, dtype=dtype)
+            held.n_threads = stack.n_threads if codes is None else 1  # few entries, which threads would wait for
+            self._parts.append(_Part(kernels, held, codes))
         self._owners, self._places = np.empty(self.n_kernels, dtype=np.intp), np.empty(self.n_kernels, dtype=np.intp)
         for at, part in enumerate(self._parts):
             self._owners[part.kernels], self._places[part.kernels] = at, np.arange(len(part.kernels))
