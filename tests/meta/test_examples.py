@@ -20,6 +20,7 @@ PROMISES = {
     "continuous_widths.py": ["one width a feature: held-out R2 0.9", "widths of the heaviest kernel"],
     "hierarchical_interactions.py": ["pulse x pulse", "age x dose", "Held-out R2: 0.9"],
     "polynomial_interactions.py": ["age x dose x dose", "weight x pulse x marker 3", "held-out R2 0.9"],
+    "interactions_of_three.py": ["load x age x damp", "every subset: 283 kernels", "boosted trees explain 0."],
     "precomputed_kernels.py": ["words of 4", "cross-validated accuracy"],
     "compare.py": ["two columns matter", "EasyMKL margin", "best here: average kernel"],
     "counts.py": ["frequency: gap", "cost of a claim: gap", "pure premium of a year"],

@@ -26,7 +26,7 @@ from manykernels.estimators import (
 )
 from manykernels.exceptions import IncompatibleError
 from manykernels.grams.build import build_stack
-from manykernels.kernels import Gaussian, KernelBank, Kmers, Laplacian, Linear
+from manykernels.kernels import Binned, Gaussian, KernelBank, Kmers, Laplacian, Linear
 from manykernels.objective import survival_array
 from manykernels.solvers import SOLVERS, solve
 
@@ -88,6 +88,8 @@ def fits() -> dict[str, Callable[[], Any]]:
         MKLClassifier(columns, resources={"representation": "factored"}, tol=1e-2).fit(X, labels).predict(X)
         MKLRegressor(columns, outputs="shared", resources={"representation": "factored"}, tol=1e-2).fit(X, several)
         MKLRegressor(pairs, resources={"representation": "factored"}, tol=1e-2).fit(X, y).predict(X)
+        triples = KernelBank.interactions(Binned(Gaussian(0.3), 2), order=3)
+        MKLRegressor(triples, resources={"representation": "factored"}, tol=1e-2).fit(np.hstack([X, X[::-1]]), y)
 
     def of_sequences() -> None:
         words = pd.DataFrame({"bases": ["".join(row) for row in rng.choice(list("ACGT"), size=(N_ROWS, 9))]})
