@@ -26,6 +26,7 @@ PROMISES = {
     "counts.py": ["frequency: gap", "cost of a claim: gap", "pure premium of a year"],
     "shapes.py": ["told: goes the wrong way nowhere", "not told: goes the wrong way somewhere", "is worth"],
     "mixed_models.py": ["always in: subject, days, subject x days", "m0: gaussian"],
+    "layers.py": ["protein       20      478", "100 patients: R2 0.4", "columns kept: clinical"],
     "omics_tree.py": ["of 60 genes at l1_ratio", "held-out concordance 0.", "rna apoptosis g"],
     "export_model.py": ["SQLite and the model differ by", "Python with NumPy alone: ill", "any other"],
     "custom_kernel.py": ["histogram_intersection(power=0.5)", "held-out accuracy 0."],
