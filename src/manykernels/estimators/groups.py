@@ -53,6 +53,7 @@ class ParameterGroup:
         return cls(**value)
 
     @classmethod
+    @cache
     def names(cls) -> tuple[str, ...]:
         """Return the names of the parameters in this group."""
         return tuple(field.name for field in fields(cls))

@@ -539,7 +539,7 @@ class BaseMKL(SaysWhichParameter, NotebookCard, Explanations, TakesGroups):
     @property
     def _n_threads(self) -> int:
         """Number of threads that prediction may use."""
-        return n_threads(self._resources.n_jobs)
+        return n_threads(self._group("resources").n_jobs)
 
     @property
     def _left_open(self) -> dict[str, Any]:
@@ -550,7 +550,8 @@ class BaseMKL(SaysWhichParameter, NotebookCard, Explanations, TakesGroups):
 
     def _scores(self, X: TableLike) -> Array:
         """Return the decision values of new rows, (n, K) float64."""
-        check_is_fitted(self)
+        if "_expansion" not in self.__dict__:  # the check reads tags, which takes longer than to predict one row
+            check_is_fitted(self)
         rows = self._checked_rows(X, reset=False)
         with blas_limit(self._n_threads):
             return self._expansion.scores(rows) + self.intercept_

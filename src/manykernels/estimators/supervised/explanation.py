@@ -297,7 +297,8 @@ class Explanations:
 
     def _columns_bank(self, asked: str) -> FittedBank:
         """Return the active kernels, if they have columns."""
-        check_is_fitted(self)
+        if "_expansion" not in self.__dict__:
+            check_is_fitted(self)
         if not self._expansion.bank.on_columns:
             raise AttributeError(f"{asked} is not defined for precomputed kernels and pairs, which have no columns.")
         return self._expansion.bank

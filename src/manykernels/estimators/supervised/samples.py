@@ -59,6 +59,9 @@ def checked_rows(
         table = table.completed(getattr(estimator, "feature_names_in_", None))
         if _has_what_is_read(estimator, table, read):
             return table
+        plain = isinstance(X, np.ndarray) and not hasattr(estimator, "feature_names_in_")
+        if plain and table.n_columns == getattr(estimator, "n_features_in_", None):
+            return table  # nothing is left to compare, and asking takes a fifth of the time of one row
     try:
         with invalid_input():
             validate_data(estimator, table.head, reset=reset, skip_check_array=True)
