@@ -228,7 +228,8 @@ def test_before_the_first_certificate_the_model_without_kernels_is_kept(
     model = MKLRegressor(bank(), loss=loss, alpha=0.01, resources={"representation": representation})
     with pytest.warns(ConvergenceWarning, match=r"interrupted\) after 0 iterations.*best model so far"):
         model.fit(data.X, data.y)
-    assert calls[0] >= 2
+    # On factors the constant's own pass is among those that tell noise, and is not made again.
+    assert calls[0] >= (2 if representation == "gram" else 1)
     assert not model.kernel_weights_.any()
     assert np.ptp(model.predict(data.X)) == 0
     certificate = model.solution_.certificate
