@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import cast
+
 import numpy as np
 from numpy.typing import DTypeLike
 
@@ -106,8 +108,8 @@ def build_stack(
 
 def _among_distinct(lazy: LazyStack, distinct: list[Distinct], dtype: str | None) -> DistinctStack:
     stack = DistinctStack(lazy, distinct, dtype=dtype)
-    for part in stack.stacks:
-        if isinstance(part, PackedStack):
+    if stack.in_memory:
+        for part in cast("list[PackedStack]", stack.stacks):
             _check_finite(part.packed, part)
     return stack
 
