@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
+
 import numpy as np
 import pytest
 
@@ -76,3 +78,20 @@ def test_directions_are_kept_up_to_a_number_of_them(X: np.ndarray) -> None:
 def test_kernels_that_are_no_columns_in_place_have_none(X: np.ndarray) -> None:
     assert factored_stack(X, KernelBank([("curve", Gaussian(1.0), [0])])).near_passes() is None
     assert factored_stack(X, KernelBank([("line", Linear(), [0]), ("curve", Gaussian(1.0), [1])])).near_passes() is None
+
+
+def test_bounds_hold_where_directions_are_differences_of_what_is_nearly_the_same(X: np.ndarray) -> None:
+    """Each direction is a hundred-thousandth of the vector that it comes from, whose rounding it then has."""
+    starts = np.arange(3 * GROUPS)
+    passes = ColumnPasses(X.T, starts, np.ones(3 * GROUPS), np.linalg.norm(X, axis=0))
+    none, all_open = np.zeros(3 * GROUPS), np.full(3 * GROUPS, np.inf)
+    basis = np.linalg.qr(np.random.default_rng(4).normal(size=(N, 6)))[0].T
+    passes.bounds(basis[0], none, none)
+    for before, new in pairwise(basis):
+        passes.bounds(before + 2e-5 * new, none, none)
+    for own in [direction for direction, *_ in passes._directions]:
+        low, high, again = passes.bounds(own, all_open, none)
+        exact = (X.T @ own) ** 2
+        assert again == 0
+        assert (low <= exact * (1 + 1e-12)).all()
+        assert (high >= exact * (1 - 1e-12)).all()

@@ -21,7 +21,8 @@ from manykernels.validation.arrays import Array
 MOST_DIRECTIONS = 8
 AGAIN = 0.25  # of all kernels: where more would have to be read, all are, and give another direction
 NEW_DIRECTION = 1e-5  # part of a vector outside of the known directions that is worth another one
-SLACK = 1e-9  # of the largest values that rounding may leave, with NEW_DIRECTION: 1e5 units in the last place
+SLACK = 1e-9  # of a singular value, that its computation may leave
+ROUNDING = np.finfo(np.float64).eps  # times the number of rows: of the length of a product, that sums may leave
 
 
 class ColumnPasses:
@@ -41,7 +42,8 @@ class ColumnPasses:
     def __init__(self, columns: Array, starts: Array, scales: Array, norms: Array) -> None:
         self._columns, self._starts, self._scales, self._norms = columns, starts, scales, norms
         self._ranks = np.diff([*starts, len(columns)])
-        self._directions: list[tuple[Array, Array]] = []  # unit vectors (N,), and their products with columns (P,)
+        # Unit vectors (N,), their products with columns (P,), and what rounding may have left in these, of the norms
+        self._directions: list[tuple[Array, Array, float]] = []
 
     def bounds(self, rho: Array, limits: Array, errors: Array) -> tuple[Array, Array, int]:
         """Return bounds from below and above, (M,) each, and how many kernels were read.
@@ -49,31 +51,25 @@ class ColumnPasses:
         Those are read whose bound from above would exceed ``limits``; ``errors`` are what a pass leaves open.
         """
         size = float(np.sqrt(rho @ rho))
-        rest, products = rho, np.zeros(len(self._columns))
-        for direction, own in self._directions:
+        rest, products, error = rho, np.zeros(len(self._columns)), len(rho) * ROUNDING * size
+        for direction, own, wrong in self._directions:
             part = float(direction @ rest)
-            rest, products = rest - part * direction, products + part * own
+            rest, products, error = rest - part * direction, products + part * own, error + abs(part) * wrong
         left = float(np.sqrt(rest @ rest))
-        near, radius = np.sqrt(self._squares(products)), self._norms * (left + SLACK * size)
+        near, radius = np.sqrt(self._squares(products)), self._norms * (left + error)
         low, high = np.maximum(near - radius, 0.0) ** 2, (near + radius) ** 2
         again = np.flatnonzero(high > limits)
         if len(again) > AGAIN * len(limits):
-            return *self._read(rho, rest, left, left > NEW_DIRECTION * size, products, errors), len(limits)
+            read = self._columns @ rho
+            if left > NEW_DIRECTION * size:
+                self._directions.append((rest / left, (read - products) / left, error / left))
+                del self._directions[:-MOST_DIRECTIONS]
+            squares = self._squares(read)
+            return np.maximum(squares - errors, 0.0), squares + errors, len(limits)
         if len(again):
             squares = self._squares_of(again, rho)
             low[again], high[again] = np.maximum(squares - errors[again], 0.0), squares + errors[again]
         return low, high, len(again)
-
-    def _read(
-        self, rho: Array, rest: Array, left: float, new: bool, known: Array, errors: Array
-    ) -> tuple[Array, Array]:
-        """Return the bounds of a pass over all kernels, of which a direction is kept."""
-        products = self._columns @ rho
-        if new:
-            self._directions.append((rest / left, (products - known) / left))
-            del self._directions[:-MOST_DIRECTIONS]
-        squares = self._squares(products)
-        return np.maximum(squares - errors, 0.0), squares + errors
 
     def _squares(self, products: Array) -> Array:
         return np.add.reduceat(products**2, self._starts) * self._scales
