@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -82,17 +83,18 @@ class _Part:
     stack: GramStack  # among distinct points
     codes: Array | None  # (N,) uint32; None among all samples
 
-    def __post_init__(self) -> None:
-        if self.codes is not None:
-            order = np.argsort(self.codes, kind="stable")
-            starts = np.searchsorted(self.codes[order], np.arange(self.stack.n_samples))
-            object.__setattr__(self, "_segments", (order, starts))
+    @cached_property
+    def _segments(self) -> tuple[Array, Array]:
+        """The samples in the order of their points, and where those of each point begin."""
+        assert self.codes is not None
+        order = np.argsort(self.codes, kind="stable")
+        return order, np.searchsorted(self.codes[order], np.arange(self.stack.n_samples))
 
     def gathered(self, columns: Array) -> Array:
         """Return ``P' R``, (v, k)."""
         if self.codes is None:
             return columns
-        order, starts = self.__dict__["_segments"]
+        order, starts = self._segments
         return np.add.reduceat(columns[order], starts, axis=0)
 
     def spread(self, values: Array) -> Array:

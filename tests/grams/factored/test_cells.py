@@ -48,6 +48,15 @@ def test_blocks_of_columns_give_the_sums_of_every_triple(columns: int, missing: 
     np.testing.assert_allclose(groups.add(codes, rho), sums_by_hand(groups, codes, rho), atol=1e-12)
 
 
+def test_two_columns_of_many_levels_beside_constants_keep_their_cells() -> None:
+    """Their 36,200 cells beside those of constants would fit a block, but their numbers do not fit its type."""
+    rng, sizes = np.random.default_rng(0), [200, 181, 1, 1, 1, 1]
+    groups = Groups.of(axes_of(sizes), list(combinations(range(6), 3)))
+    codes = np.array([rng.integers(0, size, 60_000) for size in sizes], dtype=np.int16)
+    rho = rng.normal(size=60_000)
+    np.testing.assert_allclose(groups.add(codes, rho), sums_by_hand(groups, codes, rho), atol=1e-9)
+
+
 def test_forms_of_cells_are_those_of_the_products() -> None:
     rng = np.random.default_rng(0)
     axes = axes_of([2, 3, 4, 2])

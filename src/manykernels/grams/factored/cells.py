@@ -20,6 +20,7 @@ MAX_CELLS = 2**14  # of one kernel
 MAX_LEVELS = 500  # of one column
 SMALLEST_EIGENVALUE = 1e-14  # beside the largest: below it is rounding
 MAX_BLOCK = 2**16  # cells of a block of columns, half a megabyte
+MAX_TWIN = 2**15  # cells of two columns of it, whose numbers are int16
 FOLDING = (
     2  # cells of a block cost as much as so many rows to fold into those of its columns (benchmarks/interactions.py)
 )
@@ -302,8 +303,9 @@ class Groups:
         blocks, which = np.unique(at // 2, axis=0, return_inverse=True) if len(at) else (at, at[:, 0])
         served = np.full((len(blocks), 8), -1, dtype=np.int64)
         served[which.ravel(), at % 2 @ np.array([4, 2, 1])] = deep
-        cells = lengths.prod(axis=1)[blocks].prod(axis=1)
-        fits = cells <= MAX_BLOCK
+        widths = lengths.prod(axis=1)[blocks]
+        cells = widths.prod(axis=1)
+        fits = (cells <= MAX_BLOCK) & (widths.max(axis=1, initial=0) <= MAX_TWIN)
         return _Blocks(twins, lengths, blocks[fits], served[fits], cells[fits])
 
 
