@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from manykernels.exceptions import InvalidInputError, MemoryBudgetError
-from manykernels.grams import DenseStack, LazyStack, PackedStack, build_stack, cross_apply, cross_apply_each, tiles
+from manykernels.grams import DenseStack, LazyStack, PackedStack, build_stack, cross_apply, cross_apply_each, lazy
 from manykernels.kernels import FromCallable, Gaussian, KernelBank, Laplacian, Linear, Polynomial
 
 RNG = np.random.default_rng(5)
@@ -97,7 +97,7 @@ def test_points_far_away_and_equal_points_give_zero_and_one():
 @pytest.mark.parametrize("shape", [(40,), (40, 1), (40, 2)])
 @pytest.mark.parametrize("tile_bytes", [4 * 2**20, 8 * 40 * 3])
 def test_cross_apply_is_the_decision_function(bank, shape, tile_bytes, monkeypatch):
-    monkeypatch.setattr(tiles, "TILE_BYTES", tile_bytes)
+    monkeypatch.setattr(lazy, "TILE_BYTES", tile_bytes)
     d, rho = np.array([1.0, 0.0, -2.0, 0.5, 3.0]), np.random.default_rng(0).normal(size=shape)
     expected = d[:, None, None] * (normalized(NEW, X) @ rho.reshape(40, -1))
     each = cross_apply_each(bank, bank.prepare(NEW), bank.prepare(X), d, rho)

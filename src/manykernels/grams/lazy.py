@@ -1,8 +1,13 @@
-"""Gram matrices that are never held: every operation computes the entries it needs, tile by tile."""
+"""Gram matrices that are never held: every operation computes the entries it needs, tile by tile.
+
+Kernels of a fitted bank evaluated on small tiles, group by group, so that a group computes its distances once.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -10,10 +15,129 @@ from numpy.typing import DTypeLike
 
 from manykernels.grams import gaussian
 from manykernels.grams.base import GramStack
-from manykernels.grams.tiles import TileEvaluator
-from manykernels.kernels import FittedBank, PreparedRows
+from manykernels.kernels import ArdGaussian, FittedBank, Gaussian, KernelSpec, PreparedRows
+from manykernels.kernels.specs.distances import SparsePoints
 from manykernels.threads import run_ranges
 from manykernels.validation.arrays import Array
+
+# Float64 kernel values held at once. They stay in cache, and so small an array is taken from memory already mapped:
+# with tiles of 4 MiB, mapping fresh pages cost more than the exponentials.
+TILE_BYTES = 2**19
+SPARSE_TILE_BYTES = 2**24  # of sparse rows, whose columns are sorted anew for every tile
+
+
+@dataclass(frozen=True, eq=False)
+class TileEvaluator:
+    """Normalized kernel values between two sets of prepared rows, tile by tile.
+
+    Gaussian kernels without centering go through compiled loops; everything else through ``block`` of the bank.
+    """
+
+    bank: FittedBank
+    left: PreparedRows[Any]  # the same object twice for a symmetric stack
+    right: PreparedRows[Any]  # the same object twice for a symmetric stack
+    single: bool = False  # evaluate Gaussian kernels in float32
+
+    @cached_property
+    def points(self) -> tuple[tuple[Any, ...], tuple[Any, ...]]:
+        """The points of each group, of the rows on the left and of those on the right."""
+        return self.left.data.point_sets, self.right.data.point_sets
+
+    @cached_property
+    def coefficients(self) -> Array:
+        """(M,) exponents ``c`` of ``scale exp(c ||x - z||^2)``; NaN for kernels that are not of this form."""
+        values = np.full(self.bank.n_kernels, np.nan)
+        if not self.bank.center:
+            for index, group in enumerate(self.bank.groups):
+                if not isinstance(self.points[0][index], SparsePoints):
+                    values[list(group.kernels)] = [gaussian_coefficient(spec) for spec in group.specs]
+        for side in (self.left, self.right):
+            if side.factors is not None:  # rows that lack a column are zero: left to the bank
+                values[~side.factors.all(axis=1)] = np.nan
+        return values
+
+    @cached_property
+    def sparse(self) -> bool:
+        """Whether some kernels read sparse rows."""
+        return any(isinstance(points, SparsePoints) for points in self.points[0])
+
+    @cached_property
+    def owners(self) -> Array:
+        """(M,) index of the group that each kernel belongs to."""
+        owners = np.zeros(self.bank.n_kernels, dtype=np.int64)  # kernels that come as matrices form one group
+        for index, group in enumerate(self.bank.groups):
+            owners[list(group.kernels)] = index
+        return owners
+
+    def runs(self, kernels: Array) -> Iterator[tuple[int, bool, Array]]:
+        """Cut kernels into (group, fused, positions in ``kernels``): fused ones are compiled Gaussian kernels."""
+        fused = np.isfinite(self.coefficients[kernels])
+        keys = 2 * self.owners[kernels] + fused
+        order = np.argsort(keys, kind="stable")
+        for positions in np.split(order, np.flatnonzero(np.diff(keys[order])) + 1):
+            if len(positions):
+                key = int(keys[positions[0]])
+                yield key // 2, bool(key % 2), positions
+
+    def tile(self, rows: Array, cols: Array, kernels: Array) -> Array:
+        """Return the values of the given kernels between ``left[rows]`` and ``right[cols]``, (m, r, c) float64."""
+        runs = list(self.runs(kernels))
+        if len(runs) == 1:
+            return self._run(runs[0][0], runs[0][1], rows, cols, kernels)
+        out = np.empty((len(kernels), len(rows), len(cols)))
+        for group, fused, positions in runs:
+            out[positions] = self._run(group, fused, rows, cols, kernels[positions])
+        return out
+
+    def chunks(self, kernels: Array, n_rows: int, n_cols: int) -> Iterator[tuple[Array, Array]]:
+        """Cut kernels x rows into (positions in ``kernels``, rows) of one group and at most about `TILE_BYTES`."""
+        limit = max(1, (SPARSE_TILE_BYTES if self.sparse else TILE_BYTES) // (8 * n_cols))
+        for _, _, positions in self.runs(kernels):
+            for first in range(0, len(positions), limit):
+                part = positions[first : first + limit]
+                step = max(1, limit // len(part))
+                for top in range(0, n_rows, step):
+                    yield part, np.arange(top, min(top + step, n_rows))
+
+    def values(self, kernels: Array, n_rows: int, cols: Array) -> Iterator[tuple[Array, slice, Array]]:
+        """Yield positions in ``kernels`` of one group, some of ``n_rows`` rows, and their values, (m, r, c) float64."""
+        limit = max(1, (SPARSE_TILE_BYTES if self.sparse else TILE_BYTES) // (8 * len(cols)))
+        for group, fused, positions in self.runs(kernels):
+            right = np.ascontiguousarray(self.points[1][group][cols].T) if fused else None
+            for first in range(0, len(positions), limit):
+                part = positions[first : first + limit]
+                step, own = max(1, limit // len(part)), kernels[part]
+                for top in range(0, n_rows, step):
+                    rows = slice(top, min(top + step, n_rows))
+                    if right is None:
+                        yield part, rows, self._run(group, False, np.arange(n_rows)[rows], cols, own)
+                    else:
+                        yield part, rows, self._fused(group, rows, right, own)
+
+    def _run(self, group: int, fused: bool, rows: Array, cols: Array, kernels: Array) -> Array:
+        if fused:
+            return self._gaussian(group, rows, cols, kernels)
+        return self.bank.block(self.left, self.right, kernels=kernels, rows=rows, cols=cols)
+
+    def _gaussian(self, group: int, rows: Array, cols: Array, kernels: Array) -> Array:
+        return self._fused(group, rows, np.ascontiguousarray(self.points[1][group][cols].T), kernels)
+
+    def _fused(self, group: int, rows: slice | Array, right: Array, kernels: Array) -> Array:
+        """Return the values of Gaussian kernels of a group at some rows and at points (d, c)."""
+        left = np.ascontiguousarray(self.points[0][group][rows].T)
+        out = np.empty((len(kernels), left.shape[1], right.shape[1]))
+        scales = self.bank.scales[kernels]
+        gaussian.gaussian_tile(left, right, self.coefficients[kernels], scales, self.single, out)
+        return out
+
+
+def gaussian_coefficient(spec: KernelSpec) -> float:
+    """Return ``c`` of a kernel ``exp(c ||x - z||^2)`` of its group's points, NaN for any other kernel."""
+    if isinstance(spec, ArdGaussian):
+        return -0.5
+    if isinstance(spec, Gaussian) and isinstance(spec.width, float):
+        return -0.5 / spec.width**2
+    return float("nan")
 
 
 class LazyStack(GramStack):

@@ -8,8 +8,8 @@ import numpy as np
 from numpy.typing import ArrayLike
 from scipy.special import expit
 
+from manykernels.grams.lazy import TileEvaluator
 from manykernels.grams.pair_stack import pair_scores
-from manykernels.grams.tiles import TileEvaluator
 from manykernels.kernels import FittedBank, PreparedRows
 from manykernels.kernels.pairs.bank import ProductKernels
 from manykernels.validation.arrays import Array, check_columns, check_vector

@@ -24,7 +24,7 @@ from manykernels.grams.factored import (
 )
 from manykernels.grams.factored.fourier import LeadingDirections
 from manykernels.grams.factored.grid import GridStack
-from manykernels.grams.factored.landmark_cholesky import pivoted_cholesky
+from manykernels.grams.factored.landmarks import pivoted_cholesky
 from manykernels.grams.factored.window import WindowStack
 from manykernels.kernels import (
     Binned,

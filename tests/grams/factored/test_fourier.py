@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from manykernels.grams.factored import ColumnTable, FourierStack
-from manykernels.grams.factored.fourier_plan import FourierPlan
+from manykernels.grams.factored.fourier_factor import FourierPlan
 
 WIDTHS = [0.1, 0.7, 8.0]
 

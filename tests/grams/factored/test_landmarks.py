@@ -13,7 +13,7 @@ from tests.support.factored import largest_strength, on_factors
 from manykernels import KernelBank, MKLClassifier, MKLRegressor
 from manykernels.exceptions import ConvergenceWarning, InvalidInputError
 from manykernels.grams.factored import NystroemStack, factored_stack
-from manykernels.grams.factored.landmark_choice import drawn_features
+from manykernels.grams.factored.landmarks import drawn_features
 from manykernels.grams.rows.columns import ColumnTable
 from manykernels.kernels import Gaussian, KernelSpec, Laplacian, Matern, Polynomial, Product, Sum
 

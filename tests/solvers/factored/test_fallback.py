@@ -15,7 +15,7 @@ from tests.support.factored import largest_strength, on_factors
 from manykernels import KernelBank, MKLRegressor, solve
 from manykernels.exceptions import ConvergenceWarning
 from manykernels.grams.factored import FactoredStack, factored_stack
-from manykernels.grams.factored import landmark_cholesky as cholesky
+from manykernels.grams.factored import landmarks as cholesky
 from manykernels.objective import CoxPartial, survival_target
 from manykernels.objective.losses import get_loss
 from manykernels.objective.problem import Problem

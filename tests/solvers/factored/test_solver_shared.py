@@ -14,7 +14,7 @@ from manykernels import KernelBank
 from manykernels.exceptions import ConvergenceWarning
 from manykernels.grams import as_stack
 from manykernels.grams.factored import ExplicitStack, FactoredStack, FourierStack, factored_stack
-from manykernels.grams.factored import landmark_cholesky as cholesky
+from manykernels.grams.factored import landmarks as cholesky
 from manykernels.kernels import Gaussian, Laplacian, Linear, Polynomial
 from manykernels.objective.problem import Problem
 from manykernels.objective.regularizers import (

@@ -12,7 +12,7 @@ from numpy.typing import ArrayLike
 
 from manykernels.exceptions import MemoryBudgetError
 from manykernels.grams.base import GramStack
-from manykernels.grams.factored.landmark_cholesky import NystroemFeatures, rank_limit
+from manykernels.grams.factored.landmarks import NystroemFeatures, rank_limit
 from manykernels.grams.factored.operators import CHUNK_ROWS, DenseOperator
 from manykernels.grams.factored.prediction import KernelFunction, LandmarkFunction, on_landmarks, spanning_rows
 from manykernels.grams.rows.columns import ColumnTable

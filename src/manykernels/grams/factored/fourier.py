@@ -19,20 +19,18 @@ from manykernels.grams.factored.fourier_factor import (
     SPACING,
     ColumnOperator,
     FourierFactor,
-    frequencies,
-    most_frequencies,
-    piece_spacing,
-)
-from manykernels.grams.factored.fourier_plan import (
     FourierPlan,
     PlannedColumns,
     bin_ratio,
     fourier_plan,
+    frequencies,
     laid_out,
+    most_frequencies,
+    piece_spacing,
     plan_bins,
     reach,
 )
-from manykernels.grams.factored.landmark_cholesky import NystroemFeatures, pivoted_cholesky, rank_limit
+from manykernels.grams.factored.landmarks import NystroemFeatures, pivoted_cholesky, rank_limit
 from manykernels.grams.factored.loops import ORDER, add_moments, add_values
 from manykernels.grams.factored.operators import FeatureOperator, joined, stored
 from manykernels.grams.factored.prediction import FourierSeries, KernelFunction

@@ -9,8 +9,7 @@ from typing import Any
 import numpy as np
 
 from manykernels.grams.factored.base import ROUNDING, FactoredStack
-from manykernels.grams.factored.landmark_choice import drawn_features
-from manykernels.grams.factored.landmark_cholesky import NystroemFeatures, rank_limit
+from manykernels.grams.factored.landmarks import NystroemFeatures, drawn_features, rank_limit
 from manykernels.grams.factored.operators import CHUNK_ROWS, FeatureOperator
 from manykernels.grams.rows.columns import ColumnTable
 from manykernels.kernels import KernelSpec

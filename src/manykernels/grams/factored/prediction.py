@@ -12,8 +12,7 @@ import numpy as np
 from scipy.linalg import qr
 
 from manykernels.grams.factored.cells import axis_codes, cells_of, grid_parts
-from manykernels.grams.factored.fourier_factor import FACTOR_TOL, SPACING, FourierFactor
-from manykernels.grams.factored.fourier_plan import reach
+from manykernels.grams.factored.fourier_factor import FACTOR_TOL, SPACING, FourierFactor, reach
 from manykernels.grams.factored.loops import ORDER, add_values
 from manykernels.grams.gaussian import gaussian_scores
 from manykernels.grams.rows.columns import Reading

@@ -8,8 +8,7 @@ import numpy as np
 
 from manykernels.exceptions import IncompatibleError
 from manykernels.grams.factored.base import ROUNDING, FactoredStack
-from manykernels.grams.factored.landmark_choice import drawn_features
-from manykernels.grams.factored.landmark_cholesky import rank_limit
+from manykernels.grams.factored.landmarks import drawn_features, rank_limit
 from manykernels.grams.factored.loops import matern_recursion
 from manykernels.grams.factored.operators import FeatureOperator
 from manykernels.grams.rows.columns import ColumnTable

@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from manykernels.grams.factored.fourier_plan import (
+from manykernels.grams.factored.fourier_factor import (
     gaussian_coefficients,
     periodization_error,
     reach,

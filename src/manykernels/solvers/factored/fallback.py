@@ -14,7 +14,7 @@ from manykernels.exceptions import ConvergenceWarning
 from manykernels.grams import GramStack
 from manykernels.grams.factored import FactoredStack
 from manykernels.grams.factored.base import columns_of
-from manykernels.grams.factored.landmark_cholesky import rank_limit
+from manykernels.grams.factored.landmarks import rank_limit
 from manykernels.grams.plan import CUBE, FLOOR_BYTES, memory_bytes, working_nbytes
 from manykernels.objective.losses.curvature import inner
 from manykernels.objective.problem import Problem

@@ -13,8 +13,7 @@ from manykernels.grams.factored import ColumnTable, FactoredStack, FactorOperato
 from manykernels.grams.factored.prediction import KernelFunction
 from manykernels.objective.problem import Problem
 from manykernels.solvers.factored.certificate import DualBound
-from manykernels.solvers.factored.known_curvature import KnownCurvature
-from manykernels.solvers.factored.objective import FactoredObjective, Point
+from manykernels.solvers.factored.objective import FactoredObjective, KnownCurvature, Point
 from manykernels.solvers.factored.tuning import COARSE, FIRST_SMOOTHING
 from manykernels.solvers.solution import Solution
 

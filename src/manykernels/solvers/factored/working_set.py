@@ -42,9 +42,8 @@ from manykernels.solvers.factored.fallback import (
     matrix_first,
     solve_gram,
 )
-from manykernels.solvers.factored.known_curvature import KnownCurvature
 from manykernels.solvers.factored.newton import NewtonFit, minimize
-from manykernels.solvers.factored.objective import FactoredObjective, Point
+from manykernels.solvers.factored.objective import FactoredObjective, KnownCurvature, Point
 from manykernels.solvers.factored.state import DualPass, Round, Start, State
 from manykernels.solvers.factored.tuning import (
     FASTER,

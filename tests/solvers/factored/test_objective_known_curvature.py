@@ -7,7 +7,7 @@ import numpy as np
 from manykernels import KernelBank, Linear
 from manykernels.grams.factored import factored_stack
 from manykernels.grams.factored.operators import ColumnFactors
-from manykernels.solvers.factored.known_curvature import KnownCurvature
+from manykernels.solvers.factored.objective import KnownCurvature
 
 N_SAMPLES = 60
 POSITIONS = ([0, 1], [2, 3, 4], [5], [6, 7])

@@ -9,7 +9,7 @@ import pytest
 
 from manykernels import Gaussian, KernelBank, Linear
 from manykernels.grams.factored import factored_stack
-from manykernels.grams.factored.passes import ColumnPasses, largest_singular_values
+from manykernels.grams.factored.explicit import ColumnPasses, largest_singular_values
 
 N, GROUPS = 60, 40
 
