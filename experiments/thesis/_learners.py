@@ -74,12 +74,16 @@ def evaluate(learner: Learner, task: Task, settings: Settings, loss: str) -> dic
     started = time.process_time()
     models = learner(task, settings, loss)
     seconds = time.process_time() - started
-    train = task.train[0]
-    errors = [measure(model.scores(task.valid[0], train), task.valid[1]) for model in models]
-    best = models[int(np.argmin(errors))]
-    scores, y = best.scores(task.test[0], train), task.test[1]
+    best = best_of(models, task, measure)
+    scores, y = best.scores(task.test[0], task.train[0]), task.test[1]
     errors_of_best = {"misclassified": misclassified(scores, y), "squared": squared_error(scores, y)}
     return {**errors_of_best, "cpu_s": seconds, "kernels": len(best.specs)}
+
+
+def best_of(models: Sequence[Model], task: Task, measure: Callable[[Array, Array], float]) -> Model:
+    """Return the model that is best on the validation set."""
+    X, y = task.valid
+    return min(models, key=lambda model: measure(model.scores(X, task.train[0]), y))
 
 
 def machines(task: Task, settings: Settings, loss: str, specs: Sequence[Any], weights: Array) -> list[Model]:

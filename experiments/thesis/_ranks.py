@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import sys
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
 
 import numpy as np
@@ -27,12 +28,15 @@ class Table:
     methods : tuple of str
     group : {"sets", "digits", "letters"}
         What it is about.
+    printed : mapping of str to float
+        Median ranks in the thesis.
     """
 
     loss: str
     error: str
     methods: tuple[str, ...]
     group: str = "sets"
+    printed: Mapping[str, float] = field(default_factory=dict)
 
     def rows(self, results: pd.DataFrame) -> pd.DataFrame:
         """Return splits that every method has finished, one a row (index set, repeat), one method a column."""
@@ -71,7 +75,13 @@ def ranks(rows: pd.DataFrame) -> pd.DataFrame:
     return table.rename_axis("method").reset_index()
 
 
-def ranked(rows: pd.DataFrame, table: pd.DataFrame, seconds: pd.Series, percent: bool) -> str:
+def ranked(
+    rows: pd.DataFrame,
+    table: pd.DataFrame,
+    seconds: pd.Series,
+    percent: bool,
+    printed: Mapping[str, float] | None = None,
+) -> str:
     """Return errors and ranks as a table for a page; ``*`` is within one standard error of the best."""
     means, marks, sizes = errors(rows), near_best(rows), rows.groupby("set", sort=False).size()
     lines = []
@@ -81,6 +91,9 @@ def ranked(rows: pd.DataFrame, table: pd.DataFrame, seconds: pd.Series, percent:
     told = table.set_index("method").loc[list(means.columns)]
     for label, column, form in (("**median rank**", "median_rank", "{:g}"), ("mean rank", "mean_rank", "{:.1f}")):
         lines.append([label, *(form.format(value) for value in told[column])])
+    if printed:
+        places = [f"{printed[m]:g}" if m in printed else "" for m in means.columns]
+        lines.insert(-1, ["median rank in the thesis", *places])
     lines.append(["sets near the best", *(str(value) for value in told["near"])])
     lines.append(["CPU s, median", *(f"{seconds[m]:.2g}" for m in means.columns)])
     return markdown(["set (splits)", *means.columns], lines)
