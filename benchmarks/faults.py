@@ -144,12 +144,12 @@ print(f"fitted, gap {made(MKLRegressor, kernels=bank, memory_budget='40 MB').fit
     Case(
         "15", "penalty='l2'",
         "made(MKLClassifier, penalty='l2').fit(np.eye(4), [0, 1, 0, 1])",
-        "tests/validation/test_names.py",
+        "tests/validation/test_parameters_names.py",
     ),
     Case(
         "15", "solve(C=1.0)",
         "solve(np.eye(4)[None], np.arange(4.0), loss='squared', C=1.0)",
-        "tests/validation/test_names.py",
+        "tests/validation/test_parameters_names.py",
     ),
     Case(
         "17", "an elastic net with a relative strength: by which numbers to fit it again",
@@ -285,7 +285,7 @@ import subprocess
 done = subprocess.run([sys.executable, "-m", "manykernels.cli", "warm", "--help"], capture_output=True, text=True)
 print("there" if done.returncode == 0 else "no such command")
 """,
-        "tests/cli/test_warm.py",
+        "tests/cli/test_commands_warm.py",
     ),
     Case(
         "22", "100,000 columns x 12 rows, in Python",

@@ -15,7 +15,7 @@ import manykernels.grams as grams_package
 from manykernels.grams import DenseStack, GramStack, LazyStack, PackedStack, PairStack, RankOneStack
 from manykernels.grams.base import GramView
 from manykernels.kernels import ArdGaussian, Gaussian, KernelBank, Laplacian, Matern, Polynomial
-from manykernels.kernels.pairs import index as pair_index
+from manykernels.kernels.pairs import data as pair_index
 from manykernels.testing.kernels import GramStackContract
 
 N_SAMPLES = 23

@@ -12,7 +12,7 @@ from manykernels import InvalidInputError, solve
 from manykernels.exceptions import MemoryBudgetError, NotPSDError
 from manykernels.grams import DenseStack, PairStack
 from manykernels.grams import pair_stack as module
-from manykernels.kernels.pairs import index as pair_index
+from manykernels.kernels.pairs import data as pair_index
 from manykernels.objective import Problem, get_regularizer
 from manykernels.solvers import choose_solver
 

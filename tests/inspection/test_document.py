@@ -32,7 +32,7 @@ from manykernels import (
     report,
 )
 from manykernels.inspection import summary_html
-from manykernels.inspection.reports import contents, scores, summary
+from manykernels.inspection.reports import document, scores, summary
 from manykernels.inspection.reports.evaluation import BOOSTING, CONSTANT, ONE_KERNEL, SUM, Categories
 
 BROWSERS = ("chromium", "chromium-browser", "google-chrome")
@@ -329,10 +329,10 @@ def test_the_gap_is_put_in_words() -> None:
 
 def test_the_confusion_matrix_counts() -> None:
     truth, guess = np.array(["a", "b", "a", "c"]), np.array(["a", "a", "a", "c"])
-    found = contents.confusion(truth, guess)
+    found = document.confusion(truth, guess)
     assert found.labels == ["a", "b", "c"]
     assert found.counts == [[2, 0, 0], [1, 0, 0], [0, 0, 1]]
-    many = contents.confusion(np.arange(50), np.r_[1, 0, 2:50])
+    many = document.confusion(np.arange(50), np.r_[1, 0, 2:50])
     assert len(many.labels) == 12
     assert {"0", "1"} <= set(many.labels)
     assert many.n_left_out == 38

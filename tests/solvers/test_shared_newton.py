@@ -13,7 +13,7 @@ from manykernels import solve
 from manykernels.exceptions import ConvergenceWarning, IncompatibleError
 from manykernels.objective import Capability, LpBall, Problem, get_loss, get_regularizer
 from manykernels.solvers import SharedNewton, configured_solver, solvers_for
-from manykernels.solvers.gram import shared_systems as systems
+from manykernels.solvers.gram import newton_system as systems
 
 RNG = np.random.default_rng(3)
 POINTS = RNG.normal(size=(6, 30, 2))

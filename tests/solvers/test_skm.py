@@ -15,9 +15,8 @@ from manykernels.objective.problem import Problem
 from manykernels.objective.projection import project_box_hyperplane
 from manykernels.objective.regularizers import BlockL1, Simplex
 from manykernels.solvers.gram.interior_point import InteriorPoint
-from manykernels.solvers.learners.pair_loops import MISSING
+from manykernels.solvers.learners.pair_loops import MISSING, slope_at, smoothed_step, smoothed_weights, threshold
 from manykernels.solvers.learners.smo_svm import smo_svm
-from manykernels.solvers.learners.smoothing import slope_at, smoothed_step, smoothed_weights, threshold
 from manykernels.solvers.published.skm import SupportKernelMachine
 from manykernels.solvers.published.skm_descent import (
     EQUAL_SHARES,

@@ -2,9 +2,15 @@
 
 from __future__ import annotations
 
-from manykernels.alignment.metrics import alignment, center_kernel, centered_alignment
-from manykernels.alignment.nonnegative import nonnegative_quadratic
-from manykernels.alignment.targets import CODINGS, target_features, target_kernel
+from manykernels.alignment.metrics import (
+    CODINGS,
+    alignment,
+    center_kernel,
+    centered_alignment,
+    nonnegative_quadratic,
+    target_features,
+    target_kernel,
+)
 from manykernels.alignment.weights import METHODS, AlignedWeights, MarginWeights, aligned_weights, margin_weights
 
 __all__ = [

@@ -12,9 +12,14 @@ import pandas as pd
 from numpy.typing import ArrayLike
 from sklearn.svm import SVC
 
-from manykernels.alignment.metrics import SMALLEST_SHARE, center_kernel
-from manykernels.alignment.nonnegative import nonnegative_quadratic
-from manykernels.alignment.targets import CODINGS, target_features, target_kernel
+from manykernels.alignment.metrics import (
+    CODINGS,
+    SMALLEST_SHARE,
+    center_kernel,
+    nonnegative_quadratic,
+    target_features,
+    target_kernel,
+)
 from manykernels.compiled import compiled
 from manykernels.exceptions import ConvergenceWarning, InvalidInputError
 from manykernels.grams import GramStack, as_stack

@@ -31,7 +31,7 @@ from manykernels.inspection import MKLReport, save_model
 from manykernels.inspection.reports.caveats import fingerprints, packed
 from manykernels.inspection.reports.scores import constant_scores, no_better
 from manykernels.kernels import KernelBank
-from manykernels.kernels.bank.file import read_toml
+from manykernels.kernels.bank.constructors import read_toml
 from manykernels.solvers import Status
 from manykernels.validation.arrays import Array
 

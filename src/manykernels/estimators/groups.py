@@ -21,7 +21,7 @@ from manykernels.kernels import KernelBank, KernelStack, PairKernels, Pairs, Pre
 from manykernels.kernels.bank.columns import Table
 from manykernels.solvers.solution import Callback
 from manykernels.validation.arrays import TableLike
-from manykernels.validation.names import close_name, unknown_parameter
+from manykernels.validation.parameters import close_name, unknown_parameter
 
 __all__ = ["Kernels", "LossParameters", "ParameterGroup", "Resources", "Search", "TakesGroups", "with_kernels_of"]
 

@@ -16,8 +16,7 @@ from manykernels.objective.losses import LOSSES, Loss
 from manykernels.objective.regularizers import REGULARIZERS, Regularizer, check_penalty
 from manykernels.solvers import SOLVERS, Solver, get_solver
 from manykernels.validation.arrays import check_choice, check_count, check_positive
-from manykernels.validation.names import LOSS_NAMES, hint
-from manykernels.validation.parameters import check_flag, check_n_jobs, check_random_state
+from manykernels.validation.parameters import LOSS_NAMES, check_flag, check_n_jobs, check_random_state, hint
 
 __all__ = ["DEFAULT_LOSS", "PARAMETERS", "Parameter", "Range", "check_parameters", "defaults", "place_of", "shape_of"]
 

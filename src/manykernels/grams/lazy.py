@@ -1,6 +1,6 @@
 """Gram matrices that are never held: every operation computes the entries it needs, tile by tile.
 
-Kernels of a fitted bank evaluated on small tiles, group by group, so that a group computes its distances once.
+The tiles are evaluated group by group, so that a group computes its distances once (`TileEvaluator`).
 """
 
 from __future__ import annotations

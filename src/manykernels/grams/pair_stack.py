@@ -11,7 +11,7 @@ from manykernels.exceptions import InvalidInputError, MemoryBudgetError
 from manykernels.grams.base import GramStack
 from manykernels.grams.plan import available_memory, format_bytes
 from manykernels.kernels.pairs.bank import SIGNS, MemberPairs, ProductKernels
-from manykernels.kernels.pairs.index import PairIndex
+from manykernels.kernels.pairs.data import PairIndex
 from manykernels.validation.arrays import Array, check_columns
 from manykernels.validation.gram import check_gram_array, examined
 

@@ -17,8 +17,8 @@ from manykernels.grams.rows.vectors import RowVector
 from manykernels.objective.certificate import Certificate, KKTResiduals
 from manykernels.objective.dual_norms import PLAIN_BUDGET, SHARP, settled_norms
 from manykernels.objective.losses import get_loss, get_shared_loss
+from manykernels.objective.losses.base import LossOnRows, rows_weight
 from manykernels.objective.losses.bound import BoundLoss, SampleSum
-from manykernels.objective.losses.rows import LossOnRows, rows_weight
 from manykernels.objective.regularizers.base import Regularizer, check_regularizer
 from manykernels.objective.rounding import EPS, FEW, growth, term_sizes
 from manykernels.objective.unpenalized import free_directions, kernel_factor, resting_ridge

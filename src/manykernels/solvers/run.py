@@ -11,8 +11,7 @@ from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar
 import numpy as np
 
 from manykernels.exceptions import NotPSDError
-from manykernels.solvers.progress import progress_of
-from manykernels.solvers.solution import IterationRecord, Limits, Solution, Status
+from manykernels.solvers.solution import IterationRecord, Limits, Solution, Status, progress_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

@@ -39,7 +39,7 @@ from manykernels.solvers.factored.solver import FactoredNewton
 from manykernels.solvers.registry import check_able, check_alias, choose_solver, get_solver
 from manykernels.solvers.solution import Solution, Status
 from manykernels.validation.arrays import Array, check_choice, check_nonnegative_vector, check_positive
-from manykernels.validation.names import SOLVE_NAMES, says_which
+from manykernels.validation.parameters import SOLVE_NAMES, says_which
 
 
 @says_which(SOLVE_NAMES)

@@ -1,15 +1,153 @@
-"""Checks of parameters that are neither data nor plain numbers: switches, names, seeds, threads, objects."""
+"""Checks of parameters that are neither data nor plain numbers: switches, names, seeds, threads, objects.
+
+Names that other libraries use for what is here called otherwise: errors that say which one to take.
+"""
 
 from __future__ import annotations
 
+import functools
+import inspect
 import numbers
-from collections.abc import Sequence
-from typing import Any, TypeVar
+import re
+from collections.abc import Callable, Collection, Mapping, Sequence
+from difflib import get_close_matches
+from typing import Any, TypeVar, cast
 
 import numpy as np
 
 from manykernels.exceptions import InvalidInputError
 from manykernels.validation.arrays import check_count, check_positive
+
+LOSS_NAMES: Mapping[str, str] = {
+    "log_loss": "logistic", "log": "logistic", "logit": "logistic", "deviance": "logistic",
+    "cross_entropy": "logistic", "binary_crossentropy": "logistic", "binary": "logistic",
+    "squared_error": "squared", "squared_loss": "squared", "mse": "squared", "l2": "squared",
+    "least_squares": "squared", "gaussian": "squared",
+    "absolute_error": "quantile", "mae": "quantile", "l1": "quantile", "pinball": "quantile",
+    "svm": "hinge", "svc": "hinge", "svr": "epsilon_insensitive",
+}  # fmt: skip
+PENALTY_NAMES: Mapping[str, str] = {
+    "l2": "ridge", "tikhonov": "ridge", "lasso": "l1", "group_lasso": "l1", "elastic_net": "elasticnet",
+    "elastic-net": "elasticnet", "enet": "elasticnet", "lp": "lp_ball", "simplemkl": "simplex",
+}  # fmt: skip
+PARAMETER_NAMES: Mapping[str, str] = {
+    "C": "alpha, the strength of the penalty: C of scikit-learn is alpha=1 / (C * n_samples)",
+    "lambda_": "alpha, the strength of the penalty relative to the mean loss",
+    "lam": "alpha, the strength of the penalty relative to the mean loss",
+    "reg_lambda": "alpha, the strength of the penalty relative to the mean loss",
+    "regularization": "penalty, and alpha for its strength",
+    "regularizer": "penalty, and alpha for its strength",
+    "norm": "penalty",
+    "kernel": "kernels, such as kernels=KernelBank.per_feature(widths=[0.5, 1.0])",
+    "bank": "kernels, such as kernels=KernelBank.per_feature(widths=[0.5, 1.0])",
+    "gamma": "kernels, such as KernelBank.per_feature(widths=[0.5]): gamma is 1 / (2 * width**2)",
+    "degree": "kernels, such as KernelBank.joint(Polynomial(2))",
+    "n_estimators": "kernels: their number is that of the bank",
+    "max_time": "resources, such as resources={'time_limit': 60.0}",
+    "n_iter": "resources, such as resources={'max_iter': 500}",
+    "seed": "random_state",
+    "weights": "outputs, such as outputs='shared'",
+    "kernels_as": "resources, such as resources={'representation': 'factored'}",
+    "representation": "resources, such as resources={'representation': 'factored'}",
+    "memory_budget": "resources, such as resources={'memory_budget': '2 GB'}",
+    "time_limit": "resources, such as resources={'time_limit': 60.0}",
+    "max_iter": "resources, such as resources={'max_iter': 500}",
+    "callback": "resources, such as resources={'callback': function}",
+    "n_jobs": "resources, such as resources={'n_jobs': 2}",
+    "verbose": "resources, such as resources={'verbose': 1}",
+    "epsilon": "loss_parameters, such as loss_parameters={'epsilon': 0.1}",
+    "delta": "loss_parameters, such as loss_parameters={'delta': 1.0}",
+    "tau": "loss_parameters, such as loss_parameters={'tau': 0.9}",
+    "ratio": "search, such as search={'alpha_min_ratio': 0.01}",
+    "alpha_min_ratio": "search, such as search={'alpha_min_ratio': 0.01}",
+    "eps": "search, such as search={'alpha_min_ratio': 0.01}",
+    "rule": "search, such as search={'rule': '1se'}",
+    "fold_tol": "search, such as search={'fold_tol': 0.001}",
+    "fold_kernels": "search, such as search={'fold_kernels': 'own'}",
+    "keep_folds": "search, such as search={'keep_folds': True}",
+    "mus": "l1_ratios, shares of the norms in the penalty, each on a path of its own",
+    "alphas": "alpha; several are for the estimators whose names end in CV",
+    "cv": "alpha; cross-validation is for the estimators whose names end in CV",
+}
+
+SOLVE_NAMES: Mapping[str, str] = {
+    "C": "strength: C of scikit-learn is strength=1 / C, and alpha=1 / (C * n_samples)",
+    "lambda_": "strength", "lam": "strength", "reg_lambda": "strength",
+    "penalty": "regularizer, such as regularizer='l1'", "bank": "kernels, the first argument",
+    "weights": "outputs, such as outputs='shared'",
+    "kernels_as": "representation, such as representation='factored'",
+    "max_time": "time_limit, in seconds", "n_iter": "max_iter",
+}  # fmt: skip
+
+ALIKE = 0.75  # similarity of two names of parameters, one of which is a slip
+
+
+def hint(given: object, known: Collection[str], elsewhere: Mapping[str, str]) -> str:
+    """Return which of the known names is meant by one that is none of them, as the end of a message; or nothing."""
+    if not isinstance(given, str):
+        return ""
+    name = given.strip().lower()
+    meant = elsewhere.get(name) or next(iter(get_close_matches(name, known, 1)), None)
+    return f" For {given!r} take {meant!r}." if meant in known else ""
+
+
+def close_name(given: str, known: Collection[str]) -> str | None:
+    """Return the known name of which one that is none of them is a slip; None if it is like none."""
+    return next(iter(get_close_matches(given, known, 1, ALIKE)), None)
+
+
+class SaysWhichParameter:
+    """Base of estimators: an argument that they do not have raises a TypeError that names the one that is meant."""
+
+    def __init_subclass__(cls, **options: object) -> None:
+        super().__init_subclass__(**options)
+        if "__init__" in vars(cls):
+            setattr(cls, "__init__", _explaining(vars(cls)["__init__"]))  # noqa: B010  # mypy knows no other way
+
+
+def _explaining(init: Callable[..., None]) -> Any:
+    """Return a constructor that says what to do about arguments that it does not have; its signature is the same."""
+    known = [name for name in inspect.signature(init).parameters if name != "self"]
+
+    @functools.wraps(init)
+    def checked(self: Any, *args: Any, **given: object) -> None:
+        unknown = [name for name in given if name not in known]
+        if unknown:
+            raise TypeError(unknown_parameter(unknown[0], type(self).__name__, known))
+        init(self, *args, **given)
+
+    return checked
+
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+
+def says_which(names: Mapping[str, str]) -> Callable[[F], F]:
+    """Have a function with open keywords say which argument is meant by one that is called otherwise elsewhere."""
+
+    def decorated(function: F) -> F:
+        @functools.wraps(function)
+        def checked(*args: Any, **given: object) -> Any:
+            for name in given.keys() & names.keys():
+                raise TypeError(f"{function.__name__} has no parameter {name!r}. Take {names[name]}.")
+            return function(*args, **given)
+
+        return cast("F", checked)
+
+    return decorated
+
+
+def unknown_parameter(given: str, owner: str, known: Collection[str]) -> str:
+    """Return the error message for an argument that an estimator does not have."""
+    close = close_name(given, known)
+    meant = PARAMETER_NAMES.get(given)
+    if meant is not None and "alphas" in known:
+        meant = meant.replace("alpha, the strength of", "alphas, the strengths of", 1)
+    if meant is None or re.split("[,;:]", meant)[0] not in known:
+        meant = close
+    advice = f"Take {meant}." if meant else f"It has: {', '.join(known)}."
+    return f"{owner} has no parameter {given!r}. {advice}"
+
 
 RandomSource = int | np.random.RandomState | np.random.Generator | None
 Kind = TypeVar("Kind")

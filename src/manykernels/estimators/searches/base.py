@@ -51,8 +51,7 @@ from manykernels.solvers import Solution, Status
 from manykernels.solvers.run import interrupted
 from manykernels.threads import blas_threads
 from manykernels.validation.arrays import Array, TableLike
-from manykernels.validation.names import LOSS_NAMES, hint
-from manykernels.validation.parameters import check_flag
+from manykernels.validation.parameters import LOSS_NAMES, check_flag, hint
 
 # From the kernels found for each target to one bank and its weights.
 

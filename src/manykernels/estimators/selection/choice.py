@@ -46,8 +46,8 @@ from manykernels.kernels import Pairs
 from manykernels.objective.losses import Loss
 from manykernels.objective.regularizers import BlockL1, Penalty, Regularizer, parameters_of, with_l1_ratio
 from manykernels.solvers.factored.pooled import PooledNewton
-from manykernels.solvers.progress import count_to
 from manykernels.solvers.run import check_deadline
+from manykernels.solvers.solution import count_to
 from manykernels.threads import blas_threads, n_threads
 from manykernels.validation.arrays import Array, check_choice, check_positive
 from manykernels.validation.parameters import seed_from

@@ -17,7 +17,7 @@ from manykernels.estimators.selection.folds import Fold, HeldOut, encoded_like
 from manykernels.estimators.supervised.explanation import FOLDS
 from manykernels.estimators.supervised.importance import LeftOut, units_of
 from manykernels.kernels import Pairs
-from manykernels.objective.losses.cox import STRATUM
+from manykernels.objective.losses.coupled import STRATUM
 from manykernels.validation.arrays import Array
 
 if TYPE_CHECKING:

@@ -29,8 +29,8 @@ from manykernels.objective.losses.survival import FIELDS, check_survival
 from manykernels.objective.problem import Problem
 from manykernels.objective.regularizers import Regularizer, get_regularizer
 from manykernels.solvers import Solution, Solver, Status, get_solver
-from manykernels.solvers.progress import count_to
 from manykernels.solvers.run import interrupted
+from manykernels.solvers.solution import count_to
 from manykernels.solvers.solve import obstacle_to_factors, problem_of
 from manykernels.threads import blas_threads
 

@@ -70,7 +70,7 @@ from manykernels.solvers.factored.model import FactorFunctions
 from manykernels.solvers.solve import obstacle_to_factors
 from manykernels.threads import blas_limit, n_threads
 from manykernels.validation.arrays import Array, TableLike
-from manykernels.validation.names import SaysWhichParameter
+from manykernels.validation.parameters import SaysWhichParameter
 
 # What a user is told of models without kernels: which classes or targets, why, and what to do.
 

@@ -49,7 +49,7 @@ from manykernels.grams.factored import FactoredStack
 from manykernels.grams.factored.cones import face
 from manykernels.kernels import FittedBank, PreparedRows
 from manykernels.objective.losses import Loss, get_shared_loss
-from manykernels.objective.losses.cox import STRATUM
+from manykernels.objective.losses.coupled import STRATUM
 from manykernels.objective.problem import Problem
 from manykernels.solvers.factored.objective import is_matrix_free
 from manykernels.validation.arrays import Array

@@ -1,6 +1,7 @@
 """The factor of one Gaussian of one column: trigonometric functions, rotated to the leading directions of the data.
 
-How one column's Gaussians are expanded: period, frequencies, bins, coefficients, and what that misses at most.
+`FourierPlan` says how one column's Gaussians are expanded: period, frequencies, bins, coefficients, and what that
+misses at most.
 """
 
 from __future__ import annotations

@@ -1,6 +1,7 @@
 """Landmarks that a randomly pivoted Cholesky factorization draws, and the projection on them as features.
 
-Which rows become landmarks: by randomly pivoted Cholesky factorization, all alike, or next to centers of k-means.
+Which rows become landmarks is decided by randomly pivoted Cholesky factorization, all alike, or next to centers of
+k-means.
 """
 
 from __future__ import annotations

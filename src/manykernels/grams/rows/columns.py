@@ -16,7 +16,7 @@ from manykernels.kernels.bank.columns import NUMBERS, OBJECTS, Table
 from manykernels.kernels.specs.categorical import UNSEEN
 from manykernels.kernels.specs.objects import FeatureRows, as_objects
 from manykernels.kernels.tables.encoding import Encoding, MixedRows, numbers_of
-from manykernels.kernels.tables.issues import entry_issues, refuse
+from manykernels.kernels.tables.kinds import entry_issues, refuse
 from manykernels.validation.arrays import Array
 
 RowIndex = slice | Array

@@ -32,7 +32,7 @@ from manykernels.grams.training import is_precomputed, open_training
 from manykernels.inspection.evidence.importance import corrected_t
 from manykernels.kernels import KernelStack
 from manykernels.objective.losses.survival import check_survival
-from manykernels.solvers.progress import count_to
+from manykernels.solvers.solution import count_to
 from manykernels.validation.arrays import Array, TableLike
 
 __all__ = ["compare"]

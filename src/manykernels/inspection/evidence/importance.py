@@ -23,7 +23,7 @@ from manykernels.inspection.displays.kernel_table import groups_of, kernel_table
 from manykernels.inspection.pipelines import last_step, unwrapped
 from manykernels.kernels import KernelBank
 from manykernels.kernels.bank.columns import Table
-from manykernels.solvers.progress import count_to
+from manykernels.solvers.solution import count_to
 from manykernels.validation.arrays import Array, TableLike, check_count
 from manykernels.validation.parameters import RandomSource, generator_from
 

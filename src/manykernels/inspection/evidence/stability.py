@@ -31,7 +31,7 @@ from manykernels.inspection.displays.plotting import (
 from manykernels.objective.problem import Problem
 from manykernels.objective.regularizers import parameters_of
 from manykernels.solvers import Solver
-from manykernels.solvers.progress import count_to
+from manykernels.solvers.solution import count_to
 from manykernels.threads import blas_threads
 from manykernels.validation.arrays import Array, TableLike, check_count, check_positive
 from manykernels.validation.parameters import RandomSource, check_n_jobs, generator_from

@@ -38,8 +38,7 @@ from manykernels.kernels.pairs.bank import SIGNS, MemberPairs, ProductKernels
 from manykernels.kernels.precomputed.bank import PROBE_COLUMNS, StackKernels, StackSamples
 from manykernels.kernels.specs.distances import SparsePoints
 from manykernels.kernels.tables.encoding import Encoding
-from manykernels.kernels.tables.issues import check_missing
-from manykernels.kernels.tables.kinds import READ_AS
+from manykernels.kernels.tables.kinds import READ_AS, check_missing
 from manykernels.objective import Loss, Regularizer
 from manykernels.objective.certificate import Certificate
 from manykernels.solvers import IterationRecord, Solution

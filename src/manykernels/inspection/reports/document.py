@@ -1,8 +1,18 @@
-"""The report as one file: everything computed, put into a template that escapes every text."""
+"""The report as one file: everything computed, put into a template that escapes every text.
+
+First what a report tells, as plain values: the question, the data, the selection, and how to do it again.
+"""
 
 from __future__ import annotations
 
+import inspect
+import math
+import platform
+import sys
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, fields, is_dataclass
 from datetime import date
+from importlib.metadata import PackageNotFoundError, version
 from importlib.resources import files
 from inspect import signature
 from pathlib import Path
@@ -13,22 +23,331 @@ import pandas as pd
 from numpy.typing import ArrayLike, NDArray
 from scipy.sparse import issparse
 from sklearn.base import BaseEstimator
+from sklearn.model_selection import BaseCrossValidator, BaseShuffleSplit
 from sklearn.pipeline import Pipeline
 from sklearn.utils.validation import check_is_fitted
 
 from manykernels.estimators.selection.splits import CrossValidation
 from manykernels.exceptions import InvalidInputError
+from manykernels.inspection.displays.kernel_table import groups_of, kernel_table, summed_by
+from manykernels.inspection.displays.plotting import cut_text, short_label
 from manykernels.inspection.files import write_file
 from manykernels.inspection.pipelines import last_step, unwrapped
-from manykernels.inspection.reports import contents, pictures, summary
+from manykernels.inspection.reports import pictures, summary
 from manykernels.inspection.reports.caveats import Case, caveats_of
-from manykernels.inspection.reports.evaluation import FOLDS, HELD_OUT, TRAINING, Evaluation, evaluate
+from manykernels.inspection.reports.evaluation import FOLDS, HELD_OUT, TRAINING, Evaluation, as_frame, evaluate
 from manykernels.inspection.reports.report import MKLReport
 from manykernels.inspection.reports.scores import SURVIVAL, check_one_prediction, task_of
+from manykernels.inspection.reports.summary import number
 from manykernels.kernels import Pairs, PrecomputedBank, Views
-from manykernels.kernels.precomputed.stack import as_kernel_stack
+from manykernels.kernels.precomputed.stack import are_kernels, as_kernel_stack
 from manykernels.objective.losses.survival import check_survival
 from manykernels.validation.arrays import TableLike, check_count
+
+MOST_VIEWS, MOST_KERNELS, MOST_CLASSES, MOST_COLUMNS = 10, 15, 12, 8
+LONGEST = 48  # letters of a name
+MOST_LETTERS, MOST_IN_LINE = 10_000, 100  # of a model as a program, and of a line of it
+MOST_NUMBERS = 200  # of an array that is written into a program
+PACKAGES = ("manykernels", "numpy", "scipy", "scikit-learn", "pandas", "numba")
+
+
+@dataclass(frozen=True)
+class Bar:
+    """A name with a number, as a bar."""
+
+    name: str
+    width: float  # in percent of the longest
+    text: str  # the number
+    note: str = ""  # more about it
+
+
+@dataclass(frozen=True)
+class Bars:
+    """The longest bars of several."""
+
+    bars: list[Bar]
+    n_more: int = 0  # bars that are not shown
+
+
+def bars_of(values: pd.Series, most: int, texts: Sequence[str], notes: Sequence[str] | None = None) -> Bars:
+    """Return the first values as bars."""
+    largest = float(values.abs().max()) if len(values) else 1.0
+    shown = [
+        Bar(cut_text(str(name), LONGEST), round(100 * abs(value) / (largest or 1.0), 1), text, note)
+        for name, value, text, note in zip(values.index, values, texts, notes or [""] * len(values), strict=True)
+    ]
+    return Bars(shown[:most], max(0, len(shown) - most))
+
+
+def question_of(model: BaseEstimator, task: str, target: str) -> str:
+    """Return what the model answers, as a question."""
+    about = f'"{target}"' if target else "the target"
+    if task == "classification":
+        labels = [str(label) for label in model.classes_]
+        shown = ", ".join(f'"{cut_text(label, 30)}"' for label in labels[:6])
+        more = f" and {len(labels) - 6:,} more" if len(labels) > 6 else ""
+        return f"Which class of {about} does a sample belong to: {shown}{more}? And which kernels tell it?"
+    if task == SURVIVAL:
+        return f"Who has the event{f' of {about}' if target else ''} earlier, and which kernels tell it?"
+    outputs = np.shape(model.intercept_)
+    several = f" (in {outputs[0]} outputs)" if outputs else ""
+    return f"What is the value of {about}{several} for a sample, and which kernels tell it?"
+
+
+def data_facts(X: Any, n_test: int) -> list[tuple[str, str]]:
+    """Return the size and the kinds of the columns, summarized."""
+    n_rows = X.shape[0] if issparse(X) else len(X)
+    facts = [("samples", f"{n_rows:,}" + (f", and {n_test:,} held out" if n_test else ""))]
+    if are_kernels(X):
+        return [*facts, ("kernels given", f"{len(X.names):,} precomputed")]
+    if isinstance(X, Pairs):
+        return [*facts, ("pairs", repr(X).removeprefix("Pairs(").removesuffix(")"))]
+    if issparse(X):
+        return [*facts, ("columns", f"{X.shape[1]:,}, sparse: {100 * X.nnz / np.prod(X.shape):.2g} % are stored")]
+    table = as_frame(X)
+    names = [str(name) if isinstance(X, (pd.DataFrame, Views)) else f"x{name}" for name in table.columns]
+    more = f", and {len(names) - MOST_COLUMNS:,} more" if len(names) > MOST_COLUMNS else ""
+    shown = ", ".join(cut_text(name, 30) for name in names[:MOST_COLUMNS])
+    kinds = table.dtypes.astype(str).value_counts()
+    constant = int((table.nunique(dropna=False) <= 1).sum())
+    facts.append(("columns", f"{len(names):,} ({', '.join(f'{count:,} {kind}' for kind, count in kinds.items())})"))
+    facts.append(("their names", shown + more))
+    missing = int(table.isna().to_numpy().sum())
+    facts.append(("missing values", f"{missing:,}" if missing else "none"))
+    return facts + ([("constant columns", f"{constant:,}")] if constant else [])
+
+
+def class_bars(y: np.ndarray) -> Bars:
+    """Return the sizes of the classes."""
+    counts = pd.Series(y).value_counts()
+    return bars_of(counts, MOST_CLASSES, [f"{count:,} ({100 * count / len(y):.0f} %)" for count in counts])
+
+
+def numbers_of(y: np.ndarray, task: str) -> np.ndarray:
+    """Return the numbers of the target, of survival the times."""
+    return np.asarray(y["time"] if task == SURVIVAL else y, dtype=float).ravel()
+
+
+@dataclass(frozen=True)
+class Confusion:
+    """Counts of true (rows) and predicted (columns) classes, and their shares of the rows in percent."""
+
+    labels: list[str]
+    counts: list[list[int]]
+    shares: list[list[int]]
+    n_left_out: int  # classes that are not shown
+
+
+def confusion(truth: np.ndarray, predicted: np.ndarray) -> Confusion:
+    """Return the confusion matrix of the classes that are confused most, all if they are few."""
+    labels = np.unique(np.concatenate([truth, predicted]))
+    codes = {label: code for code, label in enumerate(labels.tolist())}
+    counts = np.zeros((len(labels), len(labels)), dtype=int)
+    pairs = ([codes[label] for label in truth.tolist()], [codes[label] for label in predicted.tolist()])
+    np.add.at(counts, pairs, 1)
+    wrong = counts.sum(axis=0) + counts.sum(axis=1) - 2 * counts.diagonal()
+    shown = np.sort(np.argsort(-wrong, kind="stable")[:MOST_CLASSES])
+    part = counts[np.ix_(shown, shown)]
+    shares = 100 * part / np.maximum(counts[shown].sum(axis=1, keepdims=True), 1)
+    names = [str(label) for label in labels[shown]]
+    return Confusion(names, part.tolist(), shares.round().astype(int).tolist(), len(labels) - len(shown))
+
+
+def target_facts(y: np.ndarray, task: str) -> list[tuple[str, str]]:
+    """Return what a picture of the target does not tell: of survival, how many events there are."""
+    if task != SURVIVAL:
+        return []
+    events, strata = int(y["event"].sum()), len(np.unique(y["stratum"]))
+    found = [("events", f"{events:,}; {len(y) - events:,} samples are censored")]
+    return found + ([("strata", f"{strata:,}, each with a baseline hazard of its own")] if strata > 1 else [])
+
+
+def view_bars(model: BaseEstimator) -> Bars:
+    """Return the views, or columns, with their share of the model and how many of their kernels are used."""
+    table = kernel_table(model)
+    groups = groups_of(model, table, "view")
+    values = table.set_index("name")[["norm_share"]].assign(used=(table["weight"] > 0).to_numpy(), all=1.0)
+    sums = summed_by(values, groups).sort_values("norm_share", ascending=False, kind="stable")
+    n_all, sums = len(sums), sums[sums["used"] > 0]
+    sums.index = ["all columns" if name == "all" else name for name in sums.index]
+    texts = [f"{100 * share:.1f} %" for share in sums["norm_share"]]
+    notes = [f"{used:.0f} of {of:.0f}" for used, of in zip(sums["used"], sums["all"], strict=True)]
+    shown = bars_of(sums["norm_share"], MOST_VIEWS, texts, notes)
+    return Bars(shown.bars, n_all - len(shown.bars))
+
+
+def importance_bars(evaluation: Evaluation) -> Bars | None:
+    """Return what predictions of unseen rows lose without each view or column, if that is known."""
+    table = evaluation.importance
+    if table is None or table.empty:
+        return None
+    names = ["all columns" if name == "all" else str(name) for name in table["name"]]
+    values = pd.Series(np.maximum(table["importance"].to_numpy(), 0.0), index=names)
+    texts = [number(value) for value in table["importance"]]
+    ends = zip(table["low"], table["high"], strict=True)
+    notes = ["" if np.isnan(low) else f"{number(low)} to {number(high)}" for low, high in ends]
+    return bars_of(values, MOST_VIEWS, texts, notes)
+
+
+def kernel_bars(model: BaseEstimator, evaluation: Evaluation) -> tuple[Bars, list[int | None]]:
+    """Return the kernels with weight, and in how many refits each was selected."""
+    table = kernel_table(model)
+    used = table[table["weight"] > 0].sort_values("norm_share", ascending=False, kind="stable")
+    again = evaluation.selected_again
+    counts = [None if again is None else again[name] for name in used["name"]]
+    notes = ["" if count is None else f"{count} of {evaluation.n_folds}" for count in counts]
+    values = used.set_index(used["name"].map(short_label))["norm_share"]
+    texts = [f"{100 * share:.1f} %" for share in values]
+    return bars_of(values, MOST_KERNELS, texts, notes), counts
+
+
+def versions() -> list[tuple[str, str]]:
+    """Return what the report was made with."""
+    found = [("Python", platform.python_version()), ("system", f"{platform.system()} {platform.machine()}")]
+    for name in PACKAGES:
+        try:
+            found.append((name, version(name)))
+        except PackageNotFoundError:
+            continue
+    return found
+
+
+def code_of(model: BaseEstimator, target: str, held_out: bool, options: dict[str, Any]) -> str:
+    """Return a program that does it again from the same table; options are those of the report."""
+    given = "".join(f", {name}={_option(name, value)}" for name, value in options.items())
+    given = (", X_test=X_test, y_test=y_test" if held_out else "") + given
+    try:
+        imports, described = program_of(model)
+        why = f"an expression of {len(described):,} letters" if len(described) > MOST_LETTERS else ""
+    except NotAProgramError as error:
+        why = str(error)
+    if why:
+        imports, described = ["from sklearn.base import clone", "from manykernels import load_model"], ""
+    lines = [
+        *imports,
+        "from manykernels import report",
+        "",
+        f"# X: the table or kernels of this report; y: {cut_text(' '.join(target.split()), 60) or 'the target'}",
+    ]
+    if why:
+        lines += [
+            f'# The model has {why}, which is not written here: keep it by save_model(model, "model.mkl").',
+            'model = clone(load_model("model.mkl"))',
+        ]
+    else:
+        lines.append(f"model = {described}")
+    return "\n".join([*lines, "model.fit(X, y)", f"report(model, X, y{given})"])
+
+
+def _option(name: str, value: object) -> str:
+    """Return a number or None as it is, and the name of anything else: whoever made the report has it."""
+    return repr(value) if value is None or isinstance(value, (bool, int, float, str)) else name
+
+
+# --- programs that make the same unfitted estimators ----------------------------------------------------------------
+
+
+class NotAProgramError(ValueError):
+    """An object that cannot be written as an expression; the message names it."""
+
+
+def program_of(value: object) -> tuple[list[str], str]:
+    """Return lines that import names, and an expression of these names that makes an object anew."""
+    names: dict[str, set[str]] = {}
+    expression = _expression(value, names)
+    lines = [f"from {module} import {', '.join(sorted(used))}" for module, used in sorted(names.items()) if used]
+    return (["import numpy as np"] if "np." in expression else []) + lines, expression
+
+
+def _expression(value: object, names: dict[str, set[str]]) -> str:
+    """Return an expression, and note the names that it needs by the modules that they come from."""
+    if isinstance(value, np.generic):
+        return _expression(value.item(), names)
+    if isinstance(value, float):
+        return repr(value) if math.isfinite(value) else f'float("{value}")'
+    if value is None or isinstance(value, (bool, int, str)):
+        return repr(value)
+    if isinstance(value, np.ndarray):
+        return _array(value, names)
+    if isinstance(value, slice):
+        return f"slice({', '.join(_expression(end, names) for end in (value.start, value.stop, value.step))})"
+    if type(value) in (list, tuple, dict):
+        return _collection(value, names)
+    if callable(value) and hasattr(value, "__name__"):  # a function or a class
+        return _name(value, names)
+    return _call(value, names)
+
+
+def _array(value: np.ndarray, names: dict[str, set[str]]) -> str:
+    if value.size > MOST_NUMBERS:
+        raise NotAProgramError(f"an array of {value.size:,} numbers")
+    kind = "object" if value.dtype == object else f'"{value.dtype.str}"'
+    return f"np.array({_expression(value.tolist(), names)}, dtype={kind})"
+
+
+def _collection(value: Any, names: dict[str, set[str]]) -> str:
+    if isinstance(value, dict):
+        return _joined(
+            "{", [f"{_expression(key, names)}: {_expression(one, names)}" for key, one in value.items()], "}"
+        )
+    parts = [_expression(one, names) for one in value]
+    if isinstance(value, list):
+        return _joined("[", parts, "]")
+    return f"({parts[0]},)" if len(parts) == 1 else _joined("(", parts, ")")
+
+
+def _call(value: object, names: dict[str, set[str]]) -> str:
+    """Return the call of a constructor with what differs from its defaults."""
+    arguments, signature = _arguments(value), inspect.signature(type(value)).parameters
+    given = {
+        name: one
+        for name, one in arguments.items()
+        if not _same(one, signature[name].default if name in signature else inspect.Parameter.empty)
+    }
+    parts = [f"{name}={_expression(one, names)}" for name, one in given.items()]
+    return _joined(f"{_name(type(value), names)}(", parts, ")")
+
+
+def _arguments(value: object) -> dict[str, Any]:
+    """Return what the constructor of an object was given."""
+    if isinstance(value, BaseEstimator):
+        return dict(value.get_params(deep=False))
+    if is_dataclass(value):
+        return {field.name: getattr(value, field.name) for field in fields(value) if field.init}
+    if isinstance(value, (BaseCrossValidator, BaseShuffleSplit)):
+        return {name: getattr(value, name) for name in inspect.signature(type(value)).parameters}
+    raise NotAProgramError(f"an object of the type {type(value).__name__}")
+
+
+def _same(value: object, default: Any) -> bool:
+    """Tell whether an argument is the default of its parameter."""
+    if type(value) is not type(default):
+        return False
+    try:
+        return bool(value == default)
+    except ValueError:  # arrays
+        return False
+
+
+def _name(thing: Callable[..., object], names: dict[str, set[str]]) -> str:
+    """Return the name of a function or class, and note the outermost public module that has it."""
+    name, module = thing.__name__, str(thing.__module__)
+    parts = module.split(".")
+    for length in range(1, len(parts) + 1):
+        at = ".".join(parts[:length])
+        if at != "__main__" and getattr(sys.modules.get(at), name, None) is thing:
+            names.setdefault(at, set()).add(name)
+            return str(name)
+    raise NotAProgramError(f"{name} of {module}, which cannot be imported")
+
+
+def _joined(start: str, parts: list[str], end: str) -> str:
+    """Return parts in one line, or in one each."""
+    line = start + ", ".join(parts) + end
+    if len(line) <= MOST_IN_LINE and "\n" not in line:
+        return line
+    return "\n    ".join([start, *(part.replace("\n", "\n    ") + "," for part in parts)]) + f"\n{end}"
+
 
 Array = NDArray[Any]
 
@@ -127,18 +446,16 @@ def report(
     case = Case(estimator, facts, evaluation, X, read, y, task, test)
     content = {
         "title": title or f"{facts.estimator}: {facts.task}" + (f" of {name}" if name else ""),
-        "question": question or contents.question_of(estimator, task, name),
+        "question": question or question_of(estimator, task, name),
         "today": date.today().isoformat(),
         "facts": facts,
-        "data": contents.data_facts(X, 0 if test is None else len(test[1])) + contents.target_facts(y, task),
-        "classes": contents.class_bars(y) if task == "classification" else None,
-        "histogram": None
-        if task == "classification"
-        else pictures.histogram(contents.numbers_of(y, task), name or "y"),
+        "data": data_facts(X, 0 if test is None else len(test[1])) + target_facts(y, task),
+        "classes": class_bars(y) if task == "classification" else None,
+        "histogram": None if task == "classification" else pictures.histogram(numbers_of(y, task), name or "y"),
         "palette": pictures.palette(),
         "caveats": caveats_of(case),
-        "code": contents.code_of(model, name, test is not None, _not_default(options)),
-        "versions": contents.versions(),
+        "code": code_of(model, name, test is not None, _not_default(options)),
+        "versions": versions(),
         **_performance(estimator, task, evaluation),
         **_selection(estimator, facts, evaluation),
         **pictures.functions_of(model, X, evaluation.importance),
@@ -199,7 +516,7 @@ def _performance(model: BaseEstimator, task: str, evaluation: Evaluation) -> dic
         "rivals": told,
         "beside": pictures.scores_beside(evaluation),
         "left_out": evaluation.left_out,
-        "confusion": contents.confusion(evaluation.truth, evaluation.predicted) if classifies else None,
+        "confusion": confusion(evaluation.truth, evaluation.predicted) if classifies else None,
         "figures": [
             *pictures.predictions(evaluation, task, getattr(model, "target_names_", None)),
             *filter(None, [pictures.strength_curve(model)]),
@@ -224,12 +541,12 @@ def _how_scored(evaluation: Evaluation, task: str) -> str:
 
 def _selection(model: BaseEstimator, facts: MKLReport, evaluation: Evaluation) -> dict[str, Any]:
     """Return what was selected, how sure that is, and the certificate in summary."""
-    kernels, counts = contents.kernel_bars(model, evaluation)
+    kernels, counts = kernel_bars(model, evaluation)
     return {
         "verb": "selected" if hasattr(model, "kernels") else "found",
-        "importance": contents.importance_bars(evaluation),
+        "importance": importance_bars(evaluation),
         "importance_of": evaluation.importance_of,
-        "views": contents.view_bars(model),
+        "views": view_bars(model),
         "kernels": kernels,
         "has_refits": evaluation.selected_again is not None,
         "again": summary.again_words(counts, evaluation.n_folds),

@@ -39,9 +39,15 @@ from manykernels.kernels.specs.distances import SparsePoints
 from manykernels.kernels.specs.shaped import Shaped
 from manykernels.kernels.specs.widths import MedianDistances
 from manykernels.kernels.tables.encoding import Encoding, MixedRows, numbers_of
-from manykernels.kernels.tables.issues import check_missing, entry_issues, refuse, warn_of_masks
-from manykernels.kernels.tables.kinds import READ_AS
-from manykernels.kernels.tables.sparse import compressed, stored_issues
+from manykernels.kernels.tables.kinds import (
+    READ_AS,
+    check_missing,
+    compressed,
+    entry_issues,
+    refuse,
+    stored_issues,
+    warn_of_masks,
+)
 from manykernels.validation.arrays import Array, check_choice
 
 LANDMARKS_BY = ("cholesky", "uniform", "k-means")

@@ -16,9 +16,18 @@ from sklearn.utils.validation import check_array
 from manykernels.exceptions import InvalidInputError, InvalidInputTypeError
 from manykernels.kernels.specs.objects import as_objects
 from manykernels.kernels.tables.encoding import Encoding, select_columns, some
-from manykernels.kernels.tables.issues import ColumnIssue, entry_issues, refuse
-from manykernels.kernels.tables.kinds import READ_AS, describe, kind_of, kind_of_dtype
-from manykernels.kernels.tables.sparse import REFUSAL, compressed, is_sparse_frame
+from manykernels.kernels.tables.kinds import (
+    READ_AS,
+    REFUSAL,
+    ColumnIssue,
+    compressed,
+    describe,
+    entry_issues,
+    is_sparse_frame,
+    kind_of,
+    kind_of_dtype,
+    refuse,
+)
 from manykernels.kernels.tables.views import Views
 from manykernels.validation.arrays import BEYOND_FLOATS, Array, check_readable
 

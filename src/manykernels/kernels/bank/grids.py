@@ -30,8 +30,7 @@ from manykernels.kernels.specs.kmers import Kmers
 from manykernels.kernels.specs.landmarks import Landmarks
 from manykernels.kernels.specs.radial import Gaussian, Matern, Periodic
 from manykernels.kernels.specs.widths import MedianWidth, width_grid
-from manykernels.kernels.tables.issues import ColumnIssue
-from manykernels.kernels.tables.kinds import READ_AS, alphabet_of, describe
+from manykernels.kernels.tables.kinds import READ_AS, ColumnIssue, alphabet_of, describe
 from manykernels.validation.arrays import Array, check_count
 
 __all__ = [

@@ -19,8 +19,7 @@ from manykernels.kernels.specs.base import KernelSpec
 from manykernels.kernels.specs.categorical import UNSEEN
 from manykernels.kernels.specs.distances import SparsePoints, row_norms, squared_distances
 from manykernels.kernels.tables.encoding import Encoding, MixedRows, numbers_of
-from manykernels.kernels.tables.issues import entry_issues, refuse
-from manykernels.kernels.tables.sparse import stored_issues
+from manykernels.kernels.tables.kinds import entry_issues, refuse, stored_issues
 from manykernels.validation.arrays import Array, check_finite
 
 FEW_COLUMNS = 32  # up to which the columns of a kernel are made dense, whatever the kernel

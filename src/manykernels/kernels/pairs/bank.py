@@ -21,8 +21,7 @@ from manykernels.kernels.bank.contract import (
 from manykernels.kernels.bank.fitted import Bank, FittedBank
 from manykernels.kernels.bank.grids import DEFAULT_SPECS, entries_by_type
 from manykernels.kernels.bank.patterns import Joint
-from manykernels.kernels.pairs.data import Members, Pairs, as_pairs
-from manykernels.kernels.pairs.index import PairIndex
+from manykernels.kernels.pairs.data import Members, PairIndex, Pairs, as_pairs
 from manykernels.kernels.precomputed.bank import PrecomputedBank
 from manykernels.kernels.precomputed.stack import are_kernels
 from manykernels.validation.arrays import Array, check_choice

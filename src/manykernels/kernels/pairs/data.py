@@ -1,16 +1,154 @@
-"""Samples that are pairs: what is known of first and of second members, and who is paired with whom."""
+"""Samples that are pairs: what is known of first and of second members, and who is paired with whom.
+
+`PairIndex` has pairs as places in a table, by which products with a Kronecker product need only its factors.
+"""
 
 from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import pandas as pd
 from numpy.typing import ArrayLike, DTypeLike
+from scipy.sparse import csr_array
 
 from manykernels.exceptions import InvalidInputError
 from manykernels.kernels.bank.columns import Table
-from manykernels.kernels.pairs.index import ORDINALS, checked_positions
 from manykernels.kernels.precomputed.stack import KernelStack, are_kernels
 from manykernels.validation.arrays import Array
+
+DENSE_SHARE = 0.05  # of the table that is filled, from which on BLAS on the whole table is faster (benchmarks/pairs.py)
+ORDINALS = ("first", "second")
+CHUNK_ENTRIES = 2**20  # of gathered rows of two matrices
+
+
+@dataclass(frozen=True, eq=False)
+class PairIndex:
+    """Pairs ``(i_k, j_k)`` as places in a table of n x q, the matrix ``R`` of the generalized vec trick.
+
+    ``R (A kron B) R'`` times a vector is ``gather(A V B)`` with ``V = scatter(v)``: O(N (n + q)) for N pairs in a table
+    that is mostly empty, O(n q (n + q)) by BLAS in one that is mostly full.
+
+    References
+    ----------
+    A. Airola, T. Pahikkala, "Fast Kronecker product kernel methods via generalized vec trick", IEEE TNNLS 29 (2018).
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> index = PairIndex.of([[0, 1], [1, 0]], (2, 2))
+    >>> index.scatter(np.array([5.0, 7.0])).tolist()
+    [[0.0, 5.0], [7.0, 0.0]]
+    """
+
+    left: Array  # ndarray of shape (N,), int: first and second members
+    right: Array  # ndarray of shape (N,), int: first and second members
+    shape: tuple[int, int]  # (n, q), how many of each there are
+    sign: int = 0  # with 1 or -1 both members are of one kind (n = q) and tables are made symmetric or antisymmetric
+
+    @classmethod
+    def of(cls, pairs: ArrayLike, shape: tuple[int, int], sign: int = 0) -> PairIndex:
+        """Return the index of a table of pairs, checked."""
+        table = np.asarray(pairs)
+        if table.ndim != 2 or table.shape[1] != 2 or not len(table) or table.dtype.kind not in "iu":
+            raise InvalidInputError(
+                f"pairs must be a non-empty array of integers of shape (n_pairs, 2), got shape {table.shape} of dtype "
+                f"{table.dtype}. Names become positions with pandas.factorize."
+            )
+        left, right = (checked_positions(table[:, side], size, side) for side, size in enumerate(shape))
+        return cls(np.ascontiguousarray(left), np.ascontiguousarray(right), shape, sign)
+
+    def __len__(self) -> int:
+        return len(self.left)
+
+    @property
+    def dense(self) -> bool:
+        """Whether the table is full enough for BLAS."""
+        return len(self) >= DENSE_SHARE * self.shape[0] * self.shape[1]
+
+    def take(self, pairs: slice | Array) -> PairIndex:
+        """Return the index of some of the pairs."""
+        return PairIndex(self.left[pairs], self.right[pairs], self.shape, self.sign)
+
+    def scatter(self, vector: Array) -> Any:
+        """Return the table ``V`` of a value a pair, (n, q); sparse if it is mostly empty."""
+        n_left, n_right = self.shape
+        if self.dense:
+            flat = np.bincount(self.left * n_right + self.right, vector, minlength=n_left * n_right)
+            table: Any = flat.reshape(n_left, n_right)
+        else:
+            table = csr_array((vector, (self.left, self.right)), shape=self.shape)
+        return 0.5 * (table + self.sign * table.T) if self.sign else table
+
+    def gather(self, left: Array, right: Array) -> Array:
+        """Return the entries of ``left @ right`` at the pairs, without the others where these are many."""
+        if self.dense:
+            return self.read(left @ right)
+        columns = np.ascontiguousarray(right.T)
+        direct = _row_products(left, self.left, columns, self.right)
+        swapped = _row_products(left, self.right, columns, self.left) if self.sign else None
+        return direct if swapped is None else 0.5 * (direct + self.sign * swapped)
+
+    def read(self, whole: Array) -> Array:
+        """Return the entries of a table at the pairs."""
+        direct: Array = whole[self.left, self.right]
+        return 0.5 * (direct + self.sign * whole[self.right, self.left]) if self.sign else direct
+
+    def entries(self, other: PairIndex, left: Array, right: Array) -> Array:
+        """Return the kernels ``left kron right`` between these pairs and others, (N, N_other)."""
+        i, j, k, m = self.left, self.right, other.left, other.right
+        direct = left[np.ix_(i, k)] * right[np.ix_(j, m)]
+        if not self.sign:
+            return direct
+        # In this order the sum is the same to the last bit if the two sides change places.
+        crossed = left[np.ix_(i, m)] * right[np.ix_(j, k)] + left[np.ix_(j, k)] * right[np.ix_(i, m)]
+        return 0.25 * ((direct + left[np.ix_(j, m)] * right[np.ix_(i, k)]) + self.sign * crossed)
+
+    def diagonal(self, left: Array, right: Array) -> Array:
+        """Return the kernel of each pair with itself, (N,)."""
+        i, j = self.left, self.right
+        direct: Array = left[i, i] * right[j, j]
+        if not self.sign:
+            return direct
+        return 0.25 * (direct + left[j, j] * right[i, i] + 2.0 * self.sign * left[i, j] * right[i, j])
+
+
+def _row_products(left: Array, rows: Array, columns: Array, cols: Array) -> Array:
+    """Return the inner products of rows of one matrix with rows of another, a few at a time."""
+    out = np.empty(len(rows))
+    for at in _slices(len(rows), left.shape[1]):
+        out[at] = np.einsum("kd,kd->k", left[rows[at]], columns[cols[at]])
+    return out
+
+
+def _slices(size: int, width: int) -> Iterator[slice]:
+    step = max(1, CHUNK_ENTRIES // width)
+    for start in range(0, size, step):
+        yield slice(start, min(start + step, size))
+
+
+def checked_positions(labels: Array, size: int, side: int) -> Array:
+    """Return positions below ``size``, or say which are not."""
+    try:
+        places = np.asarray(labels, dtype=np.intp)
+        whole = bool((places == labels).all())
+    except (TypeError, ValueError):
+        whole = False
+    if not whole:
+        raise InvalidInputError(
+            f"pairs[:, {side}] must hold positions of {ORDINALS[side]} members, got {labels.tolist()[0]!r}. Labels "
+            "need members in a DataFrame whose index has them."
+        )
+    wrong = np.flatnonzero((places < 0) | (places >= size))
+    if wrong.size:
+        raise InvalidInputError(
+            f"pairs[{wrong[0]}, {side}] is {places[wrong[0]]}, but there are {size} {ORDINALS[side]} members, numbered "
+            f"from 0 ({wrong.size} such pairs)."
+        )
+    return places
+
 
 Members = Table | KernelStack
 

@@ -7,16 +7,14 @@ from manykernels.kernels.specs.base import KERNELS, KernelSpec, register_kernel,
 from manykernels.kernels.specs.binned import Binned
 from manykernels.kernels.specs.categorical import Missing, Ordinal, Overlap
 from manykernels.kernels.specs.general import ChiSquared, Dirichlet, FromCallable, Pairwise
-from manykernels.kernels.specs.graphs import GraphFeatures
 from manykernels.kernels.specs.inner import Cosine, Linear, Polynomial, Tanimoto, WeightedPolynomial
 from manykernels.kernels.specs.interaction import ColumnPower, Interaction
 from manykernels.kernels.specs.kmers import Kmers
 from manykernels.kernels.specs.landmarks import Landmarks
-from manykernels.kernels.specs.molecules import Fingerprint
-from manykernels.kernels.specs.objects import ObjectKernel
+from manykernels.kernels.specs.molecules import Fingerprint, GraphFeatures
+from manykernels.kernels.specs.objects import Ngrams, ObjectKernel
 from manykernels.kernels.specs.radial import ArdGaussian, Gaussian, Laplacian, Matern, Periodic
 from manykernels.kernels.specs.shaped import Shaped
-from manykernels.kernels.specs.texts import Ngrams
 
 __all__ = [
     "KERNELS",

@@ -13,7 +13,7 @@ from manykernels.objective.regularizers.groups import PenaltyByGroup, Unpenalize
 from manykernels.objective.regularizers.norms import BlockL1, BlockLq, ElasticNet, GroupElasticNet, Ridge
 from manykernels.objective.regularizers.tree import Tree
 from manykernels.objective.regularizers.weight_sets import ElasticNetBall, LpBall, Simplex
-from manykernels.validation.names import PENALTY_NAMES, hint
+from manykernels.validation.parameters import PENALTY_NAMES, hint
 
 __all__ = [
     "COMPOSED",

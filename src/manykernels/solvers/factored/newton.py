@@ -17,7 +17,7 @@ feasible,
 J. Lee, Y. Sun, M. Saunders, "Proximal Newton-type methods for minimizing composite functions", SIAM J. Optim. 24
 (2014).
 
-One Newton step whose quadratic is minimized column after column: for ranks whose Hessian would not fit.
+Column after column is for ranks whose Hessian would not fit.
 """
 
 from __future__ import annotations

@@ -1,9 +1,8 @@
 """The smooth part of the problem in coefficients of factors, with the sums over rows that its minimizers need.
 
-What one curvature of the samples leads to, kept for as long as that stays the same.
-
-The curvature ``W`` of a squared loss is the same at every point, so that ``Z_m' W Z_m`` and ``Z' W Z`` of kernels that
-were in use once serve all rounds and all strengths of a path.
+`KnownCurvature` keeps what one curvature of the samples leads to, for as long as that stays the same. The curvature
+``W`` of a squared loss is the same at every point, so that ``Z_m' W Z_m`` and ``Z' W Z`` of kernels that were in use
+once serve all rounds and all strengths of a path.
 """
 
 from __future__ import annotations

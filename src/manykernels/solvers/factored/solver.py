@@ -1,6 +1,6 @@
 """The solver of the estimators for kernels held as factors: the working set on factors as a run like any other.
 
-What keeps a fit on factors from a smaller gap, in words: which kernels, and what it would take.
+`obstacle` says what keeps a fit from a smaller gap: which kernels, and what it would take.
 """
 
 from __future__ import annotations

@@ -1,18 +1,224 @@
-"""The one linear system of the second-order solvers: a positive definite matrix bordered by the intercept."""
+"""The one linear system of the second-order solvers: a positive definite matrix bordered by the intercept.
+
+The linear systems of several targets: ``P = (W^- + I (x) K)^-1`` for the curvature ``W`` of the loss.
+
+``W`` is diagonal for a sum over targets; every target then has a factorization of its own, or all share one where the
+curvature is constant. For the multinomial loss ``W_i = s_i (diag(p_i) - p_i p_i')``, and with ``E_t`` the operator of
+the diagonal part ``s_i p_it``,
+
+    P v = E v - E 1 (sum_t E_t)^-1 1' E v        (Rasmussen and Williams 2006, Algorithm 3.3)
+
+which is one more factorization. No inverse of a curvature is needed, so that it may be zero.
+"""
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
-from scipy.linalg import LinAlgError, cho_factor, cho_solve
+from scipy.linalg import LinAlgError, cho_factor, cho_solve, solve_triangular
 from scipy.linalg.blas import dsyrk
+from scipy.linalg.lapack import dpotri, dpstrf
 
 from manykernels.grams.loops import mirror_upper
 from manykernels.solvers.run import check_deadline
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from manykernels.validation.arrays import Array
+
+
+# Numbers of the method for shared weights that follow from no theorem: they decide the time, not what is certified.
+#
+# `benchmarks/shared_weights.py` measures what they cost.
+
+
+# Linear systems
+MOST_FACTOR_BYTES = 2**30  # of the factors of all targets; beyond, they are made anew at each use
+ROOT_TOLERANCE = 1e-8  # of the largest diagonal entry: pivots that a root of a weighted sum of kernels leaves out
+LOW_RANK = 0.5  # of the samples: up to here a root costs less than the sum itself
+RANK_TOLERANCE = 1e-13  # of the largest eigenvalue, below which intercepts are not determined
+
+# Machines at fixed weights
+MOST_STEPS = 50  # of Newton's method for one set of weights
+MOST_HALVINGS = 40  # of a step that does not decrease the objective enough
+ENOUGH_DECREASE = 1e-4  # of what the slope promises
+
+# Steps over the weights
+INNER_SHARE = 0.02  # of the gap: how closely a machine is solved before the weights move on
+CLOSEST = 1e-15  # relative decrease below which nothing can be asked of float64
+FIRST_SET = 20  # kernels of the first working set; later ones may grow by as many
+NEARLY_VIOLATED = 0.99  # kernels this close to the bound are taken in
+MOST_SHORTENINGS = 4  # of a step over the weights, each to a fourth, before the weights follow from the norms
+SHORTENING = 0.25
+CENTERING = 0.1  # factor by which complementarity products fall in a step of the program over the weights
+BOUNDARY = 0.995  # of the way to the boundary
+MOST_PROGRAM_STEPS = 100
+PROGRAM_GAP = 1e-15  # relative, of the program over the weights
+
+
+@dataclass(frozen=True, eq=False)
+class WholePart:
+    """``E = (D^- + K)^-1`` of one target, by the Cholesky factor of ``1 + D^(1/2) K D^(1/2)``."""
+
+    root: Array
+    factor: Array
+
+    @classmethod
+    def of(cls, gram: Array, curvature: Array) -> WholePart:
+        """Factorize for a curvature (N,)."""
+        root = np.sqrt(curvature)
+        matrix = gram * root
+        matrix *= root[:, None]
+        matrix[np.diag_indices_from(matrix)] += 1.0
+        # LAPACK wants columns in a row: of a symmetric matrix the transpose has them, without a strided copy.
+        return cls(root, cho_factor(matrix.T, lower=True, overwrite_a=True, check_finite=False)[0])
+
+    def apply(self, v: Array) -> Array:
+        """Return ``E v`` (N, k)."""
+        scaled = self.root[:, None] * v
+        solved: Array = cho_solve((self.factor, True), scaled, overwrite_b=True, check_finite=False)
+        return self.root[:, None] * solved
+
+    def add_to(self, total: Array) -> None:
+        """Add ``E`` to the lower triangle of a matrix."""
+        inverse = dpotri(self.factor, lower=1)[0]
+        inverse *= self.root
+        inverse *= self.root[:, None]
+        total += inverse
+
+
+@dataclass(frozen=True, eq=False)
+class ReducedPart:
+    """``E = D - D Z (1 + Z'D Z)^-1 Z'D`` of one target for ``K = Z Z'`` of low rank."""
+
+    curvature: Array
+    left: Array
+    factor: Array
+
+    @classmethod
+    def of(cls, root: Array, curvature: Array) -> ReducedPart:
+        """Factorize for a curvature (N,) and ``Z`` (N, r)."""
+        left = curvature[:, None] * root
+        inner = root.T @ left
+        inner[np.diag_indices_from(inner)] += 1.0
+        return cls(curvature, left, cho_factor(inner.T, lower=True, overwrite_a=True, check_finite=False)[0])
+
+    def apply(self, v: Array) -> Array:
+        """Return ``E v`` (N, k)."""
+        solved = cho_solve((self.factor, True), self.left.T @ v, overwrite_b=True, check_finite=False)
+        return self.curvature[:, None] * v - self.left @ solved
+
+    def add_to(self, total: Array) -> None:
+        """Add ``E`` to the lower triangle of a matrix with columns in a row."""
+        half = solve_triangular(self.factor, self.left.T, lower=True, check_finite=False)
+        total[np.diag_indices_from(total)] += self.curvature
+        dsyrk(-1.0, half, trans=1, beta=1.0, c=total, lower=1, overwrite_c=1)
+
+
+def low_rank_root(gram: Array) -> Array | None:
+    """Return ``Z`` (N, r) with ``Z Z'`` near a matrix, by pivoted Cholesky; None unless its rank is low.
+
+    What it leaves out turns directions by as little as that: no model and no certificate is made from it.
+    """
+    factor, pivots, rank, _ = dpstrf(gram, tol=ROOT_TOLERANCE * float(gram.diagonal().max()), lower=1)
+    if rank > LOW_RANK * len(gram):
+        return None
+    root = np.zeros((len(gram), max(rank, 1)))
+    root[pivots - 1, :rank] = np.tril(factor[:, :rank])
+    return root
+
+
+class SharedSystem:
+    """``P`` at one weighted sum of kernels and one curvature.
+
+    Parameters
+    ----------
+    gram : ndarray of shape (N, N)
+        ``K``.
+    curvature : ndarray of shape (N, T)
+        Diagonal of ``W``; of coupled losses ``s_i p_it``.
+    coupled : bool
+        Whether the scores of a sample act on each other.
+    intercept : bool
+        Whether every target has an intercept.
+    root : ndarray of shape (N, r), optional
+        ``Z`` with ``K = Z Z'``, where its rank is low.
+    """
+
+    def __init__(
+        self, gram: Array, curvature: Array, *, coupled: bool, intercept: bool, root: Array | None = None
+    ) -> None:
+        self._gram, self._root, self._curvature = gram, root, curvature
+        n_targets = curvature.shape[1]
+        alike = not coupled and bool((curvature == curvature[:, :1]).all())
+        self._groups = [slice(0, n_targets)] if alike else [slice(t, t + 1) for t in range(n_targets)]
+        self._kept: list[WholePart | ReducedPart] | None = None
+        if len(self._groups) * (gram if root is None else root).nbytes <= MOST_FACTOR_BYTES:
+            self._kept = [self._part(group) for group in self._groups]
+        self._coupling = self._factorized_sum() if coupled else None
+        self._constants = self._inverse_of_constants() if intercept else None
+
+    def solve(self, rights: Array) -> Array:
+        """Return ``P v`` for right-hand sides (k, N, T)."""
+        each = self._diagonal(rights)
+        if self._coupling is None:
+            return each
+        shared = cho_solve(self._coupling, each.sum(axis=2).T, check_finite=False).T
+        return each - self._diagonal(np.broadcast_to(shared[:, :, None], rights.shape))
+
+    def intercepts(self, missing: Array) -> Array:
+        """Return the intercepts ``b`` (T,) with ``1' P 1 b = missing``, or zeros where there are none."""
+        return np.zeros(missing.size) if self._constants is None else self._constants @ missing
+
+    def products(self, rights: Array) -> Array:
+        """Return the inner products ``v_k' P v_l`` (k, k), the intercepts moving along."""
+        solved = self.solve(rights)
+        products = np.tensordot(rights, solved, axes=([1, 2], [1, 2]))
+        if self._constants is not None:
+            sums = solved.sum(axis=1)
+            products -= sums @ self._constants @ sums.T
+        return (products + products.T) / 2
+
+    def _part(self, group: slice) -> WholePart | ReducedPart:
+        """Return ``E`` for the targets of a group, which share the curvature."""
+        check_deadline()
+        curvature = self._curvature[:, group.start]
+        if self._root is None:
+            return WholePart.of(self._gram, curvature)
+        return ReducedPart.of(self._root, curvature)
+
+    def _parts(self) -> Iterator[tuple[slice, WholePart | ReducedPart]]:
+        """Yield the parts, made anew each time where all of them take too much memory."""
+        for position, group in enumerate(self._groups):
+            yield group, self._kept[position] if self._kept is not None else self._part(group)
+
+    def _diagonal(self, rights: Array) -> Array:
+        """Return ``E v`` (k, N, T)."""
+        solved = np.empty(rights.shape)
+        for group, part in self._parts():
+            columns = rights[:, :, group].transpose(1, 0, 2)
+            flat = part.apply(columns.reshape(len(columns), -1))
+            solved[:, :, group] = flat.reshape(columns.shape).transpose(1, 0, 2)
+        return solved
+
+    def _factorized_sum(self) -> tuple[Array, bool]:
+        """Return the Cholesky factor of ``sum_t E_t``."""
+        total = np.zeros(self._gram.shape, order="F")  # as LAPACK writes and reads
+        for _, part in self._parts():
+            part.add_to(total)
+        return cho_factor(total, lower=True, overwrite_a=True, check_finite=False)  # reads the lower triangle
+
+    def _inverse_of_constants(self) -> Array:
+        """Return the pseudoinverse of ``1' P 1`` (T, T); coupled intercepts are only defined up to a constant."""
+        ones = self._diagonal(np.ones((1, *self._curvature.shape)))[0]
+        matrix = np.diag(ones.sum(axis=0))
+        if self._coupling is not None:
+            matrix -= ones.T @ cho_solve(self._coupling, ones, check_finite=False)
+        return np.linalg.pinv(matrix, rcond=RANK_TOLERANCE, hermitian=True)
+
 
 FIRST_JITTER = 1e-15
 LARGEST_JITTER = 1e-7

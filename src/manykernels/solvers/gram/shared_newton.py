@@ -20,8 +20,7 @@ from scipy.linalg import cho_factor, cho_solve, qr
 from manykernels.objective.capabilities import Capability
 from manykernels.objective.regularizers import BlockL1
 from manykernels.solvers.base import Solver
-from manykernels.solvers.gram.node_weights import NodeWeights
-from manykernels.solvers.gram.shared_systems import (
+from manykernels.solvers.gram.newton_system import (
     BOUNDARY,
     CENTERING,
     CLOSEST,
@@ -38,6 +37,7 @@ from manykernels.solvers.gram.shared_systems import (
     SharedSystem,
     low_rank_root,
 )
+from manykernels.solvers.gram.set_weights import NodeWeights
 from manykernels.solvers.gram.start import best_scale
 from manykernels.solvers.gram.weight_variables import free_kernels
 

@@ -10,6 +10,14 @@ By Newton's method on ``-D``, to which only kernels of positive weight contribut
     Hessian   diag(l*''/s) + sum_m d_m K_m + sum_m c_m (K_m rho)(K_m rho)'
 
 and ``c_m = (Omega*'' - w_m^2 d_m) / (w_m^4 u_m^2)``.
+
+`DualNewton` is Newton's method with a line search for this and other smooth dual problems,
+
+    minimize_rho  sum_i s_i l*(y_i, -rho_i/s_i) + sum_m phi(||alpha_m + gamma rho||_m)     s.t.  sum rho = 0
+
+with ``phi`` the Moreau envelope of SpicyMKL or a differentiable conjugate. The sum is an equality constraint of every
+step and the intercept its multiplier. Boxes and the kink of the loss are handled by the barrier and the multipliers of
+`BoxSamples` inside the same steps. The line search is Armijo's on the objective with that barrier.
 """
 
 from __future__ import annotations
@@ -17,16 +25,183 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar
 
+import numpy as np
+
 from manykernels.objective.capabilities import Capability
 from manykernels.solvers.base import Solver
-from manykernels.solvers.gram.dual_newton import DualNewton
 from manykernels.solvers.gram.interior_point import InteriorPoint
+from manykernels.solvers.gram.newton_system import NewtonSystem
+from manykernels.solvers.gram.sample_variables import EntropicSamples, start_samples
 from manykernels.solvers.gram.start import best_scale, interior_point
 from manykernels.solvers.gram.tracked_kernels import SmoothConjugate, TrackedKernels
 
 if TYPE_CHECKING:
     from manykernels.objective.problem import Problem
+    from manykernels.solvers.gram.tracked_kernels import TrackedKernels
     from manykernels.solvers.solution import Model
+    from manykernels.validation.arrays import Array
+
+
+# Numbers of Newton's method on smooth duals that follow from no theorem: they decide the time, not what is certified.
+#
+# `benchmarks/solvers.py --solvers spicymkl smooth_dual` and `benchmarks/auto.py` measure what they cost; coefficients
+# are held at their ends because of problem 0 of `benchmarks/nasty.py`.
+
+ARMIJO = 1e-4
+INSIDE = 0.98  # share of the distance to the end of the domain that a step may use up
+SHORTEST = 1e-10
+ROUNDING = 1e-13  # relative increase of the objective that may be rounding
+MOST_HOLDS = 4  # systems solved for a direction; each holds the coefficients that the one before sent beyond their ends
+FALL = 0.1  # of the barrier in a step
+LARGEST_RISE = 10.0  # of the barrier, when the problem has changed under it
+FINAL_BARRIER = 0.3  # of the gap that is wanted
+START_BARRIER = 0.1  # of the value of the objective
+
+
+class DualNewton:
+    """A point of the iteration."""
+
+    def __init__(self, problem: Problem, kernels: TrackedKernels, b: float, value: float) -> None:
+        barrier = START_BARRIER * max(value, 1e-3 * problem.loss_at_zero, problem.tiny) / (2 * problem.n_samples)
+        self.problem, self.kernels = problem, kernels
+        self.samples = start_samples(problem, kernels.rho, b, barrier)
+        self.steps = 0
+        self._cut = False
+        self._bounds: tuple[float, float] | None = None
+
+    def newton_step(self, wanted: float) -> bool:
+        """Take one step on the way to a gap of ``wanted``; return whether there was still somewhere to go.
+
+        A direction that does not descend is made of rounding, and is not taken.
+        """
+        self.steps += 1
+        self._find_direction(self._target(wanted))
+        if not self._slope() < 0:
+            return False
+        step, dual_step = self._line_search()
+        self._cut = step < 1.0
+        linear = self.samples.move(step, dual_step)
+        self.kernels.move(step)
+        if not linear:
+            self.kernels.place(self.samples.rho)
+        self.changed()
+        return step > SHORTEST
+
+    def changed(self) -> None:
+        """Forget what was computed at the point before."""
+        self._bounds = None
+
+    def intercept(self, scores: Array) -> float:
+        """Return the best intercept for these scores of the kernels."""
+        problem = self.problem
+        return problem.loss.best_intercept(problem.y, scores, problem.weight) if problem.fit_intercept else 0.0
+
+    def gap(self) -> float:
+        """Return the duality gap of the smooth problem.
+
+        It is that of the loss alone, ``sum_i s_i [l(y_i, z_i) + l*(y_i, -rho_i/s_i)] + rho'z``: the blocks fit ``rho``
+        by construction.
+        """
+        return self._evaluate()[0]
+
+    def primal(self) -> float:
+        """Return loss and penalty of the blocks that the point implies."""
+        return self._evaluate()[1]
+
+    def model(self) -> Model:
+        """Return ``(rho, d, b)``: ``rho`` as it is, with the weights that its block norms and dual norms imply."""
+        d = self.kernels.model_weights()
+        return self.kernels.rho, d, self.intercept(self.kernels.model_scores(d))
+
+    def _evaluate(self) -> tuple[float, float]:
+        if self._bounds is None:
+            problem, rho, scores = self.problem, self.kernels.rho, self.kernels.scores()
+            z = scores + self.intercept(scores)
+            loss = problem.empirical_loss(z)
+            gap = loss + problem.conjugate_loss(rho) + float(rho @ z)
+            self._bounds = gap, loss + self.kernels.penalty()
+        return self._bounds
+
+    def _target(self, wanted: float) -> float:
+        """Return the barrier parameter to aim for."""
+        pairs = self.samples.n_pairs
+        if pairs == 0:
+            return 0.0
+        mean = self.samples.complementarity() / pairs
+        falling = FALL * max(mean, min(self.gap() / pairs, LARGEST_RISE * mean))
+        return max(falling, FINAL_BARRIER * wanted / pairs)
+
+    def _find_direction(self, target: float) -> None:
+        """Set the Newton direction; scores of their own that mislead it are replaced by those that ``rho`` implies."""
+        hessian, samples = self.kernels.hessian(), self.samples
+        if isinstance(samples, EntropicSamples) and self._cut:
+            samples.resynchronize()
+        self._set_direction(hessian, target)
+        if isinstance(samples, EntropicSamples) and not self._slope() < 0:
+            samples.resynchronize()
+            self._set_direction(hessian, target)
+
+    def _set_direction(self, hessian: Array, target: float) -> None:
+        """Solve for the direction, again with the coefficients held that would leave their domain.
+
+        One coefficient close to its end would otherwise shorten the step of all of them, to nothing if there are many.
+        """
+        samples, kernels = self.samples, self.kernels
+        diagonal, shift = samples.linearize(target)
+        right = shift + samples.scores() - kernels.scores()
+        held, cut = np.zeros(right.size, dtype=bool), np.zeros_like(right)
+        for _ in range(MOST_HOLDS):
+            drho = self._solve(hessian, diagonal, right, np.where(held, cut, 0.0), ~held)
+            if not isinstance(samples, EntropicSamples):
+                break
+            cut = samples.within_reach(drho, INSIDE)
+            beyond = cut != drho
+            if not (beyond & ~held).any() or (held | beyond).all():
+                break
+            held |= beyond
+        self._sum_change = float(drho.sum())
+        samples.set_direction(drho)
+        if isinstance(samples, EntropicSamples) and held.any():
+            changes = kernels.scores() + hessian @ drho + self._multiplier - samples.scores()
+            samples.set_score_changes(held, changes[held])
+        kernels.set_direction(drho)
+
+    def _solve(self, hessian: Array, diagonal: Array, right: Array, drho: Array, free: Array) -> Array:
+        """Return the direction whose free part solves the system, given the other part.
+
+        Its sum is made exact by a second solution: flat directions cost digits of the first.
+        """
+        matrix = hessian[np.ix_(free, free)]
+        matrix[np.diag_indices_from(matrix)] += diagonal[free]
+        system = NewtonSystem(matrix, self.problem.fit_intercept)
+        missing = -float(self.kernels.rho.sum()) - float(drho.sum())
+        solved, self._multiplier = system.solve((right - hessian @ drho)[free], missing)
+        if self.problem.fit_intercept:
+            solved = solved + system.solve(np.zeros_like(solved), missing - float(solved.sum()))[0]
+        drho = drho.copy()
+        drho[free] = solved
+        return drho
+
+    def _slope(self) -> float:
+        """Return the slope of the Lagrangian: mending the sum of ``rho`` is no progress of the objective."""
+        return self.samples.merit_slope() + self.kernels.slope() + self._multiplier * self._sum_change
+
+    def _line_search(self) -> tuple[float, float]:
+        """Return the primal step by Armijo's rule, from quadratics in the step only, and the dual one."""
+        step, dual_step = self.samples.interior_steps(INSIDE)
+        parts = self.samples.merit_after(0.0), self.kernels.value()
+        start, slope = sum(parts), self._slope()
+        allowed = ROUNDING * (abs(parts[0]) + abs(parts[1]))
+        while (
+            self._value_after(step) > start + ARMIJO * step * slope + allowed and step > SHORTEST
+        ):  # at most to SHORTEST
+            step *= 0.5
+        return step, dual_step
+
+    def _value_after(self, step: float) -> float:
+        change = self._multiplier * step * self._sum_change
+        return self.samples.merit_after(step) + self.kernels.value_after(step) + change
+
 
 FINAL_SHARE = 0.5  # of tol that the barrier is left with
 

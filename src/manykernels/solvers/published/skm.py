@@ -18,8 +18,7 @@ from manykernels.exceptions import InvalidInputError
 from manykernels.objective.capabilities import Capability
 from manykernels.solvers.base import BROKEN, Solver
 from manykernels.solvers.gram.interior_point import InteriorPoint
-from manykernels.solvers.learners.smo_svm import smo_svm
-from manykernels.solvers.learners.svm_loops import svm_loop
+from manykernels.solvers.learners.smo_svm import smo_svm, svm_loop
 from manykernels.solvers.published.skm_descent import (
     EQUAL_SHARES,
     LARGEST_SIGMA,

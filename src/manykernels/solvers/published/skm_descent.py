@@ -20,10 +20,11 @@ from manykernels.solvers.learners.pair_loops import (
     idle_bounds,
     kernel_loop,
     shrink,
+    smoothed_step,
+    smoothed_weights,
     steepest,
     violation_of,
 )
-from manykernels.solvers.learners.smoothing import smoothed_step, smoothed_weights
 from manykernels.validation.arrays import check_nonnegative_vector, check_positive
 
 if TYPE_CHECKING:

@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING, ClassVar
 from manykernels.exceptions import InvalidInputError
 from manykernels.objective.capabilities import Capability
 from manykernels.solvers.base import BROKEN, Solver
-from manykernels.solvers.gram.dual_newton import DualNewton
 from manykernels.solvers.gram.interior_point import InteriorPoint
+from manykernels.solvers.gram.smooth_dual import DualNewton
 from manykernels.solvers.gram.start import interior_point
 from manykernels.solvers.gram.tracked_kernels import MoreauEnvelope, TrackedKernels
 from manykernels.validation.arrays import check_positive

@@ -12,8 +12,8 @@ from rich.console import Console
 from manykernels import Gaussian, KernelBank, solve
 from manykernels.estimators import MKLClassifierCV, MKLRegressorCV
 from manykernels.estimators.selection.path import regularization_path
-from manykernels.solvers import WorkingSet, progress
-from manykernels.solvers.progress import count_to
+from manykernels.solvers import WorkingSet, solution
+from manykernels.solvers.solution import count_to
 
 ALPHAS = (0.1, 0.03, 0.01)
 RNG = np.random.default_rng(3)
@@ -28,7 +28,7 @@ def terminal(monkeypatch: pytest.MonkeyPatch) -> io.StringIO:
     """What a terminal of 120 columns would receive."""
     text = io.StringIO()
     monkeypatch.setattr(
-        progress, "Console", lambda **_: Console(file=text, force_terminal=True, width=120, color_system=None)
+        solution, "Console", lambda **_: Console(file=text, force_terminal=True, width=120, color_system=None)
     )
     return text
 

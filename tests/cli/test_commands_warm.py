@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from numba import njit
 
-from manykernels.cli.warm import fits
+from manykernels.cli.commands import fits
 from manykernels.compiled import compilations
 
 
@@ -25,7 +25,7 @@ def test_what_is_compiled_is_counted_and_what_is_there_is_not() -> None:
 def test_what_is_left_to_compile_is_told(run: Callable[..., Any], monkeypatch: pytest.MonkeyPatch) -> None:
     """By one loop in place of all that there are, which take ten seconds to go through when they are compiled."""
     loop = njit(lambda x: x + 1)
-    monkeypatch.setattr("manykernels.cli.warm.fits", lambda: {"sums": lambda: loop(1.0)})
+    monkeypatch.setattr("manykernels.cli.commands.fits", lambda: {"sums": lambda: loop(1.0)})
     first, second = run("warm", "--json"), run("warm")
     assert first.code == second.code == 0
     assert first.json["compiled"]["sums"] > 0

@@ -7,7 +7,7 @@ import pytest
 
 from manykernels.objective import Problem, Tree, get_regularizer
 from manykernels.solvers import SharedNewton
-from manykernels.solvers.gram.node_weights import NodeWeights
+from manykernels.solvers.gram.set_weights import NodeWeights
 
 NAMES = [f"{view}{j}" for view in "abc" for j in range(4)]
 GROUPS = {"left": {"a": "a*", "b": "b*"}, "right": "c*"}

@@ -27,7 +27,7 @@ from manykernels import (
     report,
     save_model,
 )
-from manykernels.inspection.reports.contents import NotAProgramError, program_of
+from manykernels.inspection.reports.document import NotAProgramError, program_of
 
 BANK = KernelBank([("near a", Gaussian(0.5) * Linear(), ["a"]), ('the "line"\n', Linear(), None)], standardize=True)
 GRID = KernelBank.per_feature(Linear(), widths=["median", 2.0], columns=slice("a", "b"), center=True)

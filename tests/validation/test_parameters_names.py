@@ -14,7 +14,7 @@ from manykernels import InvalidInputError, MKLClassifier, MKLClassifierCV, MKLRe
 from manykernels.objective import get_loss, get_regularizer
 from manykernels.objective.losses import LOSSES
 from manykernels.objective.regularizers import REGULARIZERS
-from manykernels.validation.names import LOSS_NAMES, PARAMETER_NAMES, PENALTY_NAMES, hint
+from manykernels.validation.parameters import LOSS_NAMES, PARAMETER_NAMES, PENALTY_NAMES, hint
 
 X, Y = np.eye(4), np.array([0.0, 1.0, 0.0, 1.0])
 

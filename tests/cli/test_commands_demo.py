@@ -16,7 +16,7 @@ from sklearn.metrics import roc_auc_score
 from sklearn.model_selection import train_test_split
 
 from manykernels import load_model
-from manykernels.cli import demo
+from manykernels.cli import commands as demo
 from manykernels.cli.console import _plain, running
 from manykernels.datasets import load_bundled
 from manykernels.inspection import predictive_importance

@@ -15,8 +15,8 @@ from manykernels.objective.losses import LOSSES, get_loss
 from manykernels.objective.problem import Problem
 from manykernels.objective.regularizers import Regularizer, get_regularizer
 from manykernels.solvers import SOLVERS
-from manykernels.solvers.gram.dual_newton import DualNewton
 from manykernels.solvers.gram.sample_variables import start_samples
+from manykernels.solvers.gram.smooth_dual import DualNewton
 from manykernels.solvers.gram.start import interior_point
 from manykernels.solvers.gram.tracked_kernels import BlockFunction, MoreauEnvelope, SmoothConjugate, TrackedKernels
 from manykernels.testing.solver import build_problem
