@@ -14,6 +14,7 @@ from __future__ import annotations
 import time
 import warnings
 from collections.abc import Sequence
+from functools import partial, reduce
 from pathlib import Path
 from typing import Any
 
@@ -28,8 +29,9 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
 from manykernels import HierarchicalMKL, NonlinearMKL, PolynomialMKL
-from manykernels.discovery.polynomial.cross_validation import WeightedRows, best_strength
-from manykernels.discovery.polynomial.lasso_path import WeightedLasso
+from manykernels.discovery.polynomial.cross_validation import best_strength
+from manykernels.discovery.polynomial.lasso_path import WeightedLasso, WeightedRows
+from manykernels.solvers.fold import Fold
 
 METHODS = ("adaptive, centered", "adaptive", "lasso", "PolynomialMKL", "powers as they are")
 OTHERS = ("HKL", "NLMKL", "gradient boosting", "random features")
@@ -94,10 +96,11 @@ class MonomialLasso:
         rows = WeightedRows(np.ascontiguousarray(self._standardized(X)), y, np.ones(len(y)))
         parts = np.array_split(np.random.default_rng(self._seed).permutation(len(y)), self._folds)
         whole = self._lasso(rows)
-        folds = [(self._lasso(rows.take(np.setdiff1d(np.arange(len(y)), part))), rows.take(part)) for part in parts]
+        others = [rows.take(np.setdiff1d(np.arange(len(y)), part)) for part in parts]
+        folds = [Fold(partial(self._lasso, own), rows.take(part)) for own, part in zip(others, parts, strict=True)]
         self.error_, self.mu_, _ = best_strength(folds, whole.largest())
         strengths = np.geomspace(whole.largest(), self.mu_, 1 + round(4 * np.log10(whole.largest() / self.mu_)))[1:]
-        *_, self.point_ = whole.follow(strengths)
+        self.point_ = reduce(lambda last, mu: whole.at(mu, last), strengths, whole.empty())
         self._whole = whole
         self.kernel_names_ = self.point_.indices
         return self

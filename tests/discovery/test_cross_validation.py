@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 import pytest
 
-from manykernels.discovery.polynomial.cross_validation import WeightedRows, best_strength
-from manykernels.discovery.polynomial.lasso_path import PathPoint, WeightedLasso
+from manykernels.discovery.polynomial.cross_validation import best_strength
+from manykernels.discovery.polynomial.lasso_path import PathPoint, WeightedLasso, WeightedRows
+from manykernels.solvers.fold import Fold
 
 STEP = 10.0**-0.5
 
@@ -22,18 +22,22 @@ class Listed(WeightedLasso):
     errors: tuple[float, ...]
 
     def scores(self, point: PathPoint, values: np.ndarray) -> np.ndarray:
-        return np.array([1.0 - np.sqrt(self.errors[int(point.largest)]), 0.0, 0.0])
+        return np.array([1.0 - np.sqrt(self.errors[int(point.intercept)]), 0.0, 0.0])
 
-    def follow(self, strengths: Iterable[float], first: Any = None) -> Iterator[PathPoint]:
-        for place, _ in zip(range(len(self.errors)), strengths, strict=False):
-            yield PathPoint((), np.zeros(0), 0.0, float(place))
+    def empty(self, wanted: int = 1) -> PathPoint:
+        return PathPoint((), np.zeros(0), -1.0, (), np.zeros(0))
+
+    def at(self, mu: float, start: PathPoint) -> PathPoint:
+        """Return a model whose intercept says which strength of its path it is; after the last, that again."""
+        return replace(start, intercept=min(start.intercept + 1.0, len(self.errors) - 1.0))
 
 
-def fold(*errors: float) -> tuple[Listed, WeightedRows]:
+def fold(*errors: float) -> Fold[Listed, WeightedRows]:
     """Return a fold with a spread of one: the target is zero on its own samples, and one on one of the others."""
     others = WeightedRows(np.zeros((1, 3)), np.array([1.0, 0.0, 0.0]), np.ones(3))
     nothing: Any = None
-    return Listed(np.zeros(3), np.ones(3), True, nothing, nothing, nothing, nothing, errors), others
+    lasso = Listed(np.zeros(3), np.ones(3), True, nothing, nothing, nothing, nothing, errors)
+    return Fold(lambda: lasso, others)
 
 
 @pytest.mark.parametrize(
@@ -47,9 +51,9 @@ def fold(*errors: float) -> tuple[Listed, WeightedRows]:
         ([fold(1e-1, 1e-14, 1e-30), fold(1e-1, 1e-3, 1e-2)], 1),
     ],
 )
-def test_the_strength_is_best_for_folds_in_proportion(folds: list[tuple[Listed, WeightedRows]], place: int) -> None:
+def test_the_strength_is_best_for_folds_in_proportion(folds: list[Fold[Listed, WeightedRows]], place: int) -> None:
     error, mu, points = best_strength(folds, 1.0, STEP)
-    assert [point.largest for point in points] == [place] * len(folds)
+    assert [point.intercept for point in points] == [place] * len(folds)
     assert mu == pytest.approx(STEP ** (place + 1))
-    shares = [max(lasso.errors[place], 1e-13) for lasso, _ in folds]
+    shares = [max(lasso.errors[place], 1e-13) for lasso in (fold.opened for fold in folds)]
     assert error == pytest.approx(np.mean(np.log(shares)))

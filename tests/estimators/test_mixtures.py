@@ -32,7 +32,7 @@ from manykernels import (
 )
 from manykernels.estimators.selection.averages import Spectrum, fit_averages
 from manykernels.estimators.selection.descent import _uninterrupted, descend
-from manykernels.estimators.selection.folds import FoldScore, calibrated_loss
+from manykernels.estimators.selection.folds import calibrated_loss
 from manykernels.estimators.selection.mixtures import (
     EMPTY,
     EVERY,
@@ -50,6 +50,7 @@ from manykernels.estimators.selection.strengths import COARSE, Grid, StrengthPat
 from manykernels.exceptions import InvalidInputError
 from manykernels.grams.plan import gram_seconds
 from manykernels.objective import BlockL1, Problem, get_loss
+from manykernels.solvers.fold import FoldScore
 
 RNG = np.random.default_rng(3)
 X = RNG.uniform(-2, 2, size=(60, 3))
@@ -211,12 +212,13 @@ def test_what_is_special_and_what_leaves_out_columns_is_known_as_that() -> None:
 class KnownFold:
     """A fold whose scores are known, which counts what it is asked."""
 
-    opened, rows_held_out = None, SimpleNamespace(scorer=None)
+    held_out = SimpleNamespace(scorer=None)
 
     def __init__(self, score: Callable[[float, float], float], stored_bytes: int = 0) -> None:
         self.score, self.stored_bytes = score, stored_bytes
         self.asked: list[tuple[float, float]] = []
         self.closed = 0
+        self.opened = self
 
     def averages(self, mixture: Mixture) -> bool:
         return mixture.mixing == 0
@@ -225,11 +227,13 @@ class KnownFold:
         self.asked.append((mixture.mixing, fraction))
         return FoldScore(np.array([self.score(mixture.mixing, fraction)]), 1.0, True)
 
-    def constant(self) -> FoldScore:
+    def constant(self, held_out: Any) -> FoldScore:
         return FoldScore(np.array([0.0]), 0.0, True)
 
-    def close(self, *, kernels: bool = False) -> None:
+    def close(self) -> None:
         self.closed += 1
+
+    let_go = close
 
     def forget(self, *best: Any) -> None:
         pass

@@ -4,15 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import partial, reduce
 
 import numpy as np
 
 from manykernels.discovery.polynomial.family import PolynomialFamily
 from manykernels.discovery.polynomial.family_norm import family_norm
-from manykernels.discovery.polynomial.lasso_path import PathPoint, WeightedLasso, adaptive
+from manykernels.discovery.polynomial.lasso_path import PATH_EXACT, PathPoint, WeightedLasso, WeightedRows, adaptive
 from manykernels.discovery.polynomial.product_bases import Index, RankOneBase
 from manykernels.exceptions import InvalidInputError
 from manykernels.objective.problem import Problem
+from manykernels.solvers.fold import Fold
 from manykernels.validation.arrays import Array
 
 # Numbers that follow from no theorem: they decide the time, not what is certified.
@@ -21,20 +23,6 @@ PATH_STEP = 10.0 ** (-0.25)  # from one strength to the next
 PATH_LENGTH = 20  # strengths at most: five powers of ten
 SECOND_STEP = 10.0 ** (-0.5)  # the same of the second step, whose penalties differ by orders of magnitude
 PATH_PATIENCE = 4  # strengths without a smaller error, after which the path ends
-PATH_EXACT = 1e-13  # of the squares of the target: an error at which there is nothing left to choose
-
-
-@dataclass(frozen=True, eq=False)
-class WeightedRows:
-    """Some samples: features of the base kernels in rows, target and sample weights."""
-
-    features: Array  # (r, N) float64
-    y: Array  # (N,) float64
-    weight: Array  # (N,) float64
-
-    def take(self, chosen: Array) -> WeightedRows:
-        """Return some of the samples."""
-        return WeightedRows(np.ascontiguousarray(self.features[:, chosen]), self.y[chosen], self.weight[chosen])
 
 
 @dataclass(frozen=True, eq=False)
@@ -47,7 +35,7 @@ class Tuned:
     second_mu: float | None
 
 
-Fold = tuple[WeightedLasso, WeightedRows]  # the lasso on some samples, and those that are held out
+LassoFold = Fold[WeightedLasso, WeightedRows]
 
 
 def tuned_strengths(
@@ -79,12 +67,14 @@ def tuned_strengths(
     whole = lasso_on(rows)
     if not whole.largest() > 0:
         return Tuned(float(rows.weight.sum()), (), None)
-    folds = [(lasso_on(rows.take(np.setdiff1d(np.arange(len(rows.y)), part))), rows.take(part)) for part in parts]
+    others = [rows.take(np.setdiff1d(np.arange(len(rows.y)), part)) for part in parts]
+    folds = [Fold(partial(lasso_on, own), rows.take(part)) for own, part in zip(others, parts, strict=True)]
     error, mu, points = best_strength(folds, whole.largest())
-    *_, point = whole.follow(_strengths(whole.largest(), mu))
+    point = reduce(lambda last, own: whole.at(own, last), _strengths(whole.largest(), mu), whole.empty())
     second = None
     if with_second:
-        steps = [(adaptive(lasso, path), others) for (lasso, others), path in zip(folds, points, strict=True)]
+        pairs = zip(folds, points, strict=True)
+        steps = [Fold(partial(adaptive, fold.opened, path), fold.held_out) for fold, path in pairs]
         second_error, second_mu, _ = best_strength(steps, adaptive(whole, point).largest(), SECOND_STEP)
         second = second_mu if second_error < error else None
     penalty = float(whole.penalties(point.indices) @ np.abs(point.coefficients))
@@ -98,7 +88,7 @@ def _strengths(largest: float, least: float = 0.0, step: float = PATH_STEP) -> A
 
 
 def best_strength(
-    folds: Sequence[Fold], largest: float, step: float = PATH_STEP
+    folds: Sequence[LassoFold], largest: float, step: float = PATH_STEP
 ) -> tuple[float, float, list[PathPoint]]:
     """Return the smallest mean logarithm of errors, its strength for all samples, and the models of the folds there.
 
@@ -108,27 +98,18 @@ def best_strength(
     """
     strengths, best = _strengths(largest, step=step), np.inf
     found: tuple[float, float, list[PathPoint]] = (np.inf, largest, [])
-    total = sum(others.weight.sum() for _, others in folds)
-    paths = [lasso.follow(strengths * (1.0 - others.weight.sum() / total)) for lasso, others in folds]
+    total = sum(fold.held_out.weight.sum() for fold in folds)
+    shares = [1.0 - fold.held_out.weight.sum() / total for fold in folds]
     since, enough = 0, float(np.log(PATH_EXACT))
-    for mu, points in zip(strengths, zip(*paths, strict=True), strict=False):
-        error = float(np.mean([log_share(*fold, point) for fold, point in zip(folds, points, strict=True)]))
+    for mu in strengths:
+        error = -float(np.mean([fold.tried(None, mu * own).scores[0] for fold, own in zip(folds, shares, strict=True)]))
         since += 1
         if error < best:
-            best, found, since = error, (error, float(mu), list(points)), 0
+            points = [fold.model(None, mu * own) for fold, own in zip(folds, shares, strict=True)]
+            best, found, since = error, (error, float(mu), points), 0
         if since >= PATH_PATIENCE or error <= enough:
             break
     return found
-
-
-def log_share(lasso: WeightedLasso, others: WeightedRows, point: PathPoint) -> float:
-    """Return the logarithm of the error's share of the spread of held-out samples around the mean of the others.
-
-    Below ``PATH_EXACT`` there is nothing left to choose.
-    """
-    error = float(others.weight @ (others.y - lasso.scores(point, others.features)) ** 2)
-    spread = float(others.weight @ (others.y - lasso.mean(lasso.y)) ** 2)
-    return float(np.log(max(error / max(spread, np.finfo(float).tiny), PATH_EXACT)))
 
 
 def surveyed_family(family: PolynomialFamily, features: Array, normalize: str | None) -> PolynomialFamily:

@@ -9,7 +9,7 @@ matter takes milliseconds; the survey of the family tells which ones do.
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -18,6 +18,7 @@ from sklearn.exceptions import ConvergenceWarning as SlowConvergence
 from sklearn.linear_model import lasso_path
 
 from manykernels.discovery.polynomial.product_bases import Index
+from manykernels.solvers.fold import FoldScore
 from manykernels.validation.arrays import Array
 
 # Numbers that follow from no theorem: they decide the time, not what is certified.
@@ -26,6 +27,7 @@ PATH_ROUNDS = 5  # surveys at one strength
 PATH_SWEEPS, PATH_TOL = 2000, 1e-4  # of coordinate descent; the square of a share of the strength
 SUPPORT_SWEEPS, SUPPORT_TURNS = 30, 4  # after which signs are taken as known; coefficients that vanish on the way
 PATH_VIOLATION = 1e-2  # of the strength, by which the largest score may exceed it
+PATH_EXACT = 1e-13  # of the squares of the target: an error at which there is nothing left to choose
 
 
 # The lasso on a few features: coordinate descent until the support hardly changes, then the exact point of it.
@@ -95,13 +97,27 @@ Survey = Callable[[Array, int], tuple[tuple[Index, ...], Array]]
 
 
 @dataclass(frozen=True, eq=False)
+class WeightedRows:
+    """Some samples: features of the base kernels in rows, target and sample weights."""
+
+    features: Array  # (r, N) float64
+    y: Array  # (N,) float64
+    weight: Array  # (N,) float64
+
+    def take(self, chosen: Array) -> WeightedRows:
+        """Return some of the samples."""
+        return WeightedRows(np.ascontiguousarray(self.features[:, chosen]), self.y[chosen], self.weight[chosen])
+
+
+@dataclass(frozen=True, eq=False)
 class PathPoint:
-    """A model of the path."""
+    """A model of the path, and what a survey of the family says of it."""
 
     indices: tuple[Index, ...]  # the products selected
     coefficients: Array  # (m,) float64: of their features
     intercept: float
-    largest: float  # max |phi'rho| / w over the family: at the optimum, mu if anything is selected
+    named: tuple[Index, ...]  # the products of the largest |phi'rho| / w, at the optimum mu if anything is selected
+    values: Array  # these values
 
 
 @dataclass(frozen=True, eq=False)
@@ -136,32 +152,43 @@ class WeightedLasso:
         intercept = float(self.mean(self.y) - coefficients @ centers)
         return coefficients, intercept, self.weight * (self.y - coefficients @ features - intercept)
 
+    def empty(self, wanted: int = NEWCOMERS) -> PathPoint:
+        """Return the model without products, and the survey of so many."""
+        none = np.zeros(0)
+        _, intercept, rho = self.solved(np.inf, (), none)
+        return PathPoint((), none, intercept, *self.survey(rho, wanted))
+
     def largest(self) -> float:
         """Return the strength above which nothing is selected."""
-        return float(self.survey(self.solved(np.inf, (), np.zeros(0))[2], 1)[1].max(initial=0.0))
+        return float(self.empty(1).values.max(initial=0.0))
 
-    def follow(
-        self, strengths: Iterable[float], first: tuple[tuple[Index, ...], Array] | None = None
-    ) -> Iterator[PathPoint]:
-        """Yield the solutions for falling ``mu``, each from the last one and with the products that violate it added.
+    def at(self, mu: float, start: PathPoint) -> PathPoint:
+        """Return the solution from that of a larger strength, with the products that violate it added."""
+        indices, coefficients, names, values = start.indices, start.coefficients, start.named, start.values
+        for _ in range(PATH_ROUNDS):
+            known, pairs = set(indices), zip(names, values, strict=True)
+            new = tuple(i for i, value in pairs if value > mu and i not in known)[:NEWCOMERS]
+            indices, coefficients = indices + new, np.append(coefficients, np.zeros(len(new)))
+            coefficients, intercept, rho = self.solved(mu, indices, coefficients)
+            names, values = self.survey(rho, NEWCOMERS + len(indices))
+            if not len(values) or values[0] <= mu * (1 + PATH_VIOLATION):
+                break
+        kept = np.flatnonzero(coefficients)
+        return PathPoint(tuple(indices[m] for m in kept), coefficients[kept], intercept, names, values)
 
-        ``first`` is the survey of the empty model, if it is known.
+    def tried(
+        self, family: object, mu: float, held_out: WeightedRows, start: PathPoint | None, solved: PathPoint | None
+    ) -> tuple[PathPoint, FoldScore]:
+        """Return the solution, and minus the logarithm of its error's share of the spread of held-out samples.
+
+        The spread is that around the mean of the samples of the lasso. Below ``PATH_EXACT`` there is nothing left to
+        choose. There is one family: that of the lasso.
         """
-        indices: tuple[Index, ...] = ()
-        start = np.zeros(0)
-        names, scores = self.survey(self.solved(np.inf, (), start)[2], NEWCOMERS) if first is None else first
-        for mu in strengths:
-            for _ in range(PATH_ROUNDS):
-                known, pairs = set(indices), zip(names, scores, strict=True)
-                new = tuple(i for i, score in pairs if score > mu and i not in known)[:NEWCOMERS]
-                indices, start = indices + new, np.append(start, np.zeros(len(new)))
-                start, intercept, rho = self.solved(mu, indices, start)
-                names, scores = self.survey(rho, NEWCOMERS + len(indices))
-                if not len(scores) or scores[0] <= mu * (1 + PATH_VIOLATION):
-                    break
-            kept = np.flatnonzero(start)
-            indices, start = tuple(indices[m] for m in kept), start[kept]
-            yield PathPoint(indices, start, intercept, float(scores.max(initial=0.0)))
+        point = solved or self.at(mu, start or self.empty())
+        error = float(held_out.weight @ (held_out.y - self.scores(point, held_out.features)) ** 2)
+        spread = float(held_out.weight @ (held_out.y - self.mean(self.y)) ** 2)
+        share = float(np.log(max(error / max(spread, np.finfo(float).tiny), PATH_EXACT)))
+        return point, FoldScore(np.array([-share]), float(len(point.indices)), True)
 
     def scores(self, point: PathPoint, values: Array) -> Array:
         """Return the values of a model at other samples, whose base features are in rows."""

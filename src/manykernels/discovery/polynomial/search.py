@@ -11,16 +11,11 @@ from typing import Any
 import numpy as np
 
 from manykernels.discovery.base import Found, family_certificate, solve_quietly, with_dual
-from manykernels.discovery.polynomial.cross_validation import (
-    PATH_LENGTH,
-    SECOND_STEP,
-    WeightedRows,
-    lasso_of,
-    surveyed_family,
-)
+from manykernels.discovery.polynomial.cross_validation import PATH_LENGTH, SECOND_STEP, lasso_of, surveyed_family
 from manykernels.discovery.polynomial.descent import InteractionSampler, MirrorDescent
 from manykernels.discovery.polynomial.family import PolynomialFamily
 from manykernels.discovery.polynomial.family_norm import FamilyNorm, family_norm, norm_cost
+from manykernels.discovery.polynomial.lasso_path import PathPoint, WeightedRows
 from manykernels.discovery.polynomial.product_bases import Index, RankOneBase
 from manykernels.grams import GramStack
 from manykernels.objective.certificate import Certificate
@@ -63,23 +58,16 @@ def first_products(problem: Problem, family: PolynomialFamily, norm: FamilyNorm,
     assert isinstance(base, RankOneBase)
     rows, strength = WeightedRows(base.columns, problem.y, problem.weight), problem.regularizer.strength
     lasso = lasso_of(rows, surveyed_family(family, rows.features, base.normalize), problem.fit_intercept)
-    products: tuple[Index, ...] = ()
-    mu = size = 0.0
-
-    def falling() -> Iterator[float]:
-        nonlocal mu
-        mu = float(np.sqrt(norm.norm))
-        for _ in range(PATH_LENGTH):
-            # The strength that is looked for is that of the norm times ``strength``, and norms grow on the way.
-            mu = max(SECOND_STEP * mu, strength * size)
-            yield mu
-
-    for point in lasso.follow(falling(), (norm.largest, np.sqrt(norm.scores))):
-        products = point.indices
-        size = float(lasso.penalties(products) @ np.abs(point.coefficients))
-        if mu <= strength * size or len(products) >= FULL_SHARE * max_kernels:
+    mu, size = float(np.sqrt(norm.norm)), 0.0
+    point = PathPoint((), np.zeros(0), 0.0, norm.largest, np.sqrt(norm.scores))
+    for _ in range(PATH_LENGTH):
+        # The strength that is looked for is that of the norm times ``strength``, and norms grow on the way.
+        mu = max(SECOND_STEP * mu, strength * size)
+        point = lasso.at(mu, point)
+        size = float(lasso.penalties(point.indices) @ np.abs(point.coefficients))
+        if mu <= strength * size or len(point.indices) >= FULL_SHARE * max_kernels:
             break
-    return products
+    return point.indices
 
 
 @dataclass(eq=False)

@@ -47,16 +47,12 @@ class Spectrum:
         roots = np.sqrt(values)
         return cls(vectors * roots, values, cross @ vectors / roots, means, centered)
 
-    def expanded(self, models: AverageModels) -> tuple[Array, Array]:
-        """Return the models as ``K a + b`` on the kernel itself: ``a`` (n, K) and ``b`` (K,)."""
-        coefficients = self.features @ (models.coefficients / self.values[:, None])
-        return coefficients, models.intercepts - self.means @ coefficients
-
 
 @dataclass(frozen=True, eq=False)
 class AverageModels:
     """One model a target in the features of a spectrum."""
 
+    spectrum: Spectrum
     coefficients: Array  # (r, K) float64
     intercepts: Array  # (K,) float64: for centered features
     finished: bool = True  # whether every model is within the tolerance
@@ -64,6 +60,11 @@ class AverageModels:
     def scores(self, features: Array) -> Array:
         """Return the scores of rows with these features, (n, K)."""
         return features @ self.coefficients + self.intercepts
+
+    def expanded(self) -> tuple[Array, Array]:
+        """Return the models as ``K a + b`` on the kernel itself: ``a`` (n, K) and ``b`` (K,)."""
+        coefficients = self.spectrum.features @ (self.coefficients / self.spectrum.values[:, None])
+        return coefficients, self.intercepts - self.spectrum.means @ coefficients
 
 
 def can_average(losses: Sequence[Loss]) -> bool:
@@ -93,7 +94,8 @@ def _closed_form(
     curvatures = weight / np.array([loss.curvature for loss in losses])
     means = targets.mean(axis=0) if spectrum.centered else np.zeros(targets.shape[1])
     slopes = spectrum.features.T @ (targets - means)
-    return AverageModels(slopes * curvatures / (spectrum.values[:, None] * curvatures + strengths), means)
+    coefficients = slopes * curvatures / (spectrum.values[:, None] * curvatures + strengths)
+    return AverageModels(spectrum, coefficients, means)
 
 
 class _Newton:
@@ -125,7 +127,7 @@ class _Newton:
             if moved is None:
                 break
             v, b = moved
-        return AverageModels(v, b, finished)
+        return AverageModels(self.spectrum, v, b, finished)
 
     def _constants(self) -> tuple[Array, Array]:
         """Return the best constants."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import warnings
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
-from functools import partial
+from functools import cache, partial
 from threading import Event
 from typing import Any, ClassVar
 
@@ -15,7 +15,7 @@ from sklearn.metrics import check_scoring
 
 from manykernels.estimators.groups import Search
 from manykernels.estimators.selection.cold_start import ColdStartKFold
-from manykernels.estimators.selection.folds import Fold, HeldOut, Opened, on_stored
+from manykernels.estimators.selection.folds import Folds, HeldOut, OpenedKernels, on_stored
 from manykernels.estimators.selection.held_out import KeepsHeldOut
 from manykernels.estimators.selection.mixtures import mixtures_of, nothing_of
 from manykernels.estimators.selection.penalties import (
@@ -46,6 +46,7 @@ from manykernels.kernels import Pairs
 from manykernels.objective.losses import Loss
 from manykernels.objective.regularizers import BlockL1, Penalty, Regularizer, parameters_of, with_l1_ratio
 from manykernels.solvers.factored.pooled import PooledNewton
+from manykernels.solvers.fold import Fold
 from manykernels.solvers.run import check_deadline
 from manykernels.solvers.solution import count_to
 from manykernels.threads import blas_threads, n_threads
@@ -55,7 +56,7 @@ from manykernels.validation.parameters import seed_from
 RULES = ("best", "1se")
 FOLD_TOL = 1e-2  # relative gap of the models of the folds of a search: no score can see more
 
-Opening = Callable[[], tuple[list[Fold], PooledNewton | None]]
+Opening = Callable[[], tuple[Folds, PooledNewton | None]]
 
 
 def counted(number: int, noun: str) -> str:
@@ -138,41 +139,45 @@ class CrossValidated(KeepsHeldOut):
         kind = LAZY if searches else AUTO
         form = str(self._at_given_strength(given.rows)._held_as(samples, loss, penalty, kind=kind))
         opened = partial(self._opened, loss=loss, penalty=penalty, kind=kind)
-        whole = Fold(lambda: opened(given), self.tol)
-        tried = self._mixtures(whole) if searches else self._grid(families, whole)
+        whole = cache(partial(opened, given, tol=self.tol))
+        tried = self._mixtures(whole()) if searches else self._grid(families, whole)
         with limited(self._resources.time_limit) as end:
             splits = weighed_splits(list(self._splits(target, self._groups_of(rows, groups))), weight)
             held_out = self._held_out(rows, target, scoring_weight, splits, by_target=searches)
 
-            def own_kernels(train: Array) -> Opened:
+            def own_kernels(train: Array) -> OpenedKernels:
                 """Return kernels learned from the training rows of a fold; those held out are not looked at."""
-                return opened(Samples.of(rows[train], target[train], weight[train]), **self._held_as_whole(form))
+                own = Samples.of(rows[train], target[train], weight[train])
+                return opened(own, tol=self._fold_tol, **self._held_as_whole(form))
 
             as_bank(self.kernels, rows).check(rows)
-            openings = [partial(self._own_folds, splits, held_out, own_kernels)]
+            openings: list[Opening] = [partial(self._own_folds, splits, held_out, own_kernels)]
             if self._shares(tried, samples, form, loss, splits, whole):
-                together = partial(pooled_folds, whole, splits, held_out, self._fold_tol, scaled=searches)
+
+                def together() -> tuple[Folds, PooledNewton]:
+                    return pooled_folds(whole(), splits, held_out, self._fold_tol, scaled=searches)
+
                 openings = [together] if self._search_options.fold_kernels == SHARED else [together, *openings]
-            fewer = of_fewer_rows(splits, target, weight, whole.seconds) if searches and tried.races else []
+            fewer = of_fewer_rows(splits, target, weight, whole().seconds) if searches and tried.races else []
             scouting = partial(self._own_folds, fewer, held_out[: len(fewer)], own_kernels) if fewer else None
             folds, found = self._scored(tried, openings, len(splits), scouting)
         exchangeable = exchanges(self.cv, groups)
         levels = None
         if searches or (found and self.alphas is None and exchangeable):
             seed, strata = noise_seed(self.random_state), self._noise_strata(samples)
-            levels = noise_levels(whole.problems, seed, strata, samples.groups)
+            levels = noise_levels(whole().problems, seed, strata, samples.groups)
         evidence = partial(Evidence.of, splits, levels if exchangeable else None)
         if searches:
-            candidates = self._choose_mixtures(tried, found, whole, evidence)
+            candidates = self._choose_mixtures(tried, found, whole(), evidence)
         else:
             candidates = self._choose_strength(tried, found, folds, samples, evidence(1))
         if found and folds.ending.status is None:
             with folds.ending.noted():
                 self._record(folds, found, splits)
         for each in folds.folds:
-            each.close(kernels=True)  # the last fit has the memory for itself
+            each.close()  # the last fit has the memory for itself
         if searches:
-            self._learn_choice(candidates, whole, samples, time_left(end), levels)
+            self._learn_choice(candidates, whole(), samples, time_left(end), levels)
         else:
             chosen_penalty = candidates[self.best_index_].family.at(self.alpha_, samples.total_weight)
             self._warn(self._solve(samples, loss, chosen_penalty, time_limit=time_left(end)))
@@ -180,20 +185,23 @@ class CrossValidated(KeepsHeldOut):
         folds.ending.warn(tried.told(found, folds))
         return self
 
-    def _opened(self: Any, given: Samples, *, loss: Loss, penalty: Regularizer, kind: str, **parameters: Any) -> Opened:
+    def _opened(
+        self: Any, given: Samples, *, loss: Loss, penalty: Regularizer, kind: str, tol: float, **parameters: Any
+    ) -> OpenedKernels:
         """Return the kernels of samples and their problems, matrices held as ``kind`` says."""
         check_deadline()
         model = self._at_given_strength(given.rows).set_params(**parameters)
         samples = model._encoded(given)
-        return Opened(model, samples, *model._open(samples, loss, penalty, kind=kind))
+        training, problems = model._open(samples, loss, penalty, kind=kind)
+        return OpenedKernels(model, samples, training, problems, tol)
 
     def _own_folds(
-        self: Any, splits: list[Split], held_out: list[HeldOut], opened: Callable[[Array], Opened]
-    ) -> tuple[list[Fold], None]:
+        self: Any, splits: list[Split], held_out: list[HeldOut], opened: Callable[[Array], OpenedKernels]
+    ) -> tuple[Folds, None]:
         """Return folds that learn their kernels from their own training rows; held-out rows are not looked at."""
         stop = Event()
         pairs = zip(splits, held_out, strict=True)
-        return [Fold(partial(opened, train), self._fold_tol, held, stop) for (train, _), held in pairs], None
+        return [Fold(partial(opened, train), held, stop) for (train, _), held in pairs], None
 
     def _shares(
         self: Any,
@@ -202,12 +210,12 @@ class CrossValidated(KeepsHeldOut):
         form: str,
         loss: Loss,
         splits: list[Split],
-        whole: Fold,
+        whole: Callable[[], OpenedKernels],
     ) -> bool:
         """Return whether folds share their sums; refuse in words where they should and cannot."""
         wish, plain = self._search_options.fold_kernels, self._at_given_strength(samples.rows)
         penalties = [family.unit for family in tried.families]
-        obstacle = obstacle_to_sharing(wish, plain, samples, form, loss, penalties, splits, lambda: whole.training)
+        obstacle = obstacle_to_sharing(wish, plain, samples, form, loss, penalties, splits, lambda: whole().training)
         if wish == SHARED and obstacle is not None:
             raise IncompatibleError(f"fold_kernels='shared' cannot be had: {obstacle}. Or pass fold_kernels='auto'.")
         return obstacle is None
@@ -256,7 +264,7 @@ class CrossValidated(KeepsHeldOut):
         self.n_folds_ = len(folds.folds) if found else 0
         return folds, found
 
-    def _mixtures(self: Any, whole: Fold) -> MixtureSearch:
+    def _mixtures(self: Any, whole: OpenedKernels) -> MixtureSearch:
         """Return averages and selections to try, and the empty model."""
         ridge, every, least = self._named_penalty == "ridge", self.l1_ratios is not None, self._search_options
         seed = 0 if self.random_state is None else seed_from(self.random_state)
@@ -371,13 +379,13 @@ class CrossValidated(KeepsHeldOut):
             model.feature_names_in_ = self.feature_names_in_
         return model
 
-    def _grid(self: Any, families: list[PenaltyFamily], whole: Fold) -> PenaltyGrid:
+    def _grid(self: Any, families: list[PenaltyFamily], whole: Callable[[], OpenedKernels]) -> PenaltyGrid:
         """Return the strengths of each family."""
         if self.alphas is not None:
             return PenaltyGrid(families, [checked_alphas(self.alphas)] * len(families))
-        with blas_threads(len(whole.samples.kept), self._resources.n_jobs):
+        with blas_threads(len(whole().samples.kept), self._resources.n_jobs):
             least = self._search_options.alpha_min_ratio
-            return PenaltyGrid.laid_out(families, whole, self.n_alphas, least)
+            return PenaltyGrid.laid_out(families, whole(), self.n_alphas, least)
 
     def _held_as_whole(self: Any, form: str) -> dict[str, str]:
         """Return the parameter by which kernels of a fold are held as those of all rows."""
@@ -426,7 +434,11 @@ class CrossValidated(KeepsHeldOut):
         return candidates
 
     def _choose_mixtures(
-        self: Any, tried: MixtureSearch, found: list[Candidate], whole: Fold, evidence: Callable[[int], Evidence]
+        self: Any,
+        tried: MixtureSearch,
+        found: list[Candidate],
+        whole: OpenedKernels,
+        evidence: Callable[[int], Evidence],
     ) -> list[Candidate]:
         """Keep the best candidate, of each target and of all together; return all candidates."""
         candidates = found or [tried.unscored(len(whole.samples.weight), len(whole.problems))]
@@ -450,7 +462,7 @@ class CrossValidated(KeepsHeldOut):
     def _learn_choice(
         self: Any,
         found: list[Candidate],
-        whole: Fold,
+        whole: OpenedKernels,
         samples: Samples,
         time_limit: float | None,
         levels: Sequence[NoiseLevel],

@@ -1,13 +1,12 @@
-"""A fold: its kernels learned on its training rows once, and whatever is searched tried on them."""
+"""What a fold of rows is: kernels learned on its training rows, and scores of what is tried on those held out."""
 
 from __future__ import annotations
 
 import copy
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from functools import cached_property
-from threading import Event
-from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 from sklearn.base import BaseEstimator, RegressorMixin
@@ -23,7 +22,7 @@ from manykernels.kernels.bank.columns import Table
 from manykernels.objective.losses import survival_target
 from manykernels.objective.losses.survival import FIELDS
 from manykernels.solvers import Solution, Status
-from manykernels.solvers.run import check_deadline
+from manykernels.solvers.fold import Fold, FoldScore
 
 if TYPE_CHECKING:
     from manykernels.estimators.supervised.base import BaseMKL
@@ -37,15 +36,6 @@ if TYPE_CHECKING:
 SINGLE_PRECISION_TOL = 1e-4  # from this gap on the matrices of a fold are held in float32: its rounding is not felt
 MARGINS = ("hinge", "squared_hinge")  # losses that are scored by what logistic curves through their scores tell
 SQUARED = 2.0  # squared errors are told as they are; the loss that is minimized is half of them
-
-
-@dataclass(frozen=True, eq=False)
-class FoldScore:
-    """What a fold says of one candidate: its scores (T,), its mean number of kernels, whether it was solved."""
-
-    scores: Array
-    n_active: float
-    finished: bool
 
 
 # Scores of held-out rows: by the loss that is minimized, or by the user's scorer.
@@ -188,8 +178,8 @@ class Family(Protocol):
         """Return problems on all kernels, of these names, as those on the kernels that take part."""
         ...
 
-    def penalties(self, strength: float, fold: Fold) -> list[Regularizer]:
-        """Return the penalty of each problem of a fold."""
+    def penalties(self, strength: float, opened: OpenedKernels) -> list[Regularizer]:
+        """Return the penalty of each problem on the kernels of some rows."""
         ...
 
     def embedded(self, fit: Fit, problems: Sequence[Problem]) -> Fit:
@@ -201,51 +191,16 @@ class Family(Protocol):
         ...
 
 
-class Opened(NamedTuple):
+@dataclass(eq=False)
+class OpenedKernels:
     """Kernels learned on some rows, and what is to be learned with them."""
 
     model: BaseMKL  # with the parameters of every model; knows the classes of its rows
     samples: Samples  # encoded by this model
     training: Training
-    problems: list[Problem]  # one a target, under any penalty
-
-
-@dataclass(eq=False)
-class Fold:
-    """Some rows to learn from: their kernels are opened once, and whatever is searched is tried on them.
-
-    All rows are a fold that holds nothing out.
-    """
-
-    open: Callable[[], Opened]
+    problems: list[Problem]  # one a target, on all kernels, under any penalty
     tol: float  # relative gap of its models
-    held_out: HeldOut | None = None
-    stop: Event = field(default_factory=Event)  # set when nothing more is wanted
     _stored: list[Problem] | None = None
-    _spectra: dict[int, Spectrum] = field(default_factory=dict)
-    _known: dict[int, dict[float, Any]] = field(default_factory=dict)
-    _scores: dict[tuple[int, float], FoldScore] = field(default_factory=dict)
-    _kept: dict[tuple[int, float], list[Solution]] = field(default_factory=dict)
-
-    @cached_property
-    def opened(self) -> Opened:
-        """What is known once the kernels are opened."""
-        return self.open()
-
-    @property
-    def samples(self) -> Samples:
-        """The rows that it learns from."""
-        return self.opened.samples
-
-    @property
-    def training(self) -> Training:
-        """Their kernels."""
-        return self.opened.training
-
-    @property
-    def problems(self) -> list[Problem]:
-        """The problem of each target on all kernels."""
-        return self.opened.problems
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -274,155 +229,121 @@ class Fold:
 
     @property
     def stored_bytes(self) -> int:
-        """What the matrices of this fold take while models are solved, where they are not held already."""
+        """What the matrices take while models are solved, where they are not held already."""
         stack = self.training.stack
         return np.dtype(np.float32).itemsize * stack.n_entries if stack.evaluates else 0
 
     def stored(self) -> list[Problem]:
-        """Return the problems on matrices that are held, until the fold is closed."""
+        """Return the problems on matrices that are held, until they are let go."""
         if self._stored is None:
             precise = self.tol < SINGLE_PRECISION_TOL or any(problem.unpenalized.size for problem in self.problems)
             single = None if precise else np.float32
-            budget = self.opened.model._resources.memory_budget
+            budget = self.model._resources.memory_budget
             self._stored = on_stored(self.training, self.problems, budget, dtype=single)
         return self._stored
 
-    def close(self, *, kernels: bool = False) -> None:
-        """Let go of the matrices, or of all that was learned of the kernels; the next model opens them anew."""
+    def let_go(self) -> None:
+        """Let go of the matrices; the next model has them held anew."""
         self._stored = None
-        if kernels:
-            self.__dict__.pop("opened", None)
-
-    def forget(self, family: Family | None = None, strengths: Sequence[float] = ()) -> None:
-        """Drop what was remembered of what was tried, but for the solutions of a family at some strengths."""
-        known = self._known.get(id(family), {})
-        if family is not None and not self.averages(family):
-            self._kept |= {(id(family), strength): known[strength] for strength in strengths if strength in known}
-        self._spectra.clear()
-        self._known.clear()
-        self._scores.clear()
 
     # --- what can be tried ------------------------------------------------------------------------------------------
 
-    def constant(self) -> FoldScore:
+    def constant(self, held_out: HeldOut) -> FoldScore:
         """Return what the best constants score: the empty model, which everything else must be ahead of."""
-        model, _, training, problems = self.opened
 
         def complete() -> BaseMKL:
-            bank, shape = training.bank, (len(self.intercepts), len(training.bank))
-            if training.factored:
+            bank, shape = self.training.bank, (len(self.intercepts), len(self.training.bank))
+            if self.training.factored:
                 none = np.zeros(0, dtype=np.intp)
                 kept = bank.take([0])
                 nothing = Expansion(kept, none, len(bank), np.zeros((shape[0], 0)))
             else:
-                zeros = np.zeros((shape[0], training.stack.n_samples))
-                nothing = Expansion.of(bank, training.prepared, np.zeros(shape), zeros)
-            return model._predicting(nothing, self.intercepts, problems[0].loss)
+                zeros = np.zeros((shape[0], self.training.stack.n_samples))
+                nothing = Expansion.of(bank, self.training.prepared, np.zeros(shape), zeros)
+            return self.model._predicting(nothing, self.intercepts, self.problems[0].loss)
 
-        scores = np.tile(self.intercepts, (len(self.rows_held_out.rows), 1))
-        return FoldScore(self._scored(scores, complete), 0.0, True)
+        scores = np.tile(self.intercepts, (len(held_out.rows), 1))
+        return FoldScore(held_out.score(self.model, self._losses, scores, complete), 0.0, True)
 
-    def constant_by_loss(self) -> float:
-        """Return what the best constants score by the loss; NaN where a scorer of the user's is asked instead."""
-        return float(self.constant().scores[0]) if self.rows_held_out.scorer is None else np.nan
-
-    def tried(self, family: Family, strength: float) -> FoldScore:
-        """Return what the held-out rows say of the model of a strength."""
-        known = self._scores.get((id(family), strength))
-        if known is not None:
-            return known
-        check_deadline()
-        score = (self._averaged if self.averages(family) else self._solved)(family, strength)
-        if self.stop.is_set():
-            raise KeyboardInterrupt
-        check_deadline()  # a model that was not finished for lack of time counts for nothing
-        self._scores[id(family), strength] = score
-        return score
+    def tried(
+        self, family: Family, strength: float, held_out: HeldOut, start: Any, solved: Any
+    ) -> tuple[Any, FoldScore]:
+        """Return the models of a strength, one a target, and what the held-out rows say of them."""
+        if self.averages(family):
+            return self._averaged(family, strength, held_out, start)
+        return self._solved(family, strength, held_out, start, solved)
 
     def averages(self, family: Family) -> bool:
         """Whether models come from one eigendecomposition, without matrices that are held."""
-        losses = [problem.loss for problem in self.problems]
-        return family.averages and not self.training.without_matrix and can_average(losses)
+        return family.averages and not self.training.without_matrix and can_average(self._losses)
 
-    def score(self, fit: Fit, **parameters: Any) -> FoldScore:
-        """Return what the held-out rows say of solutions on all kernels; ``parameters`` are those of their model."""
+    def score(self, held_out: HeldOut, fit: Fit, **parameters: Any) -> FoldScore:
+        """Return what held-out rows say of solutions on all kernels; ``parameters`` are those of their model."""
         expansion, fit = expanded(self.training, fit)
         intercepts = np.concatenate([np.atleast_1d(found.intercept) for found in fit.solutions])
-        scores = expansion.scores(self.rows_held_out.rows) + intercepts
+        scores = expansion.scores(held_out.rows) + intercepts
 
         def complete() -> BaseMKL:
-            if self.rows_held_out.scorer is None:  # nobody asks for more than predictions
-                return self.opened.model._predicting(expansion, intercepts, fit.problems[0].loss.each)
-            model = copy.copy(self.opened.model).set_params(**parameters)
+            if held_out.scorer is None:  # nobody asks for more than predictions
+                return self.model._predicting(expansion, intercepts, fit.problems[0].loss.each)
+            model = copy.copy(self.model).set_params(**parameters)
             model._keep_fit(self.training, fit, self.samples)
             return model
 
         n_active = float(np.mean([found.active.size for found in fit.solutions]))
         finished = all(found.status is Status.CONVERGED for found in fit.solutions)
-        return FoldScore(self._scored(scores, complete), n_active, finished)
+        return FoldScore(held_out.score(self.model, self._losses, scores, complete), n_active, finished)
 
     @property
-    def rows_held_out(self) -> HeldOut:
-        """The rows that it holds out."""
-        assert self.held_out is not None
-        return self.held_out
+    def _losses(self) -> list[Loss]:
+        return [problem.loss for problem in self.problems]
 
-    def _scored(self, scores: Array, complete: Callable[[], BaseMKL]) -> Array:
-        losses = [problem.loss for problem in self.problems]
-        return self.rows_held_out.score(self.opened.model, losses, scores, complete)
-
-    # --- averages ---------------------------------------------------------------------------------------------------
-
-    def _averaged(self, mixture: Any, fraction: float) -> FoldScore:
-        model, samples, training, problems = self.opened
-        spectrum, known = self._spectrum(mixture), self._known.setdefault(id(mixture), {})
-        targets, losses = np.column_stack([problem.y for problem in problems]), [problem.loss for problem in problems]
+    def _averaged(
+        self, mixture: Any, fraction: float, held_out: HeldOut, start: AverageModels | None
+    ) -> tuple[AverageModels, FoldScore]:
+        """Return averages from one eigendecomposition, that of the models to begin from if there are some."""
+        model, samples, training, problems = self.model, self.samples, self.training, self.problems
+        spectrum = self._spectrum(mixture, held_out) if start is None else start.spectrum
+        targets, losses = np.column_stack([problem.y for problem in problems]), self._losses
         strengths = np.array([penalty.strength for penalty in mixture.penalties(fraction, self)])
-        start = known[_nearest(known, fraction)] if known else None
-        models: AverageModels = fit_averages(
-            spectrum, losses, targets, samples.weight, strengths, tol=self.tol, start=start
-        )
-        known[fraction] = models
+        models = fit_averages(spectrum, losses, targets, samples.weight, strengths, tol=self.tol, start=start)
 
         def complete() -> BaseMKL:
-            coefficients, intercepts = spectrum.expanded(models)
+            coefficients, intercepts = models.expanded()
             weights = mixture.weights / problems[0].penalties ** 2 / strengths[:, None]
             rho = (coefficients * strengths).T
             expansion = Expansion.of(training.bank, training.prepared, weights, rho)
             return model._predicting(expansion, intercepts, losses[0])
 
-        score = self._scored(models.scores(spectrum.held_out), complete)
-        return FoldScore(score, len(mixture.kernels), models.finished)
+        score = held_out.score(model, losses, models.scores(spectrum.held_out), complete)
+        return models, FoldScore(score, len(mixture.kernels), models.finished)
 
-    def _spectrum(self, mixture: Any) -> Spectrum:
-        if id(mixture) not in self._spectra:
-            weights = mixture.weights / self.problems[0].penalties ** 2
-            gram = self.training.stack.combine(weights)
-            held = self.training.bank.prepare(self.rows_held_out.rows)
-            cross = cross_combine(self.training.bank, held, self.training.prepared, weights)
-            self._spectra[id(mixture)] = Spectrum.of(gram, cross, centered=self.problems[0].fit_intercept)
-        return self._spectra[id(mixture)]
+    def _spectrum(self, mixture: Any, held_out: HeldOut) -> Spectrum:
+        weights = mixture.weights / self.problems[0].penalties ** 2
+        gram = self.training.stack.combine(weights)
+        held = self.training.bank.prepare(held_out.rows)
+        cross = cross_combine(self.training.bank, held, self.training.prepared, weights)
+        return Spectrum.of(gram, cross, centered=self.problems[0].fit_intercept)
 
-    # --- everything else --------------------------------------------------------------------------------------------
-
-    def _solved(self, family: Family, strength: float) -> FoldScore:
-        model = self.opened.model
-        known: dict[float, list[Solution]] = self._known.setdefault(id(family), {})
-        settings = {"tol": self.tol, "max_iter": model._resources.max_iter, "random_state": model.random_state}
-        solver = without_bar(model.solver, model._resources.verbose)
-        start, solved = known[_nearest(known, strength)] if known else None, self._kept.get((id(family), strength))
-        penalties = family.penalties(strength, self)
+    def _solved(
+        self,
+        family: Family,
+        strength: float,
+        held_out: HeldOut,
+        start: list[Solution] | None,
+        solved: list[Solution] | None,
+    ) -> tuple[list[Solution], FoldScore]:
+        model, penalties = self.model, family.penalties(strength, self)
         if solved is None:
-            posed = family.posed(self.stored(), self.names)
-            (fit,) = descend(posed, [penalties], solver, start=start, **settings)
-            known[strength] = fit.solutions
+            settings = {"tol": self.tol, "max_iter": model._resources.max_iter, "random_state": model.random_state}
+            solver = without_bar(model.solver, model._resources.verbose)
+            (fit,) = descend(family.posed(self.stored(), self.names), [penalties], solver, start=start, **settings)
         else:
             pairs = zip(family.posed(self.problems, self.names), penalties, strict=True)
             posed = [problem.with_penalty(penalty) for problem, penalty in pairs]
             fit = Fit(posed, solved, np.array([found.kernel_norms for found in solved]))
-        return self.score(family.embedded(fit, self.problems), **family.settings(strength))
+        embedded = family.embedded(fit, self.problems)
+        return fit.solutions, self.score(held_out, embedded, **family.settings(strength))
 
 
-def _nearest(known: dict[float, Any], strength: float) -> float:
-    """Return the strength among those known from which to begin."""
-    return min(known, key=lambda other: abs(np.log(other / strength)))
+Folds = list[Fold[OpenedKernels, HeldOut]]

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from sklearn.base import BaseEstimator
 
-from manykernels.estimators.selection.folds import Fold, HeldOut, encoded_like
+from manykernels.estimators.selection.folds import HeldOut, OpenedKernels, encoded_like
 from manykernels.estimators.supervised.explanation import FOLDS
 from manykernels.estimators.supervised.importance import LeftOut, units_of
 from manykernels.kernels import Pairs
@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from manykernels.estimators.supervised.base import BaseMKL
     from manykernels.estimators.supervised.problems import Fit
     from manykernels.estimators.supervised.samples import Samples
+    from manykernels.solvers.fold import Fold
 
 
 @dataclass(frozen=True, eq=False)
@@ -42,9 +43,9 @@ class Recording(HeldOut):
 
 
 @contextmanager
-def recording(folds: Sequence[Fold]) -> Iterator[list[Recording]]:
+def recording(folds: Sequence[Fold[OpenedKernels, HeldOut]]) -> Iterator[list[Recording]]:
     """Let folds note what their models say of held-out rows."""
-    before = [fold.rows_held_out for fold in folds]
+    before = [fold.held_out for fold in folds]
     own = [Recording(held.rows, held.target, held.weight, None, held.by_target) for held in before]
     try:
         for fold, held in zip(folds, own, strict=True):

@@ -13,7 +13,7 @@ from manykernels.exceptions import InvalidInputError
 from manykernels.objective.regularizers import BlockL1, ElasticNet, Regularizer, Ridge
 
 if TYPE_CHECKING:
-    from manykernels.estimators.selection.folds import Fold
+    from manykernels.estimators.selection.folds import OpenedKernels
     from manykernels.kernels import FittedBank
     from manykernels.objective.problem import Problem
     from manykernels.validation.arrays import Array
@@ -98,18 +98,18 @@ class Mixture:
         """One of the penalties."""
         return Scale(self.mixing, 1.0, 1.0).at(1.0)
 
-    def l1_ratios(self, fold: Fold) -> list[float]:
+    def l1_ratios(self, opened: OpenedKernels) -> list[float]:
         """Return the share of the norms in the penalty of each target."""
-        return [scale.l1_ratio for scale in self._scales_in(fold)]
+        return [scale.l1_ratio for scale in self._scales_in(opened)]
 
-    def told(self, strength: float, fold: Fold) -> dict[str, Any]:
+    def told(self, strength: float, opened: OpenedKernels) -> dict[str, Any]:
         """Return what a strength is told by in tables; over targets, alpha is a geometric mean."""
-        alphas = np.array([penalty.strength for penalty in self.penalties(strength, fold)])
+        alphas = np.array([penalty.strength for penalty in self.penalties(strength, opened)])
         return {
-            "alpha": float(np.exp(np.mean(np.log(alphas)))) / fold.samples.total_weight,
+            "alpha": float(np.exp(np.mean(np.log(alphas)))) / opened.samples.total_weight,
             "kernels": self.label,
             "mixing": self.mixing,
-            "l1_ratio": float(np.mean(self.l1_ratios(fold))),
+            "l1_ratio": float(np.mean(self.l1_ratios(opened))),
             "fraction": strength,
         }
 
@@ -117,19 +117,19 @@ class Mixture:
         """Return no parameters: those of a plain estimator tell no mixture."""
         return {}
 
-    def penalties(self, strength: float, fold: Fold) -> list[Regularizer]:
+    def penalties(self, strength: float, opened: OpenedKernels) -> list[Regularizer]:
         """Return the penalty of each target at a fraction of its strengths on the rows of a fold."""
-        return [scale.at(strength) for scale in self._scales_in(fold)]
+        return [scale.at(strength) for scale in self._scales_in(opened)]
 
-    def _scales_in(self, fold: Fold) -> list[Scale]:
+    def _scales_in(self, opened: OpenedKernels) -> list[Scale]:
         """Return the scales of a fold; where nothing can be gained those of all rows."""
-        own = [self.scale(*each) for each in fold.empty]
+        own = [self.scale(*each) for each in opened.empty]
         if len(self.scales) != len(own):  # a fold may lack a class
             return own
-        share = fold.samples.total_weight
+        share = opened.samples.total_weight
         return [other.times(share) if scale.empty else scale for scale, other in zip(own, self.scales, strict=True)]
 
-    def scaled(self, whole: Fold) -> Mixture:
+    def scaled(self, whole: OpenedKernels) -> Mixture:
         """Return this mixture with the scales of all rows; those of a target that nothing explains are of no account.
 
         Raises `InvalidInputError` where nothing explains any target.
@@ -187,7 +187,7 @@ class Scale:
         return ElasticNet(linear + squared, l1_ratio=linear / (linear + squared))
 
 
-def mixtures_of(whole: Fold, l1_ratios: Any, *, ridge: bool, seed: int) -> tuple[list[Mixture], list[Mixture]]:
+def mixtures_of(whole: OpenedKernels, l1_ratios: Any, *, ridge: bool, seed: int) -> tuple[list[Mixture], list[Mixture]]:
     """Return averages and selections to try on all rows; averages need a matrix among samples.
 
     Those by which no target gains are left out, if there are others: kernels of a kind may all be constant.
@@ -214,7 +214,7 @@ def mixtures_of(whole: Fold, l1_ratios: Any, *, ridge: bool, seed: int) -> tuple
     return useful[0], useful[1]
 
 
-def _of_use(mixtures: list[Mixture], whole: Fold) -> list[Mixture]:
+def _of_use(mixtures: list[Mixture], whole: OpenedKernels) -> list[Mixture]:
     """Return the mixtures by which some target gains, or all if none does."""
     return [own for own in mixtures if not all(own.scale(*model).empty for model in whole.empty)] or mixtures
 

@@ -15,7 +15,7 @@ from manykernels.objective.regularizers import Penalty, Regularizer, check_penal
 from manykernels.validation.arrays import check_count, check_positive
 
 if TYPE_CHECKING:
-    from manykernels.estimators.selection.folds import Fold
+    from manykernels.estimators.selection.folds import OpenedKernels
     from manykernels.estimators.supervised.problems import Fit
     from manykernels.objective.problem import Problem
     from manykernels.validation.arrays import Array
@@ -64,9 +64,9 @@ class PenaltyFamily:
         """Return the solutions: they are on all kernels."""
         return fit
 
-    def penalties(self, strength: float, fold: Fold) -> list[Regularizer]:
-        """Return the penalty of each problem of a fold at a strength relative to the mean loss."""
-        return [self.at(strength, fold.samples.total_weight)] * len(fold.problems)
+    def penalties(self, strength: float, opened: OpenedKernels) -> list[Regularizer]:
+        """Return the penalty of each problem at a strength relative to the mean loss of some rows."""
+        return [self.at(strength, opened.samples.total_weight)] * len(opened.problems)
 
     @property
     def unit(self) -> Regularizer:

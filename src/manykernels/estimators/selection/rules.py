@@ -15,7 +15,7 @@ from manykernels.estimators.strength import SIGNIFICANT, NoiseLevel, p_value
 from manykernels.validation.arrays import Array
 
 if TYPE_CHECKING:
-    from manykernels.estimators.selection.folds import FoldScore
+    from manykernels.solvers.fold import FoldScore
 
 # There are two ways to be a finding, each at half of the level: whatever they have to do with each other, noise takes
 # one of them in 5 % of the searches at most. `benchmarks/noise.py --searches` counts.

@@ -21,9 +21,10 @@ from manykernels.solvers.run import check_deadline
 from manykernels.threads import blas_threads
 
 if TYPE_CHECKING:
-    from manykernels.estimators.selection.folds import Family, Fold, FoldScore
+    from manykernels.estimators.selection.folds import Family, Folds, HeldOut, OpenedKernels
     from manykernels.estimators.selection.mixtures import Mixture
     from manykernels.solvers.factored.pooled import PooledNewton
+    from manykernels.solvers.fold import Fold, FoldScore
     from manykernels.validation.arrays import Array
 
 WORTH_A_LOOK = 0.5  # share of the predicted cost of following a mixture up to which a look at it first is worth that
@@ -39,7 +40,7 @@ class Rung:
     A race goes up from rung to rung; what cannot win on one is not tried on the next.
     """
 
-    folds: list[Fold]
+    folds: Folds
     workers: int  # folds that are tried at once
     advance: Callable[[str], None]  # told in a line about each strength
     ending: StopReason = field(default_factory=StopReason)  # told why nothing more is tried
@@ -61,7 +62,7 @@ class Rung:
         if self.below is not None:
             known = self.below.race(paths)
             for fold in self.below.folds:
-                fold.close(kernels=True)
+                fold.close()
             best = best_scores(known) if known else None
             able = [path for path in known if best is not None and path.can_win(best)]
             paths = [StrengthPath(path.mixture, path.grid, sorted(set(path.best().tolist()))) for path in able]
@@ -104,7 +105,7 @@ class Rung:
 
     def _looks_first(self, path: StrengthPath) -> bool:
         """Whether a look costs little beside what it may spare, in fits: an average takes one for all strengths."""
-        free = self.folds[0].averages(path.mixture)
+        free = self.folds[0].opened.averages(path.mixture)
         look, whole = (1, 1) if free else (len(path.looked_at), path.n_expected)
         n_folds = len(self.folds)
         return n_first_folds(n_folds) * look <= WORTH_A_LOOK * n_folds * whole
@@ -122,8 +123,8 @@ class Rung:
         with self.ending.noted():
             path.follow(try_at, finest=self.finest)
         likely = [grid.fraction(number) for number in path.likely()]
-        for fold in self.folds:
-            fold.forget(mixture, likely)  # what is chosen will be asked once more
+        for fold in self.folds:  # what is chosen will be asked once more
+            fold.forget(mixture, () if fold.opened.averages(mixture) else likely)
         return path
 
     def forget(self) -> None:
@@ -141,7 +142,7 @@ class Rung:
 
     def nothing(self, mixture: Mixture) -> Candidate:
         """Return the empty model as a candidate: the best constants of the folds."""
-        self.constants = np.array([fold.constant().scores for fold in self.folds])
+        self.constants = np.array([fold.opened.constant(fold.held_out).scores for fold in self.folds])
         return Candidate(mixture, BEYOND, self.constants, 0.0, 0)
 
     # --- what the folds say ------------------------------------------------------------------------------------------
@@ -157,7 +158,7 @@ class Rung:
         folds = self.folds[among]
         if self.pooled is not None:
             yield from (self._together(self.pooled, family, strength)[among] for strength in strengths)
-        elif not self.in_turn and all(fold.averages(family) or self._stay_open(fold) for fold in folds):
+        elif not self.in_turn and all(fold.opened.averages(family) or self._stay_open(fold) for fold in folds):
             for strength in strengths:
                 yield [trial for (trial,) in self._each(folds, family, [strength])]
         else:
@@ -166,28 +167,30 @@ class Rung:
     def _together(self, pooled: PooledNewton, family: Family, strength: float) -> list[FoldScore]:
         """Return what all folds say of a strength, solved at once."""
         check_deadline()
-        problems = self.folds[0].problems  # of all rows
+        problems = self.folds[0].opened.problems  # of all rows
         with blas_threads(problems[0].n_samples, self.workers):
-            posed = family.posed(problems, self.folds[0].names)
-            fits = pooled_fits(pooled, [family.penalties(strength, fold) for fold in self.folds], posed)
+            posed = family.posed(problems, self.folds[0].opened.names)
+            fits = pooled_fits(pooled, [family.penalties(strength, fold.opened) for fold in self.folds], posed)
             return [
-                fold.score(family.embedded(fit, problems), **family.settings(strength))
+                fold.opened.score(fold.held_out, family.embedded(fit, problems), **family.settings(strength))
                 for fold, fit in zip(self.folds, fits, strict=True)
             ]
 
-    def _stay_open(self, fold: Fold) -> bool:
+    def _stay_open(self, fold: Fold[OpenedKernels, HeldOut]) -> bool:
         """Whether the matrices of a fold may be held beside those of the folds before it."""
-        return sum(each.stored_bytes for each in self.folds[: self.folds.index(fold) + 1]) <= ROOM
+        return sum(each.opened.stored_bytes for each in self.folds[: self.folds.index(fold) + 1]) <= ROOM
 
-    def _each(self, folds: Sequence[Fold], family: Family, strengths: Sequence[float]) -> list[list[FoldScore]]:
+    def _each(self, folds: Folds, family: Family, strengths: Sequence[float]) -> list[list[FoldScore]]:
         """Return what each fold says of these strengths, in threads if there are several."""
 
-        def function(fold: Fold) -> list[FoldScore]:
+        def function(fold: Fold[OpenedKernels, HeldOut]) -> list[FoldScore]:
             try:
                 return [fold.tried(family, strength) for strength in strengths]
             finally:
-                if self.in_turn or not self._stay_open(fold):
-                    fold.close(kernels=self.in_turn)
+                if self.in_turn:
+                    fold.close()
+                elif not self._stay_open(fold):
+                    fold.opened.let_go()
 
         with blas_threads(1):
             if self.workers == 1 or self.in_turn:
@@ -220,7 +223,9 @@ class PenaltyGrid:
         return [(family, float(alpha)) for family, alphas in pairs for alpha in alphas]
 
     @classmethod
-    def laid_out(cls, families: list[PenaltyFamily], whole: Fold, n_alphas: int, alpha_min_ratio: float) -> PenaltyGrid:
+    def laid_out(
+        cls, families: list[PenaltyFamily], whole: OpenedKernels, n_alphas: int, alpha_min_ratio: float
+    ) -> PenaltyGrid:
         """Return grids of strengths from the largest useful one down, on these rows."""
         largest = [family.alpha_max(family.posed(whole.problems, whole.names)) for family in families]
         return cls(families, [alpha_grid(top, n_alphas, alpha_min_ratio) for top in largest])
@@ -253,7 +258,7 @@ class PenaltyGrid:
                 alpha = self.asked[len(scores[number]) - 1][1]
                 folds.advance(f"alpha {alpha:.3g}  active {score.n_active:g}  score {score.scores[0]:.4g}")
                 if len(scores[number]) == len(self.asked):
-                    constants[number] = folds.folds[number].constant_by_loss()
+                    constants[number] = _constant_by_loss(folds.folds[number])
         most = max(map(len, scores))
         kept = [number for number, own in enumerate(scores) if most and len(own) == most]
         folds.folds, folds.constants = [folds.folds[number] for number in kept], constants[kept]
@@ -267,11 +272,17 @@ class PenaltyGrid:
                 yield from enumerate(next(folds.tried(family, [alpha])))
             return
         for number, fold in enumerate(folds.folds):
-            with blas_threads(len(fold.samples.kept), folds.workers):
+            with blas_threads(len(fold.opened.samples.kept), folds.workers):
                 for family, alpha in self.asked:
                     yield number, fold.tried(family, alpha)
             fold.forget()
-            fold.close(kernels=True)
+            fold.close()
+
+
+def _constant_by_loss(fold: Fold[OpenedKernels, HeldOut]) -> float:
+    """Return what the best constants score by the loss; NaN where a scorer of the user's is asked instead."""
+    held = fold.held_out
+    return float(fold.opened.constant(held).scores[0]) if held.scorer is None else np.nan
 
 
 @dataclass(frozen=True, eq=False)
@@ -324,6 +335,6 @@ class MixtureSearch:
                     if folds.ending.status is None:
                         folds.follow(path)
             found = [candidate for path in paths if path.trials for candidate in path.candidates()]
-        if found and (folds.ending.status is None or folds.folds[0].rows_held_out.scorer is None):
+        if found and (folds.ending.status is None or folds.folds[0].held_out.scorer is None):
             found = [folds.nothing(self.nothing), *found]  # a scorer takes time
         return found

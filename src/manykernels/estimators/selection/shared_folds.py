@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
 
-from manykernels.estimators.selection.folds import Fold, HeldOut
+from manykernels.estimators.selection.folds import Folds, HeldOut, OpenedKernels
 from manykernels.estimators.supervised.base import BaseMKL
 from manykernels.estimators.supervised.problems import Fit
 from manykernels.estimators.supervised.samples import Samples
@@ -19,6 +19,7 @@ from manykernels.kernels import KernelBank
 from manykernels.kernels.bank.columns import Table
 from manykernels.solvers import Solver, get_solver
 from manykernels.solvers.factored.pooled import MOST_RANK, Moments, PooledNewton
+from manykernels.solvers.fold import Fold
 
 if TYPE_CHECKING:
     from manykernels.estimators.selection.splits import Split
@@ -32,13 +33,13 @@ FOLD_KERNELS = (AUTO, OWN, SHARED)
 
 
 def pooled_folds(
-    whole: Fold, splits: Sequence[Split], held_out: Sequence[HeldOut], tol: float, *, scaled: bool
-) -> tuple[list[Fold], PooledNewton]:
+    whole: OpenedKernels, splits: Sequence[Split], held_out: Sequence[HeldOut], tol: float, *, scaled: bool
+) -> tuple[Folds, PooledNewton]:
     """Return folds on the kernels of all rows, and what solves all of them at once.
 
     ``scaled`` if strengths are fractions of what folds can gain.
     """
-    model, samples, training, problems = whole.opened
+    model, samples, training, problems = whole.model, whole.samples, whole.training, whole.problems
     held = _held(splits, samples.n_given)[samples.kept]
     targets = np.column_stack([problem.y for problem in problems])
     pooled = PooledNewton(
@@ -49,16 +50,15 @@ def pooled_folds(
         max_rounds=model._resources.limits()["max_iter"],
         most_rank=_most_rank(model._resources.memory_budget, len(splits)),
     )
-    folds = []
+    folds: Folds = []
     for number, ((train, _), rows, out) in enumerate(zip(splits, pooled.training, held_out, strict=True)):
-        opened = whole.opened._replace(samples=replace(samples, n_given=len(train), weight=samples.weight * rows))
-        fold = Fold(lambda opened=opened: opened, tol, out)  # type: ignore[misc]  # one a fold
-        own = problems[0].weight * rows
-        fold.intercepts = np.array([np.average(p.y, weights=own) if p.fit_intercept else 0.0 for p in problems])
+        seen = replace(samples, n_given=len(train), weight=samples.weight * rows)
+        opened, own = OpenedKernels(model, seen, training, problems, tol), problems[0].weight * rows
+        opened.intercepts = np.array([np.average(p.y, weights=own) if p.fit_intercept else 0.0 for p in problems])
         if scaled:  # before any model
             pairs = [(problem, *pooled.slopes(number, target)) for target, problem in enumerate(problems)]
-            fold.empty = [(p.dual_norms(rho), p.empirical_loss(np.where(rows, z, p.y))) for p, rho, z in pairs]
-        folds.append(fold)
+            opened.empty = [(p.dual_norms(rho), p.empirical_loss(np.where(rows, z, p.y))) for p, rho, z in pairs]
+        folds.append(Fold(lambda opened=opened: opened, out))  # type: ignore[misc]  # one a fold
     return folds, pooled
 
 

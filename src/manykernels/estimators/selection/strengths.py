@@ -11,8 +11,8 @@ import numpy as np
 from manykernels.estimators.selection.rules import Candidate, ahead
 
 if TYPE_CHECKING:
-    from manykernels.estimators.selection.folds import FoldScore
     from manykernels.estimators.selection.mixtures import Mixture
+    from manykernels.solvers.fold import FoldScore
     from manykernels.validation.arrays import Array
 
 COARSE = 3  # steps of the grid that a path takes at once first

@@ -21,14 +21,14 @@ from manykernels.alignment import aligned_weights, margin_weights
 from manykernels.estimators import MKLClassifier, MKLRegressor, MKLSurvival
 from manykernels.estimators.groups import with_kernels_of
 from manykernels.estimators.selection.choice import CrossValidated
-from manykernels.estimators.selection.folds import Fold, HeldOut, Opened
+from manykernels.estimators.selection.folds import HeldOut
 from manykernels.estimators.selection.splits import splits_of
 from manykernels.estimators.supervised.base import BaseMKL
 from manykernels.estimators.supervised.samples import Rows, Samples, check_alignment, check_lengths, checked_rows
 from manykernels.estimators.survival.estimator import martingale_residuals
 from manykernels.exceptions import InvalidInputError
 from manykernels.grams import cross_combine
-from manykernels.grams.training import is_precomputed, open_training
+from manykernels.grams.training import Training, is_precomputed, open_training
 from manykernels.inspection.evidence.importance import corrected_t
 from manykernels.kernels import KernelStack
 from manykernels.objective.losses.survival import check_survival
@@ -50,7 +50,10 @@ MOST_SINGLE = 10  # kernels that are tried alone, those most like the target
 class FixedWeights:
     """The estimator with kernel weights that are not learned, in a fold of the comparison."""
 
-    fold: Fold
+    estimator: BaseMKL  # not fitted
+    samples: Samples
+    training: Training
+    held_out: HeldOut
     opened_s: float  # CPU seconds that the kernels took
 
     @classmethod
@@ -59,22 +62,16 @@ class FixedWeights:
         start = time.process_time()
         budget, n_jobs = estimator._resources.memory_budget, estimator._resources.n_jobs
         training = open_training(estimator.kernels, samples.rows, memory_budget=budget, n_jobs=n_jobs, n_targets=1)
-        opened = Opened(estimator, samples, training, [])
-        return cls(Fold(lambda: opened, estimator.tol, held_out), time.process_time() - start)
-
-    @property
-    def estimator(self) -> BaseMKL:
-        """The estimator, not fitted."""
-        return self.fold.opened.model
+        return cls(estimator, samples, training, held_out, time.process_time() - start)
 
     @property
     def y(self) -> Array:
         """Targets of the training rows."""
-        return self.fold.samples.y
+        return self.samples.y
 
     def score_of(self, method: str) -> tuple[float, int, float]:
         """Return score on the test rows, number of kernels, and CPU seconds of a method that fixes the weights."""
-        start, training, held = time.process_time(), self.fold.training, self.fold.rows_held_out
+        start, training, held = time.process_time(), self.training, self.held_out
         with _without_remarks("No kernel (was selected|predicts better than a constant)"):
             theta = self.weights_of(method)
             model = self._fitted(self.gram(theta), slice(None))
@@ -86,7 +83,7 @@ class FixedWeights:
 
     def weights_of(self, method: str) -> Array:
         """Return the kernel weights of a method, from the training rows alone."""
-        stack = self.fold.training.stack
+        stack = self.training.stack
         if method == AVERAGE:
             return np.ones(stack.n_kernels)
         if method == ALIGNED:
@@ -97,7 +94,7 @@ class FixedWeights:
 
     def gram(self, theta: Array) -> KernelStack:
         """Return the one kernel of fixed weights among the training rows."""
-        return KernelStack(self.fold.training.stack.combine(self._scaled(theta))[None])
+        return KernelStack(self.training.stack.combine(self._scaled(theta))[None])
 
     def _scaled(self, theta: Array) -> Array:
         """Return weights of norm one in the norm in which the penalty measures kernel weights.
@@ -109,13 +106,13 @@ class FixedWeights:
     def _fitted(self, kernel: KernelStack, rows: Any) -> Any:
         """Return the estimator fitted to one kernel on some of the training rows."""
         model = clone(self.estimator).set_params(kernels="precomputed", kernel_penalties=None, resources__verbose=0)
-        groups = self.fold.samples.groups
+        groups = self.samples.groups
         own = {} if groups is None or not isinstance(model, CrossValidated) else {"groups": groups[rows]}
         return model.fit(kernel[rows], self.y[rows], **own)
 
     def _best_single(self) -> Array:
         """Return the weights of the kernel that does best alone in folds of the training rows."""
-        stack = self.fold.training.stack
+        stack = self.training.stack
         likeness = aligned_weights(stack, self._ideal, "independent", target=self._coding).kernel_alignments
         chosen = np.argsort(-likeness, kind="stable")[:MOST_SINGLE]
         alone = np.eye(stack.n_kernels)
@@ -132,14 +129,12 @@ class FixedWeights:
         scores = []
         for train, test in self._inner_splits():
             model = self._fitted(kernel, train)
-            scores.append(
-                check_scoring(model, scoring=self.fold.rows_held_out.scorer)(model, kernel[test], self.y[test])
-            )
+            scores.append(check_scoring(model, scoring=self.held_out.scorer)(model, kernel[test], self.y[test]))
         return float(np.mean(scores))
 
     def _inner_splits(self) -> list[tuple[Array, Array]]:
         shared, classifies = in_equal_shares(self.estimator, self.y)
-        cv, groups = INNER_FOLDS, self.fold.samples.groups
+        cv, groups = INNER_FOLDS, self.samples.groups
         if groups is not None:
             cv = StratifiedGroupKFold(INNER_FOLDS) if classifies else GroupKFold(INNER_FOLDS)
         return splits_of(cv, shared, groups, classifier=classifies)

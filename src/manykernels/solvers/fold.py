@@ -1,0 +1,97 @@
+"""A fold: some rows to learn from, opened once, and rows held out, on which whatever is searched is tried."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from threading import Event
+from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar
+
+import numpy as np
+
+from manykernels.solvers.run import check_deadline
+
+if TYPE_CHECKING:
+    from manykernels.validation.arrays import Array
+
+
+@dataclass(frozen=True, eq=False)
+class FoldScore:
+    """What a fold says of one candidate: its scores (T,), its mean number of kernels, whether it was solved."""
+
+    scores: Array
+    n_active: float
+    finished: bool
+
+
+class Learnable(Protocol):
+    """What is learned from, once it is open."""
+
+    def tried(self, family: Any, strength: float, held_out: Any, start: Any, solved: Any) -> tuple[Any, FoldScore]:
+        """Return the model of a strength, and what held-out rows say of it.
+
+        ``start`` is a model of the same family to begin from, ``solved`` the model itself where it is known; or None.
+        """
+        ...
+
+
+Opened = TypeVar("Opened", bound=Learnable)
+HeldOut = TypeVar("HeldOut")
+
+
+@dataclass(eq=False)
+class Fold(Generic[Opened, HeldOut]):
+    """Some rows to learn from: they are opened once, and whatever is searched is tried on them.
+
+    What was tried is remembered until it is forgotten, and each strength is solved for from the nearest one.
+    """
+
+    open: Callable[[], Opened]
+    held_out: HeldOut
+    stop: Event = field(default_factory=Event)  # set when nothing more is wanted
+    _models: dict[int, dict[float, Any]] = field(default_factory=dict)
+    _scores: dict[tuple[int, float], FoldScore] = field(default_factory=dict)
+    _kept: dict[tuple[int, float], Any] = field(default_factory=dict)
+
+    @cached_property
+    def opened(self) -> Opened:
+        """What is known once the rows are opened."""
+        return self.open()
+
+    def tried(self, family: object, strength: float) -> FoldScore:
+        """Return what the held-out rows say of the model of a strength."""
+        known = self._scores.get((id(family), strength))
+        if known is not None:
+            return known
+        check_deadline()
+        models, solved = self._models.setdefault(id(family), {}), self._kept.get((id(family), strength))
+        start = models[_nearest(models, strength)] if models else None
+        model, score = self.opened.tried(family, strength, self.held_out, start, solved)
+        if solved is None:
+            models[strength] = model
+        if self.stop.is_set():
+            raise KeyboardInterrupt
+        check_deadline()  # a model that was not finished for lack of time counts for nothing
+        self._scores[id(family), strength] = score
+        return score
+
+    def model(self, family: object, strength: float) -> Any:
+        """Return the model of a strength that was tried."""
+        return self._models[id(family)][strength]
+
+    def forget(self, family: object = None, strengths: Sequence[float] = ()) -> None:
+        """Drop what was remembered of what was tried, but for the models of a family at some strengths."""
+        models = self._models.get(id(family), {})
+        self._kept |= {(id(family), strength): models[strength] for strength in strengths if strength in models}
+        self._models.clear()
+        self._scores.clear()
+
+    def close(self) -> None:
+        """Let go of all that was opened; the next model opens it anew."""
+        self.__dict__.pop("opened", None)
+
+
+def _nearest(models: dict[float, Any], strength: float) -> float:
+    """Return the strength among those known from which to begin."""
+    return min(models, key=lambda other: abs(np.log(other / strength)))
