@@ -6,7 +6,8 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from manykernels.grams.training import total_rank
+from manykernels import Gaussian, KernelBank, Linear
+from manykernels.grams.training import open_training, plan_for, total_rank
 from manykernels.kernels.bank.columns import Table
 
 RNG = np.random.default_rng(0)
@@ -23,3 +24,33 @@ def test_the_rank_of_columns_is_that_of_their_values(name):
     X, expected = COLUMNS[name]
     assert total_rank(Table.of(X)) == expected
     assert total_rank(Table.of(pd.DataFrame(X))) == expected
+
+
+REPEATED = RNG.integers(0, (3, 9, 40, 150), size=(300, 4)).astype(float)
+MANY_VALUES = RNG.normal(size=(300, 3))
+GAPS = np.where(RNG.random((300, 4)) < 0.1, np.nan, REPEATED)
+WORDS = pd.DataFrame({"word": RNG.choice(list("abcd"), 300), "count": REPEATED[:, 1], "number": MANY_VALUES[:, 0]})
+WIDTHS = KernelBank.per_feature([Gaussian(width) for width in (0.5, 1.0, 2.0, 4.0, 8.0)] + [Linear()])
+PLANNED = {
+    "many values": (MANY_VALUES, WIDTHS, "4 GB", 1),
+    "in float32": (MANY_VALUES, WIDTHS, "14 MB", 1),
+    "evaluated": (MANY_VALUES, WIDTHS, "11 MB", 1),
+    "read for many targets": (REPEATED, WIDTHS, "4 GB", 10),
+    "repeated": (REPEATED, WIDTHS, "4 GB", 1),
+    "repeated, some in float32": (np.hstack([REPEATED, MANY_VALUES]), WIDTHS, "15 MB", 1),
+    "repeated, all columns together too": (REPEATED[:, :2], KernelBank.auto(), "4 GB", 1),
+    "repeated, with gaps": (GAPS, WIDTHS.replace(missing="mask"), "4 GB", 1),
+    "words": (WORDS, KernelBank.auto(), "4 GB", 1),
+}
+
+
+@pytest.mark.parametrize("name", PLANNED)
+def test_the_plan_tells_the_bytes_that_matrices_then_take(name):
+    X, bank, budget, n_targets = PLANNED[name]
+    settings = {"memory_budget": budget, "n_targets": n_targets, "shared": True, "representation": "gram"}
+    plan = plan_for(bank, X, **settings)
+    stack = open_training(bank, X, n_jobs=None, **settings).stack
+    assert (plan.nbytes, plan.dtype) == (stack.nbytes, str(stack.dtype))
+    assert (plan.kind == "lazy") == (not stack.in_memory)
+    assert plan.nbytes + plan.working_nbytes <= plan.budget
+    assert ("distinct points" in plan.reason) == ("repeated" in name or name == "words")

@@ -87,8 +87,15 @@ def build_stack(
         whole = DenseStack(held.array, names=bank.names, n_threads=n_threads(n_jobs), unproven=held.unproven)
         every = n_samples == whole.n_samples and np.array_equal(held.samples, np.arange(n_samples))
         return whole if every else whole.restrict(held.samples)
+    distinct = worthwhile(bank, prepared) if kind in ("auto", "lazy") else []
     plan = plan_stack(
-        bank.n_kernels, prepared.n_samples, memory_budget=memory_budget, dtype=dtype, n_targets=n_targets, kind=kind
+        bank.n_kernels,
+        prepared.n_samples,
+        memory_budget=memory_budget,
+        dtype=dtype,
+        n_targets=n_targets,
+        kind=kind,
+        repeats=[own.sizes for own in distinct],
     )
     lazy = LazyStack(
         bank,
@@ -98,8 +105,7 @@ def build_stack(
         spare_bytes=plan.budget - plan.working_nbytes,
     )
     _check_finite(lazy.diag(), lazy)
-    distinct = worthwhile(bank, prepared) if kind in ("auto", "lazy") and plan.kind != "dense" else []
-    if distinct:
+    if distinct and plan.kind != "dense":
         return _among_distinct(lazy, distinct, None if plan.kind == "lazy" else plan.dtype)
     if plan.kind == "lazy":
         return lazy

@@ -45,12 +45,16 @@ class Distinct:
     codes: Array  # (N,) uint32: the distinct point of each sample
 
     @property
-    def gain(self) -> float:
-        """Seconds that a weighted sum and the products that go with it are predicted to gain."""
-        m, n, v = len(self.kernels), len(self.codes), len(self.samples)
-        read = READ * (1 + PRODUCTS) * SHARE * m * (n * n - v * v) / 2
-        spread = (SPREAD + SPREAD_ROW * v) * n * n / 2 + UNPACKED * v * v / 2
-        return read - spread - (1 + PRODUCTS) * OPERATION
+    def sizes(self) -> tuple[int, int]:
+        """Numbers of kernels and of distinct points."""
+        return len(self.kernels), len(self.samples)
+
+
+def pays(m: int, n: int, v: int) -> bool:
+    """Whether a weighted sum of ``m`` kernels among ``v`` of ``n`` points, and the products with it, gain seconds."""
+    read = READ * (1 + PRODUCTS) * SHARE * m * (n * n - v * v) / 2
+    spread = (SPREAD + SPREAD_ROW * v) * n * n / 2 + UNPACKED * v * v / 2
+    return read > spread + (1 + PRODUCTS) * OPERATION
 
 
 def worthwhile(bank: FittedBank, prepared: PreparedRows[Any]) -> list[Distinct]:
@@ -62,16 +66,15 @@ def worthwhile(bank: FittedBank, prepared: PreparedRows[Any]) -> list[Distinct]:
     found = []
     for groups in sharing.values():
         kernels = np.sort([kernel for index in groups for kernel in bank.groups[index].kernels]).astype(np.intp)
-        if Distinct(kernels, np.zeros(1, dtype=np.intp), np.zeros(prepared.n_samples, dtype=np.uint32)).gain <= 0:
+        if not pays(len(kernels), prepared.n_samples, 1):
             continue
         points = prepared.points(groups[0])
         if prepared.factors is not None:  # rows that lack a column, or have a norm of their own
             points = np.column_stack([points, *prepared.factors[kernels]])
         by_point: dict[str, Any] = {"return_index": True, "return_inverse": True}
         _, samples, codes = np.unique(points[:, 0] if points.shape[1] == 1 else points, axis=0, **by_point)
-        own = Distinct(kernels, samples, codes.ravel().astype(np.uint32))
-        if own.gain > 0:
-            found.append(own)
+        if pays(len(kernels), prepared.n_samples, len(samples)):
+            found.append(Distinct(kernels, samples, codes.ravel().astype(np.uint32)))
     return found
 
 

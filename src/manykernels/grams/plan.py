@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
 from numbers import Integral
 from pathlib import Path
@@ -20,6 +21,7 @@ except ImportError:  # Windows has no such limits
     resource = None  # type: ignore[assignment]
 
 Kind = Literal["dense", "packed", "lazy", "factored"]
+Repeats = Sequence[tuple[int, int]]  # numbers of kernels, and of the distinct points that they are functions of
 
 KINDS = ("dense", "packed", "lazy")
 GRAM, FACTORED = "gram", "factored"
@@ -102,6 +104,7 @@ def plan_stack(
     dtype: object = None,
     n_targets: int = 1,
     kind: str = "auto",
+    repeats: Repeats = (),
 ) -> MemoryPlan:
     """Choose the representation of M kernels on N samples that fits a budget and is fastest to read.
 
@@ -123,6 +126,8 @@ def plan_stack(
         Number of outputs fitted together.
     kind : {"auto", "dense", "packed", "lazy"}
         Insist on a representation; the budget still binds.
+    repeats : sequence of (int, int)
+        Kernels of points that repeat, and of how many distinct ones: packed, they are triangles among these only.
 
     Returns
     -------
@@ -149,11 +154,12 @@ def plan_stack(
     room = budget - working
     if room < 0:
         raise MemoryBudgetError(_too_large(m, n, working, budget))
-    candidates = _candidates(kind, _dtype_names(dtype), k)
+    candidates, repeats = _candidates(kind, _dtype_names(dtype), k), repeats if kind == "auto" else ()
     for chosen, name in candidates:
-        nbytes = stack_nbytes(chosen, m, n, name)
+        nbytes = stack_nbytes(chosen, m, n, name, repeats)
         if nbytes <= room:
-            return MemoryPlan(chosen, name, nbytes, working, budget, _reason(chosen, name, m, n, k, budget, kind))
+            reason = _reason(chosen, name, (m, n, k), budget, kind, repeats)
+            return MemoryPlan(chosen, name, nbytes, working, budget, reason)
     chosen, name = candidates[-1]
     raise MemoryBudgetError(
         f"A {chosen} {name} stack of {m} kernels on {n} samples takes {format_bytes(stack_nbytes(chosen, m, n, name))} "
@@ -162,10 +168,13 @@ def plan_stack(
     )
 
 
-def stack_nbytes(kind: str, n_kernels: int, n_samples: int, dtype: str) -> int:
+def stack_nbytes(kind: str, n_kernels: int, n_samples: int, dtype: str, repeats: Repeats = ()) -> int:
     """Return the bytes of the stored Gram entries, an exact Python integer."""
-    entries = {"dense": n_samples**2, "packed": n_samples * (n_samples + 1) // 2, "lazy": 0}[kind]
-    return n_kernels * entries * np.dtype(dtype).itemsize
+    triangle = n_samples * (n_samples + 1) // 2
+    entries = n_kernels * {"dense": n_samples**2, "packed": triangle, "lazy": 0}[kind]
+    if kind == "packed":
+        entries -= sum(m * (triangle - v * (v + 1) // 2) for m, v in repeats)
+    return entries * np.dtype(dtype).itemsize
 
 
 def working_nbytes(n_kernels: int, n_samples: int, n_targets: int = 1) -> int:
@@ -280,9 +289,12 @@ def _positive_int(value: object, name: str) -> int:
     return int(value)
 
 
-def _reason(kind: Kind, dtype: str, m: int, n: int, k: int, budget: int, asked: str) -> str:
+def _reason(kind: Kind, dtype: str, sizes: tuple[int, int, int], budget: int, asked: str, repeats: Repeats) -> str:
+    m, n, k = sizes
     size, allowed = format_bytes(stack_nbytes(kind, m, n, dtype)), f"the budget is {format_bytes(budget)}"
-    full, half = (format_bytes(stack_nbytes("packed", m, n, name)) for name in ("float64", "float32"))
+    full, half = (format_bytes(stack_nbytes("packed", m, n, name, repeats)) for name in ("float64", "float32"))
+    if repeats and kind != "dense":
+        allowed = f"{sum(own for own, _ in repeats)} kernels are matrices among distinct points; {allowed}"
     if asked != "auto":
         return f"{kind.capitalize()}, as asked: {size} stored in {dtype}; {allowed}."
     if kind == "lazy":
@@ -318,6 +330,7 @@ def plan_kernels(
     features: float = 0.0,
     object_bytes: int = 0,
     obstacle: str | None = None,
+    repeats: Callable[[], Repeats] = tuple,
 ) -> MemoryPlan:
     """Choose between Gram matrices and factors, and say why; see :func:`plan_stack` for the kind of matrices.
 
@@ -352,6 +365,8 @@ def plan_kernels(
         What kernels of objects hold as factors.
     obstacle : str, optional
         Why factors cannot be had; "auto" then takes matrices.
+    repeats : callable
+        Returns those of :func:`plan_stack`; asked only where matrices may be taken.
 
     Returns
     -------
@@ -386,10 +401,10 @@ def plan_kernels(
     )
     sizes["n_targets"] = n_targets if shared else 1  # matrices are read for one output after the other
     spared = np.inf if averages and n_landmark else AVERAGES if averages else NOTICED
-    why = _why_factors(sizes, seconds, spared, representation, memory_budget)
+    why = _why_factors(sizes, seconds, spared, representation, memory_budget, repeats)
     if why is None or obstacle is not None:
         try:
-            return plan_stack(**sizes, memory_budget=memory_budget)
+            return plan_stack(**sizes, memory_budget=memory_budget, repeats=repeats())
         except MemoryBudgetError as error:
             able = "representation='factored' forms none of them"
             more = able if obstacle is None else f"factors, which form none of them, cannot be had: {obstacle}"
@@ -406,13 +421,19 @@ def plan_kernels(
 
 
 def quick_matrices(
-    n_kernels: int, n_samples: int, n_targets: int, shared: bool, memory_budget: int | str | None
+    n_kernels: int,
+    n_samples: int,
+    n_targets: int,
+    shared: bool,
+    memory_budget: int | str | None,
+    repeats: Callable[[], Repeats] = tuple,
 ) -> MemoryPlan | None:
     """Return the plan of matrices that fit, and a fit on which nobody waits for: then factors need no look."""
     if gram_seconds(n_kernels, n_samples, n_targets) > NOTICED:
         return None
+    sizes: dict[str, Any] = {"n_targets": n_targets if shared else 1, "memory_budget": memory_budget}
     try:
-        plan = plan_stack(n_kernels, n_samples, n_targets=n_targets if shared else 1, memory_budget=memory_budget)
+        plan = plan_stack(n_kernels, n_samples, repeats=repeats(), **sizes)
     except MemoryBudgetError:
         return None
     return None if plan.kind == "lazy" else plan
@@ -449,6 +470,7 @@ def _why_factors(
     spared: float,
     representation: str,
     memory_budget: int | str | None,
+    repeats: Callable[[], Repeats],
 ) -> str | None:
     """Return why kernels are to be held as factors; None if as matrices, or if they spare too little."""
     if representation != "auto":
@@ -460,6 +482,8 @@ def _why_factors(
         square = format_bytes(working_nbytes(**sizes))
         return f"the arrays among {n_samples} samples alone would take {square}"
     matrices, factors = seconds
+    if plan.kind == "lazy":
+        plan = plan_stack(**sizes, memory_budget=memory_budget, repeats=repeats())
     if plan.kind == "lazy":
         again = ANEW * ENTRY * n_kernels * n_samples**2 / 2
         stored = plan.reason.removesuffix(".")

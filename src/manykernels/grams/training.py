@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -11,6 +13,7 @@ import pandas as pd
 
 from manykernels.exceptions import IncompatibleError, InvalidInputError
 from manykernels.grams import GramStack, build_stack
+from manykernels.grams.distinct import pays
 from manykernels.grams.factored import served_by
 from manykernels.grams.factored.banks import fit_factors, refusal
 from manykernels.grams.factored.features import by_levels
@@ -232,9 +235,9 @@ def plan_for(
     expanded = bank.expand(table)
     if not expanded:
         return None  # fitting the bank says what is wrong with the columns
-    quick = None
+    quick, repeats = None, partial(_repeats, expanded, table)
     if representation == "auto":
-        quick = quick_matrices(len(expanded), len(table), n_targets, shared, memory_budget)
+        quick = quick_matrices(len(expanded), len(table), n_targets, shared, memory_budget, repeats)
     features, object_bytes = (0.0, 0) if quick else object_sizes(expanded, table)
     return quick or plan_kernels(
         **_sizes(expanded, table),
@@ -247,7 +250,29 @@ def plan_for(
         shared=shared,
         averages=averages,
         obstacle=(SPARSE if table.is_sparse else obstacle()) or refusal(bank, fit_intercept=fit_intercept),
+        repeats=repeats,
     )
+
+
+def _repeats(expanded: list[NamedKernel], table: Table) -> list[tuple[int, int]]:
+    """Return numbers of kernels and of distinct points, where `build_stack` will hold matrices among these."""
+    counts = Counter(columns for _, spec, columns in expanded if spec.family != "features")
+    found: list[tuple[int, int]] = []
+    values: dict[int, Array] = {}
+    for columns in sorted(counts, key=len) if not table.is_sparse else ():
+        n_kernels, fewest = counts[columns], max((int(values[j].max()) + 1 for j in columns if j in values), default=1)
+        if not pays(n_kernels, len(table), fewest):
+            continue
+        try:
+            for j in set(columns) - values.keys():
+                values[j] = pd.factorize(table.codes([j])[:, 0], use_na_sentinel=False)[0]
+        except InvalidInputError:
+            continue  # fitting the bank says what is wrong with the column
+        points = np.column_stack([values[j] for j in columns])
+        n_points = len(np.unique(points[:, 0] if len(columns) == 1 else points, axis=0))
+        if pays(n_kernels, len(table), n_points):
+            found.append((n_kernels, n_points))
+    return found
 
 
 def _sizes(expanded: list[NamedKernel], table: Table) -> dict[str, Any]:
