@@ -95,12 +95,7 @@ class ColumnTable:
         self.names: tuple[Any, ...] | None = None
         self.objects: dict[int, Array] = dict(X.objects) if isinstance(X, MixedRows) else {}
         self._hold(self._read(numbers_of(X)))
-        summaries = np.empty((self.n_columns, 4))
-        for j in range(self.n_columns):
-            known = self.columns[j]
-            if self.gaps[j]:
-                known = known[known != GAP]
-            column_summary(known if len(known) else np.zeros(1), summaries[j])
+        summaries = self._summaries(standardize)
         self._check(summaries)
         self._set_units(summaries, standardize)
 
@@ -128,6 +123,23 @@ class ColumnTable:
             self.columns = self.columns.copy()
             for j in np.flatnonzero(self.gaps):
                 self.columns[j][np.isnan(self.columns[j])] = GAP
+
+    def _summaries(self, standardize: bool) -> Array:
+        """Return minimum, maximum, mean and deviation of every column, (p, 4); of the latter bounds if nobody asks."""
+        out = np.empty((self.n_columns, 4))
+        centered = standardize or any(encoding.centered for encoding in self.encodings)
+        if not (centered or self.gaps.any()) and self.n_rows:
+            out[:, 0], out[:, 1] = self.columns.min(axis=1), self.columns.max(axis=1)
+            with np.errstate(over="ignore", invalid="ignore"):
+                out[:, 2] = self.n_rows * np.abs(out[:, :2]).max(axis=1)
+                out[:, 3] = self.n_rows * (out[:, 1] - out[:, 0]) ** 2
+            return out
+        for j in range(self.n_columns):
+            known = self.columns[j]
+            if self.gaps[j]:
+                known = known[known != GAP]
+            column_summary(known if len(known) else np.zeros(1), out[j])
+        return out
 
     def _set_units(self, summaries: Array, standardize: bool) -> None:
         """Learn from (p, 4) summaries in which units columns are read."""
