@@ -55,13 +55,13 @@ def made(loss: str, held: str, **parameters: Any) -> tuple[Any, Any]:
 def seen(monkeypatch: pytest.MonkeyPatch) -> list[LeftOut]:
     """Return a list of what is left out from now on."""
     found: list[LeftOut] = []
-    units = explanation.Explanations._units
+    drops = explanation.drops
 
-    def kept(model: Any, left: LeftOut) -> dict[str, Any]:
+    def kept(bank: Any, left: LeftOut) -> dict[str, Any]:
         found.append(left)
-        return units(model, left)
+        return drops(bank, left)
 
-    monkeypatch.setattr(explanation.Explanations, "_units", kept)
+    monkeypatch.setattr(explanation, "drops", kept)
     return found
 
 

@@ -497,6 +497,7 @@ HOSTILE: dict[str, tuple[Callable[[dict[str, Any], dict[str, bytes]], Any], str]
     ),
     "method": (lambda document, arrays: part(document).update(predict="x"), "its attributes add 'predict'"),
     "private method": (lambda document, arrays: part(document).update(_scores="x"), "its attributes add '_scores'"),
+    "what is put off": (lambda document, arrays: part(document).update(_questions="x"), "its attributes add"),
     "python": (lambda document, arrays: part(document).update(__class__="x"), "its attributes add '__class__'"),
     "kernel": (
         lambda document, arrays: part(document, "_expansion", "bank", "raw")["specs"]["tuple"][0]["kernel"].update(

@@ -34,10 +34,12 @@ __all__ = [
     "NOISE_SHARE",
     "SIGNIFICANT",
     "NoiseLevel",
+    "PermutedTargets",
     "RelativeStrength",
     "alpha_from_strength",
     "at_strength",
     "check_alpha",
+    "clear",
     "default_fraction",
     "in_unit_of",
     "noise_levels",
@@ -231,6 +233,83 @@ def noise_seed(random_state: RandomSource) -> int:
     return 0 if random_state is None else seed_from(copy.deepcopy(random_state))
 
 
+@dataclass(frozen=True, eq=False)
+class PermutedTargets:
+    """Targets of problems on one stack, and the random orders in which kernels are asked how they are related to them.
+
+    Targets go with their weights, rows of several targets with shared weights as wholes, times with their events. They
+    change places within their stratum, those of a group as a whole and with groups of as many samples. All problems
+    are permuted alike.
+    """
+
+    seed: int
+    strata: Array | None
+    groups: Array | None
+    wanted: int  # orders that tell what noise reaches, the first 19 of which are the unit
+    rhos: tuple[Array, ...]  # (N, T) dual coefficients at the empty model
+    penalties: tuple[Array, ...]  # (M,)
+    roundings: tuple[Array, ...]  # (M,) norms up to which X says nothing: units of rounding would be none
+    losses: tuple[float, ...]  # of the best constant
+    constant: tuple[bool, ...]  # whether a target has one value only
+
+    @classmethod
+    def of(
+        cls, problems: Sequence[Problem], seed: int, strata: Array | None = None, groups: Array | None = None
+    ) -> PermutedTargets:
+        """Return the targets of problems, each as its empty model leaves it."""
+        n_samples = problems[0].n_samples
+        rhos = tuple(problem.empty_coefficients.reshape(n_samples, -1) for problem in problems)
+        entries = sum(rho.size for rho in rhos)
+        return cls(
+            seed,
+            strata,
+            groups,
+            permutations_for(entries, problems[0].stack.quad_cost * entries / n_samples),
+            rhos,
+            tuple(problem.penalties for problem in problems),
+            tuple(problem.empty_rounding() for problem in problems),
+            tuple(problem.empirical_loss(problem.constant_scores(problem.best_constant)) for problem in problems),
+            tuple(problem.constant_target for problem in problems),
+        )
+
+    def levels(self, problems: Sequence[Problem], n_permutations: int = N_PERMUTATIONS) -> list[NoiseLevel]:
+        """Return the levels of these problems by so many orders: a pass over the kernels, if all of them fit."""
+        orders = np.vstack([np.arange(len(self.rhos[0])), self._orders(n_permutations)])
+        squares = _squares_of(problems[0].stack, self.rhos, orders)
+        for problem, own, (low, high) in zip(problems, self.rhos, squares, strict=True):
+            if _begins_at(problem, own):  # a fit begins with this pass
+                problem.__dict__["empty_quads"] = low[0].copy(), high[0].copy()
+        norms = [self._norms(target, low) for target, (low, _) in enumerate(squares)]
+        return [self._level(target, own[0], own[1:]) for target, own in enumerate(norms)]
+
+    def more(self, levels: list[NoiseLevel], stack: Any) -> list[NoiseLevel]:
+        """Return the levels by all orders that are wanted: a second pass, for what is left."""
+        known = len(levels[0].permuted)
+        if known >= self.wanted:
+            return levels
+        squares = _squares_of(stack, self.rhos, self._orders(self.wanted)[known:])
+        return [
+            self._level(target, level.norms, np.vstack([level.permuted, self._norms(target, low)]))
+            for target, (level, (low, _)) in enumerate(zip(levels, squares, strict=True))
+        ]
+
+    def _orders(self, n_permutations: int) -> Array:
+        """Return the first orders, (n_permutations, N)."""
+        return random_orders(
+            len(self.rhos[0]), np.random.default_rng(self.seed), n_permutations, self.strata, self.groups
+        )
+
+    def _norms(self, target: int, squares: Array) -> Array:
+        """Return dual norms from squares without the factors of the kernels, (orders, M)."""
+        norms = np.sqrt(np.maximum(squares, 0.0)) / self.penalties[target]
+        norms[norms <= self.roundings[target]] = 0.0
+        return norms
+
+    def _level(self, target: int, norms: Array, permuted: Array) -> NoiseLevel:
+        constant = self.constant[target] or not (norms.any() or permuted.any())
+        return NoiseLevel(norms, permuted, self.losses[target], constant)
+
+
 def noise_levels(
     problems: Sequence[Problem],
     seed: int,
@@ -242,50 +321,36 @@ def noise_levels(
 ) -> list[NoiseLevel]:
     """Return dual norms at the empty model of every problem on one stack, and of its permuted targets.
 
-    Targets go with their weights, rows of several targets with shared weights as wholes, times with their events. They
-    change places within their stratum, those of a group as a whole and with groups of as many samples. All problems
-    are permuted alike. One pass over the kernels for all, or for as many as fit; two with ``until_clear``, the second
-    of which is left out where the orders of the unit leave no doubt that there is more than noise.
+    One pass over the kernels for all, or for as many as fit; two with ``until_clear``, the second of which is left out
+    where the orders of the unit leave no doubt that there is more than noise.
     """
-    n_samples = problems[0].n_samples
-    models = [(problem.empty_coefficients, problem.best_constant) for problem in problems]
-    entries = sum(rho.size for rho, _ in models)
-    cost = problems[0].stack.quad_cost * entries / n_samples
-    wanted = n_permutations or permutations_for(entries, cost)
-    orders = random_orders(n_samples, np.random.default_rng(seed), wanted, strata, groups)
-    first = min(wanted, N_PERMUTATIONS) if until_clear else wanted
-    rhos = [rho.reshape(n_samples, -1) for rho, _ in models]
-    squares = _squares_of(problems, rhos, np.vstack([np.arange(n_samples), orders[:first]]))
-    levels = [_level(*parts) for parts in zip(problems, squares, models, strict=True)]
-    if first == wanted or _clear(levels):
-        return levels
-    more = _squares_of(problems, rhos, orders[first:])
-    squares = [np.vstack(parts) for parts in zip(squares, more, strict=True)]
-    return [_level(*parts) for parts in zip(problems, squares, models, strict=True)]
+    permuted = PermutedTargets.of(problems, seed, strata, groups)
+    if not until_clear:
+        return permuted.levels(problems, n_permutations or permuted.wanted)
+    levels = permuted.levels(problems)
+    return levels if clear(levels) else permuted.more(levels, problems[0].stack)
 
 
-def _squares_of(problems: Sequence[Problem], rhos: Sequence[Array], orders: Array) -> list[Array]:
-    """Return squares of the norms of problems' targets (N, T) in these orders, (orders, M) a target.
+def _squares_of(stack: Any, rhos: Sequence[Array], orders: Array) -> list[tuple[Array, Array]]:
+    """Return bounds from below and above on squares of norms of targets (N, T) in these orders, (orders, M) a target.
 
-    The columns of a target are summed over: they share their weights. What a fit begins with is kept for it.
+    The columns of a target are summed over: they share their weights.
     """
-    problem = problems[0]
     largest = max(rho.size for rho in rhos)
-    most = min(COLUMN_BYTES // (8 * largest), MOST_COLUMNS * problem.n_samples // largest)
+    most = min(COLUMN_BYTES // (8 * largest), MOST_COLUMNS * len(rhos[0]) // largest)
     together = max(1, most // len(orders))
-    found: list[Array] = []
+    found: list[tuple[Array, Array]] = []
     for first in range(0, len(rhos), together):
         some = rhos[first : first + together]
         columns = [rho[orders.T].reshape(len(rho), -1) for rho in some]  # (N, orders, T)
         flat = np.concatenate(columns, axis=1)
         unit = np.abs(flat).max() or 1.0
-        low, high = (unit**2 * bounds for bounds in _quads_of(problem.stack, flat / unit))
-        ends = np.cumsum([0] + [part.shape[1] for part in columns])
-        for one, start, own in zip(problems[first:], ends[:-1].tolist(), some, strict=False):
-            part = low[:, start : start + len(orders) * own.shape[1]]
-            found.append(part.reshape(len(part), len(orders), own.shape[1]).sum(axis=2).T)
-            if _begins_at(one, own[orders[0]]):
-                one.__dict__["empty_quads"] = low[:, start].copy(), high[:, start].copy()
+        bounds = [unit**2 * each for each in _quads_of(stack, flat / unit)]
+        ends = np.cumsum([0] + [part.shape[1] for part in columns]).tolist()
+        for start, end, own in zip(ends, ends[1:], some, strict=False):
+            parts = (each[:, start:end].reshape(len(each), len(orders), own.shape[1]) for each in bounds)
+            low, high = (part.sum(axis=2).T for part in parts)
+            found.append((low, high))
     return found
 
 
@@ -305,7 +370,7 @@ def _begins_at(problem: Problem, rho: Array) -> bool:
     return np.allclose(problem.empty_start, rho[:, 0], rtol=SAME, atol=0.0)
 
 
-def _clear(levels: Sequence[NoiseLevel]) -> bool:
+def clear(levels: Sequence[NoiseLevel]) -> bool:
     """Whether targets stand out so far from a few orders that more of them would tell the same.
 
     By the largest norm, or by the mean over kernels: the distance to the closest order is several times their spread,
@@ -358,13 +423,6 @@ def _exchanged(n_samples: int, strata: Array | None, groups: Array | None) -> li
             by_size.setdefault(len(own), []).append(own)
         found += [np.array(own) if len(own) > 1 else own[0][:, None] for own in by_size.values()]
     return found
-
-
-def _level(problem: Problem, squares: Array, model: tuple[Array, Any]) -> NoiseLevel:
-    norms = np.sqrt(np.maximum(squares, 0.0)) / problem.penalties
-    norms[norms <= problem.empty_rounding()] = 0.0  # X says nothing: units of rounding would be none
-    loss = problem.empirical_loss(problem.constant_scores(model[1]))
-    return NoiseLevel(norms[0], norms[1:], loss, problem.constant_target or not norms.any())
 
 
 def in_unit_of(loss: Loss, given: Mapping[str, Any], target: Array, weight: Array) -> Loss:

@@ -39,6 +39,7 @@ from manykernels.kernels import (
     PairKernels,
     Pairs,
     PrecomputedBank,
+    PreparedRows,
 )
 from manykernels.kernels.bank.columns import Table
 from manykernels.kernels.bank.grids import DEFAULT_SPECS, DefaultKernels
@@ -66,6 +67,18 @@ class Training:
     prepared: Any
     stack: GramStack
     centered: bool = False
+    build: Callable[[Any], GramStack] | None = None  # the stack from prepared rows, where it is matrices
+
+    def again(self, most_bytes: int) -> Callable[[], GramStack] | None:
+        """Return what builds the same stack anew from rows of its own, when it is asked for.
+
+        None where it would be larger than that, or is not evaluated from numbers in columns, which may take long.
+        """
+        n = self.stack.n_samples
+        if self.build is None or 4 * self.stack.n_kernels * n * (n + 1) > most_bytes:
+            return None
+        rows = numbers_of_rows(self.prepared, most_bytes)
+        return None if rows is None else partial(self.build, rows)
 
     @property
     def factored(self) -> bool:
@@ -76,6 +89,15 @@ class Training:
     def without_matrix(self) -> bool:
         """Whether no matrix among samples should be formed."""
         return self.factored or self.stack.matrix_free
+
+
+def numbers_of_rows(prepared: PreparedRows[Any], most_bytes: int) -> PreparedRows[Any] | None:
+    """Return a copy of rows that are numbers in columns, of so many bytes at most; None for others."""
+    points = prepared.data.point_sets
+    if not points or not all(isinstance(each, np.ndarray) and each.dtype.kind == "f" for each in points):
+        return None
+    small = sum(each.nbytes for each in {id(each): each for each in points}.values()) <= most_bytes
+    return prepared.take(np.arange(prepared.n_samples)) if small else None
 
 
 SHAPES_ON_FACTORS = (
@@ -204,9 +226,10 @@ def open_training(
             factors.spare_bytes = plan.spare_bytes // max(n_targets, 1)
             return Training(fitted, None, factors, centered=given.center)
     bank, prepared = given.fit_prepare(X)
-    together = n_targets if shared else 1
-    stack = build_stack(bank, prepared, kind=kind, memory_budget=memory_budget, n_jobs=n_jobs, n_targets=together)
-    return Training(bank, prepared, stack)
+    build = partial(
+        build_stack, bank, kind=kind, memory_budget=memory_budget, n_jobs=n_jobs, n_targets=n_targets if shared else 1
+    )
+    return Training(bank, prepared, build(prepared), build=build)
 
 
 def plan_for(

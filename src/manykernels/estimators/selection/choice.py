@@ -538,9 +538,10 @@ class CrossValidated(KeepsHeldOut):
                 UserWarning,
                 stacklevel=3,
             )
+        if self.alphas is None or not self.kernel_weights_.any():
+            return
         evidence = replace(evidence, p_values=np.array([self._noise_p_value if exchanges else np.nan]))
-        asked = self.alphas is not None and self.kernel_weights_.any()
-        if asked and not self._beats_constant(candidates, folds, evidence):
+        if not self._beats_constant(candidates, folds, evidence):
             warnings.warn(
                 f"No kernel predicts better than a constant in {counted(self.n_folds_, 'fold')}, at any of the given "
                 "alphas.",

@@ -5,7 +5,7 @@ from __future__ import annotations
 import copy
 import warnings
 from abc import abstractmethod
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from pkgutil import resolve_name
@@ -24,17 +24,19 @@ from manykernels.estimators.strength import (
     IN_UNIT_SPREAD,
     SIGNIFICANT,
     NoiseLevel,
+    PermutedTargets,
     RelativeStrength,
     alpha_from_strength,
     at_strength,
+    clear,
     in_unit_of,
-    noise_levels,
     noise_seed,
     p_value,
     relative_strength,
     strength_from_alpha,
     stronger,
 )
+from manykernels.estimators.supervised.deferred import MOST_BYTES, QUESTIONS, Answer, forget, put_off, settle
 from manykernels.estimators.supervised.explanation import Explanations
 from manykernels.estimators.supervised.problems import Fit, build_problems, expanded, solve_problems
 from manykernels.estimators.supervised.samples import (
@@ -71,6 +73,9 @@ from manykernels.solvers.solve import obstacle_to_factors
 from manykernels.threads import blas_limit, n_threads
 from manykernels.validation.arrays import Array, TableLike
 from manykernels.validation.parameters import SaysWhichParameter
+
+NOISE = "noise"
+OF_NOISE = ("noise_p_value_", "above_noise_", "_beyond_noise", "_noise_p_value")  # what is told by all orders
 
 # What a user is told of models without kernels: which classes or targets, why, and what to do.
 
@@ -152,6 +157,10 @@ class BaseMKL(SaysWhichParameter, NotebookCard, Explanations, TakesGroups):
     _n_samples: int
     _n_targets: int
     _loss: Loss
+    noise_p_value_ = Answer(NOISE)
+    above_noise_ = Answer(NOISE)
+    _beyond_noise = Answer(NOISE)
+    _noise_p_value = Answer(NOISE)
     alpha_: Any  # model files hold what is annotated here to its type: a number, an array, None of a search
     l1_ratio_: Any
     target_names_: Array
@@ -321,12 +330,11 @@ class BaseMKL(SaysWhichParameter, NotebookCard, Explanations, TakesGroups):
         # of it any closer for that: the strength is at least that without them.
         own = None if asked is None else samples.own_weight
         plain = [] if own is None else [replace(problem, sample_weight=own) for problem in problems]
-        seed, strata = noise_seed(self.random_state), self._noise_strata(samples)
-        # Strengths in units of noise, and what a search found, are worth all orders.
-        given = (asked is None or asked.unit == "max") and "alpha" in self.get_params(deep=False)
-        levels = noise_levels([*problems, *plain], seed, strata, samples.groups, until_clear=given)
+        posed = [*problems, *plain]
+        permuted = PermutedTargets.of(posed, noise_seed(self.random_state), self._noise_strata(samples), samples.groups)
+        levels, rest = self._noise_levels(permuted, posed, training, asked)
         if asked is not None:
-            posed = [at_strength(*pair, asked) for pair in zip([*problems, *plain], levels, strict=True)]
+            posed = [at_strength(*pair, asked) for pair in zip(posed, levels, strict=True)]
             n = len(problems)
             problems = [stronger(*pair) for pair in zip(posed[:n], posed[n:], strict=True)] if plain else posed
         fit = solve_problems(
@@ -338,8 +346,25 @@ class BaseMKL(SaysWhichParameter, NotebookCard, Explanations, TakesGroups):
             **(self._resources.limits() | stops),
         )
         self._keep_fit(training, fit, samples)
-        self._keep_noise(fit, levels)
+        self._keep_noise(fit, levels, rest)
         return fit
+
+    def _noise_levels(
+        self, permuted: PermutedTargets, problems: list[Problem], training: Training, asked: RelativeStrength | None
+    ) -> tuple[list[NoiseLevel], Callable[[], list[NoiseLevel]] | None]:
+        """Return what noise reaches by as many orders as the fit needs, and what gives the levels by all of them.
+
+        Strengths in units of noise, and what a search found, are worth all orders, but the fit itself needs those of
+        the unit only, and enough to know whether to warn.
+        """
+        levels, searched = permuted.levels(problems), "alpha" not in self.get_params(deep=False)
+        no_doubt = clear(levels)
+        if no_doubt and not searched and (asked is None or asked.unit == "max"):
+            return levels, None
+        stack = training.again(MOST_BYTES) if no_doubt or searched else None
+        if stack is None:
+            return permuted.more(levels, training.stack), None
+        return levels, lambda: permuted.more(levels, stack())
 
     def _open(
         self, samples: Samples, loss: Loss, regularizer: Regularizer, *, kind: str = AUTO
@@ -435,20 +460,20 @@ class BaseMKL(SaysWhichParameter, NotebookCard, Explanations, TakesGroups):
         """Return the strata within which targets may be exchanged if kernels do not matter; None for everywhere."""
         return None
 
-    def _keep_noise(self, fit: Fit, levels: Sequence[NoiseLevel]) -> None:
-        """Keep how the strengths and the kernels compare with permuted targets."""
+    def _keep_noise(
+        self, fit: Fit, levels: Sequence[NoiseLevel], all_levels: Callable[[], Sequence[NoiseLevel]] | None = None
+    ) -> None:
+        """Keep how the strengths and the kernels compare with permuted targets, now or when somebody asks."""
         pairs = list(zip(fit.problems, levels, strict=False))
-        chances = np.array([p_value([level]) for _, level in pairs])
-        every: Any = (
-            np.array([level.ratio(problem.regularizer) for problem, level in pairs]),
-            chances,
-            np.array([level.above for _, level in pairs]),
-        )
-        values = (part[0] for part in every) if self._single or self._shares_weights else every
-        self.noise_ratio_, self.noise_p_value_, self.above_noise_ = values
-        self._beyond_noise = np.any([level.beyond for _, level in pairs], axis=0)  # for some class or target
-        # Of all classes or targets together.
-        self._noise_p_value = float(chances[0]) if len(pairs) == 1 else p_value([level for _, level in pairs])
+        one = self._single or self._shares_weights
+        ratios = np.array([level.ratio(problem.regularizer) for problem, level in pairs])
+        self.noise_ratio_ = ratios[0] if one else ratios
+        told = partial(_told_of_noise, len(pairs), one)
+        if all_levels is not None:
+            put_off(self, NOISE, OF_NOISE, lambda: told(all_levels()))
+            return
+        forget(self, NOISE, OF_NOISE)
+        self.__dict__.update(told(levels))
 
     def _keep_samples(self, solutions: list[Solution], samples: Samples) -> list[Solution]:
         """Set what the model knows of single samples, and return the solutions as they are kept.
@@ -505,8 +530,10 @@ class BaseMKL(SaysWhichParameter, NotebookCard, Explanations, TakesGroups):
 
         Not after cross-validation, whose held-out rows are better evidence.
         """
-        chance = self.__dict__.get("_noise_p_value", 0.0)
-        if "alpha" not in self.get_params(deep=False) or chance <= SIGNIFICANT:
+        if "alpha" not in self.get_params(deep=False) or NOISE in self.__dict__.get(QUESTIONS, {}):
+            return  # what is put off is beyond doubt
+        chance = getattr(self, "_noise_p_value", 0.0)
+        if chance <= SIGNIFICANT:
             return
         n_selected = int((np.atleast_2d(self.kernel_weights_) > 0).any(axis=0).sum())
         warnings.warn(
@@ -546,6 +573,20 @@ class BaseMKL(SaysWhichParameter, NotebookCard, Explanations, TakesGroups):
         """Parameters of a loss given by name; one that is an object is as it was given."""
         return self._all_parameters() if isinstance(self.loss, str) else {}
 
+    # --- copies -----------------------------------------------------------------------------------------------------
+
+    def __copy__(self) -> Self:
+        """Return a model that shares what this one knows, and what it puts off."""
+        model = type(self).__new__(type(self))
+        model.__dict__.update(self.__dict__)
+        return model
+
+    def __getstate__(self) -> dict[str, Any]:
+        """Return what is known, with what was put off: nothing of it is left to be asked in another process."""
+        settle(self)
+        state: dict[str, Any] = super().__getstate__()
+        return state
+
     # --- predicting -------------------------------------------------------------------------------------------------
 
     def _scores(self, X: TableLike) -> Array:
@@ -573,6 +614,18 @@ class BaseMKL(SaysWhichParameter, NotebookCard, Explanations, TakesGroups):
         model = copy.copy(self)
         model.__dict__["_scores"] = lambda asked: scores if asked is X else self._scores(asked)
         return model
+
+
+def _told_of_noise(n_problems: int, one: bool, levels: Sequence[NoiseLevel]) -> dict[str, Any]:
+    """Return the attributes `OF_NOISE` by what noise reaches; ``one``: of all targets together."""
+    own = levels[:n_problems]
+    chances, above = np.array([p_value([level]) for level in own]), np.array([level.above for level in own])
+    return {
+        "noise_p_value_": chances[0] if one else chances,
+        "above_noise_": above[0] if one else above,
+        "_beyond_noise": np.any([level.beyond for level in own], axis=0),  # for some class or target
+        "_noise_p_value": float(chances[0]) if len(own) == 1 else p_value(own),  # of all classes or targets together
+    }
 
 
 def _without_samples(found: Solution) -> Solution:

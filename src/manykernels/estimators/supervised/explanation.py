@@ -2,26 +2,32 @@
 
 from __future__ import annotations
 
+import copy
 from abc import abstractmethod
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any
 
 import numpy as np
 import pandas as pd
 from sklearn.utils.validation import check_is_fitted
 
+from manykernels.estimators.supervised.deferred import MOST_BYTES, Answer, forget, put_off, without_questions
 from manykernels.estimators.supervised.importance import LeftOut, all_bends, of_factors, of_rows, of_support, units_of
 from manykernels.estimators.supervised.problems import Fit
 from manykernels.estimators.supervised.samples import Rows, Samples
 from manykernels.grams.expansion import Expansion
+from manykernels.grams.training import numbers_of_rows
 from manykernels.kernels import FittedBank
 from manykernels.kernels.bank.columns import Table
 from manykernels.threads import blas_limit
 from manykernels.validation.arrays import Array, TableLike, check_choice
 
 INTERCEPT = "intercept"
+IMPORTANCE = "importance"
 LEAVE_OUT, FOLDS = "leave-out", "folds"
 BY = ("columns", "kernel")
+UNKNOWN = (np.linalg.LinAlgError, FloatingPointError)  # rows cannot be left out, which is said when somebody asks
 EVIDENCE = 2.0  # standard errors that do not count of columns that are within what noise reaches by themselves
 NORMAL = 1.96
 FRAME = ("name", "weight", "norm_share", "norm", "kernel", "columns")
@@ -42,6 +48,7 @@ class Explanations:
     _support_weights: Array
     _expansion: Expansion
     _kernel_frame: pd.DataFrame
+    _lost_by = Answer(IMPORTANCE)
 
     @abstractmethod
     def _checked_rows(self, X: TableLike, *, reset: bool) -> Rows:
@@ -230,7 +237,7 @@ class Explanations:
 
     def _beyond(self, members: Sequence[int]) -> Array:
         """Return whether any kernel on the columns of these active kernels is beyond what noise reaches, (u,) bool."""
-        known = self.__dict__.get("_beyond_noise")
+        known = getattr(self, "_beyond_noise", None)
         if known is None:  # of kernels that were found
             return np.zeros(len(members), dtype=bool)
         columns = self._kernel_frame["columns"].to_numpy()
@@ -240,7 +247,7 @@ class Explanations:
 
     def _lost(self, by: str) -> Array:
         """Return what is lost without each unit and its error, (u, 2): as it was kept, or from the rows that were."""
-        kept = self.__dict__.get("_lost_by")
+        kept = getattr(self, "_lost_by", None)
         if kept is not None:
             return np.asarray(kept[by])
         if not self._keeps_rows([self._loss]):
@@ -249,15 +256,7 @@ class Explanations:
                 "kernels are beyond what numbers hold. Use predictive_importance(model, X, y) on other rows."
             )
         with blas_limit(self._n_threads):
-            return self._units(of_support(self))[by]
-
-    def _units(self, left: LeftOut) -> dict[str, Array]:
-        """Return what is lost by columns and by kernel."""
-        n_active = len(left.parts)
-        return {
-            "columns": left.drops(units_of(self._expansion.bank, n_active)),
-            "kernel": left.drops([[m] for m in range(n_active)]),
-        }
+            return drops(self._expansion.bank, of_support(self))[by]
 
     def _keeps_rows(self, losses: Sequence[Any]) -> bool:
         """Whether a model keeps all that it takes to leave its rows out."""
@@ -267,12 +266,12 @@ class Explanations:
         return known and smooth and self._expansion.bank.on_columns  # others are kernels of given samples
 
     def _keep_importance(self, fit: Fit, samples: Samples, losses: Sequence[Any], kernels: Any) -> None:
-        """Measure what rows that are left out lose, where the model keeps too little to be asked later.
+        """See to what rows that are left out lose, where the model keeps too little to be asked later.
 
         ``kernels`` are the rows as all kernels need them, or a stack of factors; None where folds have measured it.
+        It is measured when somebody asks, from as little as it takes, or at once where that is much.
         """
-        for name in ("_lost_by", "_importance_method", "_norm_bends"):
-            self.__dict__.pop(name, None)
+        forget(self, IMPORTANCE, ("_lost_by", "_importance_method", "_norm_bends"))
         expansion = self._expansion
         if not expansion.active.size:
             return
@@ -281,19 +280,24 @@ class Explanations:
         whole = losses[0].couples_samples or len(self.__dict__.get("support_", ())) == len(samples.weight)
         if kernels is None or (whole and self._keeps_rows(losses)) or expansion.bank.raw.of_pairs:
             return
-        known = (samples.y, samples.weight)
-        try:
-            if not expansion.of_samples:
-                left = of_factors(self, kernels, fit, *known)
-            else:
-                rho = np.vstack([found.dual_coef.T for found in fit.solutions])
-                rows = expansion.bank.narrow(kernels)
-                left = of_rows(self, expansion.bank, rows, rho, losses, *known)
-        except (np.linalg.LinAlgError, FloatingPointError):  # said when somebody asks
-            return
-        lost = self._units(left)
-        if all(np.isfinite(each).all() for each in lost.values()):
-            self._lost_by = lost
+        known = (samples.y.copy(), samples.weight.copy())
+        if not expansion.of_samples:
+            try:
+                rows = of_factors(self, kernels, fit, *known)
+            except UNKNOWN:
+                return
+            later, left = rows.nbytes <= MOST_BYTES, rows.left_out
+        else:
+            rho = np.vstack([found.dual_coef.T for found in fit.solutions])
+            narrowed = expansion.bank.narrow(kernels)
+            own, model = numbers_of_rows(narrowed, MOST_BYTES), without_questions(copy.copy(self))
+            later, narrowed = own is not None, narrowed if own is None else own
+            left = partial(of_rows, model, expansion.bank, narrowed, rho, losses, *known)
+        answer = partial(_lost_by, expansion.bank, left)
+        if later:
+            put_off(self, IMPORTANCE, ("_lost_by",), answer)
+        else:
+            self.__dict__.update(answer())
 
     def _columns_bank(self, asked: str) -> FittedBank:
         """Return the active kernels, if they have columns."""
@@ -446,3 +450,21 @@ def _variances(parts: pd.DataFrame) -> pd.DataFrame:
     share, own = whole @ centered / scale, (centered**2).sum(axis=0) / scale
     frame = pd.DataFrame({"name": values.columns, "share": share, "variance": own, "covariance": share - own})
     return frame.sort_values("share", ascending=False, kind="stable", ignore_index=True)
+
+
+def drops(bank: FittedBank, left: LeftOut) -> dict[str, Array]:
+    """Return what is lost without each set of columns and without each active kernel."""
+    n_active = len(left.parts)
+    return {
+        "columns": left.drops(units_of(bank, n_active)),
+        "kernel": left.drops([[m] for m in range(n_active)]),
+    }
+
+
+def _lost_by(bank: FittedBank, left_out: Callable[[], LeftOut]) -> dict[str, Any]:
+    """Return what is lost as an attribute, or none."""
+    try:
+        lost = drops(bank, left_out())
+    except UNKNOWN:
+        return {}
+    return {"_lost_by": lost} if all(np.isfinite(each).all() for each in lost.values()) else {}

@@ -25,8 +25,9 @@ Without this term a noise category of many levels, and whatever else follows sin
 ``A = P' W P + (I - V (I - S) V')``, ``V`` the directions of the coefficients: systems of the size of all ranks.
 
 **When.** Models of Gram matrices and smooth losses keep all rows that matter, and are asked when somebody wants to
-know. Factors keep no rows, and losses with kinks only those at or beyond a kink: there it is measured at the end of the
-fit, and of each kernel, and each set of columns, a mean and its error are kept.
+know. Factors keep no rows, and losses with kinks only those at or beyond a kink: there what it takes is held until
+somebody asks, or saves the model, and where that is much it is measured at the end of the fit; of each kernel, and each
+set of columns, a mean and its error are kept.
 
 K. R. Rad, A. Maleki, "A scalable estimate of the out-of-sample prediction error via approximate leave-one-out
 cross-validation", JRSS B 82 (2020); S. Wang and others, "Approximate leave-one-out for fast parameter tuning in high
@@ -301,8 +302,36 @@ def of_rows(
     return _joined([by_matrices(target, gram) for target in fitted], losses, y[kept], weight[kept])
 
 
-def of_factors(model: BaseEstimator, stack: FactoredStack, fit: Fit, y: Array, weight: Array) -> LeftOut:
-    """Return the same of kernels held as factors, while the rows are there."""
+@dataclass(frozen=True, eq=False)
+class FactorRows:
+    """Rows of kernels held as factors, all that it takes to leave them out: they are there as long as the fit is."""
+
+    targets: list[Target]
+    factors: list[list[tuple[Array, Array]]]  # of every target and active kernel: rows, and coefficients
+    grams: Array | None  # (m, n, n): instead, where factors are features, of which there are more than rows
+    losses: tuple[Any, ...]
+    y: Array
+    weight: Array
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of what grows with rows and kernels; rows that targets share count for each."""
+        held = [each.nbytes for own in self.factors for pair in own for each in pair]
+        held += [each.nbytes for target in self.targets for each in (target.values, target.constants)]
+        return sum(held) + (0 if self.grams is None else self.grams.nbytes)
+
+    def left_out(self) -> LeftOut:
+        """Leave each row out in turn."""
+        if self.grams is not None:
+            left = [by_matrices(target, self.grams.__getitem__) for target in self.targets]
+        else:
+            pairs = zip(self.targets, self.factors, strict=True)
+            left = [by_factors(target, [Z for Z, _ in own], [v for _, v in own]) for target, own in pairs]
+        return _joined(left, self.losses, self.y, self.weight)
+
+
+def of_factors(model: BaseEstimator, stack: FactoredStack, fit: Fit, y: Array, weight: Array) -> FactorRows:
+    """Return what it takes to do the same with kernels held as factors."""
     kept, active, n_targets = some_rows(len(weight), FEWER_ROWS), model._expansion.active, model._expansion.n_targets
     place = {int(m): slot for slot, m in enumerate(active)}
     values = np.zeros((len(active), len(kept), n_targets))
@@ -335,17 +364,13 @@ def of_factors(model: BaseEstimator, stack: FactoredStack, fit: Fit, y: Array, w
     intercepts = np.concatenate([np.atleast_1d(found.intercept) for found in fit.solutions])
     weights = np.broadcast_to(model._expansion.weights, (n_targets, len(active)))
     sizes: Any = [[float(np.mean(np.sum(Z**2, axis=1))) for Z, _ in own] for own in factors]
-    if many:  # features: among some rows, matrices are less
-        grams = stack.block(kept, kept, active)
+    grams = stack.block(kept, kept, active) if many else None
+    if grams is not None:  # features: among some rows, matrices are less
         sizes = np.tile(np.einsum("mii->m", grams) / len(kept), (n_targets, 1))
     unit = np.sum(weights * np.reshape(sizes, weights.shape), axis=1)
     share = len(weight) / len(kept)
     fitted = _targets(model, values, intercepts, rho, losses, y[kept], weight[kept], unit, share)
-    if many:
-        return _joined([by_matrices(one, grams.__getitem__) for one in fitted], losses, y[kept], weight[kept])
-    pairs = zip(fitted, factors, strict=True)
-    left = [by_factors(target, [Z for Z, _ in own], [v for _, v in own]) for target, own in pairs]
-    return _joined(left, losses, y[kept], weight[kept])
+    return FactorRows(fitted, [] if many else factors, grams, losses, y[kept], weight[kept])
 
 
 def _sums(stack: FactoredStack, kernel: int, rows: Array, rho: Array) -> Array:

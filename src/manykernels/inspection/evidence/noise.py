@@ -46,7 +46,7 @@ def noise_doubt(model: BaseEstimator) -> str | None:
     """
     model, _ = unwrapped(model)
     check_is_fitted(model)
-    chance = model.__dict__.get("_noise_p_value", 0.0)
+    chance = getattr(model, "_noise_p_value", 0.0)
     selected = np.atleast_1d((np.atleast_2d(model.kernel_weights_) > 0).any(axis=0))
     if chance <= SIGNIFICANT or not selected.any():
         return None

@@ -37,6 +37,7 @@ from manykernels.estimators.groups import GROUPS, TakesGroups
 from manykernels.estimators.selection.held_out import FoldModel
 from manykernels.estimators.selection.penalties import PenaltyFamily
 from manykernels.estimators.supervised.base import BaseMKL
+from manykernels.estimators.supervised.deferred import QUESTIONS, Answer
 from manykernels.exceptions import InvalidInputError, ModelFileError
 from manykernels.grams.expansion import Expansion
 from manykernels.grams.factored.prediction import (
@@ -284,7 +285,7 @@ class Encoder:
     def _object(self, value: object, where: str) -> dict[str, Any]:
         names = _parameters(type(value))
         if isinstance(value, BaseEstimator):
-            fitted = tuple(name for name in vars(value) if name not in names)
+            fitted = tuple(name for name in value.__getstate__() if name not in (*names, "_sklearn_version"))
             foreign = [name for name in fitted if not ATTRIBUTE.fullmatch(name)]
             if foreign:
                 raise ModelFileError(f"The attributes {foreign} are not part of a model file; delete them first.")
@@ -378,7 +379,9 @@ class Decoder:
         value = cls(**values)
         for name, item in fitted.items():
             # Nothing of a class may be hidden by an attribute of the same name.
-            if not ATTRIBUTE.fullmatch(name) or hasattr(cls, name):
+            # What a fit puts off is kept under the name by which it is asked for.
+            hidden = hasattr(cls, name) and not isinstance(getattr(cls, name), Answer)
+            if not ATTRIBUTE.fullmatch(name) or name == QUESTIONS or hidden:
                 raise ValueError(f"its attributes add {name!r}")
             setattr(value, name, item)
         check_types(value)

@@ -1,0 +1,82 @@
+"""What a fit puts off until somebody asks, and what is asked for when a model is copied or saved.
+
+What is put off is computed from what the fit held, of which nobody else has a reference: the answer is that of the end
+of the fit, whenever it is asked for. It is kept, and what it took is let go.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from threading import Lock
+from typing import Any
+
+__all__ = ["MOST_BYTES", "Answer", "Question", "forget", "put_off", "settle", "without_questions"]
+
+MOST_BYTES = (
+    2**24
+)  # that one question may hold; what would hold more is answered by the fit, of which it is a small part
+QUESTIONS = "_questions"
+
+
+class Question:
+    """Attributes of a fitted model that are computed together; shallow copies of the model share the answer."""
+
+    def __init__(self, answer: Callable[[], dict[str, Any]]) -> None:
+        self._answer: Callable[[], dict[str, Any]] | None = answer
+        self._found: dict[str, Any] = {}
+        self._one_at_a_time = Lock()
+
+    def answers(self) -> dict[str, Any]:
+        """Return the attributes by name; none of those that cannot be had."""
+        with self._one_at_a_time:
+            if self._answer is not None:
+                self._found, self._answer = self._answer(), None
+            return self._found
+
+
+class Answer:
+    """An attribute of a fitted model that a question may stand for: computed when it is read, then like any other."""
+
+    def __init__(self, about: str) -> None:
+        self._about = about
+
+    def __set_name__(self, owner: type, name: str) -> None:
+        self._name = name
+
+    def __get__(self, model: Any, owner: type | None = None) -> Any:
+        if model is None:
+            return self
+        settle(model, self._about)
+        try:
+            return model.__dict__[self._name]
+        except KeyError:
+            raise AttributeError(f"{type(model).__name__!r} object has no attribute {self._name!r}") from None
+
+
+def put_off(model: Any, about: str, names: Sequence[str], answer: Callable[[], dict[str, Any]]) -> None:
+    """Let these attributes be computed when they are read."""
+    forget(model, about, names)
+    model.__dict__[QUESTIONS] = {**model.__dict__.get(QUESTIONS, {}), about: Question(answer)}
+
+
+def settle(model: Any, about: str | None = None) -> None:
+    """Compute the attributes that are about this, or all that were put off, if they were."""
+    asked = model.__dict__.get(QUESTIONS, {})
+    for name in list(asked) if about is None else [about] if about in asked else []:
+        model.__dict__.update(asked[name].answers())
+        forget(model, name)
+
+
+def forget(model: Any, about: str, names: Sequence[str] = ()) -> None:
+    """Let go of these attributes, and of what they were to be computed from."""
+    left = {name: question for name, question in model.__dict__.get(QUESTIONS, {}).items() if name != about}
+    for name in (QUESTIONS, *names):
+        model.__dict__.pop(name, None)
+    if left:
+        model.__dict__[QUESTIONS] = left
+
+
+def without_questions(model: Any) -> Any:
+    """Return a model without what it puts off; it is changed in place."""
+    model.__dict__.pop(QUESTIONS, None)
+    return model
