@@ -30,8 +30,8 @@ def test_not_from_what_was_published_nor_after_limits() -> None:
             solution = solver.solve(problem)
         assert "went on" not in str(caught[0].message)
         assert solution.status is Status.MAX_ITER
-    assert SOLVERS["silp"](alternate=False).handed_on == ()
-    assert SOLVERS["skm"](newton=False).handed_on == ()
+    assert SOLVERS["silp"](alternate=False).fallback_statuses == ()
+    assert SOLVERS["skm"](newton=False).fallback_statuses == ()
 
 
 def test_an_alternation_that_no_longer_gets_on_finds_what_certifies_its_weights() -> None:

@@ -329,7 +329,7 @@ def plan_kernels(
     averages: bool = False,
     features: float = 0.0,
     object_bytes: int = 0,
-    obstacle: str | None = None,
+    refusal: str | None = None,
     repeats: Callable[[], Repeats] = tuple,
 ) -> MemoryPlan:
     """Choose between Gram matrices and factors, and say why; see :func:`plan_stack` for the kind of matrices.
@@ -363,7 +363,7 @@ def plan_kernels(
         Features of objects, such as k-mers of sequences, of all rows and kernels together.
     object_bytes : int
         What kernels of objects hold as factors.
-    obstacle : str, optional
+    refusal : str, optional
         Why factors cannot be had; "auto" then takes matrices.
     repeats : callable
         Returns those of :func:`plan_stack`; asked only where matrices may be taken.
@@ -389,8 +389,8 @@ def plan_kernels(
     """
     if representation not in REPRESENTATIONS:
         raise InvalidInputError(f"representation must be one of {REPRESENTATIONS}, got {representation!r}.")
-    if representation == FACTORED and obstacle is not None:
-        raise IncompatibleError(f"representation='factored' cannot be had: {obstacle}. Or take representation='gram'.")
+    if representation == FACTORED and refusal is not None:
+        raise IncompatibleError(f"representation='factored' cannot be had: {refusal}. Or take representation='gram'.")
     memory_budget = memory_bytes(memory_budget)
     sizes: dict[str, Any] = {"n_kernels": n_kernels, "n_samples": n_samples, "n_targets": n_targets}
     seconds = (
@@ -402,12 +402,12 @@ def plan_kernels(
     sizes["n_targets"] = n_targets if shared else 1  # matrices are read for one output after the other
     spared = np.inf if averages and n_landmark else AVERAGES if averages else NOTICED
     why = _why_factors(sizes, seconds, spared, representation, memory_budget, repeats)
-    if why is None or obstacle is not None:
+    if why is None or refusal is not None:
         try:
             return plan_stack(**sizes, memory_budget=memory_budget, repeats=repeats())
         except MemoryBudgetError as error:
             able = "representation='factored' forms none of them"
-            more = able if obstacle is None else f"factors, which form none of them, cannot be had: {obstacle}"
+            more = able if refusal is None else f"factors, which form none of them, cannot be had: {refusal}"
             raise MemoryBudgetError(f"{error} (Matrices among samples: {more}.)") from None
     nbytes = 8 * n_samples * n_columns + object_bytes
     working = factored_nbytes(n_kernels, n_samples, n_columns, rank, copied)

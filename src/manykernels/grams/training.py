@@ -15,7 +15,7 @@ from manykernels.exceptions import IncompatibleError, InvalidInputError
 from manykernels.grams import GramStack, build_stack
 from manykernels.grams.distinct import pays
 from manykernels.grams.factored import served_by
-from manykernels.grams.factored.banks import fit_factors, refusal
+from manykernels.grams.factored.banks import fit_factors, refusal_of_bank
 from manykernels.grams.factored.features import by_levels
 from manykernels.grams.plan import (
     FACTORED,
@@ -107,7 +107,7 @@ SHAPES_ON_FACTORS = (
 SPARSE = "X is sparse, which only Gram matrices allow; reduce its columns and make it dense"
 
 
-def no_obstacle() -> None:
+def no_refusal() -> None:
     """Say that nothing keeps a problem from kernels held as factors."""
 
 
@@ -195,13 +195,13 @@ def open_training(
     n_targets: int,
     shared: bool = False,
     representation: str = GRAM,
-    obstacle: Callable[[], str | None] = no_obstacle,
+    refusal: Callable[[], str | None] = no_refusal,
     fit_intercept: bool = True,
     kind: str = "auto",
 ) -> Training:
     """Fit the bank on training rows and build the stack that fits the memory budget: Gram matrices, or factors.
 
-    ``shared`` says whether several targets are fitted together, ``obstacle()`` why the rest of the problem cannot do
+    ``shared`` says whether several targets are fitted together, ``refusal()`` why the rest of the problem cannot do
     with factors, if so; ``kind`` how matrices are held: "lazy" for a search, which reads averages of all of them.
     """
     budget = memory_bytes(memory_budget)
@@ -217,7 +217,7 @@ def open_training(
             memory_budget=memory_budget,
             n_targets=n_targets,
             shared=shared,
-            obstacle=obstacle,
+            refusal=refusal,
             fit_intercept=fit_intercept,
             averages=kind == LAZY,
         )
@@ -240,7 +240,7 @@ def plan_for(
     memory_budget: int | str | None,
     n_targets: int,
     shared: bool = False,
-    obstacle: Callable[[], str | None] = no_obstacle,
+    refusal: Callable[[], str | None] = no_refusal,
     fit_intercept: bool = True,
     averages: bool = False,
 ) -> MemoryPlan | None:
@@ -248,7 +248,7 @@ def plan_for(
     bank = as_bank(kernels, X)
     if not isinstance(bank, KernelBank):
         if representation == FACTORED:
-            raise IncompatibleError(f"representation='factored' cannot be had: {refusal(bank)}.")
+            raise IncompatibleError(f"representation='factored' cannot be had: {refusal_of_bank(bank)}.")
         return None
     if bank.keeps_shapes:
         if representation == GRAM:
@@ -272,7 +272,7 @@ def plan_for(
         n_targets=n_targets,
         shared=shared,
         averages=averages,
-        obstacle=(SPARSE if table.is_sparse else obstacle()) or refusal(bank, fit_intercept=fit_intercept),
+        refusal=(SPARSE if table.is_sparse else refusal()) or refusal_of_bank(bank, fit_intercept=fit_intercept),
         repeats=repeats,
     )
 

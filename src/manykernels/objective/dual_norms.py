@@ -16,17 +16,17 @@ Array = NDArray[Any]
 EXACT_BUDGET = 2e10  # kernel values that the evaluation of unsettled kernels may cost in one certificate
 PLAIN_BUDGET = 1e9  # kernel values, or rows read, that exact dual norms of all kernels may cost at most
 SHARP = 1e-7  # width of bounds on quadratic forms, beside the largest, that do for the strength of an empty model
-SETTLED = 1e-4  # relative width of the bounds on a norm that is good enough
+TIGHT = 1e-4  # relative width of the bounds on a norm that is good enough
 
 
-def settled_norms(problem: Any, rho: Any) -> Array:
+def tightened_norms(problem: Any, rho: Any) -> Array:
     """Return upper bounds (M,) on the dual norms, tightened where they decide which norm is the largest."""
     low, high = (np.sqrt(bound) / problem.penalties for bound in problem.stack.quads(rho))
-    settle(problem, rho, low, high)
+    tighten(problem, rho, low, high)
     return np.asarray(high)
 
 
-def settle(problem: Any, rho: Any, low: Array, high: Array, width: float = SETTLED, before: int = 0) -> tuple[int, int]:
+def tighten(problem: Any, rho: Any, low: Array, high: Array, width: float = TIGHT, before: int = 0) -> tuple[int, int]:
     """Evaluate kernels whose upper bound matters and is wider than ``width``, the largest first; changes both bounds.
 
     Returns how many were evaluated and how many are left for which the budget does not suffice, of which ``before``

@@ -15,7 +15,7 @@ from manykernels.exceptions import IncompatibleError, InvalidInputError
 from manykernels.grams import GramStack, as_stack
 from manykernels.grams.rows.vectors import RowVector
 from manykernels.objective.certificate import Certificate, KKTResiduals
-from manykernels.objective.dual_norms import PLAIN_BUDGET, SHARP, settled_norms
+from manykernels.objective.dual_norms import PLAIN_BUDGET, SHARP, tightened_norms
 from manykernels.objective.losses import get_loss, get_shared_loss
 from manykernels.objective.losses.base import LossOnRows, rows_weight
 from manykernels.objective.losses.bound import BoundLoss, SampleSum
@@ -199,7 +199,7 @@ class Problem:
         object.__setattr__(self, name, value)
 
     def _check_solvable(self) -> None:
-        unsolvable = self.loss.why_no_constant(self.y) if self.fit_intercept else ""
+        unsolvable = self.loss.refusal_of_constant(self.y) if self.fit_intercept else ""
         if unsolvable and self.loss.task == "classification":
             unsolvable += (
                 " (a logistic loss has no minimizer). Give samples of both classes or set fit_intercept=False."
@@ -408,7 +408,7 @@ class Problem:
         """
         many = self.n_targets * self.stack.exact_cost * self.n_kernels > PLAIN_BUDGET
         if many or isinstance(rho, RowVector):
-            return settled_norms(self, rho)
+            return tightened_norms(self, rho)
         return np.maximum(self._signed_norms(rho), 0.0)
 
     def _signed_norms(self, rho: Array) -> Array:

@@ -135,7 +135,7 @@ class Solver(ABC):
     on_factors: ClassVar[bool] = False  # whether it solves for kernels held as factors, and for no others
     shared: ClassVar[bool] = False  # whether it solves for several targets with one set of kernel weights
     needs: ClassVar[frozenset[Capability]] = frozenset()  # what it asks of loss and regularizer
-    couples: ClassVar[bool] = False  # whether it solves losses of all samples together, such as a partial likelihood
+    supports_coupled: ClassVar[bool] = False  # whether it solves losses that couple samples, as a partial likelihood
     unpenalized: ClassVar[bool] = False  # whether it solves for kernels without a penalty, whose weights are huge
     attainable_gap: ClassVar[float] = 1e-8  # relative, that the algorithm reaches on every problem it accepts
     fallback: ClassVar[type[Solver] | None] = None  # goes on where this one breaks down, stalls or is too slow
@@ -224,7 +224,7 @@ class Solver(ABC):
         return PATIENCE
 
     @property
-    def handed_on(self) -> tuple[Status, ...]:
+    def fallback_statuses(self) -> tuple[Status, ...]:
         """How runs end that the `fallback` goes on from."""
         return UNFINISHED
 
@@ -286,14 +286,14 @@ class Solver(ABC):
             return ["it is for several classes or targets that share their kernel weights, and here is one target"]
         if problem.shared and not cls.shared:
             return ["it learns one function, and here several classes or targets share their kernel weights"]
-        if problem.loss.couples_samples and not cls.couples:
+        if problem.loss.couples_samples and not cls.supports_coupled:
             return [f"it needs a sum over samples, and the loss '{problem.loss.name}' is one of all samples together"]
         if problem.unpenalized.size and not cls.unpenalized:
             return ["it does not converge beside kernels without a penalty, and here are some"]
-        return cls.unable(problem.loss, problem.regularizer)
+        return cls.refusals_of(problem.loss, problem.regularizer)
 
     @classmethod
-    def unable(cls, loss: AnyLoss, regularizer: Regularizer) -> list[str]:
+    def refusals_of(cls, loss: AnyLoss, regularizer: Regularizer) -> list[str]:
         """Return what this algorithm lacks for a loss and a penalty, in words; empty if nothing.
 
         Parameters
@@ -368,7 +368,7 @@ class Solver(ABC):
         solution = self._solve(problem, warm_start)
         if solution.status in UNFINISHED:
             problem.stack.prove_definite()  # no algorithm converges on an indefinite kernel, and few of them say so
-        fallback = self.fallback if solution.status in self.handed_on else None
+        fallback = self.fallback if solution.status in self.fallback_statuses else None
         while fallback is not None and solution.status in UNFINISHED:  # at most one turn a class
             if not fallback.refusals(problem):
                 solution = self._fall_back(fallback, problem, solution)

@@ -100,7 +100,7 @@ def _accepts(solver: type[Solver], kind: type[Loss] | type[Regularizer]) -> bool
     """Whether a solver takes an instance with default parameters, beside some instance of the other kind."""
     losses = [cls() for cls in ([kind] if issubclass(kind, Loss) else LOSSES.values())]
     penalties = [cls(1.0) for cls in ([kind] if issubclass(kind, Regularizer) else REGULARIZERS.values())]
-    return any(not solver.unable(loss, penalty) for loss in losses for penalty in penalties)
+    return any(not solver.refusals_of(loss, penalty) for loss in losses for penalty in penalties)
 
 
 def check_able(solver: Solver, problem: Problem) -> None:

@@ -272,7 +272,7 @@ class _Given:
             "n_targets": 1 if self.y.ndim == 1 else self.y.shape[1],
             "shared": self.y.ndim > 1,
             "representation": representation,
-            "obstacle": partial(obstacle_to_factors, self.loss, self.regularizer, "auto"),
+            "refusal": partial(refusal_of_factors, self.loss, self.regularizer, "auto"),
             "fit_intercept": self.fit_intercept or self.loss.couples_samples,
         }
         plan = plan_for(self.kernels, self.X, **settings)
@@ -312,12 +312,12 @@ def _target(y: Any, loss: AnyLoss) -> Any:
     return y if hasattr(y, "dask") or isinstance(y, RowVector) else np.asarray(y)
 
 
-def obstacle_to_factors(loss: AnyLoss, regularizer: Regularizer, solver: object) -> str | None:
+def refusal_of_factors(loss: AnyLoss, regularizer: Regularizer, solver: object) -> str | None:
     """Return what keeps a problem from kernels held as factors, and what to do about it; None for nothing."""
     name = getattr(solver, "name", solver)
     if name not in ("auto", FactoredNewton.name):
         return f"solver={name!r} works on N x N matrices; take solver='auto'"
-    return next(iter(FactoredNewton.unable(loss.each, regularizer)), None)
+    return next(iter(FactoredNewton.refusals_of(loss.each, regularizer)), None)
 
 
 def problem_of(stack: Any, y: Any, loss: AnyLoss, regularizer: Regularizer, **given: Any) -> Problem:

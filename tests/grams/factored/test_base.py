@@ -265,7 +265,7 @@ def test_functions_go_to_zero_outside_the_data() -> None:
     rho = np.random.default_rng(9).normal(size=200)
     Z, F = stack.factor(0, 1e-13), stack.features(0, stack.table.like(new), 1e-13)
     np.testing.assert_allclose(F @ (Z.T @ rho), stack.cross_apply(0, stack.table.like(new), rho), atol=2e-6)
-    curve = stack.portable(0, Z.T @ rho, 1e-13)(stack.table.like(new).points((0,)))
+    curve = stack.function(0, Z.T @ rho, 1e-13)(stack.table.like(new).points((0,)))
     np.testing.assert_allclose(curve, F @ (Z.T @ rho), atol=1e-10 * np.linalg.norm(Z.T @ rho))
     assert F[3].tolist() == [0.0] * F.shape[1]
 

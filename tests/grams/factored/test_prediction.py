@@ -19,7 +19,7 @@ def test_a_series_is_the_function_of_its_factor_for_few_rows_as_for_many(width: 
     X = rng.uniform(-1.0, 3.0, (20_000, 1))
     stack = FourierStack.grid(X, [width], normalize=None)
     v = rng.normal(size=stack.factor(0, 1e-10).shape[1])
-    series = stack.portable(0, v, 1e-10)
+    series = stack.function(0, v, 1e-10)
     assert isinstance(series, FourierSeries)
     points = stack.table.points((0,))
     written = len(pickle.dumps(series))

@@ -30,8 +30,8 @@ from manykernels.estimators.selection.search import MixtureSearch, PenaltyGrid, 
 from manykernels.estimators.selection.shared_folds import (
     FOLD_KERNELS,
     SHARED,
-    obstacle_to_sharing,
     pooled_folds,
+    refusal_of_sharing,
 )
 from manykernels.estimators.selection.splits import Split, exchanges, of_fewer_rows, splits_of, weighed_splits
 from manykernels.estimators.selection.stopping import limited
@@ -215,10 +215,10 @@ class CrossValidated(KeepsHeldOut):
         """Return whether folds share their sums; refuse in words where they should and cannot."""
         wish, plain = self._search_options.fold_kernels, self._at_given_strength(samples.rows)
         penalties = [family.unit for family in tried.families]
-        obstacle = obstacle_to_sharing(wish, plain, samples, form, loss, penalties, splits, lambda: whole().training)
-        if wish == SHARED and obstacle is not None:
-            raise IncompatibleError(f"fold_kernels='shared' cannot be had: {obstacle}. Or pass fold_kernels='auto'.")
-        return obstacle is None
+        refusal = refusal_of_sharing(wish, plain, samples, form, loss, penalties, splits, lambda: whole().training)
+        if wish == SHARED and refusal is not None:
+            raise IncompatibleError(f"fold_kernels='shared' cannot be had: {refusal}. Or pass fold_kernels='auto'.")
+        return refusal is None
 
     def _held_out(
         self: Any,

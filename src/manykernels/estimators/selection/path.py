@@ -31,7 +31,7 @@ from manykernels.objective.regularizers import Regularizer, get_regularizer
 from manykernels.solvers import Solution, Solver, Status, get_solver
 from manykernels.solvers.run import interrupted
 from manykernels.solvers.solution import count_to
-from manykernels.solvers.solve import obstacle_to_factors, problem_of
+from manykernels.solvers.solve import problem_of, refusal_of_factors
 from manykernels.threads import blas_threads
 
 if TYPE_CHECKING:
@@ -332,9 +332,9 @@ def regularization_path(
     check_parameters({"outputs": outputs, "representation": representation})
     known = get_loss(loss, **(loss_parameters or {}))
     family = PenaltyFamily(penalty, penalty_parameters or {})
-    obstacle = partial(obstacle_to_factors, known, family.at(1.0, 1.0), solver)
+    refusal = partial(refusal_of_factors, known, family.at(1.0, 1.0), solver)
     fit_intercept &= not known.couples_samples
-    stack, names = _opened(X, kernels, representation, obstacle, fit_intercept, memory_budget, n_jobs)
+    stack, names = _opened(X, kernels, representation, refusal, fit_intercept, memory_budget, n_jobs)
     classes, targets = _targets(y, known, shared=outputs == "shared")
     problem = problem_of(
         stack,
@@ -437,7 +437,7 @@ def _opened(
     X: Any,
     kernels: Any,
     representation: str,
-    obstacle: Callable[[], str | None],
+    refusal: Callable[[], str | None],
     fit_intercept: bool,
     memory_budget: int | str | None,
     n_jobs: int | None,
@@ -452,7 +452,7 @@ def _opened(
         n_jobs=n_jobs,
         n_targets=1,
         representation=representation,
-        obstacle=obstacle,
+        refusal=refusal,
         fit_intercept=fit_intercept,
     )
     return training.stack, tuple(training.bank.names)

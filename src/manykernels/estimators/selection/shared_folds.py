@@ -74,7 +74,7 @@ def pooled_fits(
     return [Fit(own, list(found), np.array([one.kernel_norms for one in found])) for own, found in solved]
 
 
-def obstacle_to_sharing(
+def refusal_of_sharing(
     wish: str,
     model: BaseMKL,
     samples: Samples,

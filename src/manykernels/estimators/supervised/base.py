@@ -69,7 +69,7 @@ from manykernels.objective.regularizers import Regularizer, get_regularizer, par
 from manykernels.objective.screening import proved_inactive
 from manykernels.solvers import Solution, Status
 from manykernels.solvers.factored.model import FactorFunctions
-from manykernels.solvers.solve import obstacle_to_factors
+from manykernels.solvers.solve import refusal_of_factors
 from manykernels.threads import blas_limit, n_threads
 from manykernels.validation.arrays import Array, TableLike
 from manykernels.validation.parameters import SaysWhichParameter
@@ -385,7 +385,7 @@ class BaseMKL(SaysWhichParameter, NotebookCard, Explanations, TakesGroups):
             n_targets=n_targets,
             shared=self._shares_weights,
             representation=resources.representation,
-            obstacle=partial(obstacle_to_factors, loss, regularizer, self.solver),
+            refusal=partial(refusal_of_factors, loss, regularizer, self.solver),
             fit_intercept=self._free_constant,
             kind=kind,
         )
@@ -412,7 +412,7 @@ class BaseMKL(SaysWhichParameter, NotebookCard, Explanations, TakesGroups):
             memory_budget=self._resources.memory_budget,
             n_targets=self._n_targets,
             shared=self._shares_weights,
-            obstacle=partial(obstacle_to_factors, loss, regularizer, self.solver),
+            refusal=partial(refusal_of_factors, loss, regularizer, self.solver),
             fit_intercept=self._free_constant,
             averages=kind == LAZY,
         )

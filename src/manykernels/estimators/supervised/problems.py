@@ -205,13 +205,13 @@ def _solve(problem: Problem, solver: Solver, stop: Event, until: float) -> Solut
     if solution.status is Status.INTERRUPTED:
         stop.set()
     try:
-        return without_negligible(problem, solution, solver.tol)
+        return prune_dual_coefficients(problem, solution, solver.tol)
     except KeyboardInterrupt:  # the model is whole as it is
         stop.set()
         return solution
 
 
-def without_negligible(problem: Problem, solution: Solution, tol: float) -> Solution:
+def prune_dual_coefficients(problem: Problem, solution: Solution, tol: float) -> Solution:
     """Set dual coefficients that an interior method left just beside zero to zero, if the model stays within ``tol``.
 
     Only for losses with samples that do not matter at the optimum (hinge, epsilon-insensitive). Each attempt costs a

@@ -273,7 +273,7 @@ class UnitDiagonal(KernelSpec):
         return np.asarray((self.base.diag(A) > 0).astype(np.float64))
 
 
-def refusal(bank: object, *, fit_intercept: bool = True) -> str | None:
+def refusal_of_bank(bank: object, *, fit_intercept: bool = True) -> str | None:
     """Return why a bank cannot be held as factors and what to do about it, or None if it can."""
     if not isinstance(bank, KernelBank):
         return "kernels given as matrices have no columns to make factors of; pass the rows and a KernelBank"
@@ -304,7 +304,7 @@ def fit_factors(bank: KernelBank, X: object, *, fit_intercept: bool = True) -> t
     >>> fitted.names, stack.n_kernels
     (('x0: gaussian(width=1)', 'x1: gaussian(width=1)'), 2)
     """
-    why = refusal(bank, fit_intercept=fit_intercept)
+    why = refusal_of_bank(bank, fit_intercept=fit_intercept)
     if why is not None:
         raise IncompatibleError(f"This bank cannot be held as factors: {why}. Or pass representation='gram'.")
     raw, values = bank.fit_columns(X)

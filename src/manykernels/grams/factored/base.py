@@ -109,7 +109,7 @@ class FactoredStack(GramStack):
         """Bounds (M,) on ``|quad(rho)_m - rho' K_m rho| / ||rho||_1^2``: rounding, where nothing else is left out."""
         return ROUNDING * self.largest
 
-    def portable(self, kernel: int, v: Array, tol: float) -> KernelFunction:
+    def function(self, kernel: int, v: Array, tol: float) -> KernelFunction:
         """Return ``z_m(x)' v`` as a function of standardized columns that needs neither the stack nor its rows."""
         spec, columns, root = self.spec_of(kernel), self.columns_of(kernel), float(np.sqrt(self.scales[kernel]))
         features: Any = self.templates([kernel], tol)[0]._map

@@ -122,10 +122,10 @@ class CompositeStack(FactoredStack):
         part, place = self._at(kernel)
         return part.features(place, X, tol)
 
-    def portable(self, kernel: int, v: Array, tol: float) -> KernelFunction:
+    def function(self, kernel: int, v: Array, tol: float) -> KernelFunction:
         """Return ``z_m(x)' v`` as a function that needs neither the stack nor its rows."""
         part, place = self._at(kernel)
-        return part.portable(place, v, tol)
+        return part.function(place, v, tol)
 
     def expansion(self, kernel: int, rho: Array) -> KernelFunction:
         """Return ``sum_i rho_i k_m(x, x_i)`` as a function of standardized columns."""

@@ -454,10 +454,10 @@ class FourierStack(FactoredStack):
         (factor,) = self._factors_of([kernel])
         return reading.masked(factor.features(reading.points[:, 0] - self.table.low[column], tol))
 
-    def portable(self, kernel: int, v: Array, tol: float) -> KernelFunction:
+    def function(self, kernel: int, v: Array, tol: float) -> KernelFunction:
         """Return ``z_m(x)' v`` as a trigonometric series."""
         if self._is_narrow(kernel):
-            return super().portable(kernel, v, tol)
+            return super().function(kernel, v, tol)
         return FourierSeries.of(self._factors_of([kernel])[0], v, float(self.table.low[self.columns[kernel]]))
 
 

@@ -187,7 +187,7 @@ class GridStack(FactoredStack):
         made = zip(kernels, self.templates(kernels, tol), strict=True)
         return [operator.at(self._cells_of(int(self._group[m]))) for m, operator in made]
 
-    def portable(self, kernel: int, v: Array, tol: float) -> KernelFunction:
+    def function(self, kernel: int, v: Array, tol: float) -> KernelFunction:
         """Return ``z_m(x)' v`` as its values in the cells."""
         axes = self._axes[kernel]
         values = (self.cell_features(kernel, tol) @ v).reshape([len(axis.gram) for axis in axes])

@@ -164,13 +164,13 @@ class SparseStack(FactoredStack):
         self.table.kept_bytes += operator.keep(KEPT_BYTES - self.table.kept_bytes)
         return operator
 
-    def portable(self, kernel: int, v: Array, tol: float) -> KernelFunction:
+    def function(self, kernel: int, v: Array, tol: float) -> KernelFunction:
         """Return ``z_m(x)' v`` as the weights of the features."""
         return SparseFunction.of(self.specs[kernel], self.templates([kernel])[0].weights(v))
 
     def expansion(self, kernel: int, rho: Array) -> KernelFunction:
         """Return ``sum_i rho_i k_m(x, x_i)`` as the weights of the features."""
-        return self.portable(kernel, self.templates([kernel])[0].over(self.table).adjoint(rho), 0.0)
+        return self.function(kernel, self.templates([kernel])[0].over(self.table).adjoint(rho), 0.0)
 
     @cached_property
     def _plain(self) -> list[SparseOperator]:

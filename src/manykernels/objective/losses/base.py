@@ -147,7 +147,7 @@ class Loss(abc.ABC):
         """The loss of one score: itself."""
         return self
 
-    def why_no_constant(self, y: Array) -> str:
+    def refusal_of_constant(self, y: Array) -> str:
         """Return why no finite constant fits these targets best, in words; empty if one does.
 
         Parameters
@@ -448,7 +448,7 @@ class ClassificationLoss(Loss):
             )
         return target
 
-    def why_no_constant(self, y: Array) -> str:
+    def refusal_of_constant(self, y: Array) -> str:
         """One class has the best constant infinity, or none that is the best."""
         if len(np.unique(y)) > 1:
             return ""
@@ -533,9 +533,9 @@ class LossOnRows:
         """Return targets as numbers, each part checked where it is."""
         return on_rows(partial(_checked, self._loss), y).held()
 
-    def why_no_constant(self, y: RowVector) -> str:
+    def refusal_of_constant(self, y: RowVector) -> str:
         """Say why no constant fits best; the smallest and the largest target tell."""
-        return self._loss.why_no_constant(np.array([y.min(), y.max()]))
+        return self._loss.refusal_of_constant(np.array([y.min(), y.max()]))
 
     def best_intercept(self, y: RowVector, f: RowVector, weight: RowVector) -> float:
         """Return the constant that fits best without other scores, as ``f = 0`` is."""

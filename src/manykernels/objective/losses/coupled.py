@@ -52,7 +52,7 @@ class CoupledLoss(abc.ABC):
     def check_target(self, y: ArrayLike) -> Array:
         """Return the target as float64 (N,), or raise ``InvalidInputError`` saying what cannot be used."""
 
-    def why_no_constant(self, y: Array) -> str:
+    def refusal_of_constant(self, y: Array) -> str:
         """Return nothing: there is no constant.
 
         Parameters

@@ -85,10 +85,10 @@ class SharedLoss(abc.ABC):
         """Bounded second derivatives; nothing else that solvers for a single target ask for."""
         return frozenset({Capability.BOUNDED_CURVATURE} if np.isfinite(self.curvature_bound) else set())
 
-    def why_no_constant(self, y: Array) -> str:
+    def refusal_of_constant(self, y: Array) -> str:
         """Return why no finite constants fit these targets best, in words; empty if some do."""
         for t, column in enumerate(y.T):
-            why = self.each.why_no_constant(column)
+            why = self.each.refusal_of_constant(column)
             if why:
                 return f"Column {t} of y cannot be learned. {why}"
         return ""

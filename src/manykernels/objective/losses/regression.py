@@ -286,7 +286,7 @@ class Poisson(LogLinkLoss):
         self._refuse(target, target < 0, "counts, or rates, of zero or more")
         return target
 
-    def why_no_constant(self, y: Array) -> str:
+    def refusal_of_constant(self, y: Array) -> str:
         """Zero counts alone have the best constant minus infinity."""
         return "" if y.any() else "Every count is zero, so that the best constant rate is exp(-inf)"
 

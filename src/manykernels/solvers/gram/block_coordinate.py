@@ -349,7 +349,7 @@ class BlockCoordinate(Solver):
     weight_update: str = "exact"
 
     name: ClassVar[str] = "block_coordinate"
-    couples: ClassVar[bool] = True
+    supports_coupled: ClassVar[bool] = True
     needs: ClassVar[frozenset[Capability]] = frozenset({Capability.CURVED_CONJUGATE, Capability.WEIGHTS_FROM_NORMS})
 
     def __post_init__(self) -> None:

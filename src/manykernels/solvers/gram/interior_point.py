@@ -76,7 +76,7 @@ class InteriorPoint(Solver):
     max_iter: int = 500
 
     name: ClassVar[str] = "interior_point"
-    couples: ClassVar[bool] = True
+    supports_coupled: ClassVar[bool] = True
     unpenalized: ClassVar[bool] = True
     fallback: ClassVar[type[Solver] | None] = BlockCoordinate
     needs: ClassVar[frozenset[Capability]] = frozenset({Capability.CURVED_CONJUGATE, Capability.MULTIPLIERS})

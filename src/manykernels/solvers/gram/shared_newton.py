@@ -4,8 +4,8 @@
 
     dJ/dd_m = -u_m^2 / 2,      d2J/(dd_m dd_l) = <K_m R, P K_l R>,      u_m^2 = tr R'K_m R
 
-``P = (W^- + I (x) K)^-1`` with the curvature ``W`` of the loss is what the last Newton step of the machine at ``d``
-factorized (`shared_systems`). Each step minimizes the quadratic model over the weights, then runs the machine.
+``P = (W^- + I (x) K)^-1`` with the curvature ``W`` of the loss is what the last Newton step of the fit at ``d``
+factorized (`shared_systems`). Each step minimizes the quadratic model over the weights, then runs the fit.
 """
 
 from __future__ import annotations
@@ -145,7 +145,7 @@ def _longest(value: Array, change: Array) -> float:
 
 
 @dataclass
-class Machine:
+class FixedWeightFit:
     """A point ``(R, b)`` at the weighted sum ``gram`` of kernels.
 
     Attributes
@@ -183,7 +183,7 @@ class Machine:
         best = shares[values.argmin(axis=0)]
         self.rho, self.products = best * self.rho, best * self.products
 
-    def solve(self, accuracy: float) -> Machine:
+    def solve(self, accuracy: float) -> FixedWeightFit:
         """Take Newton steps until the next one would gain less than ``accuracy``, in units of the objective."""
         for _ in range(MOST_STEPS):
             gain, length = self._step()
@@ -260,7 +260,7 @@ Model = Any  # in place of that of one target: dual coefficients (N, T), kernel 
 
 @dataclass
 class _State:
-    machine: Machine
+    fit: FixedWeightFit
     weights: Array
     norms: Array = field(default_factory=lambda: np.zeros(0))
     gap: float = np.inf
@@ -270,14 +270,14 @@ class _State:
 
 @dataclass(frozen=True, kw_only=True)
 class SharedNewton(Solver):
-    r"""Newton's method over the kernel weights, with a machine for all classes or targets at each set of weights.
+    r"""Newton's method over the kernel weights, with a fit for all classes or targets at each set of weights.
 
     With :math:`J(d) = \min_{R, b} \sum_i s_i \ell(y_i, F_i) + \frac12 \sum_m d_m \operatorname{tr} R' K_m R`, where
     :math:`F = \sum_m d_m K_m R + b`, the problem is to minimize :math:`J(d) + h(d)` over the weights. Its derivatives
     are :math:`-u_m^2/2` and :math:`\langle K_m R, P K_l R \rangle`, with the inverse :math:`P` that the last Newton
-    step of the machine has factorized. Each iteration solves the quadratic program that these define over the kernels
-    that matter, and then the machine. Penalties without bounds on the norms, which the program needs, take turns with
-    the machine, since the best weights for given norms are known; those that are sums of norms, such as a tree's, have
+    step of the fit has factorized. Each iteration solves the quadratic program that these define over the kernels
+    that matter, and then the fit. Penalties without bounds on the norms, which the program needs, take turns with
+    the fit, since the best weights for given norms are known; those that are sums of norms, such as a tree's, have
     a weight for each norm, and a program over these (`node_weights`).
 
     Notes
@@ -325,7 +325,7 @@ class SharedNewton(Solver):
         return super().refusals(problem)
 
     @classmethod
-    def unable(cls, loss: AnyLoss, regularizer: Regularizer) -> list[str]:
+    def refusals_of(cls, loss: AnyLoss, regularizer: Regularizer) -> list[str]:
         """Return what it lacks for a loss and a penalty, in words; empty if nothing.
 
         Parameters
@@ -348,24 +348,24 @@ class SharedNewton(Solver):
         rotated, rotation = _rotated(problem)
         if rotation is not None:
             rho, b = rho @ rotation.T, rotation @ b
-        machine = Machine(rotated, problem.stack.combine(weights), rho, np.asarray(b))
+        fit = FixedWeightFit(rotated, problem.stack.combine(weights), rho, np.asarray(b))
         accuracy = INNER_SHARE * problem.loss_at_zero if weights.any() else np.inf
-        return _State(machine.solve(accuracy), weights, rotation=rotation)
+        return _State(fit.solve(accuracy), weights, rotation=rotation)
 
     def observe(self, problem: Problem, state: _State, certificate: Certificate) -> None:
-        """Keep the gap, which says how closely the next machine is worth solving, and the norms of all kernels."""
+        """Keep the gap, which says how closely the next fit is worth solving, and the norms of all kernels."""
         state.gap = certificate.gap if np.isfinite(certificate.gap) else np.inf
         if not state.norms.size:
-            state.norms = _norms(problem, state.machine.rho)
+            state.norms = _norms(problem, state.fit.rho)
         else:
             state.norms = certificate.dual_norms
 
     def step(self, problem: Problem, state: _State) -> None:
-        """Move the weights, solve the machine for them, and move less far if the objective has not fallen."""
+        """Move the weights, solve the fit for them, and move less far if the objective has not fallen."""
         if Capability.FIXED_WEIGHTS in problem.regularizer.capabilities:
-            state.machine.solve(self._accuracy(problem, state))
+            state.fit.solve(self._accuracy(problem, state))
             return
-        before = _primal(problem, state.machine, state.weights)
+        before = _primal(problem, state.fit, state.weights)
         if state.nodes is not None and self._moved(problem, state, before):
             return
         newton = Capability.MULTIPLIERS in problem.regularizer.capabilities
@@ -374,7 +374,7 @@ class SharedNewton(Solver):
             weights = state.weights + SHORTENING**attempt * (wanted - state.weights)
             if self._improved(problem, state, weights, before):
                 return
-        norms = state.weights * _norms(problem, state.machine.rho) * problem.penalties**2
+        norms = state.weights * _norms(problem, state.fit.rho) * problem.penalties**2
         self._improved(problem, state, problem.regularizer.weights_from_norms(norms) / problem.penalties**2, np.inf)
         if not newton and problem.regularizer.norms_of(norms.size) is not None:
             state.nodes = NodeWeights.of(problem.regularizer, norms)
@@ -393,28 +393,28 @@ class SharedNewton(Solver):
 
     def extract(self, problem: Problem, state: _State) -> Model:
         """Return dual coefficients, weights and intercepts."""
-        machine, rotation = state.machine, state.rotation
-        b = machine.b - machine.b.mean() if problem.loss.coupled else machine.b
-        return (machine.rho, state.weights, b) if rotation is None else (
-            machine.rho @ rotation, state.weights, b @ rotation
+        fit, rotation = state.fit, state.rotation
+        b = fit.b - fit.b.mean() if problem.loss.coupled else fit.b
+        return (fit.rho, state.weights, b) if rotation is None else (
+            fit.rho @ rotation, state.weights, b @ rotation
         )  # fmt: skip
 
     def newton_steps(self, state: _State) -> int:
         """Return the number of systems factorized for machines."""
-        return state.machine.steps
+        return state.fit.steps
 
     def _accuracy(self, problem: Problem, state: _State) -> float:
         return max(INNER_SHARE * min(state.gap, problem.loss_at_zero), CLOSEST * problem.loss_at_zero)
 
     def _improved(self, problem: Problem, state: _State, weights: Array, before: float) -> bool:
-        """Solve the machine for these weights and keep it if the objective is below ``before``, up to rounding."""
-        old = state.machine
-        machine = Machine(old.problem, problem.stack.combine(weights), old.rho, old.b, steps=old.steps)
-        machine.solve(self._accuracy(problem, state))
-        if _primal(problem, machine, weights) > before + CLOSEST * abs(before):
-            old.steps = machine.steps
+        """Solve the fit for these weights and keep it if the objective is below ``before``, up to rounding."""
+        old = state.fit
+        fit = FixedWeightFit(old.problem, problem.stack.combine(weights), old.rho, old.b, steps=old.steps)
+        fit.solve(self._accuracy(problem, state))
+        if _primal(problem, fit, weights) > before + CLOSEST * abs(before):
+            old.steps = fit.steps
             return False
-        state.machine, state.weights = machine, weights
+        state.fit, state.weights = fit, weights
         return True
 
 
@@ -424,11 +424,11 @@ def _norms(problem: Problem, rho: Array, kernels: Array | None = None) -> Array:
     return np.sqrt(np.maximum(problem.stack.squares(rho, chosen), 0.0)) / problem.penalties[chosen]
 
 
-def _primal(problem: Problem, machine: Machine, weights: Array) -> float:
-    """Objective of the model of a machine."""
+def _primal(problem: Problem, fit: FixedWeightFit, weights: Array) -> float:
+    """Objective of the model of a fit."""
     active, norms = np.flatnonzero(weights), np.zeros(problem.n_kernels)
-    norms[active] = problem.penalties[active] ** 2 * weights[active] * _norms(problem, machine.rho, active)
-    return machine.problem.empirical_loss(machine.scores()) + problem.regularizer.value(norms)
+    norms[active] = problem.penalties[active] ** 2 * weights[active] * _norms(problem, fit.rho, active)
+    return fit.problem.empirical_loss(fit.scores()) + problem.regularizer.value(norms)
 
 
 def _first_weights(problem: Problem, rho: Array) -> Array:
@@ -460,20 +460,20 @@ def _rotated(problem: Problem) -> tuple[Problem, Array | None]:
 
 def _newton_weights(problem: Problem, state: _State) -> Array:
     """Return the weights that minimize the quadratic model on the kernels that matter, zero for all others."""
-    regularizer, machine = problem.regularizer, state.machine
+    regularizer, fit = problem.regularizer, state.fit
     kernels = _candidates(problem, state)
     if not kernels.size:
         return state.weights
     squares = problem.penalties[kernels] ** 2
-    products = np.stack([problem.stack.matrix(m) @ machine.rho for m in kernels]) / squares[:, None, None]
-    if machine.system is None:
-        machine.solve(np.inf)
-    assert machine.system is not None
+    products = np.stack([problem.stack.matrix(m) @ fit.rho for m in kernels]) / squares[:, None, None]
+    if fit.system is None:
+        fit.solve(np.inf)
+    assert fit.system is not None
     own = regularizer.take(kernels)
-    norms = np.sqrt(np.maximum(np.einsum("mit,it->m", products, machine.rho), 0.0))
+    norms = np.sqrt(np.maximum(np.einsum("mit,it->m", products, fit.rho), 0.0))
     program = WeightProgram(
         linear=_linear(own, norms),
-        quadratic=machine.system.products(products),
+        quadratic=fit.system.products(products),
         current=state.weights[kernels] * squares,
         regularizer=own,
     )
@@ -484,19 +484,19 @@ def _newton_weights(problem: Problem, state: _State) -> Array:
 
 def _newton_nodes(problem: Problem, state: _State, nodes: NodeWeights) -> Array | None:
     """Return the weights of norms that minimize the quadratic model, zero for those that do not matter."""
-    machine, norms = state.machine, _norms(problem, state.machine.rho)
+    fit, norms = state.fit, _norms(problem, state.fit.rho)
     nodes = nodes.entering(problem.regularizer, norms, problem.loss_at_zero)
     kernels = nodes.candidates(norms / NEARLY_VIOLATED)
     if not kernels.size:
         return None
-    products = np.stack([problem.stack.matrix(m) @ machine.rho for m in kernels])
+    products = np.stack([problem.stack.matrix(m) @ fit.rho for m in kernels])
     products /= (problem.penalties[kernels] ** 2)[:, None, None]
-    if machine.system is None:
-        machine.solve(np.inf)
-    assert machine.system is not None
+    if fit.system is None:
+        fit.solve(np.inf)
+    assert fit.system is not None
     chosen = np.flatnonzero(nodes.members[:, kernels].any(axis=1))
     taken = nodes.taken(chosen, kernels)
-    slopes, bends = taken.derivatives(norms[kernels], machine.system.products(products))
+    slopes, bends = taken.derivatives(norms[kernels], fit.system.products(products))
     each = BlockL1(1.0)
     linear = _linear(each, np.sqrt(2.0 * slopes))
     found = WeightProgram(linear=linear, quadratic=bends, current=taken.x, regularizer=each).solve()

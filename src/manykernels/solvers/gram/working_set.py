@@ -179,7 +179,7 @@ class WorkingSet(Solver):
     initial_size: int = 50
 
     name: ClassVar[str] = "working_set"
-    couples: ClassVar[bool] = True
+    supports_coupled: ClassVar[bool] = True
     unpenalized: ClassVar[bool] = True
     fallback: ClassVar[type[Solver] | None] = BlockCoordinate
     needs: ClassVar[frozenset[Capability]] = frozenset(

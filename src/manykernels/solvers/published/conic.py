@@ -337,7 +337,7 @@ class Conic(Solver):
     attainable_gap: ClassVar[float] = 1e-6
 
     @property
-    def handed_on(self) -> tuple[Status, ...]:
+    def fallback_statuses(self) -> tuple[Status, ...]:
         """What is not certified with any settings; the message says who finished it."""
         return BROKEN
 

@@ -301,7 +301,7 @@ class ForwardBackward(Solver):
         return scaled_sigma(problem) if scalable else safe_sigma(problem)
 
     @property
-    def handed_on(self) -> tuple[Status, ...]:
+    def fallback_statuses(self) -> tuple[Status, ...]:
         """What broke down or stalled, unless plain splitting or a published step size is asked for."""
         return BROKEN if self.polish and self.accelerate and self.step_rule == "scaled" else ()
 

@@ -142,7 +142,7 @@ class SimplexMethod(Solver):
         return False
 
     @property
-    def handed_on(self) -> tuple[Status, ...]:
+    def fallback_statuses(self) -> tuple[Status, ...]:
         """What broke down or stalled, unless the published method is asked for."""
         return () if self.as_published else BROKEN
 

@@ -176,7 +176,7 @@ class SupportKernelMachine(Solver):
                 check_positive(epsilon, "each of epsilons")
 
     @property
-    def handed_on(self) -> tuple[Status, ...]:
+    def fallback_statuses(self) -> tuple[Status, ...]:
         """What broke down or stalled, unless pairs alone or the paper's rule are asked for."""
         return BROKEN if self.newton and self.epsilons is None else ()
 

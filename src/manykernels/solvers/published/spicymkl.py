@@ -106,7 +106,7 @@ class SpicyMKL(Solver):
             raise InvalidInputError(f"growth must be above 1, got {self.growth!r}. The paper's value is 2.")
 
     @property
-    def handed_on(self) -> tuple[Status, ...]:
+    def fallback_statuses(self) -> tuple[Status, ...]:
         """What broke down or stalled."""
         return BROKEN
 

@@ -99,7 +99,7 @@ class Measure:
     relative_gap: float
 
 
-class Learner(ABC):
+class OnlineLearner(ABC):
     """Dual coefficients of all samples, updated in random order without replacement.
 
     Kernels are in the units that make all penalties one, ``K_m / w_m^2``. The products ``K_m rho`` are kept, so that
@@ -178,7 +178,7 @@ class Learner(ABC):
         return self.rescaled().rho.copy(), measure.weights / self.unit, measure.b
 
 
-class ImplicitLearner(Learner):
+class ImplicitLearner(OnlineLearner):
     """Each update maximizes the dual along the coefficient of its sample; epochs are extrapolated.
 
     In a first epoch from zero, update ``t`` sees ``t/N`` of the penalty, as if there were no samples but those seen.
@@ -248,7 +248,7 @@ class ImplicitLearner(Learner):
         return -self.problem.conjugate_loss(point.rho) - self.problem.regularizer.conjugate(norms)
 
 
-class SubgradientLearner(Learner):
+class SubgradientLearner(OnlineLearner):
     """Each update adds the subgradient of the loss to a running average: the steps as they were published.
 
     The present model is that of ``N / t`` times the sum of the subgradients of ``t`` updates. The published methods
@@ -276,14 +276,14 @@ class SubgradientLearner(Learner):
         return DualPoint(scale * rho, scale * products, scale * scale * np.maximum(squares, 0.0))
 
 
-LEARNERS: dict[str, type[Learner]] = {"implicit": ImplicitLearner, "subgradient": SubgradientLearner}
+LEARNERS: dict[str, type[OnlineLearner]] = {"implicit": ImplicitLearner, "subgradient": SubgradientLearner}
 
 
 @dataclass
 class OnlineState:
     """The learner, the measure of its model, a refined model and its gap, the smallest gap worth certifying so far."""
 
-    learner: Learner
+    learner: OnlineLearner
     measure: Measure
     refined: Model
     refined_gap: float = np.inf
@@ -343,7 +343,7 @@ class OnlineSolver(Solver):
         return super().patience if self.step_rule == "implicit" else math.inf
 
     @property
-    def handed_on(self) -> tuple[Status, ...]:
+    def fallback_statuses(self) -> tuple[Status, ...]:
         """What broke down or stalled, unless published steps are asked for."""
         return BROKEN if self.step_rule == "implicit" else ()
 
