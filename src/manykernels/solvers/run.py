@@ -138,6 +138,8 @@ class CertifiedModel:
         The kernels that a search found; none where they were given.
     whole : callable, optional
         Returns the certificate with the bound on rounding.
+    state : object, optional
+        Where its algorithm stood, of which the functions of the model can be made.
 
     Examples
     --------
@@ -158,6 +160,7 @@ class CertifiedModel:
     newton_steps: int = 0
     kernels: tuple[Any, ...] = field(default=(), kw_only=True)
     whole: Callable[[], Certificate] | None = field(default=None, kw_only=True)
+    state: Any = field(default=None, kw_only=True)
 
 
 C = TypeVar("C", bound=Certified)

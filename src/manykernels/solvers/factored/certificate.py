@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from manykernels.grams.rows.vectors import RowVector, sums
 from manykernels.objective.certificate import Certificate, KKTResiduals
-from manykernels.objective.dual_norms import SETTLED, dual_exponent, settle
+from manykernels.objective.dual_norms import TIGHT, dual_exponent, tighten
 from manykernels.objective.losses.curvature import inner
 from manykernels.objective.problem import Problem
 from manykernels.objective.regularizers import Regularizer
@@ -62,12 +62,12 @@ def dual_bound(
     ``primal`` above ``tol``, the norms that matter are evaluated.
     """
     low, high = (problem.penalized(np.sqrt(bound) / problem.penalties) for bound in quads)
-    evaluated, unsettled = settle(problem, rho, low, high)
+    evaluated, unsettled = tighten(problem, rho, low, high)
     value, scale, conjugate = _dual_value(problem, rho, z, high)
-    size, width, more = max(abs(primal), problem.tiny), SETTLED, 1
+    size, width, more = max(abs(primal), problem.tiny), TIGHT, 1
     while more and np.isfinite(primal) and primal - value > tol * size:  # at most one evaluation a kernel
         width = min(width, OPEN_SHARE * (primal - value) / size)
-        more, unsettled = settle(problem, rho, low, high, width, evaluated)
+        more, unsettled = tighten(problem, rho, low, high, width, evaluated)
         evaluated += more
         value, scale, conjugate = _dual_value(problem, rho, z, high) if more else (value, scale, conjugate)
     return DualBound(value, rho, high, low, scale, conjugate, evaluated, unsettled)

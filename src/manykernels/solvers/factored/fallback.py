@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import warnings
-from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any
 
@@ -20,7 +19,7 @@ from manykernels.objective.losses.curvature import inner
 from manykernels.objective.problem import Problem
 from manykernels.solvers.base import in_order
 from manykernels.solvers.factored.objective import Point, per_output
-from manykernels.solvers.factored.state import Component, Fallback
+from manykernels.solvers.factored.state import Component, ExactContinuation
 from manykernels.solvers.factored.tuning import LANDMARK_STEPS, LAZY_ENTRY, LITTLE, MATRIX_FACTORS
 from manykernels.solvers.gram.block_coordinate import BlockCoordinate
 from manykernels.solvers.gram.interior_point import InteriorPoint
@@ -33,20 +32,6 @@ Array = NDArray[Any]
 
 ON_MATRICES = (WorkingSet, InteriorPoint, SmoothDual, SharedNewton, BlockCoordinate)
 """Who goes on where factors end, in the order of preference: the library's own solvers of Gram matrices."""
-
-
-@dataclass(frozen=True)
-class GramResult:
-    """What the loop takes over: scores and intercept, the objective recomputed from kernel values, the solution.
-
-    ``kernels`` are those with a function, ``norms`` their block norms with penalties.
-    """
-
-    point: Point
-    primal: float
-    kernels: Array
-    norms: Array
-    fallback: Fallback
 
 
 def cost_little(n_kernels: int, n_samples: int) -> bool:
@@ -81,7 +66,7 @@ def stays_on_workers(stack: FactoredStack) -> bool:
     return stack.table.distributed and not cost_little(stack.n_kernels, stack.n_samples)
 
 
-def solve_gram(problem: Problem, stack: FactoredStack, tol: float, time_limit: float) -> GramResult:
+def solve_gram(problem: Problem, stack: FactoredStack, tol: float, time_limit: float) -> ExactContinuation:
     """Solve with the Gram solver that suits the problem; kernels are evaluated as it asks for them."""
     solution = solved(problem, tol, time_limit)
     every = np.arange(problem.n_kernels)
@@ -98,7 +83,7 @@ def solved(problem: Problem, tol: float, time_limit: float, start: Solution | No
 
 def result_of(
     problem: Problem, stack: FactoredStack, solution: Solution, kernels: Array, whole: set[int]
-) -> GramResult:
+) -> ExactContinuation:
     """Return the functions that a solution on these kernels means, and their objective in the exact kernels."""
     rho, active = solution.dual_coef, kernels[solution.active]
     weights = dict(zip(active.tolist(), solution.kernel_weights[solution.active].tolist(), strict=True))
@@ -130,5 +115,4 @@ def result_of(
     every = np.zeros(problem.n_kernels)
     every[active] = problem.penalties[active] * norms
     primal = problem.bound.largest(point.z, shift) + problem.regularizer.value(problem.penalized(every))
-    fallback = Fallback(solution, tuple(found[m][0] for m in active.tolist()), norms)
-    return GramResult(point, primal, active, every[active], fallback)
+    return ExactContinuation(solution, tuple(found[m][0] for m in active.tolist()), active, norms, point, primal)

@@ -1,13 +1,13 @@
 """The solver of the estimators for kernels held as factors: the working set on factors as a run like any other.
 
-`obstacle` says what keeps a fit from a smaller gap: which kernels, and what it would take.
+`advice_on_factors` says what keeps a fit from a smaller gap: which kernels, and what it would take.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from functools import cached_property, partial
+from functools import partial
 from typing import Any, ClassVar, cast
 
 import numpy as np
@@ -16,7 +16,6 @@ from numpy.typing import NDArray
 from manykernels.exceptions import IncompatibleError
 from manykernels.grams.factored import FactoredStack
 from manykernels.grams.plan import format_bytes
-from manykernels.objective.certificate import Certificate
 from manykernels.objective.losses.smoothing import check_smoothable
 from manykernels.objective.problem import Problem
 from manykernels.solvers.base import Solver
@@ -27,14 +26,14 @@ from manykernels.solvers.factored.objective import Point
 from manykernels.solvers.factored.state import Component, Start, State, components_of
 from manykernels.solvers.factored.working_matrices import WorkingMatrices
 from manykernels.solvers.factored.working_set import FactoredWorkingSet, run_together
-from manykernels.solvers.run import ADVICE, ROUNDING, Run, deadline
+from manykernels.solvers.run import ADVICE, ROUNDING, CertifiedModel, Run, deadline
 from manykernels.solvers.solution import Model, Solution, Status
 from manykernels.threads import blas_threads
 
 MOST_NAMES = 3
 
 
-def obstacle(problem: Problem, state: State, tol: float) -> str:
+def advice_on_factors(problem: Problem, state: State, tol: float) -> str:
     """Return which kernels have too coarse factors and what would help; empty if that is not what keeps the gap."""
     stack = cast("FactoredStack", problem.stack)
     if state.objective is None:
@@ -73,73 +72,34 @@ DECIDED = (Status.CONVERGED, Status.STALLED, Status.NUMERICAL_ERROR)  # by numbe
 ROUNDS_WITHOUT_GAIN = 30  # of certificates; the working set itself knows earlier when it is stuck
 
 
-@dataclass(frozen=True, eq=False)
-class CertifiedIterate:
-    """One certified point of a run on factors; what `Run` keeps of it."""
+def certified_model(problem: Problem, state: State, passes: float) -> CertifiedModel:
+    """Return what a round found, with a copy of its state that later rounds do not change."""
+    point = Point(state.point.v.copy(), state.point.b, state.point.z.copy())
+    copied, best = replace(state, point=point, rounds=list(state.rounds)), state.best
+    assert best is not None
+    weights = norms_of(problem, copied) / np.maximum(best.norms * problem.penalties, 1e-300)  # ||f_m|| / u_m
+    free = problem.unpenalized
+    if free.size:  # weights that stand for infinity, as engines on matrices have them
+        given = np.broadcast_to(problem.regularizer.weight_range[1], weights.shape)
+        weights[free] = given[free] / problem.penalties[free] ** 2
+    certificate = certificate_of(problem, copied.primal, best, point.z)
+    return CertifiedModel(best.scale * best.rho, weights, point.b, certificate, passes, copied.steps, state=copied)
 
-    problem: Problem
-    state: State  # A copy that later rounds do not change
-    certificate: Certificate  # of the exact kernels
-    passes: float
 
-    @classmethod
-    def of(cls, problem: Problem, state: State, passes: float) -> CertifiedIterate:
-        """Copy what a round found."""
-        point = Point(state.point.v.copy(), state.point.b, state.point.z.copy())
-        copied = replace(state, point=point, rounds=list(state.rounds))
-        assert copied.best is not None
-        return cls(problem, copied, certificate_of(problem, copied.primal, copied.best, point.z), passes)
+def functions_of(problem: Problem, state: State) -> FactorFunctions:
+    """Return the functions of the active kernels, target by target."""
+    stack = cast("FactoredStack", problem.stack)
+    own = tuple(each for whole in components_of(state)[0] for each in whole.each(problem.n_targets))
+    rounds = tuple(state.rounds)
+    return FactorFunctions(stack, own, problem.n_targets, rounds[-1].approximate_gap, rounds, Start.of(state))
 
-    @property
-    def dual_coef(self) -> Array:
-        """Feasible dual coefficients, those of the lower bound."""
-        best = self.state.best
-        assert best is not None
-        return best.scale * best.rho
 
-    @cached_property
-    def components(self) -> tuple[list[Component], Array]:
-        """Functions of the active kernels, those of several targets in one, and their norms."""
-        return components_of(self.state)
-
-    @cached_property
-    def functions(self) -> FactorFunctions:
-        """Functions of the active kernels, target by target."""
-        stack: Any = self.problem.stack
-        n_targets = self.problem.n_targets
-        own = tuple(each for whole in self.components[0] for each in whole.each(n_targets))
-        rounds = tuple(self.state.rounds)
-        return FactorFunctions(stack, own, n_targets, rounds[-1].approximate_gap, rounds, Start.of(self.state))
-
-    @property
-    def norms(self) -> Array:
-        """``||f_m||``, (M,)."""
-        components, norms = self.components
-        every = np.zeros(self.problem.n_kernels)
-        every[[component.kernel for component in components]] = norms
-        return every
-
-    @property
-    def kernel_weights(self) -> Array:
-        """``d_m = ||f_m|| / u_m``."""
-        best = self.state.best
-        assert best is not None
-        weights = self.norms / np.maximum(best.norms * self.problem.penalties, 1e-300)
-        free = self.problem.unpenalized
-        if free.size:  # weights that stand for infinity, as engines on matrices have them
-            given = np.broadcast_to(self.problem.regularizer.weight_range[1], weights.shape)
-            weights[free] = given[free] / self.problem.penalties[free] ** 2
-        return weights
-
-    @property
-    def intercept(self) -> Any:
-        """Intercept ``b``, of several targets (T,)."""
-        return self.state.point.b
-
-    @property
-    def newton_steps(self) -> int:
-        """Newton steps so far."""
-        return self.state.steps
+def norms_of(problem: Problem, state: State) -> Array:
+    """Return ``||f_m||``, of several targets together, (M,)."""
+    components, norms = components_of(state)
+    every = np.zeros(problem.n_kernels)
+    every[[component.kernel for component in components]] = norms
+    return every
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -170,7 +130,7 @@ class FactoredNewton(Solver):
 
     name: ClassVar[str] = "factored"
     on_factors: ClassVar[bool] = True
-    couples: ClassVar[bool] = True
+    supports_coupled: ClassVar[bool] = True
     unpenalized: ClassVar[bool] = True
 
     @classmethod
@@ -186,12 +146,12 @@ class FactoredNewton(Solver):
                 "gives every target weights of its own, or rows in memory"
             )
         if stack.has_factors and stack.shaped:
-            reasons += cls._unable_with_shapes(problem)
+            reasons += cls._refusals_of_shapes(problem)
         loss: Any = problem.loss
-        return reasons or cls.unable(loss.each if problem.shared else loss, problem.regularizer)
+        return reasons or cls.refusals_of(loss.each if problem.shared else loss, problem.regularizer)
 
     @classmethod
-    def _unable_with_shapes(cls, problem: Problem) -> list[str]:
+    def _refusals_of_shapes(cls, problem: Problem) -> list[str]:
         """Return what keeps columns from having shapes, in words."""
         stack: Any = problem.stack
         if problem.shared:
@@ -217,7 +177,7 @@ class FactoredNewton(Solver):
         return "the kernels are held as factors, and nothing that it does grows with the square of the rows"
 
     @classmethod
-    def unable(cls, loss: Any, regularizer: Any) -> list[str]:
+    def refusals_of(cls, loss: Any, regularizer: Any) -> list[str]:
         """Return why this loss or penalty cannot be solved on factors, in words; empty if it can."""
         try:
             check_smoothable(loss)
@@ -242,7 +202,7 @@ class FactoredNewton(Solver):
 
     def extract(self, problem: Problem, state: Any) -> Model:
         """Return the dual coefficients, weights and intercept of the state."""
-        model = CertifiedIterate.of(problem, next(state), 0.0)
+        model = certified_model(problem, next(state), 0.0)
         return model.dual_coef, model.kernel_weights, model.intercept
 
     @property
@@ -256,31 +216,32 @@ class FactoredNewton(Solver):
             work = self._working_set(problem)
             before = problem.stack.counters.passes
 
-            def certified(state: State) -> CertifiedIterate:
-                return CertifiedIterate.of(work.problem, state, problem.stack.counters.passes - before)
+            def certified(state: State) -> CertifiedModel:
+                return certified_model(work.problem, state, problem.stack.counters.passes - before)
 
             start = getattr(warm_start.functions, "start", None) if warm_start is not None else None
             run.follow(map(certified, work.rounds(start)), lambda: certified(work.empty()))
         return self._ended(problem, run, work)
 
-    def _run(self) -> Run[CertifiedIterate]:
+    def _run(self) -> Run[CertifiedModel]:
         return Run(self._limits(), f"Solver '{self.name}'")
 
-    def _ended(self, problem: Problem, run: Run[CertifiedIterate], work: FactoredWorkingSet) -> Solution:
+    def _ended(self, problem: Problem, run: Run[CertifiedModel], work: FactoredWorkingSet) -> Solution:
         """Return the best model of a run, with its functions, and what keeps it from a smaller gap."""
         found, best = run.solution(), run.best
-        model = as_evaluated(best)
+        model = as_evaluated(work.problem, best)
         if model.state.primal > work.without_kernels() * (1.0 + ROUNDING):
             empty, proved = work.empty(), best.state.best
             if proved is not None and (empty.best is None or proved.value > empty.best.value):
                 empty.best = proved  # a lower bound holds for every model
-            model = CertifiedIterate.of(work.problem, empty, best.passes)
+            model = certified_model(work.problem, empty, best.passes)
         if model is not best:
-            return _told_again(found, model, self.tol)
-        why = "" if found.status is Status.CONVERGED else obstacle(problem, best.state, self.tol)
+            return _told_again(found, work.problem, model, self.tol)
+        why = "" if found.status is Status.CONVERGED else advice_on_factors(problem, best.state, self.tol)
         if why:
             found = replace(found, message=found.message.removesuffix(ADVICE[found.status]) + why)
-        return replace(found, kernel_norms=best.norms, functions=best.functions)
+        norms, functions = norms_of(work.problem, best.state), functions_of(work.problem, best.state)
+        return replace(found, kernel_norms=norms, functions=functions)
 
     def solve_each(self, problems: Sequence[Problem]) -> list[Solution]:
         """Solve problems on one stack side by side: a pass over all kernels serves all of them that have not ended."""
@@ -292,10 +253,10 @@ class FactoredNewton(Solver):
             works = [self._working_set(problem) for problem in own]
             runs = [self._run() for _ in works]
 
-            def taken(slot: int, state: State) -> CertifiedIterate:
-                return CertifiedIterate.of(works[slot].problem, state, stack.counters.passes)
+            def taken(slot: int, state: State) -> CertifiedModel:
+                return certified_model(works[slot].problem, state, stack.counters.passes)
 
-            def empty(slot: int) -> CertifiedIterate:
+            def empty(slot: int) -> CertifiedModel:
                 return taken(slot, works[slot].empty())
 
             with deadline(self.time_limit), blas_threads(stack.n_samples, stack.n_threads), np.errstate(all="ignore"):
@@ -308,15 +269,15 @@ class FactoredNewton(Solver):
             return [self._ended(*ended) for ended in zip(own, runs, works, strict=True)]
 
 
-def as_evaluated(model: CertifiedIterate) -> CertifiedIterate:
+def as_evaluated(problem: Problem, model: CertifiedModel) -> CertifiedModel:
     """Return the model with the largest value that rounding may leave where its functions are evaluated again.
 
     A function is a sum of terms of at most ``sqrt(k(x, x)) sqrt(k(x_j, x_j)) |v_j|``, or ``sqrt(k(x, x)) ||v||`` in
     factors; far from zero the sum is far smaller than they, and which of its digits are right depends on the order of
     the terms. The same model comes back where that does not matter, and for rows that are read in chunks.
     """
-    problem, point = model.problem, model.state.point
-    components, stack = model.functions.components, model.functions.stack
+    point, functions = model.state.point, functions_of(problem, model.state)
+    components, stack = functions.components, functions.stack
     if stack.table.chunked or not components:
         return model
     loss, size = problem.bound, max(abs(model.state.primal), problem.tiny)
@@ -357,7 +318,7 @@ def _largest_noise(stack: Any, components: Sequence[Component]) -> float:
     return total
 
 
-def _told_again(found: Solution, model: CertifiedIterate, tol: float) -> Solution:
+def _told_again(found: Solution, problem: Problem, model: CertifiedModel, tol: float) -> Solution:
     """Return a run's solution with the model that it came to, and what became of the run."""
     gap = model.certificate.relative_gap
     status = Status.INACCURATE if gap > tol and found.status in DECIDED else found.status
@@ -371,9 +332,9 @@ def _told_again(found: Solution, model: CertifiedIterate, tol: float) -> Solutio
         found,
         dual_coef=model.dual_coef,
         kernel_weights=model.kernel_weights,
-        kernel_norms=model.norms,
+        kernel_norms=norms_of(problem, model.state),
         intercept=model.intercept,
-        functions=model.functions,
+        functions=functions_of(problem, model.state),
         certificate=model.certificate,
         status=status,
         message=message,

@@ -44,7 +44,7 @@ class Component:
         """Return the function itself, which needs neither the stack nor its rows."""
         if self.tol is None:
             return stack.expansion(self.kernel, self.coefficients)
-        return stack.portable(self.kernel, self.coefficients, self.tol)
+        return stack.function(self.kernel, self.coefficients, self.tol)
 
     def values(self, stack: FactoredStack, rows: ColumnTable) -> Array:
         """Return the function at new rows, (n,)."""
@@ -53,12 +53,15 @@ class Component:
 
 
 @dataclass(frozen=True)
-class Fallback:
-    """A solution in N x N matrices, its functions, and their norms before penalties."""
+class ExactContinuation:
+    """What N x N matrices made of a problem: their solution, and what of it the loop on factors goes on with."""
 
     solution: Solution
-    components: tuple[Component, ...]
-    norms: Array
+    components: tuple[Component, ...]  # its functions
+    kernels: Array  # those with a function
+    norms: Array  # of these functions, before penalties
+    point: Point  # scores and intercept
+    primal: float  # the objective, recomputed from kernel values
 
 
 @dataclass(frozen=True)
@@ -120,7 +123,7 @@ class State:
     smoothing_gap: float = 0.0
     best: DualBound | None = None
     steps: int = 0
-    fallback: Fallback | None = None
+    exact: ExactContinuation | None = None
     matrices: Any = None
     rounds: list[Round] = field(default_factory=list)
     known: KnownCurvature = field(default_factory=KnownCurvature)
@@ -205,8 +208,8 @@ class Start:
 
 def components_of(state: State) -> tuple[list[Component], Array]:
     """Return the functions of the active kernels, and their norms without penalties."""
-    if state.fallback is not None:
-        return list(state.fallback.components), state.fallback.norms
+    if state.exact is not None:
+        return list(state.exact.components), state.exact.norms
     return _from_factors(state)
 
 

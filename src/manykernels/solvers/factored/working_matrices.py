@@ -16,7 +16,8 @@ from manykernels.grams.dense import DenseStack
 from manykernels.grams.factored import FactoredStack
 from manykernels.grams.plan import SQUARE_ARRAYS
 from manykernels.objective.problem import Problem
-from manykernels.solvers.factored.fallback import GramResult, allowed_bytes, matrix_first, result_of, solved
+from manykernels.solvers.factored.fallback import allowed_bytes, matrix_first, result_of, solved
+from manykernels.solvers.factored.state import ExactContinuation
 from manykernels.solvers.factored.tuning import MATRIX_FACTORS, SINGLE_PRECISION_TOL
 from manykernels.solvers.solution import Solution
 
@@ -179,7 +180,7 @@ class WorkingMatrices:
             out[here.stop :, here] = out[here, here.stop :].T
         return out
 
-    def solve(self, tol: float, time_limit: float) -> GramResult:
+    def solve(self, tol: float, time_limit: float) -> ExactContinuation:
         """Solve, from the solution before; functions are those of factors where these are fine enough."""
         kernels = self.kernels
         n = self.stack.n_samples

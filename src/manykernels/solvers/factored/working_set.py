@@ -37,14 +37,13 @@ from manykernels.solvers.factored.certificate import (
     violators,
 )
 from manykernels.solvers.factored.fallback import (
-    GramResult,
     matrices_cost_little,
     matrix_first,
     solve_gram,
 )
 from manykernels.solvers.factored.newton import NewtonFit, minimize
 from manykernels.solvers.factored.objective import FactoredObjective, KnownCurvature, Point
-from manykernels.solvers.factored.state import DualPass, Round, Start, State
+from manykernels.solvers.factored.state import DualPass, ExactContinuation, Round, Start, State
 from manykernels.solvers.factored.tuning import (
     FASTER,
     FEW_ROWS,
@@ -448,12 +447,14 @@ class FactoredWorkingSet:
                 return state, "stalled"
             matrices.add(missing.tolist())
 
-    def _taken_over(self, state: State, result: GramResult) -> Generator[Array | State, Quads, tuple[DualBound, float]]:
+    def _taken_over(
+        self, state: State, exact: ExactContinuation
+    ) -> Generator[Array | State, Quads, tuple[DualBound, float]]:
         """Take a solution in N x N matrices over, and return the bound that it proves, and the gap."""
-        state.point, state.primal, state.fallback = result.point, result.primal, result.fallback
-        state.kernels, state.norms = result.kernels, result.norms
-        state.steps += result.fallback.solution.newton_steps
-        bound = yield from self._certify(state, -result.fallback.solution.dual_coef)
+        state.point, state.primal, state.exact = exact.point, exact.primal, exact
+        state.kernels, state.norms = exact.kernels, self.problem.penalties[exact.kernels] * exact.norms
+        state.steps += exact.solution.newton_steps
+        bound = yield from self._certify(state, -exact.solution.dual_coef)
         assert state.best is not None
         gap = state.primal - state.best.value
         state.own_gap, state.objective = gap, None
@@ -484,7 +485,7 @@ class FactoredWorkingSet:
 
 def _pass_interrupt_on(state: State) -> None:
     """Raise what ended the solution on matrices that a state was taken from, once the state has been offered."""
-    if state.fallback is not None and state.fallback.solution.status is Status.INTERRUPTED:
+    if state.exact is not None and state.exact.solution.status is Status.INTERRUPTED:
         raise KeyboardInterrupt
 
 
