@@ -73,7 +73,7 @@ def exponents(table: pd.DataFrame) -> pd.DataFrame:
             last = float((seconds[-1] - seconds[-2]) / (x[-1] - x[-2]))
             slopes = {"exponent": float(np.polyfit(x, seconds, 1)[0]), "last_two": last}
             rows.append(dict(zip(SERIES, key, strict=True)) | {"largest": round(float(np.exp(x[-1])))} | slopes)
-    return pd.DataFrame(rows)
+    return pd.DataFrame(rows, columns=[*SERIES, "largest", "exponent", "last_two"])
 
 
 def exponent_table(slopes: pd.DataFrame) -> str:

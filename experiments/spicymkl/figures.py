@@ -34,7 +34,7 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
-from _curves import draw_figure, exponent_table, exponents, medians
+from _curves import SIZE, draw_figure, exponent_table, exponents, medians
 from _data_sets import SETS_OF_FIGURES, draw_samples
 from numpy.typing import NDArray
 from rich.console import Console
@@ -147,26 +147,23 @@ def run_all(ledger: Ledger, sizes: Sizes, folder: str | None) -> None:
 
 
 def exponent_tables(runs: pd.DataFrame) -> dict[str, str]:
-    """Return the exponents of both figures, and median seconds at the sizes."""
+    """Return the exponents of both figures, and for each set median seconds at the sizes."""
     table, made = medians(runs), {}
     slopes = exponents(table)
     for figure in dict.fromkeys(slopes["figure"]):
         made[f"exponents, {figure}"] = exponent_table(slopes[slopes["figure"] == figure])
-    for figure, own in table.groupby("figure", sort=False):
-        size = {"kernels": "n_kernels", "samples": "n_samples"}[str(figure)]
-        made[f"seconds, {figure}"] = seconds_table(own, size)
+    for (figure, data), own in table.groupby(["figure", "data"], sort=False):
+        made[f"seconds, {figure}, {data}"] = seconds_table(own, SIZE[str(figure)], f"{data}, {figure}")
     return made
 
 
-def seconds_table(own: pd.DataFrame, size: str) -> str:
-    """Return median CPU seconds, a row a solver and a column a set and size; ``>`` where a run missed the gap."""
-    columns = list(dict.fromkeys(zip(own["data"], own[size], strict=True)))
-    rows = []
+def seconds_table(own: pd.DataFrame, size: str, title: str) -> str:
+    """Return median CPU seconds, a row a solver and a column a size; ``>`` where a run missed the gap."""
+    values, rows = sorted(set(own[size])), []
     for (solver, problem), part in own.groupby(["solver", "problem"], sort=False):
-        known = {(r["data"], r[size]): r for r in part.to_dict("records")}
-        cells = [f"{'> ' * bool(known[c]['failed'])}{known[c]['cpu_s']:.2g}" if c in known else "" for c in columns]
-        rows.append([f"{solver}, {problem}", *cells])
-    return markdown(["CPU s", *(f"{data}, {value}" for data, value in columns)], rows)
+        known = {r[size]: f"{'> ' * bool(r['failed'])}{r['cpu_s']:.2g}" for r in part.to_dict("records")}
+        rows.append([f"{solver}, {problem}", *(known.get(value, "") for value in values)])
+    return markdown([f"CPU s, {title}", *map(str, values)], rows)
 
 
 LEDGERS = {RUNS: exponent_tables}

@@ -169,6 +169,25 @@ def _run(script: str, folder: Path, *more: str) -> None:
     assert run_program(FOLDER / script, "--data", str(folder), "--quick", "--output", str(folder), *more)[1] == []
 
 
+def test_seconds_are_told_set_by_set_with_a_mark_where_the_gap_was_missed(module: Callable[[str], ModuleType]) -> None:
+    columns = ["figure", "data", "n_kernels", "n_samples", "repeat", "problem", "solver", "status", "cpu_s"]
+    rows = [
+        ("kernels", "twonorm", 150, 200, 0, "squared", "silp", "time_limit", 20.0),
+        ("kernels", "twonorm", 50, 200, 0, "squared", "silp", "converged", 0.5),
+        ("kernels", "ringnorm", 50, 200, 0, "squared", "silp", "converged", 0.25),
+        ("kernels", "twonorm", 50, 200, 0, "hinge", "working_set", "converged", 0.125),
+    ]
+    runs = pd.DataFrame(rows, columns=columns).assign(n_iter=1, active=1)
+    told = module("figures").exponent_tables(runs)
+    assert told["seconds, kernels, ringnorm"].splitlines()[2:] == ["| silp, squared | 0.25 |"]
+    assert told["seconds, kernels, twonorm"].splitlines() == [
+        "| CPU s, twonorm, kernels | 50 | 150 |",
+        "| --- | --- | --- |",
+        "| silp, squared | 0.5 | > 20 |",
+        "| working_set, hinge | 0.12 |  |",
+    ]
+
+
 def test_an_empty_solution_has_no_squared_form(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.syspath_prepend(str(FOLDER))
     racing = importlib.import_module("_racing")
