@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pickle
 from typing import Any
 
 import numpy as np
@@ -10,6 +11,7 @@ from numpy.typing import NDArray
 from sklearn.datasets import load_iris
 
 from manykernels import Gaussian, KernelBank, KernelStack, Linear, MKLClassifier, MKLRegressor, Polynomial
+from manykernels.exceptions import InvalidInputError
 from manykernels.grams import expansion as expansions
 from manykernels.grams.expansion import Expansion
 from manykernels.kernels import FittedBank
@@ -114,3 +116,40 @@ def test_width_one_gaussian_by_hand(data: Any) -> None:
     squared = ((new[:, None] - data.X[model.support_]) ** 2).sum(axis=-1)
     by_hand = model.kernel_weights_[0] * np.exp(-squared / 2) @ model.dual_coef_ + model.intercept_
     np.testing.assert_allclose(model.predict(new), by_hand, atol=1e-10)
+
+
+FEW = {
+    "a column each": KernelBank.per_feature([Gaussian(0.7), Linear()], standardize=True),
+    "all columns": KernelBank.joint([Gaussian(2.0), Linear()], normalize=None),
+    "other kernels": KernelBank.per_feature([Polynomial(2)]),
+    "centered": KernelBank.per_feature([Gaussian(0.7)], center=True),
+    "of unit length": KernelBank.per_feature([Linear()], normalize="unit_diagonal"),
+}
+
+
+@pytest.mark.parametrize("name", FEW)
+@pytest.mark.parametrize("outputs", ["own", "shared"])
+def test_few_rows_have_the_scores_that_many_have(name: str, outputs: str) -> None:
+    rng = np.random.default_rng(4)
+    X = rng.normal(size=(80, 3)) * [1.0, 3.0, 1.0] + [0.0, 40.0, -2.0]
+    y = np.column_stack([np.sin(X[:, 0]) + X[:, 1], X[:, 2] ** 2])
+    model = MKLRegressor(FEW[name], alpha=0.01, outputs=outputs, resources={"representation": "gram"}).fit(X, y)
+    new = X[:20] + 0.1
+    many, few = model.predict(new), np.vstack([model.predict(new[:3]), model.predict(new[3:4]), model.predict(new[4:])])
+    np.testing.assert_allclose(few, many, rtol=1e-10, atol=1e-10)
+    assert bool(model._expansion._of_kernels) == (name in ("a column each", "all columns"))
+    assert "_of_kernels" not in vars(pickle.loads(pickle.dumps(model._expansion)))  # made again from the samples
+
+
+@pytest.mark.parametrize("rows", [2, 30])
+def test_few_rows_may_lack_values_and_may_not_overflow_as_many(data: Any, rows: int) -> None:
+    bank = KernelBank.per_feature([Gaussian(0.7), Linear()], missing="mask")
+    model = MKLRegressor(bank, alpha=0.01, resources={"representation": "gram"}).fit(data.X, data.y)
+    new = data.X[:rows].copy()
+    new[1, 0] = np.nan
+    parts = model.decompose(new)
+    np.testing.assert_allclose(model.predict(new), parts.sum(axis=0) + model.intercept_, rtol=1e-10)
+    assert (parts[:2, 1] == 0).all()
+    new[0, 1] = 1e200
+    with pytest.raises(InvalidInputError, match="overflow"):
+        model.predict(new)

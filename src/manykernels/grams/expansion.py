@@ -4,21 +4,24 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
-from functools import partial
+from functools import cached_property, partial
 from typing import Any
 
 import numpy as np
 
-from manykernels.grams.factored.prediction import CHUNK_ROWS, KernelPart, read_once, total
+from manykernels.grams.factored.prediction import CHUNK_ROWS, KernelPart, LandmarkFunction, read_once, total
 from manykernels.grams.prediction import cross_apply, cross_apply_each
 from manykernels.grams.rows.columns import Reading
-from manykernels.kernels import FittedBank, PreparedRows
+from manykernels.kernels import FittedBank, Gaussian, Linear, PreparedRows
 from manykernels.kernels.bank.columns import Table
+from manykernels.kernels.bank.table_kernels import TableKernels
 from manykernels.kernels.specs.categorical import UNSEEN
 from manykernels.kernels.tables.encoding import numbers_of
 from manykernels.validation.arrays import Array
 
 CHUNK_ENTRIES = 8 * 2**20  # float64 values held at once while predicting
+FEW_ROWS = 8  # that are predicted kernel by kernel: what all kernels share takes longer to prepare
+MODERATE = 1e100  # values whose squares and sums are far from overflow
 
 
 @dataclass(frozen=True, eq=False)
@@ -85,12 +88,44 @@ class Expansion:
             for at, reading in self._readings(table):
                 scores[at] = total(self.parts, self.n_targets, reading, at.stop - at.start).T
             return scores
+        if isinstance(X, Table) and 1 <= len(X) <= FEW_ROWS and self._of_kernels:
+            values = self.bank.table.values(X)
+            if np.abs(values).max() < MODERATE:  # else something is missing, or to be refused
+                out = np.zeros((len(values), self.n_targets))
+                for target, places, function in self._of_kernels:
+                    out[:, target] += function(values[:, places])
+                return out
         rows = self.bank.prepare(X)
         if self._empty:
             return np.zeros((rows.n_samples, self.n_targets))
         if len(self.weights) == 1:
             return cross_apply(self.bank, rows, self.support, self.weights[0], self.coefficients.T)
         return np.concatenate([values.sum(axis=0) for _, values in self._chunks(rows)])
+
+    def __getstate__(self) -> dict[str, Any]:
+        """Leave out the functions kernel by kernel, which repeat the support samples and are soon made again."""
+        return {name: value for name, value in self.__dict__.items() if name != "_of_kernels"}
+
+    @cached_property
+    def _of_kernels(self) -> list[tuple[int, Array, LandmarkFunction]]:
+        """Functions of Gaussian and linear kernels, with target and columns of each; none if there are others."""
+        bank, own, support = self.bank, self.bank.raw, self.support
+        if not isinstance(own, TableKernels) or self._empty or support is None:
+            return []
+        plain = all(type(spec) in (Gaussian, Linear) and spec.column_widths is None for spec in own.specs)
+        if not plain or own.sparse or bank.center or support.factors is not None:
+            return []
+        found = []
+        for index, group in enumerate(own.groups):
+            places, points = np.searchsorted(own.used, group.positions), support.data.points(index)
+            if group.family == "squared_distance" and len(places) > 1:  # which are shifted
+                points = points + own.shifts[places]
+            for kernel, spec in zip(group.kernels, group.specs, strict=True):
+                weights = self.weights[:, kernel, None] * bank.scales[kernel] * self.coefficients
+                found += [
+                    (k, places, LandmarkFunction(spec, points, row)) for k, row in enumerate(weights) if row.any()
+                ]
+        return found
 
     def active_contributions(self, X: object) -> Array:
         """Return what every active kernel adds to every function, (m, n, K) float64."""
