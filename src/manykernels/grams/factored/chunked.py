@@ -43,6 +43,7 @@ class ChunkedTable(ColumnTable):
     """
 
     chunked = True
+    _places: Sequence[int]  # of its columns in the source
 
     def __init__(
         self,
@@ -56,7 +57,7 @@ class ChunkedTable(ColumnTable):
     ) -> None:
         self.source, self.missing, self.names = source, missing, source.columns
         self.carried = dict(carried or {})
-        self.n_rows, self.n_columns = source.n_rows, source.n_columns
+        self.n_rows, self.n_columns, self._places = source.n_rows, source.n_columns, range(source.n_columns)
         self.used = tuple(range(source.n_columns)) if used is None else tuple(used)
         kinds = {j: "objects" if self.carried.get(j) else header.kind(j) for j in self.used}
         learned = source.reduce(partial(_summaries, [kinds[j] for j in self.used]), self.used, combine=_merged)
@@ -65,6 +66,19 @@ class ChunkedTable(ColumnTable):
             known = {j: Encoding(kinds[j], tuple(own.levels)) for j, own in zip(self.used, learned, strict=True)}
             self.encodings = tuple(known.get(j, NUMBERS) for j in range(self.n_columns))
         self._settle(learned, standardize)
+
+    @classmethod
+    def of_model(cls, model: ColumnTable, source: RowSource) -> ChunkedTable:
+        """Return the rows of a source in the units of a fitted table; columns go by name where both have names."""
+        table = cls.__new__(cls)
+        table.__dict__.update(model._units())
+        table.source, table.n_rows, table.objects = source, source.n_rows, {}
+        table._places = model.places(source.columns, source.n_columns)
+        return table
+
+    def _at(self, positions: Sequence[int]) -> list[int]:
+        """Return where columns are in the source."""
+        return [self._places[j] for j in positions]
 
     def _settle(self, learned: list[_Summary], standardize: bool) -> None:
         """Take ranges, units and gaps from the summaries of the columns that are used."""
@@ -107,16 +121,16 @@ class ChunkedTable(ColumnTable):
     ) -> Any:
         """Return the sum, or what ``combine`` says, of ``function(table, *vectors)`` over chunks."""
         work = partial(_on_part, self.header(), tuple(positions), function)
-        return self.source.reduce(work, positions, vectors, combine)
+        return self.source.reduce(work, self._at(positions), vectors, combine)
 
     def update(self, positions: Sequence[int], function: Callable[..., None], out: Any, *shared: Held) -> None:
         """Have ``function(table, *shared, out)`` add something to every entry of ``out`` (n,), chunk by chunk."""
-        header = self.header()
+        header, places = self.header(), self._at(positions)
         if not isinstance(self.source, DaskRows):
-            for _ in self.source.map(partial(_on_part, header, tuple(positions), function), positions, (*shared, out)):
+            for _ in self.source.map(partial(_on_part, header, tuple(positions), function), places, (*shared, out)):
                 pass
             return
-        added = self.source.hold(partial(_added, header, tuple(positions), function), positions, shared)
+        added = self.source.hold(partial(_added, header, tuple(positions), function), places, shared)
         out += added if isinstance(out, RowVector) else added.here()
 
     def operators(self, templates: Sequence[Any]) -> list[Any]:
@@ -138,7 +152,7 @@ class ChunkedTable(ColumnTable):
         whole = np.diff(starts) == [len(own) for own in split]
         wanted = Held([slice(None) if whole[c] else own - starts[c] for c, own in enumerate(split)])
         work = partial(_on_part, self.header(), tuple(positions), partial(_chosen, tuple(positions)))
-        parts = list(self.source.map(work, positions, (wanted,), chunks))
+        parts = list(self.source.map(work, self._at(positions), (wanted,), chunks))
         columns = {j: np.concatenate([part[at] for part in parts]) for at, j in enumerate(positions)}
         carried = [j for j in positions if j in self.carried]
         found = {j: np.concatenate([part[len(positions) + at] for part in parts]) for at, j in enumerate(carried)}
@@ -193,12 +207,20 @@ class ChunkedTable(ColumnTable):
 
     def chunks(self, size: int) -> Iterator[tuple[slice, ColumnTable]]:
         """Yield slices of rows and the table of these rows, in the same units."""
-        positions = self.used or ()
         for chunk in range(self.source.n_chunks):
             start = int(self.source.starts[chunk])
-            part = self.part(self.source.read(chunk, positions), positions)
+            part = self.part(self.source.read(chunk, self._at(self.in_use)), self.in_use)
             for rows, table in part.chunks(size):
                 yield slice(start + rows.start, start + rows.stop), table
+
+    def evaluated(self, size: int, function: Callable[[ColumnTable], Array]) -> Iterator[tuple[slice, Array]]:
+        """Yield slices of rows and what a function of their table returns, (..., n); it goes where rows are."""
+        if not self.distributed:
+            yield from super().evaluated(size, function)
+            return
+        work = partial(_on_part, self.header(), tuple(self.in_use), partial(_by_and_by, size, function))
+        for chunk, values in enumerate(self.source.map(work, self._at(self.in_use))):
+            yield self.source.slice(chunk), values
 
 
 def read_table(X: TableLike, *, standardize: bool) -> ColumnTable:
@@ -213,37 +235,7 @@ def open_table(X: TableLike, model: ColumnTable) -> ColumnTable:
     """Return new rows in the units of a model's table, in chunks where they are given so."""
     if not is_chunked(X):
         return model.like(X)
-    source = open_rows(X)
-    return _NewRows(model, source, model.places(source.columns, source.n_columns))
-
-
-class _NewRows(ColumnTable):
-    """Rows of a source in the units of a fitted table, its columns at other places; for prediction."""
-
-    chunked = True
-
-    def __init__(self, model: ColumnTable, source: RowSource, places: list[int]) -> None:
-        self.__dict__.update(model._units())
-        self.n_rows, self._source, self._places = source.n_rows, source, places
-
-    def evaluated(self, size: int, function: Callable[[ColumnTable], Array]) -> Iterator[tuple[slice, Array]]:
-        """Yield slices of rows and what a function of their table returns, (..., n); it goes where rows are."""
-        if not self._source.distributed:
-            yield from super().evaluated(size, function)
-            return
-        used = tuple(self.in_use)
-        work = partial(_on_part, self.header(), used, partial(_by_and_by, size, function))
-        for chunk, values in enumerate(self._source.map(work, [self._places[j] for j in used])):
-            yield self._source.slice(chunk), values
-
-    def chunks(self, size: int) -> Iterator[tuple[slice, ColumnTable]]:
-        """Yield slices of rows and the table of these rows, in the units of training."""
-        used = self.in_use
-        for chunk in range(self._source.n_chunks):
-            start = int(self._source.starts[chunk])
-            part = self.part(self._source.read(chunk, [self._places[j] for j in used]), used)
-            for rows, table in part.chunks(size):
-                yield slice(start + rows.start, start + rows.stop), table
+    return ChunkedTable.of_model(model, open_rows(X))
 
 
 def _on_part(

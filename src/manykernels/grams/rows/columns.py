@@ -40,6 +40,9 @@ def column_summary(x: Array, out: Array) -> None:
     out[0], out[1], out[2], out[3] = low, high, mean, np.sqrt(squares / x.size)
 
 
+UNITS = ("missing", "used", "carried", "encodings", "names", "center", "unit", "low", "high", "gaps", "n_columns")
+
+
 @dataclass(frozen=True, eq=False)
 class Reading:
     """Rows as one kernel reads them."""
@@ -325,20 +328,7 @@ class ColumnTable:
 
     def _units(self) -> dict[str, Any]:
         """Return all that is known of columns without their rows."""
-        names = (
-            "missing",
-            "used",
-            "carried",
-            "encodings",
-            "names",
-            "center",
-            "unit",
-            "low",
-            "high",
-            "gaps",
-            "n_columns",
-        )
-        return {name: self.__dict__[name] for name in names}
+        return {name: self.__dict__[name] for name in UNITS}
 
     def header(self) -> ColumnTable:
         """Return the table without its rows: what reads others in the same way."""
