@@ -8,13 +8,10 @@ from abc import abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
-from pkgutil import resolve_name
 from typing import Any, ClassVar, Self
 
 import numpy as np
 from numpy.typing import ArrayLike
-from sklearn.exceptions import NotFittedError
-from sklearn.utils import estimator_html_repr
 from sklearn.utils.validation import check_is_fitted
 
 from manykernels.estimators.groups import TakesGroups
@@ -37,8 +34,16 @@ from manykernels.estimators.strength import (
     stronger,
 )
 from manykernels.estimators.supervised.deferred import MOST_BYTES, QUESTIONS, Answer, forget, put_off, settle
-from manykernels.estimators.supervised.explanation import Explanations
-from manykernels.estimators.supervised.problems import Fit, build_problems, expanded, solve_problems
+from manykernels.estimators.supervised.explanation import Explanations, NotebookCard
+from manykernels.estimators.supervised.problems import (
+    Fit,
+    build_problems,
+    constant_targets,
+    expanded,
+    solve_problems,
+    why_none,
+    why_some,
+)
 from manykernels.estimators.supervised.samples import (
     Rows,
     Samples,
@@ -76,72 +81,6 @@ from manykernels.validation.parameters import SaysWhichParameter
 
 NOISE = "noise"
 OF_NOISE = ("noise_p_value_", "above_noise_", "_beyond_noise", "_noise_p_value")  # what is told by all orders
-
-# What a user is told of models without kernels: which classes or targets, why, and what to do.
-
-
-MOST_NAMED = 10
-PLURALS = {"class": "classes", "output": "outputs"}
-
-
-def constant_targets(fit: Fit) -> set[int]:
-    """Return the numbers of the targets that have one value only."""
-    return {number for number, problem in enumerate(fit.problems) if not np.ptp(problem.y, axis=0).any()}
-
-
-def why_none(fit: Fit, tol: float) -> str:
-    """Return why no target has a kernel."""
-    total = fit.problems[0].total_weight
-    alpha = max(problem.regularizer.strength for problem in fit.problems) / total
-    largest = max(problem.strength_max() for problem in fit.problems) / total
-    if largest == 0 or len(constant_targets(fit)) == len(fit.problems):
-        return "none of them can improve on the best constant. Is y constant, or are all kernels zero?"
-    if alpha < largest:
-        return f"at alpha={alpha:g} the best constant is optimal within tol={tol:g}. Decrease alpha or tol."
-    return f"alpha={alpha:g} is not below alpha_max={largest:.6g}, where the model becomes constant. Decrease alpha."
-
-
-def why_some(empty: list[int], labels: Array, word: str, alpha: float | str | Array, *, searched: bool) -> str:
-    """Return which of several targets have no kernel; ``searched`` says that cross-validation chose ``alpha``.
-
-    An array is a strength of each target.
-    """
-    named = ", ".join(repr(label) for label in labels[empty[:MOST_NAMED]].tolist())
-    more = f" and {len(empty) - MOST_NAMED} more" if len(empty) > MOST_NAMED else ""
-    noun, scores = PLURALS[word], "scores" if word == "class" else "predictions"
-    start = (
-        f"No kernel was selected for {len(empty)} of {len(labels)} {noun} ({named}{more}): their {scores} are constant."
-    )
-    if isinstance(alpha, str):
-        return f"{start} At alpha={alpha!r} no kernel gains more than tol there. Check those {noun}, or decrease tol."
-    if np.ndim(alpha):
-        return f"{start} No kernel predicts them better than a constant on rows that were held out."
-    own = "MKLClassifier" if word == "class" else "MKLRegressor"
-    remedy = f"An {own} with alpha={AUTO!r}" if searched else f"alpha={AUTO!r}"
-    return f"{start} alpha={alpha:.4g} is too strong for them: {remedy} gives each of the {noun} a strength of its own."
-
-
-# How a notebook shows a fitted estimator: a card of what was learned, above scikit-learn's diagram.
-
-
-# By name, since what looks at models imports what fits them and not the other way; only notebooks ever load it.
-CARD = "manykernels.inspection:summary_html"
-
-
-class NotebookCard:
-    """Puts the card of a fitted estimator above the diagram that scikit-learn's estimators show."""
-
-    def _repr_html_inner(self) -> str:
-        diagram = estimator_html_repr(self)
-        try:
-            check_is_fitted(self)
-        except NotFittedError:
-            return diagram
-        return f"<div>{resolve_name(CARD)(self)}{diagram}</div>"
-
-    def _repr_mimebundle_(self, **kwargs: Any) -> dict[str, str]:
-        bundle: dict[str, str] = super()._repr_mimebundle_(**kwargs)  # type: ignore[misc]  # of scikit-learn's base, beside this mixin
-        return {**bundle, "text/html": self._repr_html_inner()} if "text/html" in bundle else bundle
 
 
 class BaseMKL(SaysWhichParameter, NotebookCard, Explanations, TakesGroups):

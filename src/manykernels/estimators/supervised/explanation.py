@@ -6,10 +6,13 @@ import copy
 from abc import abstractmethod
 from collections.abc import Callable, Sequence
 from functools import partial
+from pkgutil import resolve_name
 from typing import Any
 
 import numpy as np
 import pandas as pd
+from sklearn.exceptions import NotFittedError
+from sklearn.utils import estimator_html_repr
 from sklearn.utils.validation import check_is_fitted
 
 from manykernels.estimators.supervised.deferred import MOST_BYTES, Answer, forget, put_off, without_questions
@@ -468,3 +471,26 @@ def _lost_by(bank: FittedBank, left_out: Callable[[], LeftOut]) -> dict[str, Any
     except UNKNOWN:
         return {}
     return {"_lost_by": lost} if all(np.isfinite(each).all() for each in lost.values()) else {}
+
+
+# How a notebook shows a fitted estimator: a card of what was learned, above scikit-learn's diagram.
+
+
+# By name, since what looks at models imports what fits them and not the other way; only notebooks ever load it.
+CARD = "manykernels.inspection:summary_html"
+
+
+class NotebookCard:
+    """Puts the card of a fitted estimator above the diagram that scikit-learn's estimators show."""
+
+    def _repr_html_inner(self) -> str:
+        diagram = estimator_html_repr(self)
+        try:
+            check_is_fitted(self)
+        except NotFittedError:
+            return diagram
+        return f"<div>{resolve_name(CARD)(self)}{diagram}</div>"
+
+    def _repr_mimebundle_(self, **kwargs: Any) -> dict[str, str]:
+        bundle: dict[str, str] = super()._repr_mimebundle_(**kwargs)  # type: ignore[misc]  # of scikit-learn's base, beside this mixin
+        return {**bundle, "text/html": self._repr_html_inner()} if "text/html" in bundle else bundle
