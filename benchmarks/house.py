@@ -31,7 +31,7 @@ AXES = {
     "regularizer": ("Regularizer", "WeightSet"),
 }
 # A class carries a model if it is called one, declares an intercept beside coefficients, or inherits from such a class.
-CALLED_MODEL = re.compile(r"(Model|Models|Solution|Expansion)(OnTheWay)?$")
+CALLED_MODEL = re.compile(r"(Model|Models|Solution|Expansion|Functions|Iterate)(OnTheWay)?$")
 COEFFICIENTS = {"dual_coef", "coefficients", "_components", "components", "functions", "mixture"}
 
 WAY = """
