@@ -6,6 +6,7 @@ import gc
 import os
 import signal
 from collections import Counter
+from html import escape
 from itertools import combinations
 from typing import TYPE_CHECKING, Any
 
@@ -86,3 +87,14 @@ def ctrl_c_interrupts() -> Iterator[None]:
 def rng() -> np.random.Generator:
     """Return a generator with a fixed seed, fresh for each test."""
     return np.random.default_rng(20260101)
+
+
+@pytest.fixture
+def without_pictures(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Leave the pictures of reports empty, which are half of their time, in tests of what a report says in words."""
+    from manykernels.inspection.reports import pictures
+
+    def empty(draw: object, title: str, *, text: str = "", height: float = 0.0) -> pictures.Picture:
+        return pictures.Picture(f'<svg aria-label="{escape(title)}"></svg>', text)
+
+    monkeypatch.setattr(pictures, "drawn", empty)

@@ -107,6 +107,7 @@ def test_path_of_many_classes_is_refused(run: Runner, table: pd.DataFrame, tmp_p
     assert "3 classes" in done.err
 
 
+@pytest.mark.usefixtures("without_pictures")
 def test_report_scores_the_rows_held_out_when_the_model_was_fitted(
     run: Runner, model: Path, data: Path, table: pd.DataFrame, tmp_path: Path
 ) -> None:
@@ -125,6 +126,7 @@ def test_report_scores_the_rows_held_out_when_the_model_was_fitted(
     assert "must end in .html" in wrong.err
 
 
+@pytest.mark.usefixtures("without_pictures")
 def test_report_reads_what_the_first_version_wrote(run: Runner, model: Path, data: Path, tmp_path: Path) -> None:
     told = {name: value for name, value in read_metadata(model).items() if name in ("target", "data", "test_size")}
     save_model(load_model(model), tmp_path / "old.mkl", metadata=told)
@@ -158,6 +160,7 @@ def test_predictions_in_parts_are_those_of_the_whole(
     assert "--output" in refused.err
 
 
+@pytest.mark.usefixtures("without_pictures")
 def test_a_mixed_table_with_gaps_is_fitted_and_predicted(run: Runner, table: pd.DataFrame, tmp_path: Path) -> None:
     mixed = table.drop(columns=["patient", "cost"]).assign(
         site=np.where(table["age"] > 0, "north", "south"), seen=[f"2024-{i % 12 + 1:02d}-05" for i in range(60)]

@@ -101,6 +101,7 @@ def test_what_is_no_study_is_refused(
     assert message in " ".join(done.err.replace("│", " ").split())
 
 
+@pytest.mark.usefixtures("without_pictures")
 def test_strata_have_baselines_of_their_own_from_fit_to_report(
     run: Runner, study: tuple[Path, pd.DataFrame], tmp_path: Path
 ) -> None:

@@ -17,6 +17,8 @@ from manykernels import KernelBank, Linear, MKLClassifier, MKLRegressor, MKLRegr
 from manykernels.inspection import noise_doubt
 
 RANDOM = np.random.default_rng(0)
+pytestmark = pytest.mark.usefixtures("without_pictures")
+
 N_ROWS = 80
 NOISE = RANDOM.normal(size=N_ROWS)
 

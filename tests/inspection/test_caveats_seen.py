@@ -52,6 +52,7 @@ def test_a_file_that_does_not_say_knows_no_row(text: Any) -> None:
     assert not among(fingerprints(table(), Y), text).any()
 
 
+@pytest.mark.usefixtures("without_pictures")
 def test_fitted_rows_inside_a_held_out_set_are_told(tmp_path: Path) -> None:
     X = np.random.default_rng(0).normal(size=(60, 3))
     y = X[:, 0] + 0.1 * np.random.default_rng(1).normal(size=60)

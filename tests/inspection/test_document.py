@@ -187,6 +187,7 @@ def test_the_card_tells_what_is_wrong() -> None:
     )
 
 
+@pytest.mark.usefixtures("without_pictures")
 def test_columns_are_summarized(tmp_path: Path) -> None:
     X = pd.DataFrame(np.random.default_rng(0).normal(size=(40, 600)), columns=[f"probe_{j:05d}" for j in range(600)])
     y = X["probe_00007"] + X["probe_00003"]
@@ -232,6 +233,7 @@ def test_an_interval_covers_the_truth_as_often_as_it_says() -> None:
     assert inside >= 0.88 * 200
 
 
+@pytest.mark.usefixtures("without_pictures")
 def test_held_out_scores_are_those_of_the_model(tmp_path: Path) -> None:
     X = table(120)
     y = labels(X)
@@ -245,6 +247,7 @@ def test_held_out_scores_are_those_of_the_model(tmp_path: Path) -> None:
     assert f"accuracy {model.score(X[80:], y[80:]):.3f}" in other.text
 
 
+@pytest.mark.usefixtures("without_pictures")
 def test_rows_of_the_fit_are_predicted_by_refits(tmp_path: Path) -> None:
     # Labels that are chance: a score on the training rows would be far above one half.
     X = table(80, 6)
@@ -272,6 +275,7 @@ def test_simpler_models_are_compared_or_left_out_with_a_reason(told: Callable[[s
     assert f"better than the {CONSTANT}" in text
 
 
+@pytest.mark.usefixtures("without_pictures")
 def test_the_rival_of_a_table_with_categories_is_gradient_boosting(tmp_path: Path) -> None:
     rng = np.random.default_rng(0)
     X = table(150, 2).assign(
@@ -293,6 +297,7 @@ def test_the_rival_of_a_table_with_categories_is_gradient_boosting(tmp_path: Pat
     assert numbers["day"].diff().iloc[1] == (X["day"].diff().iloc[1]).total_seconds()
 
 
+@pytest.mark.usefixtures("without_pictures")
 @pytest.mark.filterwarnings("ignore:Solver")
 def test_what_to_distrust_is_told(tmp_path: Path) -> None:
     X = pd.concat([table(40), table(40)[:10]], ignore_index=True)

@@ -29,6 +29,8 @@ from manykernels import (
 )
 from manykernels.inspection.reports.document import NotAProgramError, program_of
 
+pytestmark = pytest.mark.usefixtures("without_pictures")
+
 BANK = KernelBank([("near a", Gaussian(0.5) * Linear(), ["a"]), ('the "line"\n', Linear(), None)], standardize=True)
 GRID = KernelBank.per_feature(Linear(), widths=["median", 2.0], columns=slice("a", "b"), center=True)
 

@@ -150,6 +150,7 @@ def test_a_frame_with_two_levels_of_columns_is_views(views, y):
     np.testing.assert_allclose(model.decision_function(wide), expected)
 
 
+@pytest.mark.usefixtures("without_pictures")
 def test_reports_and_displays_name_the_views(views, y, tmp_path):
     model = MKLClassifier(alpha=0.05).fit(views, y)
     page = tmp_path / "report.html"

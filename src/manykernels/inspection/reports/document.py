@@ -12,6 +12,7 @@ import sys
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, fields, is_dataclass
 from datetime import date
+from functools import cache
 from importlib.metadata import PackageNotFoundError, version
 from importlib.resources import files
 from inspect import signature
@@ -472,12 +473,20 @@ def _not_default(options: dict[str, Any]) -> dict[str, Any]:
 def _template() -> Any:
     """Return the template, or say what to install."""
     try:
+        import jinja2  # noqa: F401
         import matplotlib  # noqa: F401 - of the pictures
-        from jinja2 import Environment, StrictUndefined
     except ImportError as error:
         raise ImportError(
             "report needs Jinja2 and matplotlib. Install them with: python -m pip install 'manykernels[report]'."
         ) from error
+    return _compiled_template()
+
+
+@cache
+def _compiled_template() -> Any:
+    """Return the template, which takes a while to compile."""
+    from jinja2 import Environment, StrictUndefined
+
     source = files(__package__).joinpath("report.html.jinja").read_text(encoding="utf-8")
     environment = Environment(autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True)
     environment.filters["number"] = summary.number

@@ -78,6 +78,7 @@ def palette() -> list[tuple[str, str, str]]:
 def drawn(draw: Callable[[Figure], object], title: str, *, text: str = "", height: float = HEIGHT) -> Picture:
     """Return what a function draws into a figure."""
     import matplotlib
+    from matplotlib.backends.backend_svg import FigureCanvasSVG
     from matplotlib.figure import Figure
 
     style: Any = {
@@ -93,9 +94,12 @@ def drawn(draw: Callable[[Figure], object], title: str, *, text: str = "", heigh
         **{"svg.fonttype": "none", "svg.hashsalt": "report"},
     }
     with matplotlib.rc_context(style):
-        figure = Figure(figsize=(WIDTH, height), layout="constrained")
+        figure, page = Figure(figsize=(WIDTH, height), layout="constrained"), StringIO()
         draw(figure)
-        page = StringIO()
+        # Laid out once, where saving would lay it out, and draw it, twice.
+        FigureCanvasSVG(figure)
+        figure.get_layout_engine().execute(figure)
+        figure.set_layout_engine(None)
         figure.savefig(page, format="svg", metadata={"Date": None, "Creator": None})
     return Picture(_embedded(page.getvalue(), title), text)
 
