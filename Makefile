@@ -41,7 +41,7 @@ help:
 	@echo "make lint         check style, types, docstrings and the rules of the house"
 	@echo "make format       apply the style"
 	@echo "make docs         build the documentation into docs/_build/html and check the links inside it"
-	@echo "make examples     run every example; those of the gallery run in make docs"
+	@echo "make examples     run every example, and the programs of every page; those of the gallery run in make docs"
 	@echo "make bench-smoke  run every benchmark on its smallest problem"
 	@echo "make experiments  run the quick variant of every experiment on the data in DATA=$(DATA)"
 	@echo "make dist         build the wheel and the source archive into dist/ and check what is in them"

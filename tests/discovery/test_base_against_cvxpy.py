@@ -99,7 +99,7 @@ def lp_penalty(p: float) -> Callable[[Any], Any]:
     return lambda w: cp.pnorm(cp.multiply(rho, w), 2 * p / (p + 1), approx=False)
 
 
-@pytest.mark.sampled(2)
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize("loss", LOSSES)
 @pytest.mark.parametrize("p", [1.0, 1.5, 2.0])
 def test_sgd_1s_with_polishing(points: np.ndarray, loss: str, p: float) -> None:
@@ -183,6 +183,7 @@ def greedy(points: np.ndarray, y: np.ndarray, loss: str, update: str, limits: Li
     return found, best
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("loss", LOSSES)
 def test_ikl(loss: str) -> None:
     found, best = greedy(*wave(loss), loss, "corrective", Limits(tol=EXACT))

@@ -66,6 +66,7 @@ KINDS = ["columns", "columns/power", "columns/centered", "grams", "grams/power"]
 CASES = [(kind, r, degree) for kind in KINDS for r, degree in [(1, 4), (3, 3), (5, 4), (4, 1)]]
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize(("kind", "r", "degree"), CASES)
 def test_probabilities_are_those_of_enumeration(kind: str, r: int, degree: int) -> None:
     for seed in range(3 if r * degree < 15 else 1):
@@ -190,6 +191,7 @@ def out_of_time_after(calls: int, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(norms, "check_deadline", check)
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("p", [1.0, 1.5, 2.0])
 @pytest.mark.parametrize("kind", KINDS)
 def test_a_survey_out_of_time_is_a_bound(kind: str, p: float, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -272,6 +272,7 @@ def test_hull_and_sources_bound_the_dual_norm_of_the_graph(
 # --- the search -----------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("loss", LOSSES)
 @pytest.mark.parametrize("intercept", [True, False])
 def test_the_optimum_over_all_monomials_is_reached(

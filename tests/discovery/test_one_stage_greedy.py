@@ -85,7 +85,7 @@ def test_frank_wolfe_approaches_the_same_optimum(loss: str) -> None:
     assert np.all(np.diff(primal) <= 1e-6 * primal[0])
 
 
-@pytest.mark.sampled(3)
+@pytest.mark.sampled(6)
 @pytest.mark.parametrize("update", ["corrective", "sliding", "pairwise", "frank_wolfe"])
 @pytest.mark.parametrize("loss", LOSSES)
 def test_the_certificate_holds_over_a_dense_grid(loss: str, update: str) -> None:

@@ -120,7 +120,7 @@ def recomputed(
     return float(primal), float(-conjugate - top / (2 * STRENGTH))
 
 
-@pytest.mark.sampled(2)
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize("p", [1.0, 1.5, 2.0])
 @pytest.mark.parametrize(("loss", "normalize"), CASES)
 def test_the_objective_is_the_optimum_over_ordered_products(
@@ -137,7 +137,7 @@ def test_the_objective_is_the_optimum_over_ordered_products(
     assert (found.n_family, found.n_distinct, found.method) == (21, 15, "enumeration")
 
 
-@pytest.mark.sampled(2)
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize("p", [1.0, 1.5, 2.0])
 @pytest.mark.parametrize(("loss", "normalize"), CASES)
 def test_the_certificate_is_that_of_brute_force(
@@ -231,6 +231,7 @@ def test_steps_keep_the_weighted_sum_of_kernels(points: Any, signal: Any, loss: 
     np.testing.assert_allclose(descent._gram, descent.stack().combine(before), rtol=1e-9)
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("loss", LOSSES)
 @pytest.mark.parametrize("fit_intercept", [False, True])
 def test_warm_learners_agree_with_cold_ones(points: Any, signal: Any, loss: str, fit_intercept: bool) -> None:

@@ -28,6 +28,7 @@ def energy(points: np.ndarray, vector: np.ndarray, widths: Any) -> float:
     return float(vector @ np.exp(-0.5 * ((scaled[:, None] - scaled) ** 2).sum(axis=2)) @ vector)
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("n_columns", [1, 2, 3])
 @pytest.mark.parametrize("most", [8, 60, 400])
 def test_no_widths_exceed_the_bound(n_columns: int, most: int) -> None:

@@ -84,6 +84,7 @@ def test_centering_is_that_of_repeated_samples(rng: np.random.Generator) -> None
     assert np.vdot(space.adjoint(matrix), gram) == pytest.approx(np.vdot(matrix, space.centered(gram)))
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("settings", [SearchSettings(), SearchSettings(shrinkage=0.01)])
 @pytest.mark.parametrize("criterion", ["alignment", "distance"])
 def test_weights_are_repetitions(criterion: str, settings: SearchSettings) -> None:
@@ -100,6 +101,7 @@ def test_weights_are_repetitions(criterion: str, settings: SearchSettings) -> No
     np.testing.assert_allclose(one.history, two.history, rtol=1e-6)
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("factor", [1e-20, 1e-3, 1e20])
 def test_weights_of_any_size_are_taken(factor: float) -> None:
     points, y = drawn_task()
@@ -108,7 +110,7 @@ def test_weights_of_any_size_are_taken(factor: float) -> None:
     assert scaled.alignment == pytest.approx(usual.alignment, rel=5e-2)
 
 
-@pytest.mark.sampled(2)
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize("scale", [1e-300, 1e-150, 1e80, 1e200])
 @pytest.mark.parametrize("criterion", ["alignment", "distance"])
 def test_the_scale_of_the_target_does_not_count(criterion: str, scale: float) -> None:

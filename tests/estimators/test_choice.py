@@ -25,6 +25,7 @@ RECORDED: list[tuple[type[Any], dict[str, Any], float | None, float | None, floa
 ]
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize(("kind", "settings", "mixing", "l1_ratio", "alpha"), RECORDED)
 def test_choices_are_those_on_record(
     kind: type[Any], settings: dict[str, Any], mixing: float | None, l1_ratio: float | None, alpha: float

@@ -114,6 +114,7 @@ def test_classes_are_scored_on_held_out_samples(n_classes: int) -> None:
     assert model.score(X, y) > 0.6
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.filterwarnings("ignore:The best strength:UserWarning", "ignore:No kernel was:UserWarning")
 @pytest.mark.parametrize("loss", ["logistic", "hinge"])
 @pytest.mark.parametrize("n_classes", [2, 3])
@@ -300,6 +301,7 @@ def test_scikit_learn_accepts_the_estimator(estimator: Any, check: Any) -> None:
     check(estimator)
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("kind", [MKLRegressorCV, MKLClassifierCV])
 @pytest.mark.parametrize("settings", [{}, {"penalty": "l1", "n_alphas": 4}])
 def test_folds_without_weight_are_left_out_in_words(

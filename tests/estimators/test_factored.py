@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import subprocess
-import sys
 import tracemalloc
 from pathlib import Path
 from typing import Any
@@ -13,6 +11,7 @@ import pandas as pd
 import pytest
 from sklearn.base import clone
 from sklearn.utils.estimator_checks import parametrize_with_checks
+from tests.support.processes import python
 
 from manykernels import (
     Gaussian,
@@ -88,6 +87,7 @@ CASES = {
 }
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("name", CASES)
 def test_models_are_those_of_gram_matrices(name: str) -> None:
     estimator, y = CASES[name]
@@ -143,7 +143,8 @@ def test_a_new_process_predicts_the_same_bits(tmp_path: Path) -> None:
         "model, new = load_model(folder + 'model.mkl'), np.load(folder + 'new.npy'); "
         "np.save(folder + 'scores.npy', model.predict_proba(new))"
     )
-    subprocess.run([sys.executable, "-c", code, str(tmp_path)], check=True)
+    done = python(code, tmp_path)
+    assert done.returncode == 0, done.stderr
     np.testing.assert_array_equal(np.load(tmp_path / "scores.npy"), model.predict_proba(NEW))
 
 
@@ -312,6 +313,7 @@ def test_scikit_learn_accepts_them(estimator: Any, check: Any) -> None:
     check(estimator)
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize(
     ("order", "dtype", "standardize"),
     [("F", np.float64, True), ("F", np.float64, False), ("C", np.float32, True)],

@@ -75,6 +75,7 @@ def test_one_width_a_feature_finds_which_column_matters() -> None:
     assert model.score(X, y) > 0.95
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize(
     "settings",
     [

@@ -52,6 +52,7 @@ def test_factors_and_matrices_give_the_same_model() -> None:
     np.testing.assert_allclose(parts.sum(axis=0) + second.intercept_, second.predict(new), atol=1e-10)
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("seed", range(10))
 def test_the_gap_is_that_of_all_pairs_by_brute_force(seed: int) -> None:
     rng = np.random.default_rng(seed)
@@ -185,6 +186,7 @@ def test_products_of_every_order_are_all_subsets() -> None:
     assert bins == {2: 24, 3: 6, 4: 4, 5: 3, 6: 2, 7: 2, 8: 2, 9: 2, 10: 2}
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("seed", range(3))
 def test_the_gap_is_that_of_all_subsets_by_brute_force(seed: int) -> None:
     rng = np.random.default_rng(seed)

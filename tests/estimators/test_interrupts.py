@@ -124,7 +124,7 @@ def test_a_stop_that_the_callback_asks_for_ends_one_run(data: Any) -> None:
     assert path.summary()["status"].tolist() == ["stopped_by_callback"] * 4
 
 
-@pytest.mark.sampled(3)
+@pytest.mark.sampled(6)
 @pytest.mark.filterwarnings("ignore:The best strength:UserWarning")
 @pytest.mark.parametrize("press", PRESSES)
 @pytest.mark.parametrize("n_jobs", [None, 2])
@@ -183,6 +183,7 @@ def test_an_interrupt_of_one_class_stops_the_folds(data: Any) -> None:
     assert {str(found.status) for found in model.solution_} == {"converged"}
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.filterwarnings("ignore:The best strength:UserWarning")
 @pytest.mark.parametrize("n_jobs", [None, 2])
 @pytest.mark.parametrize("press", PRESSES)
@@ -280,7 +281,7 @@ SEARCHES: dict[str, Callable[[], Any]] = {
 }
 
 
-@pytest.mark.sampled(5)
+@pytest.mark.sampled(10)
 @pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
 @pytest.mark.parametrize("share", [0.0, 0.1, 0.3, 0.6, 0.9])
 @pytest.mark.parametrize("kind", SEARCHES)

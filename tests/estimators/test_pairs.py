@@ -48,6 +48,7 @@ def explicit(data: Pairs, bank: Any) -> KernelStack:
     return KernelStack(bank.block(prepared, prepared), names=bank.names)
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.usefixtures("_large")
 @pytest.mark.parametrize(
     ("estimator", "y"),

@@ -152,6 +152,7 @@ def test_targets_with_kernels_without_a_penalty(data, bank, outputs) -> None:
     np.testing.assert_allclose(fits[0].predict(X), fits[1].predict(X), atol=2e-3)
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("loss", ["logistic", "hinge"])
 @pytest.mark.parametrize("representation", ["gram", "factored"])
 def test_classes_with_kernels_without_a_penalty(data, bank, loss, representation, tmp_path) -> None:

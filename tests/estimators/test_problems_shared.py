@@ -177,6 +177,7 @@ def test_cross_validation_and_path_share_too():
     assert labels.solutions[-1].dual_coef.shape == (len(X), 3)
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize(
     "penalty", ["elasticnet", "lq", "ridge", "simplex", "lp_ball", "elasticnet_ball", "group_elasticnet"]
 )

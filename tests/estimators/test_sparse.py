@@ -55,6 +55,7 @@ BANKS = {
 }
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("bank", BANKS)
 @pytest.mark.parametrize("form", [sparse.csr_matrix, sparse.coo_array, sparse.csc_array])
 def test_same_model_as_of_the_dense_table(bank: str, form: Any, tmp_path: Path) -> None:

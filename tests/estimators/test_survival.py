@@ -331,6 +331,7 @@ def test_folds_on_factors_choose_as_folds_of_matrices() -> None:
     np.testing.assert_allclose(*scores, atol=2e-3)
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("kind", ["one time", "one event", "in order", "strata of four", "odd weights"])
 def test_odd_studies_converge_on_factors(kind: str) -> None:
     X, y = columns(800)

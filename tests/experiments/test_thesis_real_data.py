@@ -211,6 +211,7 @@ def test_pixels_are_left_as_they_are(module: Callable[[str], ModuleType]) -> Non
     assert len({tuple(row) for part in parts for row in part[0]}) == 60
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("kind", ["greedy", "sampled", "two_stages"])
 def test_a_search_obeys_its_time_limit(module: Callable[[str], ModuleType], kind: str) -> None:
     settings, learners = module("_settings"), module("_learners")

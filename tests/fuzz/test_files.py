@@ -8,6 +8,7 @@ from tests.fuzz.files import KINDS, judge_file
 ROUNDS = 3
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("place", range(len(KINDS)), ids=list(KINDS))
 def test_a_few_files(place: int) -> None:
     for round_ in range(ROUNDS):

@@ -75,6 +75,7 @@ def test_what_pays_is_decided_by_predicted_seconds():
     assert worthwhile(bank, few) == []  # a call for each column would take longer than its entries
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("options", [{}, {"normalize": "unit_diagonal"}, {"center": True}, {"missing": "mask"}])
 @pytest.mark.parametrize("kind", ["auto", "lazy"])
 def test_built_stacks_have_the_entries_of_packed_ones(options, kind):

@@ -40,6 +40,7 @@ def table(sizes: tuple[int, int], share: float = 1.0) -> tuple[PairStack, np.nda
     return PairStack(left, right, pairs[at]), kron, y
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.usefixtures("_large")
 @pytest.mark.parametrize(
     ("sizes", "share", "regularizer", "fit_intercept"),
@@ -75,6 +76,7 @@ TARGETS = {
 }
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.usefixtures("_large")
 @pytest.mark.parametrize(
     ("loss", "regularizer", "fit_intercept"),

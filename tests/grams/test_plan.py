@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import subprocess
-import sys
 from pathlib import Path
 
 import numpy as np
 import pytest
+from tests.support.processes import python
 
 from manykernels.exceptions import InvalidInputError, MemoryBudgetError
 from manykernels.grams.plan import (
@@ -138,8 +137,7 @@ def test_a_limit_of_the_process_is_part_of_what_is_available():
         "resource.setrlimit(resource.RLIMIT_AS, (mapped + 50_000_000, resource.RLIM_INFINITY))\n"
         "print(available_memory(), memory_bytes(None))"
     )
-    told = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True).stdout.split()
-    available, budget = map(int, told)
+    available, budget = map(int, python(program).stdout.split())
     assert 0 < budget <= 0.9 * available
     assert 40_000_000 < available <= 50_000_000
 

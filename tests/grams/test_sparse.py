@@ -94,7 +94,7 @@ def test_the_stack_is_its_matrices(seed: int) -> None:
         np.testing.assert_allclose(factors.cross_apply(m, factors.table, r), K[m] @ r, atol=1e-12)
 
 
-@pytest.mark.sampled(17)
+@pytest.mark.sampled(34)
 @pytest.mark.parametrize("seed", range(34))
 @pytest.mark.parametrize(("loss", "regularizer"), [("squared", "l1"), ("logistic", "l1"), ("squared", "ridge")])
 def test_problems_end_where_dense_solvers_end(seed: int, loss: str, regularizer: str) -> None:
@@ -108,7 +108,7 @@ def test_problems_end_where_dense_solvers_end(seed: int, loss: str, regularizer:
     assert found.certificate.primal == pytest.approx(exact.certificate.primal, rel=1e-8)
 
 
-@pytest.mark.sampled(2)
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize("loss", ["squared", "logistic"])
 @pytest.mark.parametrize("regularizer", ["l1", "elasticnet", "simplex"])
 def test_steps_without_hessians_reach_the_same_minimum(loss: str, regularizer: str, monkeypatch: Any) -> None:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import subprocess
-import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -13,6 +11,7 @@ import pandas as pd
 import pytest
 from matplotlib import pyplot
 from matplotlib.figure import Figure
+from tests.support.processes import python
 
 from manykernels import InvalidInputError, KernelBank, KernelStack, Linear, MKLClassifier, MKLRegressor, solve
 from manykernels.inspection import (
@@ -240,7 +239,7 @@ def test_frames_are_copies(named: Named) -> None:
     assert (display.frame()["value"] > 0).all()
 
 
-@pytest.mark.sampled(2)
+@pytest.mark.sampled(4)
 def test_overview_is_a_picture(fitted: tuple[Any, Any], tmp_path: Path) -> None:
     model, _ = fitted
     if not np.any(model.kernel_weights_):
@@ -273,6 +272,6 @@ def test_matplotlib_is_imported_only_to_draw() -> None:
         "try:\n    i.ConvergenceDisplay(history=None).plot()\n"
         "except ImportError as error:\n    print(error)"
     )
-    found = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=120, check=True)
+    found = python(code)
     assert "ConvergenceDisplay.plot needs matplotlib" in found.stdout
     assert "manykernels[plot]" in found.stdout

@@ -122,6 +122,7 @@ def test_p_values_on_noise_are_not_small() -> None:
     assert (values > 0.02).all()
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("scoring", [None, "roc_auc_ovr", "neg_log_loss"])
 def test_permutation_for_classes_and_scorers(scoring: str | None) -> None:
     X, y = _table(4)

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import subprocess
-import sys
 from copy import copy
 from functools import cache
 from pathlib import Path
@@ -14,6 +12,7 @@ import pandas as pd
 import pytest
 from sklearn.base import BaseEstimator
 from sklearn.model_selection import KFold
+from tests.support.processes import python
 
 from manykernels import (
     GaussianMKL,
@@ -121,7 +120,8 @@ def test_a_new_process_predicts_the_same_bits(tmp_path: Path) -> None:
         methods = ("predict", "decision_function", "predict_proba", "transform")
         expected[name] = [getattr(model, method)(rows) for method in methods if hasattr(model, method)]
         assert expected[name]
-    subprocess.run([sys.executable, "-c", PREDICTING, *MODELS], cwd=tmp_path, check=True)
+    done = python(PREDICTING, *MODELS, folder=tmp_path)
+    assert done.returncode == 0, done.stderr
     for name, answers in expected.items():
         with np.load(tmp_path / f"{name}.npz") as found:
             assert len(found.files) == len(answers)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import subprocess
 import sys
 import textwrap
 from dataclasses import dataclass
@@ -18,6 +17,7 @@ from sklearn.pipeline import Pipeline, make_pipeline
 from sklearn.preprocessing import FunctionTransformer, OneHotEncoder, StandardScaler
 from sklearn.svm import SVC
 from tests.inspection.conftest import labels, table
+from tests.support.processes import python
 
 from manykernels import (
     InvalidInputError,
@@ -81,15 +81,7 @@ class OwnRegressor(MKLRegressor):
 
 def run(folder: Path, code: str) -> str:
     """Return what a new process prints."""
-    command = [sys.executable, "-c", textwrap.dedent(code)]
-    found = subprocess.run(
-        command,
-        cwd=folder,
-        capture_output=True,
-        text=True,
-        timeout=120,
-        check=False,
-    )
+    found = python(textwrap.dedent(code), folder=folder)
     assert found.returncode == 0, found.stderr
     return found.stdout.strip()
 
@@ -180,6 +172,7 @@ def pipelines() -> dict[str, tuple[Any, Any, Any]]:
     }
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("name", list(pipelines()))
 def test_pipelines_come_back(name: str, tmp_path: Path) -> None:
     pytest.importorskip("skops.io")

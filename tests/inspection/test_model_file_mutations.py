@@ -18,7 +18,7 @@ N_FILES = int(os.environ.get("MANYKERNELS_MUTATED_FILES", "40"))  # of each of s
 SEED = int(os.environ.get("MANYKERNELS_MUTATION_SEED", "0"))
 
 
-@pytest.mark.sampled(2)
+@pytest.mark.sampled(4)
 def test_mutated_files_are_refused_or_work(fitted: tuple[Any, Any], tmp_path: Path) -> None:
     model, rows = fitted
     save_model(model, tmp_path / "model.mkl")
@@ -34,6 +34,7 @@ def test_mutated_files_are_refused_or_work(fitted: tuple[Any, Any], tmp_path: Pa
     assert N_FILES / 3 < refused < N_FILES
 
 
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize("sign", [b"(", b"[", b"{", b"'", b"\\", b"\n", b"\x00", b"9"])
 def test_a_foreign_sign_in_a_header_is_refused(sign: bytes, named: Any, tmp_path: Path) -> None:
     save_model(named("binary")[0], tmp_path / "model.mkl")

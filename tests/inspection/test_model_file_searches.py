@@ -41,6 +41,7 @@ def fitted(name: str) -> tuple[Any, pd.DataFrame, Any]:
     return MODELS[name].fit(X, target), X, target
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.filterwarnings("ignore::manykernels.ConvergenceWarning")
 @pytest.mark.parametrize("name", MODELS)
 def test_a_file_gives_back_the_model(name: str, tmp_path: Path) -> None:
@@ -56,6 +57,7 @@ def test_a_file_gives_back_the_model(name: str, tmp_path: Path) -> None:
         np.testing.assert_array_equal(getattr(same, attribute), getattr(model, attribute))
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.filterwarnings("ignore::manykernels.ConvergenceWarning")
 @pytest.mark.parametrize("name", MODELS)
 def test_tables_and_reports_work(name: str) -> None:

@@ -70,6 +70,7 @@ def test_the_effect_of_a_place_is_that_of_all_other_letters() -> None:
     assert seen.places["effect"].iloc[10] == pytest.approx(np.sqrt(np.mean(np.square(changes))))
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("kind", [None, "words", "places"])
 def test_both_are_drawn(kind: str | None) -> None:
     """Words by default, if there are any."""

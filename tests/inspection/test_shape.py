@@ -140,6 +140,7 @@ def test_what_cannot_be_shown_is_said(model: Any, table: pd.DataFrame) -> None:
         ShapeDisplay.from_estimator(joint, table)
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("style", ["default", "dark_background"])
 @pytest.mark.parametrize("size", [(3.0, 2.5), (10.0, 6.0)])
 def test_pictures(model: Any, table: pd.DataFrame, style: str, size: tuple[float, float]) -> None:

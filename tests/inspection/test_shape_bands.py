@@ -42,6 +42,7 @@ def test_the_deviation_is_that_of_the_curves_of_the_refits() -> None:
     np.testing.assert_allclose(curve(model, refits)["std"], np.std(effects, axis=0, ddof=1), atol=1e-12)
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("kind", ["hinge", "cox", "factored", "three classes", "pipeline"])
 def test_every_model_has_bands(kind: str) -> None:
     target: Any = Y.to_numpy()

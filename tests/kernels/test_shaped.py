@@ -30,6 +30,7 @@ def test_functions_are_lines_between_values_at_knots() -> None:
     np.testing.assert_allclose(values[:, -1], at_knots[:, 3] + 7.0 * last)
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("shape", ["increasing", "decreasing", "convex", "concave", ("concave", "increasing")])
 def test_coefficients_in_the_cone_are_functions_of_the_shape(shape: Any, rng: np.random.Generator) -> None:
     spec = Shaped(Laplacian(0.5), shape, points=tuple(np.sort(rng.normal(size=9))))

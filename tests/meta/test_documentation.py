@@ -54,13 +54,19 @@ WRITTEN = [ROOT / "README.md", ROOT / "CONTRIBUTING.md"]
 FOLDERS = (".", "guide", "coming_from", "experiments")
 WRITTEN += [page for folder in FOLDERS for page in sorted((ROOT / "docs" / folder).glob("*.md"))]
 PAGES = [path for path in WRITTEN if python_blocks(path.read_text())]
-# Many fits each; what they show is tested elsewhere, and the pages nightly.
+# What pages show is tested elsewhere: those of many fits run nightly, what is read first whenever the tests run.
 LONG = {"evidence.md", "displays.md", "model_selection.md", "large.md", "pairs.md", "report.md"}
+FIRST = {"README.md", "CONTRIBUTING.md", "index.md"}
+
+
+def run_by(name: str) -> list[pytest.MarkDecorator]:
+    """Return the mark of a page by this name."""
+    return [pytest.mark.nightly] if name in LONG else [] if name in FIRST else [pytest.mark.example]
 
 
 @pytest.mark.parametrize(
     "path",
-    [pytest.param(path, marks=[pytest.mark.nightly] * (path.name in LONG)) for path in PAGES],
+    [pytest.param(path, marks=run_by(path.name)) for path in PAGES],
     ids=lambda path: str(path.relative_to(ROOT)),
 )
 def test_page_runs(path: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

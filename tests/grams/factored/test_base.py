@@ -157,6 +157,7 @@ class TestComposite(FactoredContract):
     stack_class = CompositeStack
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("kind", SPECS, ids=lambda kind: kind.__name__)
 @pytest.mark.parametrize("options", [{"standardize": True}, {"normalize": None}], ids=str)
 def test_bounds_contain_the_quadratic_form_of_the_kernels(kind: type[FactoredStack], options: dict[str, Any]) -> None:
@@ -175,6 +176,7 @@ def test_bounds_contain_the_quadratic_form_of_the_kernels(kind: type[FactoredSta
             assert abs(value - exact[m]) <= error + rounding[m]
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("kind", SPECS, ids=lambda kind: kind.__name__)
 def test_factors_leave_a_psd_rest_of_the_promised_trace(kind: type[FactoredStack]) -> None:
     X = rows(np.random.default_rng(4), 300)

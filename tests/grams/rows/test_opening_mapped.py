@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import subprocess
 import sys
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
+from tests.support.processes import python
 
 from manykernels.grams.rows.opening import ArrayRows, MappedFile
 
@@ -78,7 +78,6 @@ def test_another_file_of_the_same_name_is_not_read(tmp_path: Path) -> None:
 def test_a_file_that_is_cut_off_during_a_fit_is_an_error_in_words(tmp_path: Path) -> None:
     """In a process of its own, which a page that is gone would end."""
     np.save(tmp_path / "rows.npy", np.random.default_rng(0).normal(size=(50_000, 3)))
-    command = [sys.executable, "-c", CUT_OFF, str(tmp_path / "rows.npy")]
-    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    done = python(CUT_OFF, tmp_path / "rows.npy")
     assert done.returncode == 0, done.stderr
     assert "rows.npy was cut off while it was read: it has 4096 bytes" in done.stdout

@@ -63,7 +63,7 @@ def assert_same(first: Any, second: Any, tol: float = 1e-10) -> None:
     np.testing.assert_allclose(here(first.dual_coef), rho, atol=1e-6 * np.abs(rho).max())
 
 
-@pytest.mark.sampled(2)
+@pytest.mark.sampled(6)
 @pytest.mark.parametrize("loss", ["logistic", "squared", "hinge", "quantile", "gamma"])
 def test_the_answer_is_that_of_one_process(loss: str) -> None:
     X, y = data(loss)

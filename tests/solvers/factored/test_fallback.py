@@ -56,6 +56,7 @@ def few_landmarks(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(cholesky, "MAX_RANK", 48)
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("loss", ["squared", "logistic", "hinge"])
 @pytest.mark.parametrize("penalty", ["l1", "elasticnet", "simplex", "lq"])
 @pytest.mark.usefixtures("few_landmarks")
@@ -96,6 +97,7 @@ def test_few_rows_and_many_kernels_become_matrices_of_a_working_set(monkeypatch:
     assert -1e-9 <= brute <= model.dual_gap + 1e-9
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("loss", ["squared", "logistic", "hinge"])
 def test_kernels_with_many_directions_are_matrices_as_soon_as_they_enter(
     monkeypatch: pytest.MonkeyPatch, loss: str

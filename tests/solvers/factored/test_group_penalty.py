@@ -111,7 +111,7 @@ def on_factors(X: np.ndarray, y: np.ndarray, bank: KernelBank, loss: Any, penalt
     return FactoredNewton(tol=tol).solve(problem), fitted.block(prepared, prepared)
 
 
-@pytest.mark.sampled(3)
+@pytest.mark.sampled(6)
 @pytest.mark.parametrize("loss", ["squared", "logistic"])
 @pytest.mark.parametrize("penalty", PENALTIES, **ids)
 def test_the_optimum_is_that_of_the_kernels_as_matrices(penalty: Regularizer, loss: str) -> None:
@@ -150,6 +150,7 @@ def _squares(scores: cp.Expression, y: np.ndarray) -> cp.Expression:
     return cp.sum_squares(scores + cp.Variable() - y) / 2
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("penalty", [Rounded(0.5), ElasticNetBall(1.0, eta=0.5)], **ids)
 @pytest.mark.parametrize("columns_in_turn", [False, True])
 def test_functions_agree_with_cvxpy(
@@ -163,6 +164,7 @@ def test_functions_agree_with_cvxpy(
     assert solution.certificate.primal == pytest.approx(optimum(kernels, y, penalty), rel=1e-6)
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("penalty", [BlockL1(0.3), Rounded(0.5), MIXTURE], **ids)
 @pytest.mark.parametrize("loss", [LogCosh(), AsymmetricSquared(0.8)], **ids)
 def test_losses_of_a_users_own(loss: Any, penalty: Regularizer) -> None:

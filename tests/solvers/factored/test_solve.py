@@ -136,6 +136,7 @@ def test_the_gap_of_every_penalty_is_never_below_the_brute_force_gap(monkeypatch
         assert brute >= -1e-9
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("loss", ["logistic", "squared", "hinge"])
 @pytest.mark.parametrize("penalty", OTHERS, ids=repr)
 def test_every_penalty_has_the_optimum_of_the_gram_solvers(
@@ -156,6 +157,7 @@ def test_every_penalty_has_the_optimum_of_the_gram_solvers(
     assert model.certificate.dual <= exact.certificate.primal * (1 + 1e-12)
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("loss", ["logistic", "squared", "squared_hinge", "huber"])
 @pytest.mark.parametrize("penalty", ["l1", "elasticnet"])
 def test_the_optimum_is_that_of_the_gram_solvers(loss: str, penalty: str) -> None:
@@ -174,6 +176,7 @@ def test_the_optimum_is_that_of_the_gram_solvers(loss: str, penalty: str) -> Non
     np.testing.assert_allclose(model.kernel_weights, exact.kernel_weights, atol=1e-2 * exact.kernel_weights.max())
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("loss", ["hinge", "quantile", "epsilon_insensitive"])
 @pytest.mark.parametrize("matrices", [False, True])
 def test_kinked_losses_reach_the_gap(loss: str, matrices: bool, monkeypatch: pytest.MonkeyPatch) -> None:

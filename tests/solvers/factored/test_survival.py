@@ -55,6 +55,7 @@ def drawn(seed: int, n: int = 200) -> tuple[CoxCase, Problem]:
     return case, problem
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("seed", range(12))
 def test_factors_and_matrices_have_one_optimum(seed: int) -> None:
     case, problem = drawn(seed)
