@@ -29,8 +29,7 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
 from manykernels import HierarchicalMKL, NonlinearMKL, PolynomialMKL
-from manykernels.discovery.polynomial.cross_validation import best_strength
-from manykernels.discovery.polynomial.lasso_path import WeightedLasso, WeightedRows
+from manykernels.discovery.polynomial.lasso_path import WeightedLasso, WeightedRows, best_strength
 from manykernels.solvers.fold import Fold
 
 METHODS = ("adaptive, centered", "adaptive", "lasso", "PolynomialMKL", "powers as they are")

@@ -24,11 +24,10 @@ from manykernels.discovery.base import (
     solve_quietly,
     without_empty,
 )
-from manykernels.discovery.polynomial.cross_validation import Tuned, tuned_strengths
 from manykernels.discovery.polynomial.descent import MirrorDescent
 from manykernels.discovery.polynomial.family import PolynomialFamily
 from manykernels.discovery.polynomial.family_norm import BUDGET
-from manykernels.discovery.polynomial.lasso_path import WeightedLasso, adaptive_penalties
+from manykernels.discovery.polynomial.lasso_path import Tuned, WeightedLasso, adaptive_penalties, tuned_strengths
 from manykernels.discovery.polynomial.product_bases import (
     GramBase,
     Index,

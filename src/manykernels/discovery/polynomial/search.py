@@ -11,11 +11,17 @@ from typing import Any
 import numpy as np
 
 from manykernels.discovery.base import Found, family_certificate, solve_quietly, with_dual
-from manykernels.discovery.polynomial.cross_validation import PATH_LENGTH, SECOND_STEP, lasso_of, surveyed_family
 from manykernels.discovery.polynomial.descent import InteractionSampler, MirrorDescent
 from manykernels.discovery.polynomial.family import PolynomialFamily
 from manykernels.discovery.polynomial.family_norm import FamilyNorm, family_norm, norm_cost
-from manykernels.discovery.polynomial.lasso_path import PathPoint, WeightedRows
+from manykernels.discovery.polynomial.lasso_path import (
+    PATH_LENGTH,
+    SECOND_STEP,
+    PathPoint,
+    WeightedRows,
+    lasso_of,
+    surveyed_family,
+)
 from manykernels.discovery.polynomial.product_bases import Index, RankOneBase
 from manykernels.grams import GramStack
 from manykernels.objective.certificate import Certificate

@@ -8,8 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from manykernels.discovery.polynomial.cross_validation import best_strength
-from manykernels.discovery.polynomial.lasso_path import PathPoint, WeightedLasso, WeightedRows
+from manykernels.discovery.polynomial.lasso_path import PathPoint, WeightedLasso, WeightedRows, best_strength
 from manykernels.solvers.fold import Fold
 
 STEP = 10.0**-0.5
