@@ -27,22 +27,26 @@ def least_squares(A: Array, b: Array, chosen: Array, Q: Array, R: Array, z: Arra
 
     Gram and Schmidt, twice; the last of the chosen is the one that may depend on the others.
     """
-    count = chosen.size
+    count, size = chosen.size, A.shape[1]  # loops over entries compile several times as fast as sums of arrays
     for k in range(count):
-        row = A[chosen[k]]
+        row, new = A[chosen[k]], Q[k]
         length = np.sqrt(np.dot(row, row))
-        Q[k] = row
-        R[: k + 1, k] = 0.0
+        for j in range(size):
+            new[j] = row[j]
+        for i in range(k + 1):
+            R[i, k] = 0.0
         for _ in range(2):
             for i in range(k):
-                part = np.dot(Q[i], Q[k])
+                part = np.dot(Q[i], new)
                 R[i, k] += part
-                Q[k] -= part * Q[i]
-        left = np.sqrt(np.dot(Q[k], Q[k]))
+                for j in range(size):
+                    new[j] -= part * Q[i, j]
+        left = np.sqrt(np.dot(new, new))
         if left <= DEPENDENT * length:
             return False
         R[k, k] = left
-        Q[k] /= left
+        for j in range(size):
+            new[j] /= left
     for k in range(count - 1, -1, -1):
         total = np.dot(Q[k], b)
         for j in range(k + 1, count):
@@ -52,30 +56,45 @@ def least_squares(A: Array, b: Array, chosen: Array, Q: Array, R: Array, z: Arra
 
 
 @compiled()
+def clear(mu: Array) -> None:
+    """Set all entries to zero."""
+    for k in range(mu.size):
+        mu[k] = 0.0
+
+
+@compiled()
 def multipliers(A: Array, b: Array, mu: Array) -> None:
     """Improve ``mu >= 0`` (c,) to the minimizer of ``||A' mu - b||``, beginning at the ones that are positive."""
     n_rows, size = A.shape
     most = min(n_rows, size)
     Q, R, z = np.empty((most, size)), np.zeros((most, most)), np.empty(most)
     lengths, barred = np.empty(n_rows), np.zeros(n_rows, dtype=np.bool_)
+    places, rest, count = np.empty(n_rows + 1, dtype=np.int64), np.empty(size), 0
     for k in range(n_rows):
         lengths[k] = np.sqrt(np.dot(A[k], A[k]))
+        count += mu[k] > 0.0
     unit = np.sqrt(np.dot(b, b))
-    if np.sum(mu > 0.0) > most:
-        mu[:] = 0.0
+    if count > most:
+        clear(mu)
     added = -1
     for _ in range(10 * n_rows + 10):
         while True:  # at most as often as there are positive multipliers
-            chosen = np.flatnonzero(mu > 0.0)
+            count = 0
+            for k in range(n_rows):
+                if mu[k] > 0.0:
+                    places[count] = k
+                    count += 1
             if added >= 0:
-                chosen = np.append(chosen, added)
-            if not chosen.size:
+                places[count] = added
+                count += 1
+            if count == 0:
                 break
+            chosen = places[:count]
             if chosen.size > most or not least_squares(A, b, chosen, Q, R, z):
                 if added >= 0:  # it is a combination of the others
                     barred[added], added = True, -1
                     continue
-                mu[:] = 0.0  # multipliers from elsewhere, which tell nothing here
+                clear(mu)  # multipliers from elsewhere, which tell nothing here
                 break
             if added >= 0 and z[chosen.size - 1] <= 0.0:
                 barred[added], added = True, -1
@@ -89,15 +108,18 @@ def multipliers(A: Array, b: Array, mu: Array) -> None:
                 k = chosen[i]
                 mu[k] = max(mu[k] + step * (z[i] - mu[k]), 0.0)
             if added >= 0 and step > 0.0:
-                barred[:] = False
+                for k in range(n_rows):
+                    barred[k] = False
             added = -1
             if first < 0:
                 break
             mu[chosen[first]] = 0.0
-        rest = b.copy()
+        for j in range(size):
+            rest[j] = b[j]
         for k in range(n_rows):
             if mu[k] > 0.0:
-                rest -= mu[k] * A[k]
+                for j in range(size):
+                    rest[j] -= mu[k] * A[k, j]
         left, best = np.sqrt(np.dot(rest, rest)), 0.0
         for k in range(n_rows):
             if mu[k] > 0.0 or barred[k]:
@@ -112,11 +134,15 @@ def multipliers(A: Array, b: Array, mu: Array) -> None:
 @compiled()
 def project(G: Array, g: Array, mu: Array, out: Array) -> float:
     """Set ``out`` to the projection ``g + G'mu`` of ``g`` on the cone; return its length. ``mu`` is where to begin."""
-    multipliers(G, -g, mu)
-    out[:] = g
+    for j in range(g.size):
+        out[j] = -g[j]
+    multipliers(G, out, mu)
+    for j in range(g.size):
+        out[j] = g[j]
     for k in range(mu.size):
         if mu[k] > 0.0:
-            out += mu[k] * G[k]
+            for j in range(g.size):
+                out[j] += mu[k] * G[k, j]
     return np.sqrt(np.dot(out, out))
 
 

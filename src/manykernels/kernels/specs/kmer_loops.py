@@ -322,15 +322,18 @@ def list_places(codes: Array, starts: Array, plan: Any, a_window: int, both: boo
                 if filled + n > size:
                     size = 2 * (filled + n)
                     longer = np.empty(size, np.uint32)
-                    longer[:filled] = out[:filled]
+                    for j in range(filled):
+                        longer[j] = out[j]
                     out = longer
                     if several:
                         wider = np.empty(size)
-                        wider[:filled] = weights[:filled]
+                        for j in range(filled):
+                            wider[j] = weights[j]
                         weights = wider
-                out[filled : filled + n] = places[:n]
-                if several:
-                    weights[filled : filled + n] = roots[:n]
+                for j in range(n):
+                    out[filled + j] = places[j]
+                    if several:
+                        weights[filled + j] = roots[j]
                 filled += n
         ends[i + 1] = filled
     return out[:filled].copy(), weights[: filled if several else 0].copy(), ends

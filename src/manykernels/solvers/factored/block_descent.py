@@ -104,7 +104,8 @@ def sweep_rows(
             continue
         rank, basis = high - low, bases[m]
         group_slopes(Z, firsts[m], slopes, basis, p[:rank])
-        p[:rank] -= own * old
+        for k in range(rank):
+            p[k] -= own[k] * old[k]
         rest = max(total - power[m] * size**q, 0.0) if coupled else 0.0
         group_minimizer(p[:rank], own, linear[m], curvature[m], power[m], q, strength, coupled, rest, new[:rank])
         if coupled:
@@ -117,7 +118,8 @@ def sweep_rows(
             turn += (own[k] * new[k]) ** 2
         if step > 0.0:
             add_group(Z, firsts[m], weights, new[:rank], basis, slopes, change, image)
-            old += new[:rank]
+            for k in range(rank):
+                old[k] += new[k]
             moved += step
             turned = max(turned, turn)
     return moved, np.sqrt(turned) * norms

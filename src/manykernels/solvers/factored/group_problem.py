@@ -48,15 +48,21 @@ ROOT_TOL = 1e-13
 @compiled()
 def on_ridge(p: Array, eigenvalues: Array, G: Array, kappa: float, mu: Array, A: Array, out: Array) -> float:
     """Set ``out`` to the minimizer with a ridge term ``kappa``, and return its norm; ``mu`` begins and is improved."""
-    roots = 1.0 / np.sqrt(eigenvalues + kappa)
-    for k in range(mu.size):
-        A[k] = G[k] * roots
-    multipliers(A, p * roots, mu)
-    out[:] = -p
+    roots = np.empty(p.size)  # loops over entries compile several times as fast as sums of arrays
+    for j in range(p.size):
+        roots[j] = 1.0 / np.sqrt(eigenvalues[j] + kappa)
+        out[j] = p[j] * roots[j]
+        for k in range(mu.size):
+            A[k, j] = G[k, j] * roots[j]
+    multipliers(A, out, mu)
+    for j in range(p.size):
+        out[j] = -p[j]
     for k in range(mu.size):
         if mu[k] > 0.0:
-            out += mu[k] * G[k]
-    out *= roots * roots
+            for j in range(p.size):
+                out[j] += mu[k] * G[k, j]
+    for j in range(p.size):
+        out[j] *= roots[j] * roots[j]
     return np.sqrt(np.dot(out, out))
 
 
@@ -83,15 +89,20 @@ def cone_minimizer(
         c, b = c + strength * b, 0.0
     if strength == 0.0:
         b = 0.0
-    size = project(G, -p, mu, out)
+    pull, widest = np.empty(p.size), eigenvalues[0]
+    for j in range(p.size):
+        pull[j] = -p[j]
+        widest = max(widest, eigenvalues[j])
+    size = project(G, pull, mu, out)
     if size <= a or size == 0.0:
-        out[:] = 0.0
+        for j in range(p.size):
+            out[j] = 0.0
         return
     A = np.empty_like(G)
     if a == 0.0 and b == 0.0:
         on_ridge(p, eigenvalues, G, c, mu, A, out)
         return
-    x = np.log(max(c, 0.0) + eigenvalues.max())
+    x = np.log(max(c, 0.0) + widest)
     low, high, below, above, side = -np.inf, np.inf, 0.0, 0.0, 0
     for _ in range(ROOT_STEPS):
         kappa = np.exp(x)
