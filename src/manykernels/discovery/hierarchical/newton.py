@@ -18,7 +18,8 @@ from manykernels.solvers.gram.iteration import Linearized, PrimalDual
 from manykernels.solvers.gram.newton_system import NewtonSystem
 from manykernels.solvers.gram.sample_variables import SampleVariables, start_samples
 from manykernels.solvers.gram.start import interior_point
-from manykernels.solvers.gram.tuning import PRUNING_FACTORS, START_BARRIER, START_FRACTION, lift
+from manykernels.solvers.gram.tuning import PRUNING_FACTORS, START_BARRIER, START_FRACTION
+from manykernels.solvers.gram.weight_variables import lift
 from manykernels.solvers.run import OutOfTimeError
 from manykernels.validation.arrays import Array
 

@@ -227,7 +227,7 @@ class OpenedKernels:
 
     # --- memory -----------------------------------------------------------------------------------------------------
 
-    @property
+    @cached_property
     def stored_bytes(self) -> int:
         """What the matrices take while models are solved, where they are not held already."""
         stack = self.training.stack
@@ -275,7 +275,11 @@ class OpenedKernels:
 
     def averages(self, family: Family) -> bool:
         """Whether models come from one eigendecomposition, without matrices that are held."""
-        return family.averages and not self.training.without_matrix and can_average(self._losses)
+        return family.averages and self._can_average
+
+    @cached_property
+    def _can_average(self) -> bool:
+        return not self.training.without_matrix and can_average(self._losses)
 
     def score(self, held_out: HeldOut, fit: Fit, **parameters: Any) -> FoldScore:
         """Return what held-out rows say of solutions on all kernels; ``parameters`` are those of their model."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -46,17 +47,17 @@ class Mixture:
     doubt: float = 0.0
     scales: tuple[Scale, ...] = ()  # of each target on all rows, a unit of weight: of folds in which nothing is gained
 
-    @property
+    @cached_property
     def kernels(self) -> Array:
         """Positions of the kernels that take part."""
         return np.flatnonzero(self.weights)
 
-    @property
+    @cached_property
     def penalty(self) -> str:
         """Name of the penalty."""
         return {0.0: "ridge", 1.0: "l1"}.get(self.mixing, "elasticnet")
 
-    @property
+    @cached_property
     def averages(self) -> bool:
         """Whether the weights of kernels are given."""
         return self.mixing == 0.0

@@ -7,6 +7,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from fnmatch import fnmatchcase
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -156,7 +157,7 @@ class Samples:
         some = None if together is None else together[kept]
         return cls(rows[kept], y[kept], weight[kept], kept, len(weight), groups=some)
 
-    @property
+    @cached_property
     def total_weight(self) -> float:
         """Sum of the weights."""
         return float(self.weight.sum())

@@ -357,7 +357,9 @@ def build_groups(specs: Sequence[KernelSpec], positions: Sequence[tuple[int, ...
     """Return the groups of a list of kernels, in the order in which each first appears."""
     members: dict[tuple[Any, ...], list[int]] = {}
     for kernel, (spec, columns) in enumerate(zip(specs, positions, strict=True)):
-        members.setdefault((spec.family, columns, spec.column_widths, spec.feature_map), []).append(kernel)
+        widths = spec.column_widths if spec.family == "squared_distance" else None
+        features = spec.feature_map if spec.family == "features" else None
+        members.setdefault((spec.family, columns, widths, features), []).append(kernel)
     return tuple(
         Group(family, columns, tuple(kernels), tuple(specs[m] for m in kernels), widths, features)
         for (family, columns, widths, features), kernels in members.items()

@@ -242,7 +242,14 @@ class Loss(abc.ABC):
         -------
         ndarray of shape (n_samples,)
         """
-        lo, hi = self.dual_bounds(y)
+        return self._conjugate_between(y, *self.dual_bounds(y), r)
+
+    def conjugate_of(self, y: Array) -> Callable[[Array], Array]:
+        """Return `conjugate` as a function of ``r``: the dual boxes of these targets are found once."""
+        return partial(self._conjugate_between, y, *self.dual_bounds(y))
+
+    def _conjugate_between(self, y: Array, lo: Array, hi: Array, r: Array) -> Array:
+        """Conjugate for ``r`` in the dual box ``lo <= r <= hi``, and outside."""
         clipped = np.clip(r, lo, hi)
         with np.errstate(over="ignore", invalid="ignore"):
             values = self._conjugate_inside(y, clipped)
@@ -528,6 +535,10 @@ class LossOnRows:
     def bind(self, y: Any, weight: Any) -> SampleSum:
         """Return the loss as a function of the scores of all rows, whose vectors are added alike."""
         return SampleSum(self, y, weight)
+
+    def conjugate_of(self, y: RowVector) -> Callable[[Any], Any]:
+        """Return `conjugate` as a function of ``r``."""
+        return partial(self.conjugate, y)
 
     def check_target(self, y: RowVector) -> RowVector:
         """Return targets as numbers, each part checked where it is."""

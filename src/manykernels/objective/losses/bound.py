@@ -7,7 +7,7 @@ shapes behind the same calls. The dual variable is ``rho = -grad L(z)``.
 from __future__ import annotations
 
 import abc
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from functools import cached_property
 from typing import Any, ClassVar
 
@@ -233,7 +233,11 @@ class SampleSum(BoundLoss):
 
     def conjugate_parts(self, rho: Array, scale: float, z: Array) -> Array:
         """``s_i l*(y_i, -rho_i / s_i)`` (N,) at ``scale rho``."""
-        return self.weight * self.loss.conjugate(self.y, scale * rho / self.entry_weight)
+        return self.weight * self._conjugate(scale * rho / self.entry_weight)
+
+    @cached_property
+    def _conjugate(self) -> Callable[[Array], Array]:
+        return self.loss.conjugate_of(self.y)
 
     def inner(self, z: Array, rho: Array) -> Array:
         """``z_i' rho_i`` (N,)."""

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import abc
+from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from typing import ClassVar
 
 import numpy as np
@@ -120,6 +122,10 @@ class SharedLoss(abc.ABC):
     @abc.abstractmethod
     def conjugate(self, y: Array, r: Array) -> Array:
         """``l*(y, -r)`` of each sample, (N,); infinite outside the domain."""
+
+    def conjugate_of(self, y: Array) -> Callable[[Array], Array]:
+        """Return `conjugate` as a function of ``r``."""
+        return partial(self.conjugate, y)
 
     @abc.abstractmethod
     def feasible(self, y: Array, rho: Array, weight: Array, *, sums: bool) -> Array:

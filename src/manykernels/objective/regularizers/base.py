@@ -89,7 +89,8 @@ class Regularizer:
     weight_set: ClassVar[bool] = False
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "strength", check_positive(self.strength, "strength"))
+        if type(self.strength) is not float or not 0.0 < self.strength < np.inf:
+            object.__setattr__(self, "strength", check_positive(self.strength, "strength"))
         lacking = [name for name in ESSENTIAL if not self._defines(name)]
         if lacking and not self._defines("curve"):
             raise InvalidInputError(

@@ -26,9 +26,8 @@ from manykernels.solvers.gram.tuning import (
     LARGEST_COUPLED_CHANGE,
     LARGEST_SCORE_CHANGE,
     SMALLEST_CURVATURE,
-    lift,
-    longest_step,
 )
+from manykernels.solvers.gram.weight_variables import lift, longest_step
 
 if TYPE_CHECKING:
     from manykernels.objective.losses import Loss

@@ -29,8 +29,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from manykernels.solvers.gram.tuning import SMALLEST_NORM, SMALLEST_RELATIVE_SLACK, lift
-from manykernels.solvers.gram.weight_variables import PairedWeights
+from manykernels.solvers.gram.tuning import SMALLEST_NORM, SMALLEST_RELATIVE_SLACK
+from manykernels.solvers.gram.weight_variables import PairedWeights, lift
 
 if TYPE_CHECKING:
     from manykernels.objective.regularizers import Regularizer

@@ -6,44 +6,6 @@ restarts and cautious steps are there for the latter.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
-import numpy as np
-
-if TYPE_CHECKING:
-    from manykernels.validation.arrays import Array
-
-
-# Products of slacks and multipliers, which a primal-dual iteration drives to its barrier parameter.
-
-
-def longest_step(*pairs: tuple[Array, Array]) -> float:
-    """Largest step in [0, 1] that keeps ``value + step * change`` of each pair of them non-negative."""
-    step = 1.0
-    for value, change in pairs:
-        shrinking = change < 0
-        if shrinking.any():
-            step = min(step, float((-value[shrinking] / change[shrinking]).min()))
-    return step
-
-
-def lift(slack: Array, multiplier: Array, barrier: float, unit: Array | float = 1.0) -> tuple[Array, Array]:
-    """Raise products of ``slack`` and ``multiplier`` to at least ``barrier`` by raising the smaller factor first.
-
-    This moves a converged point back toward the central path. ``unit`` is the natural size of a slack; multipliers
-    then have size ``1/unit``.
-    """
-    low = slack * multiplier < barrier
-    root = np.sqrt(barrier)
-    first = low & (slack / unit < unit * multiplier)  # the square of a unit may overflow
-    second = low & ~first
-    larger_multiplier = np.where(first, np.maximum(multiplier, root / unit), multiplier)
-    larger_slack = np.where(second, np.maximum(slack, root * unit), slack)
-    return np.where(first, barrier / larger_multiplier, larger_slack), np.where(
-        second, barrier / larger_slack, larger_multiplier
-    )
-
-
 # Iteration
 LIFT = 0.1  # of the distance to the optimum, which complementarity products are raised to when kernels are added
 FAR = 1.5  # excess over the bound of a norm at which the dual coefficients are scaled down

@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Protocol
 
 import numpy as np
 
-from manykernels.solvers.gram.tuning import HIGHEST_START, SMALLEST_RELATIVE_SLACK, lift, longest_step
+from manykernels.solvers.gram.tuning import HIGHEST_START, SMALLEST_RELATIVE_SLACK
 
 if TYPE_CHECKING:
     from manykernels.objective.regularizers import Regularizer
@@ -73,6 +73,36 @@ class WeightVariables(Protocol):
 
         ``regularizer`` is the one of the new set of kernels.
         """
+
+
+# Products of slacks and multipliers, which a primal-dual iteration drives to its barrier parameter.
+
+
+def longest_step(*pairs: tuple[Array, Array]) -> float:
+    """Largest step in [0, 1] that keeps ``value + step * change`` of each pair of them non-negative."""
+    step = 1.0
+    for value, change in pairs:
+        shrinking = change < 0
+        if shrinking.any():
+            step = min(step, float((-value[shrinking] / change[shrinking]).min()))
+    return step
+
+
+def lift(slack: Array, multiplier: Array, barrier: float, unit: Array | float = 1.0) -> tuple[Array, Array]:
+    """Raise products of ``slack`` and ``multiplier`` to at least ``barrier`` by raising the smaller factor first.
+
+    This moves a converged point back toward the central path. ``unit`` is the natural size of a slack; multipliers
+    then have size ``1/unit``.
+    """
+    low = slack * multiplier < barrier
+    root = np.sqrt(barrier)
+    first = low & (slack / unit < unit * multiplier)  # the square of a unit may overflow
+    second = low & ~first
+    larger_multiplier = np.where(first, np.maximum(multiplier, root / unit), multiplier)
+    larger_slack = np.where(second, np.maximum(slack, root * unit), slack)
+    return np.where(first, barrier / larger_multiplier, larger_slack), np.where(
+        second, barrier / larger_slack, larger_multiplier
+    )
 
 
 @dataclass
