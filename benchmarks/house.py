@@ -34,6 +34,8 @@ AXES = {
 CALLED_MODEL = re.compile(r"(Model|Models|Solution|Expansion|Functions|Iterate)(OnTheWay)?$")
 COEFFICIENTS = {"dual_coef", "coefficients", "_components", "components", "functions", "mixture"}
 
+ANY = re.compile(r": Any\b")  # and not the alias `AnyLoss`
+
 WAY = """
 import sys, warnings
 import numpy as np
@@ -164,10 +166,26 @@ class House:
             return list(error.args[1])
         return []
 
-    def with_one_importer(self) -> list[str]:
-        """Return the modules, packages aside, that exactly one other module imports."""
-        importers = Counter(other for others in self.graph.values() for other in others)
-        return [name for name, path in self.files.items() if path.name != "__init__.py" and importers[name] == 1]
+    def with_one_importer(self) -> tuple[list[str], list[str]]:
+        """Return the modules, packages aside, with one importer: those that it uses, and those that it only lists.
+
+        A module that only the ``__init__`` of a package imports has no customer among the modules: its names are
+        public, on a page of the documentation, and people import them. Nothing could be merged with it for want of a
+        second one.
+        """
+        importers: dict[str, list[str]] = {name: [] for name in self.files}
+        for name, others in self.graph.items():
+            for other in others:
+                importers[other].append(name)
+        single = [name for name in self.files if len(importers[name]) == 1 and not self.is_package(name)]
+        return (
+            [name for name in single if not self.is_package(importers[name][0])],
+            [name for name in single if self.is_package(importers[name][0])],
+        )
+
+    def is_package(self, name: str) -> bool:
+        """Whether a module is the list of names of a package."""
+        return self.files[name].name == "__init__.py"
 
     def import_lines(self) -> int:
         """Return how many lines the import statements take."""
@@ -227,7 +245,7 @@ class House:
 
     def lines_with_any(self) -> int:
         """Return how many lines annotate something as `Any`."""
-        return sum(": Any" in line for text in self.texts.values() for line in text.splitlines())
+        return sum(bool(ANY.search(line)) for text in self.texts.values() for line in text.splitlines())
 
 
 def printed_by(program: str, source: Path) -> str:
@@ -259,8 +277,9 @@ def main() -> None:
     print(f"{'files':39} {len(house.files)}")
     print(f"{'lines of the longest file':39}", max(len(text.splitlines()) for text in house.texts.values()))
     print(f"{'a circle of imports':39}", " -> ".join(house.circle()) or "none")
-    single = house.with_one_importer()
-    show("modules with a single importer", len(single), single, options.names)
+    single, listed = house.with_one_importer()
+    show("modules with a single importer", len(single) + len(listed), [*single, *listed], options.names)
+    show("  used by one, not listed for people", len(single), single, options.names)
     print(f"{'import lines, % of lines':39} {100.0 * house.import_lines() / house.lines:.1f}")
     for title, names in (
         ("Problem classes", house.problems()),

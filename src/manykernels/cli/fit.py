@@ -72,7 +72,7 @@ def bank_for(kernels: str, views: Path | None, columns: Sequence[str], outcome: 
 def read_views(path: Path, columns: Sequence[str]) -> dict[str, list[str]]:
     """Return the columns of each view named in a TOML file: ``name = ["column", "pattern*"]``, or one text."""
     content = read_toml(path)
-    views: Any = content.get("views", content)
+    views: Mapping[str, object] = content.get("views", content)
     if not isinstance(views, dict) or not views:
         raise InvalidInputError(f'--views: {str(path)!r} names no view; write lines such as rna = ["gene1", "gene2"].')
     return {name: _members(name, chosen, columns) for name, chosen in views.items()}

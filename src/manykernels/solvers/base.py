@@ -8,7 +8,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass, field, fields, replace
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Generic, TypeVar
 
 import numpy as np
 from scipy.linalg import LinAlgError
@@ -96,9 +96,11 @@ WORTH_KEEPING = 0.5  # relative gap of a model above which a fallback starts afr
 UNFINISHED = (Status.MAX_ITER, Status.STALLED, Status.NUMERICAL_ERROR)  # what a fallback is for
 BROKEN = (Status.STALLED, Status.NUMERICAL_ERROR)  # the same for a published method: so many iterations mean so many
 
+State = TypeVar("State")  # of an algorithm: what it steps on from
+
 
 @dataclass(frozen=True, kw_only=True)
-class Solver(ABC):
+class Solver(ABC, Generic[State]):
     """Parameters of an algorithm; solving a problem does not change them.
 
     Parameters
@@ -141,7 +143,7 @@ class Solver(ABC):
     fallback: ClassVar[type[Solver] | None] = None  # goes on where this one breaks down, stalls or is too slow
 
     @abstractmethod
-    def initialize(self, problem: Problem, start: Model) -> Any:
+    def initialize(self, problem: Problem, start: Model) -> State:
         """Return the state of the algorithm at the model ``start``.
 
         Parameters
@@ -157,7 +159,7 @@ class Solver(ABC):
         """
 
     @abstractmethod
-    def step(self, problem: Problem, state: Any) -> None:
+    def step(self, problem: Problem, state: State) -> None:
         """Advance the state by one outer iteration.
 
         Parameters
@@ -168,7 +170,7 @@ class Solver(ABC):
         """
 
     @abstractmethod
-    def extract(self, problem: Problem, state: Any) -> Model:
+    def extract(self, problem: Problem, state: State) -> Model:
         """Return the model ``(rho, d, b)`` that the state stands for.
 
         Parameters
@@ -181,7 +183,7 @@ class Solver(ABC):
         tuple of (ndarray of shape (n_samples,), ndarray of shape (n_kernels,), float)
         """
 
-    def worth_certifying(self, problem: Problem, state: Any) -> bool:
+    def worth_certifying(self, problem: Problem, state: State) -> bool:
         """Return whether the state deserves a certificate, which costs a pass; always, unless overridden.
 
         Parameters
@@ -195,7 +197,7 @@ class Solver(ABC):
         """
         return True
 
-    def observe(self, problem: Problem, state: Any, certificate: Certificate) -> None:  # noqa: B027 - a hook
+    def observe(self, problem: Problem, state: State, certificate: Certificate) -> None:
         """Take notice of the certificate of the current model and of the kernel norms it had to compute.
 
         Parameters
@@ -205,7 +207,7 @@ class Solver(ABC):
         certificate : Certificate
         """
 
-    def newton_steps(self, state: Any) -> int:
+    def newton_steps(self, state: State) -> int:
         """Return how many linear systems were solved so far.
 
         Parameters

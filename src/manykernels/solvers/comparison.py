@@ -5,7 +5,7 @@ from __future__ import annotations
 import warnings
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pandas as pd
 
@@ -16,6 +16,9 @@ from manykernels.solvers.registry import SOLVERS, choose_solver, solvers_for
 from manykernels.solvers.solution import Solution, Status
 from manykernels.solvers.solve import configured_solver
 from manykernels.validation.arrays import check_positive
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
 
 COLUMNS = ["solver", "elapsed_s", "passes", "relative_gap", "primal", "dual"]
 
@@ -95,7 +98,7 @@ class SolverComparison:
         ]
         return pd.DataFrame(rows)
 
-    def plot(self, ax: Any = None) -> Any:
+    def plot(self, ax: Axes | None = None) -> Axes:
         """Draw the relative gap on a logarithmic axis against seconds, one line a solver.
 
         Parameters

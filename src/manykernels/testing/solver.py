@@ -82,7 +82,7 @@ class NumpyModel:
     rho: Floats
 
 
-def model_of(problem: SmallProblem, rho: Floats, d: Floats, b: Any) -> NumpyModel:
+def model_of(problem: SmallProblem, rho: Floats, d: Floats, b: float | Floats) -> NumpyModel:
     """Return the model of weighted kernels, ``f_m = d_m K_m rho``.
 
     Examples

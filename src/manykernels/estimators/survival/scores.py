@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 from numpy.typing import ArrayLike
 
@@ -16,7 +14,7 @@ from manykernels.validation.arrays import Array, check_vector
 __all__ = ["brier_score", "concordance_index"]
 
 
-def concordance_index(y: ArrayLike, risk: Any, sample_weight: ArrayLike | None = None) -> float:
+def concordance_index(y: ArrayLike, risk: ArrayLike, sample_weight: ArrayLike | None = None) -> float:
     r"""Return the share of comparable pairs whose risks are in the order of their events (Harrell's C).
 
     .. math:: C = \sum_{(i, j)} s_i s_j \big([r_i > r_j] + \tfrac12 [r_i = r_j]\big) \Big/ \sum_{(i, j)} s_i s_j
@@ -112,7 +110,7 @@ def concordant_pairs(weight: Array, event: Array, times: Array, opens: Array, ra
     return found
 
 
-def brier_score(y_train: ArrayLike, y: ArrayLike, survival: Any, times: ArrayLike) -> Array:
+def brier_score(y_train: ArrayLike, y: ArrayLike, survival: ArrayLike, times: ArrayLike) -> Array:
     r"""Return mean squared errors of survival probabilities at some times, weighted by the chance of being uncensored.
 
     .. math:: B(t) = \frac1n \sum_{i \text{ known at } t} \frac{([T_i > t] - S_i(t))^2}{P(C \ge \min(T_i, t))}

@@ -46,6 +46,7 @@ from manykernels.validation.parameters import RandomSource, generator_from
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
+    from matplotlib.axis import Axis
     from matplotlib.figure import Figure, SubFigure
 
 __all__ = ["bootstrap_refits"]
@@ -284,7 +285,7 @@ class ShapeDisplay(Display):
             effect=effect_of(estimator, target),
         )
 
-    def plot(self, figure: Any = None, *, n_columns: int = COLUMNS_OF_AXES, **line_style: object) -> Self:  # type: ignore[override]  # several axes
+    def plot(self, figure: Figure | None = None, *, n_columns: int = COLUMNS_OF_AXES, **line_style: object) -> Self:  # type: ignore[override]  # several axes
         """Draw one curve a column, all on the same scale, above the density of the rows; as many as there is room for.
 
         Parameters
@@ -429,7 +430,7 @@ def _spread(shape: pd.DataFrame) -> float:
     return float((shape["density"] * shape["effect"] ** 2).sum())
 
 
-def short_dates(axis: Any) -> None:
+def short_dates(axis: Axis) -> None:
     """Write few dates along an axis, each no longer than it must be."""
     from matplotlib.dates import AutoDateLocator, ConciseDateFormatter
 

@@ -210,7 +210,7 @@ def _named(columns: Sequence[Any], known: list[str]) -> tuple[str, str]:
     return _name(columns[0], known), _name(columns[1], known)
 
 
-def _name(column: Any, known: list[str]) -> str:
+def _name(column: Hashable, known: list[str]) -> str:
     """Return the name of a column, given by name or position."""
     if str(column) in known:
         return str(column)

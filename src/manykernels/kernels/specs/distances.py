@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any
 
 import numpy as np
 from scipy.sparse import csr_array
@@ -79,7 +78,7 @@ class SparsePoints:
     def __len__(self) -> int:
         return self.shape[0]
 
-    def __getitem__(self, rows: Any) -> SparsePoints:
+    def __getitem__(self, rows: slice | Array) -> SparsePoints:
         whole = np.arange(len(self))
         chosen = whole[rows]
         return self if np.array_equal(chosen, whole) else SparsePoints.of(self.rows[chosen])

@@ -10,6 +10,10 @@ from manykernels.compiled import compiled
 from manykernels.validation.arrays import Array
 
 UNKNOWN = 255  # the number of a letter outside the alphabet
+# What windows show, as `Kmers` makes it: letters, lengths, weights, masks, mismatches, positional, shift, places and
+# their mask, seed, powers, places at a position, letters that are kept.
+Plan = tuple[int, Array, Array, Array, int, bool, int, int, np.uint64, np.uint64, Array, int, int]
+Room = tuple[int, Array, Array, Array, Array]  # windows at once, and room for their places, roots and words
 AT_ONCE = 2**13  # places that are written before they are used: they stay in the nearest cache
 
 
@@ -87,7 +91,7 @@ def write_codes(
 
 @compiled()
 def write_places(
-    row: Array, first: int, last: int, plan: Any, places: Array, roots: Array, words: Array, used: Array
+    row: Array, first: int, last: int, plan: Plan, places: Array, roots: Array, words: Array, used: Array
 ) -> int:
     """Write the places of the windows that begin at letters ``first`` to ``last - 1``, and the roots of their weights.
 
@@ -140,7 +144,7 @@ def other_strand(row: Array, size: int) -> Array:
 
 
 @compiled()
-def room_of(plan: Any, a_window: int) -> tuple[int, Array, Array, Array, Array]:
+def room_of(plan: Plan, a_window: int) -> tuple[int, Array, Array, Array, Array]:
     """Return how many windows are written at once, and room for their places, roots and words."""
     each = a_window * plan[1].size * (2 * plan[6] + 1)
     step = max(1, AT_ONCE // each)
@@ -151,7 +155,7 @@ def room_of(plan: Any, a_window: int) -> tuple[int, Array, Array, Array, Array]:
 
 
 @compiled()
-def table_of(starts: Array, plan: Any, a_window: int, both: bool) -> tuple[Array, Array]:
+def table_of(starts: Array, plan: Plan, a_window: int, both: bool) -> tuple[Array, Array]:
     """Return an empty hash table for the places of any one sequence: keys of a sequence and a place, and counts."""
     longest = 1
     for i in range(starts.size - 1):
@@ -165,7 +169,14 @@ def table_of(starts: Array, plan: Any, a_window: int, both: bool) -> tuple[Array
 
 @compiled()
 def count_row(
-    row: Array, owner: int, plan: Any, room: Any, table: Any, touched: Array, n_touched: int, keep: bool
+    row: Array,
+    owner: int,
+    plan: Plan,
+    room: Room,
+    table: tuple[Array, Array],
+    touched: Array,
+    n_touched: int,
+    keep: bool,
 ) -> tuple[int, float]:
     """Count the places of a sequence in the table; return how many there are, and the sum of what squares grew by."""
     step, places, roots, words, used = room
@@ -191,7 +202,7 @@ def count_row(
 
 @compiled()
 def count_kmers(
-    codes: Array, starts: Array, plan: Any, a_window: int, both: bool, normalized: bool
+    codes: Array, starts: Array, plan: Plan, a_window: int, both: bool, normalized: bool
 ) -> tuple[Array, Array, Array]:
     """Return counts of k-mers as the data, indices (unsorted) and ends of a CSR matrix."""
     room, table = room_of(plan, a_window), table_of(starts, plan, a_window, both)
@@ -220,7 +231,7 @@ def count_kmers(
 
 
 @compiled()
-def squares_of(codes: Array, starts: Array, plan: Any, a_window: int, both: bool) -> Array:
+def squares_of(codes: Array, starts: Array, plan: Plan, a_window: int, both: bool) -> Array:
     """Return the sum of squares of every sequence's counts, (n,)."""
     room, table, out = room_of(plan, a_window), table_of(starts, plan, a_window, both), np.empty(starts.size - 1)
     touched = np.empty(0, np.int64)
@@ -233,7 +244,7 @@ def squares_of(codes: Array, starts: Array, plan: Any, a_window: int, both: bool
 
 
 @compiled()
-def spread_row(row: Array, plan: Any, room: Any, amount: float, table: Array) -> None:
+def spread_row(row: Array, plan: Plan, room: Room, amount: float, table: Array) -> None:
     """Add ``amount`` times the counts of a sequence to the entries of ``table``."""
     step, places, roots, words, used = room
     for first in range(0, row.size, step):
@@ -247,7 +258,7 @@ def spread_row(row: Array, plan: Any, room: Any, amount: float, table: Array) ->
 
 
 @compiled()
-def gather_row(row: Array, plan: Any, room: Any, table: Array) -> float:
+def gather_row(row: Array, plan: Plan, room: Room, table: Array) -> float:
     """Return the sum of the entries of ``table`` at the places of a sequence."""
     step, places, roots, words, used = room
     total = 0.0
@@ -263,7 +274,7 @@ def gather_row(row: Array, plan: Any, room: Any, table: Array) -> float:
 
 
 @compiled()
-def spread(codes: Array, starts: Array, plan: Any, a_window: int, both: bool, amounts: Array) -> Array:
+def spread(codes: Array, starts: Array, plan: Plan, a_window: int, both: bool, amounts: Array) -> Array:
     """Return the sum over sequences of ``amounts`` times their counts, (n_places,)."""
     table, room = np.zeros(plan[7]), room_of(plan, a_window)
     for i in range(starts.size - 1):
@@ -276,7 +287,7 @@ def spread(codes: Array, starts: Array, plan: Any, a_window: int, both: bool, am
 
 
 @compiled(fastmath={"reassoc", "contract"})
-def spread_several(codes: Array, starts: Array, plan: Any, a_window: int, both: bool, amounts: Array) -> Array:
+def spread_several(codes: Array, starts: Array, plan: Plan, a_window: int, both: bool, amounts: Array) -> Array:
     """Return the sums over sequences of every column of ``amounts`` (n, k) times their counts, (n_places, k)."""
     table, room = np.zeros((plan[7], amounts.shape[1])), room_of(plan, a_window)
     step, places, roots, words, used = room
@@ -294,7 +305,7 @@ def spread_several(codes: Array, starts: Array, plan: Any, a_window: int, both: 
 
 
 @compiled()
-def gather(codes: Array, starts: Array, plan: Any, a_window: int, both: bool, table: Array) -> Array:
+def gather(codes: Array, starts: Array, plan: Plan, a_window: int, both: bool, table: Array) -> Array:
     """Return the sum of the entries of ``table`` at the places of every sequence, (n,)."""
     out, room = np.empty(starts.size - 1), room_of(plan, a_window)
     for i in range(starts.size - 1):
@@ -306,7 +317,7 @@ def gather(codes: Array, starts: Array, plan: Any, a_window: int, both: bool, ta
 
 
 @compiled()
-def list_places(codes: Array, starts: Array, plan: Any, a_window: int, both: bool) -> tuple[Array, Array, Array]:
+def list_places(codes: Array, starts: Array, plan: Plan, a_window: int, both: bool) -> tuple[Array, Array, Array]:
     """Return the places of all sequences one after the other, the roots of weights (none if all are one), and ends."""
     step, places, roots, words, used = room_of(plan, a_window)
     several = plan[1].size > 1

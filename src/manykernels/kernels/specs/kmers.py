@@ -29,6 +29,7 @@ from manykernels.exceptions import InvalidInputError
 from manykernels.kernels.specs.base import register_kernel
 from manykernels.kernels.specs.kmer_loops import (
     UNKNOWN,
+    Plan,
     count_kmers,
     gather,
     gather_listed,
@@ -205,7 +206,7 @@ class Kmers(ObjectKernel):
         return matrix
 
     @cached_property
-    def _loop(self) -> tuple[Any, ...]:
+    def _loop(self) -> tuple[Plan, int, bool]:
         """What the compiled loops read: the windows, the most words that one has, whether there is another strand."""
         size, shortest = len(self.letters), self.k if self.shortest is None else self.shortest
         lengths = np.arange(shortest, self.k + 1)
@@ -282,7 +283,7 @@ class KmerRows(FeatureRows):
     Those that are needed again and again may be listed, at four bytes a window and word.
     """
 
-    def __init__(self, codes: Array, starts: Array, loop: tuple[Any, ...], normalized: bool) -> None:
+    def __init__(self, codes: Array, starts: Array, loop: tuple[Plan, int, bool], normalized: bool) -> None:
         self.codes, self.starts, self._loop, self._normalized = codes, starts, loop, normalized
         squares = squares_of(codes, starts, *loop)
         self.squares = (squares > 0).astype(np.float64) if normalized else squares
@@ -321,7 +322,7 @@ class KmerRows(FeatureRows):
             sums = gather(self.codes, self.starts, *self._loop, table)
         return sums if self._scale is None else sums * self._scale
 
-    def rows(self, index: Any) -> csr_array:
+    def rows(self, index: slice | Array) -> csr_array:
         """Return the features of some sequences."""
         chosen = np.arange(len(self.starts) - 1)[index]
         parts = [self.codes[self.starts[i] : self.starts[i + 1]] for i in chosen]

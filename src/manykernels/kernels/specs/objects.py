@@ -58,7 +58,7 @@ class FeatureRows:
         """Have features at hand that are needed again and again, in so many bytes; return how many more they take."""
         return 0
 
-    def rows(self, index: Any) -> csr_array:
+    def rows(self, index: slice | Array) -> csr_array:
         """Return the features of some objects, (len(index), n_places)."""
         return self._matrix[np.arange(self._matrix.shape[0])[index]]
 
@@ -117,7 +117,7 @@ class ObjectKernel(KernelSpec):
             shared[self.feature_map] = FeatureRows(self.features(objects))
         return shared[self.feature_map]
 
-    def sizes(self, objects: Any) -> tuple[float, float]:
+    def sizes(self, objects: Array) -> tuple[float, float]:
         """Return how many features an object has, and how many bytes they take in products, in the mean.
 
         Parameters

@@ -131,7 +131,7 @@ def equal_bins(values: Array, most: int) -> tuple[Array, Array]:
     return edges, shares
 
 
-def median_distance(points: Any, metric: str = "euclidean") -> float:
+def median_distance(points: Array | SparsePoints, metric: str = "euclidean") -> float:
     """Return the median distance between distinct rows, on at most 1000 rows drawn with a fixed seed."""
     if len(points) > MEDIAN_ROWS:
         points = points[np.random.default_rng(0).choice(len(points), MEDIAN_ROWS, replace=False)]

@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
+from scipy.sparse import csr_array
 
 from manykernels.exceptions import InvalidInputError
 from manykernels.kernels.specs.categorical import UNSEEN
@@ -21,7 +22,7 @@ from manykernels.validation.arrays import Array
 Places = Mapping[Any, int]  # the position of every column by its name; None for an array
 
 
-def select_columns(selection: object, data: Any, places: Places | None) -> tuple[int, ...]:
+def select_columns(selection: object, data: pd.DataFrame | Array | csr_array, places: Places | None) -> tuple[int, ...]:
     """Return the positions of a column selection, as scikit-learn's ColumnTransformer understands it."""
     if callable(selection):
         selection = selection(data)

@@ -24,7 +24,7 @@ from pandas.api.types import (
     is_numeric_dtype,
     is_timedelta64_dtype,
 )
-from scipy.sparse import csr_array, issparse
+from scipy.sparse import csr_array, issparse, sparray, spmatrix
 
 from manykernels.exceptions import InvalidInputError, InvalidInputTypeError
 from manykernels.validation.arrays import Array, check_choice
@@ -250,7 +250,7 @@ def is_sparse_frame(X: pd.DataFrame) -> bool:
     )
 
 
-def compressed(X: Any) -> csr_array:
+def compressed(X: pd.DataFrame | spmatrix | sparray) -> csr_array:
     """Return a sparse matrix, a DataFrame of sparse columns or an array as rows, float64 in canonical form.
 
     What was passed in is not modified, and not copied if it has that form.

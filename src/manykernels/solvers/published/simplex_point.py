@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, ClassVar, Protocol, TypeVar
 
 import numpy as np
 
@@ -128,8 +128,17 @@ def starting_weights(problem: Problem, d: Array) -> Array:
     return theta / total if total > 0 else np.full(problem.n_kernels, 1.0 / problem.n_kernels)
 
 
+class HasPoint(Protocol):
+    """A state of a method: it has come to some weights."""
+
+    point: SimplexPoint
+
+
+AtPoint = TypeVar("AtPoint", bound=HasPoint)
+
+
 @dataclass(frozen=True, kw_only=True)
-class SimplexMethod(Solver):
+class SimplexMethod(Solver[AtPoint]):
     """What methods over kernel weights on the simplex share: whom they need, where they start, who goes on."""
 
     fallback: ClassVar[type[Solver] | None] = InteriorPoint
@@ -150,12 +159,11 @@ class SimplexMethod(Solver):
         """Return the learner at the weights of a model, or at equal ones."""
         return SimplexPoint.at(problem, starting_weights(problem, start[1]), self.tol)
 
-    def extract(self, problem: Problem, state: Any) -> Model:
+    def extract(self, problem: Problem, state: AtPoint) -> Model:
         """Return the model of the current weights."""
-        point: SimplexPoint = state.point
-        return point.model()
+        return state.point.model()
 
-    def newton_steps(self, state: Any) -> int:
+    def newton_steps(self, state: AtPoint) -> int:
         """Return the linear systems solved, inside all learners and outside."""
         return int(state.point.steps)
 
