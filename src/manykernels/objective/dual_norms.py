@@ -1,4 +1,15 @@
-"""Dual norms of kernels held as factors: bounds of one pass, evaluated exactly where they decide."""
+r"""Dual norms of kernels held as factors: bounds of one pass, evaluated exactly where they decide.
+
+With what takes the place of a dual norm for kernels without a penalty, and what engines see there.
+
+.. math:: \min_{g, f}\ L\Big(A g + \sum_m f_m\Big) + \Omega(t)
+          \quad\Longleftrightarrow\quad \max_\rho\ -L^*(-\rho) - \Omega^*(u), \qquad A'\rho = 0
+
+``A`` are the columns that these kernels are inner products of, and ones if there is an intercept. The certificate is
+that of this problem: such kernels add nothing to the primal value, and dual points are orthogonal to ``A``. Engines see
+a ridge term that is too small to matter, so that they need to know nothing else; what it makes of the model is part of
+the gap.
+"""
 
 from __future__ import annotations
 
@@ -6,12 +17,102 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.linalg import qr
 
+from manykernels.exceptions import IncompatibleError, InvalidInputError
+from manykernels.grams.base import GramStack
 from manykernels.grams.factored.base import columns_of
 from manykernels.objective.capabilities import Capability
 from manykernels.objective.regularizers.base import Regularizer
 
+__all__ = ["free_directions", "kernel_factor", "resting_ridge"]
+
+
 Array = NDArray[Any]
+
+RESTING = 1e-9  # strength of the ridge term beside the second derivatives of the loss along the columns
+MOST_DIRECTIONS = 300  # columns beyond which a kernel is no linear part any more
+SMALLEST = 1e-6  # squared size of a column beside the largest: smaller ones would feel what stands for no penalty
+EXACT = 1e-13  # rest of a kernel beside its largest diagonal entry that is rounding
+ALIKE = 1e-8  # distance of a column of length one from the span of others that is rounding
+
+
+def resting_ridge(problem: Any, kernels: Array) -> Array:
+    """Return ridge terms, (M,), that change the functions of these kernels by next to nothing, zero for the others.
+
+    Their unit is the second derivative of the loss, as the slopes and the value at the best constant tell it, times the
+    size of each kernel: they do not depend on the units of columns and target.
+    """
+    rho, b = problem.zero_model()
+    weight = problem.weight if rho.ndim == 1 else problem.weight[:, None]
+    loss = abs(problem.empirical_loss(problem.constant_scores(b)))
+    bend = float((rho**2 / weight).sum()) / (2.0 * loss) if loss > 0 else 0.0
+    sizes = problem.stack.take(kernels).diag_sums(problem.weight) / problem.penalties[kernels] ** 2
+    ridge = np.zeros(problem.n_kernels)
+    ridge[kernels] = RESTING * (bend or 1.0) * np.where(sizes > 0, sizes, 1.0)
+    return ridge
+
+
+def free_directions(stack: GramStack, kernels: Array, *, ones: bool) -> Array:
+    """Return an orthonormal basis (N, p) of what kernels without a penalty span, and of ones for an intercept.
+
+    Raises
+    ------
+    InvalidInputError
+        If a kernel is no inner product of a few columns.
+    IncompatibleError
+        If rows are read in chunks, or are on workers, or matrices are in single precision.
+    """
+    if stack.has_factors and stack.table.chunked:  # type: ignore[attr-defined]  # as such stacks have
+        raise IncompatibleError(
+            "Kernels without a penalty need rows in memory, and these are read in chunks. Give them a small penalty "
+            "instead, such as {'age': Ridge(1e-4)}."
+        )
+    if stack.dtype != np.float64:
+        raise IncompatibleError(
+            f"Kernels without a penalty need matrices in double precision, and these are {stack.dtype}: give them as "
+            "float64, allow more memory (memory_budget), or take representation='factored'."
+        )
+    columns = [np.ones((stack.n_samples, 1))] if ones else []
+    columns += [kernel_factor(stack, int(kernel)) for kernel in kernels]
+    whole = np.hstack(columns)
+    whole = whole / np.maximum(np.linalg.norm(whole, axis=0), np.finfo(np.float64).tiny)
+    basis, triangle, _ = qr(whole, mode="economic", pivoting=True)
+    sizes = np.abs(np.diag(triangle))
+    kept: Array = np.ascontiguousarray(basis[:, sizes > ALIKE])
+    if kept.shape[1] >= stack.n_samples:
+        raise InvalidInputError(
+            f"The kernels without a penalty fit {stack.n_samples} rows exactly, whatever the target: they span as many "
+            "columns. Give some of them a penalty."
+        )
+    return kept
+
+
+def kernel_factor(stack: GramStack, kernel: int) -> Array:
+    """Return the few columns (N, r) whose inner products a kernel is.
+
+    Raises
+    ------
+    InvalidInputError
+        If there are many of them, or some are far smaller than others: then no penalty at all would fit anything.
+    """
+    diagonal = np.array(stack.take([kernel]).diag()[0])
+    top, factor = diagonal.max(initial=0.0), np.empty((stack.n_samples, 0))
+    while diagonal.max(initial=0.0) > EXACT * top:  # at most MOST_DIRECTIONS times
+        pivot = int(np.argmax(diagonal))
+        if factor.shape[1] == MOST_DIRECTIONS or diagonal[pivot] < SMALLEST * top:
+            name = stack.names[kernel] if stack.names else kernel
+            raise InvalidInputError(
+                f"Kernel {name!r} cannot go without a penalty: it is no inner product of a few columns of about the "
+                f"same size. Give it a penalty, or take Linear() on single columns: at most {MOST_DIRECTIONS}."
+            )
+        column = stack.block(None, [pivot], [kernel])[0, :, 0] - factor @ factor[pivot]
+        column /= np.sqrt(diagonal[pivot])
+        factor = np.column_stack([factor, column])
+        diagonal = np.maximum(diagonal - column**2, 0.0)
+        diagonal[pivot] = 0.0
+    return factor
+
 
 EXACT_BUDGET = 2e10  # kernel values that the evaluation of unsettled kernels may cost in one certificate
 PLAIN_BUDGET = 1e9  # kernel values, or rows read, that exact dual norms of all kernels may cost at most

@@ -15,13 +15,19 @@ from manykernels.exceptions import IncompatibleError, InvalidInputError
 from manykernels.grams import GramStack, as_stack
 from manykernels.grams.rows.vectors import RowVector
 from manykernels.objective.certificate import Certificate, KKTResiduals
-from manykernels.objective.dual_norms import PLAIN_BUDGET, SHARP, tightened_norms
+from manykernels.objective.dual_norms import (
+    PLAIN_BUDGET,
+    SHARP,
+    free_directions,
+    kernel_factor,
+    resting_ridge,
+    tightened_norms,
+)
 from manykernels.objective.losses import get_loss, get_shared_loss
 from manykernels.objective.losses.base import LossOnRows, rows_weight
 from manykernels.objective.losses.bound import BoundLoss, SampleSum
 from manykernels.objective.regularizers.base import Regularizer, check_regularizer
 from manykernels.objective.rounding import EPS, FEW, growth, term_sizes
-from manykernels.objective.unpenalized import free_directions, kernel_factor, resting_ridge
 from manykernels.validation.arrays import check_positive_vector, check_vector
 
 __all__ = ["Certificate", "KKTResiduals", "Problem"]

@@ -22,8 +22,7 @@ from manykernels.kernels.bank.patterns import (
     named_columns,
 )
 from manykernels.kernels.specs.base import KernelSpec
-from manykernels.kernels.specs.binned import Binned
-from manykernels.kernels.specs.categorical import Ordinal, Overlap
+from manykernels.kernels.specs.categorical import Binned, Ordinal, Overlap
 from manykernels.kernels.specs.inner import Linear, Polynomial
 from manykernels.kernels.specs.interaction import Interaction
 from manykernels.kernels.specs.kmers import Kmers

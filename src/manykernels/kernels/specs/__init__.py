@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from manykernels.kernels.specs.algebra import Product, Scaled, Sum
 from manykernels.kernels.specs.base import KERNELS, KernelSpec, register_kernel, spec_from_dict
-from manykernels.kernels.specs.binned import Binned
-from manykernels.kernels.specs.categorical import Missing, Ordinal, Overlap
+from manykernels.kernels.specs.categorical import Binned, Missing, Ordinal, Overlap
 from manykernels.kernels.specs.general import ChiSquared, Dirichlet, FromCallable, Pairwise
 from manykernels.kernels.specs.inner import Cosine, Linear, Polynomial, Tanimoto, WeightedPolynomial
 from manykernels.kernels.specs.interaction import ColumnPower, Interaction

@@ -1,14 +1,20 @@
-"""Kernels of categories: Overlap (equal or not), Ordinal (how far apart in an order), Missing (known or not)."""
+"""Kernels of categories and bins: Overlap (equal or not), Ordinal (how far apart in an order), Missing (known or not).
+
+`Binned` is a kernel of one column as its bins of equal counts show it: on ranks, and of mean zero if centered.
+"""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import ClassVar
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import ClassVar, Self
 
 import numpy as np
 
+from manykernels.exceptions import InvalidInputError
 from manykernels.kernels.specs.base import KernelSpec, as_pair, as_points, register_kernel
-from manykernels.validation.arrays import Array
+from manykernels.kernels.specs.widths import MedianDistances
+from manykernels.validation.arrays import Array, check_count
 
 # The code of a category that training rows do not have, and of what is missing: no data reach it, and it equals
 # nothing, not even itself. Finite, so that checks for numbers that went astray can stay where they are.
@@ -138,3 +144,174 @@ def _share_known(points: Array) -> Array:
 def _missing(points: Array) -> Array:
     """Return where entries are missing, as a bank writes it or as NaN."""
     return np.isnan(points) | (points == UNSEEN)
+
+
+MOST_BINS = 500
+SUM_TOL = 1e-6  # of shares, which sum to one
+
+
+@register_kernel
+@dataclass(frozen=True)
+class Binned(KernelSpec):
+    r"""A kernel of one column on the middle ranks of bins of equal counts, ``k(x, z) = base(r(x), r(z))``.
+
+    The bins, at most ``bins``, are learned from training rows, as trees on histograms learn theirs: every function of
+    the kernel is constant on a bin. With :math:`q_a` the share of the rows in bin ``a``, its rank is
+    :math:`r_a = \sum_{b < a} q_b + q_a / 2`, between 0 and 1 whatever the scale and the outliers of the column. A
+    column of two values has two bins.
+
+    Parameters
+    ----------
+    base : KernelSpec
+        A kernel of one number; widths are in units of ranks.
+    bins : int, default=24
+        At most 500.
+    center : bool, default=True
+        Whether functions have mean zero over the bins, :math:`k_{ab} - \sum_c q_c (k_{cb} + k_{ac}) + q'kq`. Products
+        of centered kernels are pure interactions, without what single columns do.
+    edges : tuple of float, optional
+        Between the bins, increasing; learned by :meth:`KernelBank.fit` where it is None.
+    shares : tuple of float, optional
+        Of the rows in each bin; one more than edges.
+
+    Raises
+    ------
+    InvalidInputError
+        If a parameter cannot be used.
+
+    Examples
+    --------
+    >>> from manykernels.kernels import Binned, KernelBank, Laplacian
+    >>> fitted = KernelBank([("steps", Binned(Laplacian(0.5), bins=2, center=False))]).fit([[1.0], [2.0], [3.0], [9.0]])
+    >>> fitted.table.specs[0].edges
+    (2.5,)
+    >>> fitted.table.specs[0]([[0.0]], [[2.0], [3.0], [100.0]]).round(3)
+    array([[1.   , 0.368, 0.368]])
+
+    Notes
+    -----
+    Lou, Caruana, Gehrke and Hooker, Accurate intelligible models with pairwise interactions (2013), bin columns in the
+    same way; Gu, Smoothing spline ANOVA models (2013), section 2.4, centers kernels so that products are interactions.
+    """
+
+    kind: ClassVar[str] = "binned"
+    base: KernelSpec
+    bins: int = 24
+    center: bool = True
+    edges: tuple[float, ...] | None = None
+    shares: tuple[float, ...] | None = None
+
+    def __post_init__(self) -> None:
+        if not isinstance(self.base, KernelSpec) or self.base.family == "missing":
+            raise InvalidInputError(f"The base of a binned kernel must be a kernel of numbers, got {self.base!r}.")
+        if check_count(self.bins, "bins", least=2) > MOST_BINS:
+            raise InvalidInputError(f"bins must be at most {MOST_BINS}, got {self.bins}.")
+        if not isinstance(self.center, (bool, np.bool_)):
+            raise InvalidInputError(f"center must be True or False, got {self.center!r}.")
+        if (self.edges is None) != (self.shares is None):
+            raise InvalidInputError("Give both edges and shares of the bins, or neither: fitting a bank learns them.")
+        if self.edges is not None:
+            self._take_bins()
+
+    def _take_bins(self) -> None:
+        """Check and keep edges and shares as tuples of floats."""
+        edges, shares = (np.asarray(part, dtype=np.float64).ravel() for part in (self.edges, self.shares))
+        sound = np.isfinite(edges).all() and (np.diff(edges) > 0).all() and (shares >= 0).all()
+        if not sound or len(shares) != len(edges) + 1 or abs(float(shares.sum()) - 1) > SUM_TOL:
+            raise InvalidInputError(
+                "edges must increase, and shares must have one entry more, none negative, and sum to one; got "
+                f"{len(edges)} edges and {len(shares)} shares of sum {float(shares.sum()):g}."
+            )
+        object.__setattr__(self, "edges", tuple(edges.tolist()))
+        object.__setattr__(self, "shares", tuple(shares.tolist()))
+
+    @cached_property
+    def pending(self) -> bool:
+        """Whether the bins are still to be learned."""
+        return self.edges is None
+
+    @cached_property
+    def label(self) -> str:
+        """The label of the base, and how many bins at most."""
+        return f"{self.base.label} of {self.bins} bins{'' if self.center else ' as it is'}"
+
+    def resolve(self, medians: MedianDistances) -> Self:
+        """Return the kernel with the bins of training points; a median width is one of their ranks."""
+        if self.edges is not None:
+            return self
+        if self not in medians.resolved:
+            medians.resolved[self] = self._on(*medians.bins(int(self.bins)))
+        return medians.resolved[self]
+
+    def _on(self, edges: Array, shares: Array) -> Self:
+        """Return the kernel on these bins."""
+        ranks = MedianDistances(np.repeat(_ranks(shares), np.maximum(np.rint(1000 * shares), 1).astype(int))[:, None])
+        found = self.base.resolve(ranks) if self.base.pending else self.base
+        return replace(self, base=found, edges=tuple(edges.tolist()), shares=tuple(shares.tolist()))
+
+    def check_columns(self, n_columns: int, name: str = "the kernel") -> None:
+        """Raise if there is not one column."""
+        if n_columns != 1:
+            raise InvalidInputError(
+                f"{name} has bins of one column, but it has {n_columns}. Take KernelBank.per_feature, or "
+                "KernelBank.interactions for products over columns."
+            )
+        self.base.check_columns(1, name)
+
+    def reads(self, column: int) -> frozenset[str]:
+        """Columns with an order: ordered categoricals and numbers."""
+        return frozenset({"number", "ordered"})
+
+    def codes(self, values: Array) -> Array:
+        """Return the bin of every value, int16; -1 for a category that training rows do not have.
+
+        Parameters
+        ----------
+        values : ndarray
+
+        Returns
+        -------
+        ndarray
+            Of the same shape.
+
+        Examples
+        --------
+        >>> import numpy as np
+        >>> from manykernels.kernels import Binned, Linear
+        >>> Binned(Linear(), edges=(0.0, 1.0), shares=(0.2, 0.5, 0.3)).codes(np.array([-3.0, 0.5, 1.0]))
+        array([0, 1, 2], dtype=int16)
+        """
+        if self.edges is None:
+            raise InvalidInputError(f"The bins of {self.label} are learned when its bank is fitted on training rows.")
+        found = np.searchsorted(np.asarray(self.edges), values, side="right").astype(np.int16)
+        return np.where(np.asarray(values) == UNSEEN, np.int16(-1), found)
+
+    @cached_property
+    def table(self) -> Array:
+        """The kernel between bins, (B, B) float64."""
+        assert self.shares is not None
+        shares = np.asarray(self.shares)
+        gram = self.base(_ranks(shares)[:, None])
+        if not self.center:
+            return gram
+        means = gram @ shares
+        centered = gram - means[:, None] - means + float(shares @ means)
+        return 0.5 * (centered + centered.T)
+
+    def __call__(self, A: Array, B: Array | None = None) -> Array:
+        """Return the matrix of kernel values, summed over columns if there are several."""
+        first, second = as_pair(A, B)
+        out = np.zeros((len(first), len(second)))
+        for a, b in zip(self.codes(first.T), self.codes(second.T), strict=True):
+            out += np.where((a >= 0)[:, None] & (b >= 0), self.table[a][:, b], 0.0)
+        return out
+
+    def diag(self, A: Array) -> Array:
+        """Return the diagonal, (n,)."""
+        codes = self.codes(as_points(A).T)
+        return np.where(codes >= 0, np.maximum(np.diag(self.table), 0.0)[codes], 0.0).sum(axis=0)
+
+
+def _ranks(shares: Array) -> Array:
+    """Return the middle ranks of bins."""
+    return np.cumsum(shares) - 0.5 * shares

@@ -19,8 +19,7 @@ from scipy.linalg import LinAlgError
 from scipy.optimize import OptimizeResult, linprog
 
 from manykernels.exceptions import InvalidInputError
-from manykernels.solvers.published.conic import ConeProgram, import_clarabel
-from manykernels.solvers.published.refinement import refinements, with_best_intercept
+from manykernels.solvers.published.conic import ConeProgram, import_clarabel, refinements, with_best_intercept
 from manykernels.solvers.published.simplex_point import (
     ACCURACY,
     CUT_ROUNDING,

@@ -22,6 +22,7 @@ from manykernels.grams.base import CHUNK_BYTES
 from manykernels.objective.capabilities import Capability
 from manykernels.solvers.base import BROKEN, Solver
 from manykernels.solvers.gram.interior_point import InteriorPoint
+from manykernels.solvers.published.conic import refinements, with_best_intercept
 from manykernels.solvers.published.online_steps import (
     BALL,
     ELASTIC,
@@ -35,7 +36,6 @@ from manykernels.solvers.published.online_steps import (
     subgradient_sweep,
     sweep,
 )
-from manykernels.solvers.published.refinement import refinements, with_best_intercept
 from manykernels.validation.arrays import check_count
 
 if TYPE_CHECKING:

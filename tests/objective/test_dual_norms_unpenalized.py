@@ -8,8 +8,8 @@ import pytest
 from manykernels.exceptions import IncompatibleError, InvalidInputError
 from manykernels.grams import DenseStack
 from manykernels.objective import Problem, get_regularizer
+from manykernels.objective.dual_norms import free_directions, kernel_factor, resting_ridge
 from manykernels.objective.projection import project_box_orthogonal
-from manykernels.objective.unpenalized import free_directions, kernel_factor, resting_ridge
 from manykernels.solvers import get_solver
 
 FREE = {0: None, "*": "l1"}
