@@ -98,7 +98,8 @@ def drawn(draw: Callable[[Figure], object], title: str, *, text: str = "", heigh
         draw(figure)
         # Laid out once, where saving would lay it out, and draw it, twice.
         FigureCanvasSVG(figure)
-        figure.get_layout_engine().execute(figure)
+        if (engine := figure.get_layout_engine()) is not None:
+            engine.execute(figure)
         figure.set_layout_engine(None)
         figure.savefig(page, format="svg", metadata={"Date": None, "Creator": None})
     return Picture(_embedded(page.getvalue(), title), text)

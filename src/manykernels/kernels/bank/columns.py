@@ -6,7 +6,7 @@ import warnings
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Any
+from typing import Any, Literal, Protocol
 
 import numpy as np
 import pandas as pd
@@ -178,7 +178,7 @@ class Table:
             return np.asarray(self.compressed(positions).toarray())
         if not isinstance(self.data, pd.DataFrame):
             whole = positions == list(range(self.n_columns))
-            order: Any = "F" if len(self) >= BY_COLUMNS and self.data.dtype != np.float64 else None
+            order: Literal["F"] | None = "F" if len(self) >= BY_COLUMNS and self.data.dtype != np.float64 else None
             return np.asarray(self.data if whole else self.data[:, positions], dtype=np.float64, order=order)
         chosen = [self.encoding(j) for j in positions] if encodings is None else list(encodings)
         self._read_new(
@@ -264,6 +264,13 @@ def _numbers_of(chosen: pd.DataFrame, encodings: list[Encoding]) -> list[Array]:
     return [encoding.encode(chosen.iloc[:, j]) for j, encoding in enumerate(encodings)]
 
 
+class ForeignTable(Protocol):
+    """A table of another library."""
+
+    def to_pandas(self) -> pd.DataFrame | pd.Series[Any]:
+        """Return it as pandas has it."""
+
+
 def locate_columns(
     table: Table, used: Array, n_features: int, feature_names: tuple[str, ...] | None
 ) -> tuple[int, ...]:
@@ -275,14 +282,14 @@ def locate_columns(
             )
         return tuple(int(j) for j in used)
     wanted = [feature_names[j] for j in used]
-    place: Any = table.places
+    place = table.places or {}
     missing = sorted(set(wanted) - set(place))
     if missing:
         raise InvalidInputError(f"X lacks {len(missing)} column(s) that the kernels use: {some(missing)}.")
     return tuple(place[name] for name in wanted)
 
 
-def _as_pandas(X: Any) -> pd.DataFrame:
+def _as_pandas(X: ForeignTable) -> pd.DataFrame:
     """Return a table of another library (polars, Arrow) as a DataFrame."""
     try:
         frame = X.to_pandas()

@@ -197,7 +197,7 @@ def as_objects(values: object) -> Array:
     if isinstance(values, np.ndarray) and values.ndim == 2 and values.shape[1] == 1:
         values = values[:, 0]
     if isinstance(values, (np.ndarray, pd.Series)) and values.ndim == 1:
-        items: Any = values.tolist()
+        items: Sequence[Any] = values.tolist()
     elif isinstance(values, Sequence):
         items = values
     else:
