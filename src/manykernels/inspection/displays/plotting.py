@@ -23,7 +23,6 @@ PALETTE = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9")
 DASHES = ("-", "--", ":", "-.")
 MARKERS = ("o", "s", "^", "D")
 HATCHES = ("", "////", "....", "xxxx")
-MOST_STYLES = len(PALETTE) * len(DASHES)
 BLUE, ORANGE = 0, 1
 GRAY = "#8a8f98"
 LEAST_COLUMNS = 12  # letters of a label that are left for columns beside a whole kernel, the colon among them

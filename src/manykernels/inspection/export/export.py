@@ -173,18 +173,7 @@ MOST_LINES = 100_000  # of a card
 
 
 def as_python(program: Program, about: Sequence[str]) -> str:
-    """Return a module with ``scores(rows)``, ``predict(rows)`` and, of models that have them, ``probabilities(rows)``.
-
-    Parameters
-    ----------
-    program : Program
-    about : sequence of str
-        What the head of the file says.
-
-    Returns
-    -------
-    str
-    """
+    """Return a module with ``scores(rows)``, ``predict(rows)`` and, where a model has them, ``probabilities(rows)``."""
     source = Path(evaluate.__file__).read_text(encoding="utf-8")
     code = source[source.index("import numpy as np\n") + len("import numpy as np\n") :]
     used = ["scores", "predict"] + (["probabilities"] if program.probabilities else [])
@@ -225,20 +214,8 @@ def _without_nan(value: object) -> Any:
 def as_sql(program: Program, about: Sequence[str], table: str) -> str:
     """Return a statement that selects the columns of a table, the scores of its rows and what they predict.
 
-    It reads as SQLite and DuckDB do, and uses ``exp`` only for probabilities and logarithmic links.
-
-    Parameters
-    ----------
-    program : Program
-        Without kernels of many columns.
-    about : sequence of str
-        What comments at the head say.
-    table : str
-        Whose columns have the names that the model knows.
-
-    Returns
-    -------
-    str
+    It reads as SQLite and DuckDB do, and uses ``exp`` only for probabilities and logarithmic links. The table has the
+    columns by the names that the model knows; the program has no kernels of many columns.
     """
     names = [f"term_{number}" for number in range(1, len(program.terms) + 1)]
     tables, joins = [], []
@@ -397,16 +374,8 @@ def _literal(value: object) -> str:
 def as_card(program: Program) -> str:
     """Return a table in CSV: what every range or category adds to every score, and how much that is wrong by.
 
-    Parameters
-    ----------
-    program : Program
-        Without kernels of many columns.
-
-    Returns
-    -------
-    str
-        A line a range: ``term``, then for its columns ``column``, ``from``, ``to`` and ``level``, the points, and
-        ``max_error``, by how much the function differs from them within. The first line has the constant.
+    A line a range: ``term``, then for its columns ``column``, ``from``, ``to`` and ``level``, the points, and
+    ``max_error``, by how much the function differs from them within. The first line has the constant.
     """
     names = [name.replace("score", "points", 1) for name in score_names(program)]
     frames = [

@@ -305,7 +305,7 @@ class Extraction:
     def _interpolated(self, axes: list[Axis], function: Callable[[Sequence[Any]], Array], slopes: Array) -> Term:
         """Return a function as polynomials on cells, with the largest difference at points between."""
         nodes = [nodes_of(axis, np.arange(SMOOTH) / (SMOOTH - 1)) for axis in axes]
-        values = self._on(axes, nodes, function)  # (cells_1, q_1, ..., cells_d, q_d, K)
+        values = self._on(nodes, function)  # (cells_1, q_1, ..., cells_d, q_d, K)
         d = len(axes)
         values = values.transpose([*range(0, 2 * d, 2), *range(1, 2 * d, 2), 2 * d])
         for a, axis in enumerate(axes):
@@ -322,14 +322,14 @@ class Extraction:
         inside = [
             nodes_of(axis, np.array(CHECKED))[: axis.n_pieces if axis.kind == "pieces" else None] for axis in axes
         ]
-        wanted = self._on(axes, inside, function).reshape(-1, self.expansion.n_targets)
+        wanted = self._on(inside, function).reshape(-1, self.expansion.n_targets)
         columns = _crossed([_flat(each) for each in inside])
         rows = {axis.column: computed for axis, computed in zip(axes, columns, strict=True)}
         computed = term_values(term.plain(), rows).reshape(wanted.shape)
         differences = np.abs(computed - wanted)
         return replace(term, error=SAFETY * float(differences[np.isfinite(differences)].max(initial=0.0)))
 
-    def _on(self, axes: list[Axis], nodes: list[Any], function: Callable[[Sequence[Any]], Array]) -> Array:
+    def _on(self, nodes: list[Any], function: Callable[[Sequence[Any]], Array]) -> Array:
         """Return a function on the product of the nodes of its axes, (cells_1, q_1, ..., cells_d, q_d, K)."""
         columns = _crossed([_flat(each) for each in nodes])
         shape = [size for each in nodes for size in (len(each), len(each[0]))]
@@ -391,22 +391,10 @@ class Extraction:
 
 
 def program_of(model: BaseEstimator, *, rows: TableLike | None = None, tol: float = 1e-6, with_points: bool) -> Program:
-    """Return a fitted model as a program.
+    """Return a fitted model, whose kernels act on columns, as a program.
 
-    Parameters
-    ----------
-    model : fitted estimator
-        Whose kernels act on columns.
-    rows : DataFrame or array-like of shape (n, n_features) or None
-        Rows that say which numbers occur; None takes the points that the model keeps.
-    tol : float
-        By how much of what its scores vary terms may be missed together.
-    with_points : bool
-        Whether kernels of several columns may keep their points.
-
-    Returns
-    -------
-    Program
+    ``rows`` say which numbers occur; None takes the points that the model keeps. ``tol`` is by how much of what its
+    scores vary terms may be missed together, and kernels of several columns may keep their points ``with_points``.
     """
     expansion = getattr(model, "_expansion", None)
     bank = getattr(expansion, "bank", None)

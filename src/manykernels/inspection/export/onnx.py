@@ -61,23 +61,6 @@ def as_onnx(program: Program, about: Sequence[str]) -> bytes:
     A model of a table takes one input a column, (n, 1): doubles, or texts where the column holds categories (the empty
     text is a missing value); a model of an array takes ``X``, (n, p) doubles. NaN is a missing number. It returns
     ``scores`` (n, K), and ``prediction`` (n,) or (n, K), of classifiers with probabilities also ``probabilities``.
-
-    Parameters
-    ----------
-    program : Program
-    about : sequence of str
-        What the model says of itself.
-
-    Returns
-    -------
-    bytes
-
-    Raises
-    ------
-    ImportError
-        Without the package onnx.
-    IncompatibleError
-        If categories are neither texts nor numbers.
     """
     try:
         from onnx import TensorProto, helper, numpy_helper

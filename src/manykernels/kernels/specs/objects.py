@@ -209,16 +209,7 @@ def as_objects(values: object) -> Array:
 
 
 def check_strings(objects: Array, kernel: str, noun: str, *, empty: bool = False) -> None:
-    """Raise ``InvalidInputError`` unless all objects are strings (or None), and none is empty.
-
-    Parameters
-    ----------
-    objects : (n,) object
-    kernel, noun : str
-        What reads them, and what it calls them.
-    empty : bool
-        Whether empty ones are allowed.
-    """
+    """Raise ``InvalidInputError`` unless all objects are strings (or None), and none is empty unless ``empty``."""
     wrong = [i for i, item in enumerate(objects) if not isinstance(item, str) and item is not None]
     if wrong:
         first = objects[wrong[0]]

@@ -336,7 +336,7 @@ class SupportKernelMachine(Solver):
 
     def _revised(self, problem: Problem, state: _State) -> Descent:
         """Return the descent on the kernels that may matter, as far as the last certificate shows."""
-        wanted = self._wanted(problem, state)
+        wanted = self._wanted(state)
         missing = np.setdiff1d(wanted, _working_set(problem, state)).size
         if state.descent is None or missing or wanted.size < WORTH_DROPPING * state.descent.squares.size:
             state.newton_steps = self.newton_steps(state)
@@ -345,7 +345,7 @@ class SupportKernelMachine(Solver):
             state.descent = Descent(kernels, state.rho, self.cache_bytes, self.shrinking, shares)
         return state.descent
 
-    def _wanted(self, problem: Problem, state: _State) -> Array:
+    def _wanted(self, state: _State) -> Array:
         top = float(state.norms.max(initial=0.0))
         level = top if state.finishing else smoothed_dual(state.norms, state.kappa, self.smoothing).threshold
         return np.flatnonzero((state.norms >= NEARLY_ACTIVE * level) | (state.eta > 0))
