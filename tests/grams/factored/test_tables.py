@@ -12,7 +12,7 @@ from tests.support.factored import largest_strength, on_factors
 
 from manykernels import KernelBank, solve
 from manykernels.exceptions import InvalidInputError
-from manykernels.grams.factored import ExplicitStack, WindowStack, factored_stack
+from manykernels.grams.factored import ColumnTable, ExplicitStack, WindowStack, factored_stack, open_table
 from manykernels.grams.factored.operators import FeatureOperator
 from manykernels.grams.rows.opening import open_rows
 from manykernels.kernels import Gaussian, Laplacian, Linear, Matern, Overlap, Polynomial
@@ -174,3 +174,22 @@ def test_columns_that_reach_too_far_for_a_transform_take_landmarks(monkeypatch: 
     check_bounds(X, bank, rng)
     low, high = factored_stack(X, bank).quad_bounds(rng.normal(size=N))
     assert high[0] - low[0] < 1e-6 < high[1] - low[1]
+
+
+def test_new_rows_in_chunks_are_read_by_the_names_of_their_columns_like_rows_in_memory() -> None:
+    rng = np.random.default_rng(5)
+    known = pd.DataFrame(rng.normal(size=(60, 3)), columns=list("abc"))
+    new = pd.DataFrame(rng.normal(size=(40, 4)), columns=list("cxba"))
+    table = ColumnTable(known, standardize=True)
+    chunked, held = open_table(open_rows(new, chunk_rows=15), table), open_table(new, table)
+    assert chunked.chunked
+    assert not held.chunked
+    for j in range(3):
+        np.testing.assert_array_equal(chunked.values(j), held.values(j))
+    np.testing.assert_array_equal(chunked.points((2, 0), np.array([31, 4])), held.points((2, 0), np.array([31, 4])))
+    sums = [rows.reduce([0, 1], lambda part: part.points((0, 1)).sum(axis=0)) for rows in (chunked, held)]
+    np.testing.assert_allclose(*sums, rtol=1e-12)
+    parts = [
+        np.concatenate([own for _, own in rows.evaluated(10, lambda part: part.values(1))]) for rows in (chunked, held)
+    ]
+    np.testing.assert_array_equal(*parts)
