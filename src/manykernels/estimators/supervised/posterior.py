@@ -92,7 +92,7 @@ def posterior_of(model: BaseEstimator, target: int = 0) -> Posterior:
         )
     if model._shares_weights and loss.name == "logistic":
         raise InvalidInputError(
-            "Classes that share their weights have a joint loss, of which there is no such posterior: give a display "
+            "Classes that share their weights have a coupled loss, of which there is no such posterior: give a display "
             "bands=bootstrap_refits(model, X, y), of manykernels.inspection."
         )
     if model._leaves_kernels_free:

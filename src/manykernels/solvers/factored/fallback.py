@@ -40,7 +40,7 @@ def cost_little(n_kernels: int, n_samples: int) -> bool:
 
 
 def matrices_cost_little(problem: Problem) -> bool:
-    """Whether N x N matrices are cheap, and their answer proves as much: its slopes do not of a joint loss."""
+    """Whether N x N matrices are cheap, and their answer proves as much: its slopes do not of a coupled loss."""
     stack: Any = problem.stack
     alone = not (problem.shared or problem.loss.couples_samples or stack.shaped)
     cheap = alone and cost_little(problem.n_kernels, problem.n_samples)
