@@ -300,11 +300,13 @@ def _repeats(expanded: list[NamedKernel], table: Table) -> list[tuple[int, int]]
 
 def _sizes(expanded: list[NamedKernel], table: Table) -> dict[str, Any]:
     """Return what the predicted seconds of kernels on a table depend on."""
+    specs = {(id(spec), len(columns)): spec for _, spec, columns in expanded}  # one of a width on many columns
+    counts = Counter((id(spec), len(columns)) for _, spec, columns in expanded)
     return {
         "n_kernels": len(expanded),
         "n_samples": len(table),
         "n_columns": table.n_columns,
-        "n_landmark": sum(_needs_landmarks(spec, len(columns)) for _, spec, columns in expanded),
+        "n_landmark": sum(count for key, count in counts.items() if _needs_landmarks(specs[key], key[1])),
         "rank": total_rank(table),
     }
 

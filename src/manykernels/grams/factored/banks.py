@@ -12,11 +12,11 @@ import pandas as pd
 
 from manykernels.exceptions import IncompatibleError
 from manykernels.grams.factored.base import FactoredStack
-from manykernels.grams.factored.cells import on_grid, sees_cells
+from manykernels.grams.factored.cells import grid_parts, on_grid, sees_cells
 from manykernels.grams.factored.chunked import ChunkedTable
 from manykernels.grams.factored.composite import CompositeStack
 from manykernels.grams.factored.explicit import ExplicitStack, levels_of
-from manykernels.grams.factored.features import feature_map
+from manykernels.grams.factored.features import by_levels, feature_map
 from manykernels.grams.factored.fourier import FourierStack
 from manykernels.grams.factored.grid import GridStack, mean_diagonals
 from manykernels.grams.factored.nystroem import NystroemStack
@@ -89,10 +89,14 @@ def composed(
     landmarks_by: str = "cholesky",
 ) -> CompositeStack:
     """Return kernels on columns of a table, divided among the stacks that serve them."""
-    levels = [levels_of(spec, columns, table) for spec, columns in zip(specs, positions, strict=True)]
-    kinds = np.array(
-        [served_by(spec, len(own), found) for spec, own, found in zip(specs, positions, levels, strict=True)]
-    )
+    known: dict[tuple[int, int], str] = {}  # of specs whatever levels columns have: a width of many columns is one spec
+    kinds = np.empty(len(specs), dtype=object)
+    for m, (spec, columns) in enumerate(zip(specs, positions, strict=True)):
+        key = id(spec), len(columns)
+        if key not in known:
+            by_cells = by_levels(spec) or grid_parts(spec) is not None
+            known[key] = "" if by_cells else served_by(spec, len(columns))
+        kinds[m] = known[key] or served_by(spec, len(columns), levels_of(spec, columns, table))
     parts, members = [], []
     for kind, _ in SERVED_BY:
         own = np.flatnonzero(kinds == kind)
@@ -319,7 +323,8 @@ def fit_factors(bank: KernelBank, X: object, *, fit_intercept: bool = True) -> t
         columns = MixedRows(columns, values.objects)
     table = ColumnTable(columns, missing="mask" if gaps else "error")
     del values
-    places = [tuple(np.searchsorted(raw.used, columns).tolist()) for columns in raw.positions]
+    place = {j: at for at, j in enumerate(raw.used.tolist())}
+    places = [tuple([place[j] for j in columns]) for columns in raw.positions]
     unit = bank.normalize == "unit_diagonal"
     specs = [_with_unit_diagonal(spec) if unit else spec for spec in raw.specs]
     means, counts = _mean_diagonals(raw.names, specs, places, table)
@@ -351,8 +356,11 @@ def _mean_diagonals(
 ) -> tuple[Array, Array]:
     """Return the mean of every kernel's diagonal on the rows that it is known on, and their number."""
     means, counts = np.empty(len(specs)), np.empty(len(specs), dtype=np.int64)
-    cells = np.array([sees_cells(*each, table) for each in zip(specs, places, strict=True)])
-    for m in np.flatnonzero(~cells).tolist():
+    ones = np.array([spec.unit_diagonal and not table.gaps.any() for spec in specs])
+    each = zip(ones, specs, places, strict=True)
+    cells = np.array([not one and sees_cells(spec, columns, table) for one, spec, columns in each])
+    means[ones], counts[ones] = 1.0, table.n_rows
+    for m in np.flatnonzero(~(cells | ones)).tolist():
         means[m], counts[m] = _mean_diagonal(names[m], specs[m], places[m], table)
     own = np.flatnonzero(cells).tolist()
     if own:  # thousands of pairs of columns share their readings
