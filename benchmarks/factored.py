@@ -4,8 +4,8 @@
 
 Columns are standard normal, float32; 27 Gaussian widths from 0.1 to 10 standard deviations on each; ten columns
 matter. ``million`` is one fit of 1e6 x 370, ``table`` other losses and sizes, ``small`` strengths at which columns of
-noise enter, ``wide`` few rows and up to 23 million kernels, ``growth`` times against rows and columns, with the
-exponents of a fit, and a picture of them.
+noise enter, ``wide`` few rows and up to 23 million kernels, ``growth`` times against rows, columns, kernels and
+classes (with weights of their own, and shared), with fitted exponents, and a picture of them.
 """
 
 from __future__ import annotations
@@ -18,10 +18,10 @@ import _common as common
 import numpy as np
 import pandas as pd
 
+from manykernels import KernelBank, MKLClassifier
 from manykernels.grams.factored import FourierStack
 from manykernels.solvers import solve
 
-WIDTHS = np.geomspace(0.1, 10.0, 27).tolist()
 TRUE_COLUMNS = 10
 
 
@@ -35,6 +35,14 @@ class Case:
     relative_strength: float = 0.05
     tol: float = 1e-4
     pass_tol: float = 1e-12
+    widths: int = 27
+    classes: int = 2
+    outputs: str = ""  # "own" or "shared": a fit of the estimator
+
+    @property
+    def grid(self) -> list[float]:
+        """Widths on each column."""
+        return np.geomspace(0.1, 10.0, self.widths).tolist()
 
 
 MILLION = [Case(10**6, 370)]
@@ -47,7 +55,16 @@ TABLE = [
     Case(10**6, 370, "hinge"),
 ]
 SIZES = [(10**4, 40), (10**5, 40), (10**6, 40), (10**5, 20), (10**5, 80), (10**5, 320)]
-GROWTH = [Case(rows, columns, relative_strength=0.1) for rows, columns in SIZES]
+COMMON = {"relative_strength": 0.1}
+IN_CLASSES = COMMON | {"rows": 20_000, "columns": 20, "widths": 9, "tol": 1e-3}
+SWEEPS = {
+    "rows": [Case(rows, columns, **COMMON) for rows, columns in SIZES if columns == 40],
+    "columns": [Case(rows, columns, **COMMON) for rows, columns in sorted(SIZES) if rows == 10**5],
+    "widths": [Case(10**5, 40, widths=widths, **COMMON) for widths in (9, 27, 81, 243)],
+    "classes, own": [Case(**IN_CLASSES, classes=classes, outputs="own") for classes in (3, 5, 10, 20)],
+    "classes, shared": [Case(**IN_CLASSES, classes=classes, outputs="shared") for classes in (3, 5, 10, 20)],
+}
+GROWTH = list(dict.fromkeys(case for sweep in SWEEPS.values() for case in sweep))
 SMALL_STRENGTH = [
     Case(10**5, 370, relative_strength=0.03),
     Case(10**5, 370, relative_strength=0.02, tol=1e-3),
@@ -60,6 +77,7 @@ WIDE = [
     Case(900, 860_000, relative_strength=0.6, tol=1e-3, pass_tol=1e-9),
 ]
 SMOKE = [Case(5000, 11, loss, 0.1, 1e-3) for loss in ("logistic", "squared")]
+SMOKE += [Case(2000, 4, tol=1e-3, widths=3, classes=3, outputs=outputs) for outputs in ("own", "shared")]
 FORMATS = {"gap": ".1e", "cpu_s": ".2f", "peak_gb": ".2f", "tol": "g", "relative_strength": "g"}
 PROBLEMS = {"million": MILLION, "small": SMALL_STRENGTH, "table": TABLE, "growth": GROWTH, "wide": WIDE}
 
@@ -70,6 +88,9 @@ def draw(case: Case, seed: int) -> tuple[np.ndarray, np.ndarray]:
     columns = np.empty((case.columns, case.rows), dtype=np.float32)
     for column in columns:
         column[:] = rng.standard_normal(case.rows, dtype=np.float32)
+    if case.outputs:
+        scores = [np.sin(columns * (1 + k / 3) + k).T @ rng.standard_normal(case.columns) for k in range(case.classes)]
+        return columns.T, (np.array(scores) + rng.gumbel(size=(case.classes, case.rows))).argmax(axis=0)
     score = np.zeros(case.rows)
     for j in range(min(TRUE_COLUMNS, case.columns)):
         score += np.sin((1 + j / 3) * columns[j] + j)
@@ -81,10 +102,12 @@ def draw(case: Case, seed: int) -> tuple[np.ndarray, np.ndarray]:
 def measure(case: Case, seed: int) -> dict[str, object]:
     """Draw the data, fit, and return what the fit cost and proved; the clock starts when the data are there."""
     X, y = draw(case, seed)
+    if case.outputs:
+        return measure_classes(case, X, y)
     started = time.process_time()
     with common.quiet():
         model = solve(
-            FourierStack.grid(X, WIDTHS, tol=case.pass_tol),
+            FourierStack.grid(X, case.grid, tol=case.pass_tol),
             y,
             loss=case.loss,
             regularizer="l1",
@@ -92,7 +115,7 @@ def measure(case: Case, seed: int) -> dict[str, object]:
             tol=case.tol,
         )
     cpu = time.process_time() - started
-    found = {int(m) // len(WIDTHS) for m in model.active}
+    found = {int(m) // case.widths for m in model.active}
     return asdict(case) | {
         "kernels": len(model.kernel_weights),
         "gap": model.dual_gap,
@@ -107,29 +130,50 @@ def measure(case: Case, seed: int) -> dict[str, object]:
     }
 
 
-def exponents(frame: pd.DataFrame) -> dict[str, float]:
-    """Return the exponents of time in rows (at 40 columns) and in columns (at 1e5 rows)."""
-    rows, columns = frame[frame["columns"] == 40], frame[(frame["rows"] == 10**5) & (frame["columns"] != 40)]
-    return {
-        "rows": float(np.polyfit(np.log(rows["rows"]), np.log(rows["cpu_s"]), 1)[0]),
-        "columns": float(np.polyfit(np.log(columns["columns"]), np.log(columns["cpu_s"]), 1)[0]),
+def measure_classes(case: Case, X: np.ndarray, y: np.ndarray) -> dict[str, object]:
+    """Fit a classifier of several classes, and return what the fit cost and proved."""
+    alpha = f"{case.relative_strength}*max"
+    model = MKLClassifier(KernelBank.per_feature(widths=case.grid), outputs=case.outputs, alpha=alpha, tol=case.tol)
+    started = time.process_time()
+    with common.quiet():
+        model.fit(X, y)
+    cpu, gap = time.process_time() - started, float(np.max(model.dual_gap_))
+    return asdict(case) | {
+        "kernels": case.columns * case.widths,
+        "gap": gap,
+        "active": int(np.count_nonzero(np.atleast_2d(model.kernel_weights_).any(axis=0))),
+        "cpu_s": cpu,
+        "peak_gb": common.peak_memory_bytes() / 1e9,
+        "status": "converged" if gap <= case.tol else "not converged",
     }
 
 
-def picture(frame: pd.DataFrame, path: Path) -> None:
-    """Draw CPU time against rows and against columns, both scales logarithmic, with the fitted exponents."""
+def growth(frame: pd.DataFrame) -> dict[str, tuple[list[int], list[float], float]]:
+    """Return sizes, CPU seconds and the fitted exponent of every sweep."""
+    seconds = dict(zip(GROWTH, frame["cpu_s"], strict=True))
+    found = {}
+    for name, cases in SWEEPS.items():
+        sizes, spent = [getattr(case, name.split(",")[0]) for case in cases], [seconds[case] for case in cases]
+        found[name] = sizes, spent, float(np.polyfit(np.log(sizes), np.log(spent), 1)[0])
+    return found
+
+
+def picture(found: dict[str, tuple[list[int], list[float], float]], path: Path) -> None:
+    """Draw CPU time against each size, both scales logarithmic, with the fitted exponents."""
     import matplotlib.pyplot as plt
 
-    figure, axes = plt.subplots(1, 2, figsize=(7.5, 3.2), sharey=True, layout="constrained")
-    parts = {"rows": frame[frame["columns"] == 40], "columns": frame[(frame["rows"] == 10**5)].sort_values("columns")}
-    for axis, (name, part) in zip(axes, parts.items(), strict=True):
-        axis.loglog(part[name], part["cpu_s"], "o-", color="tab:blue")
-        axis.set_xlabel(name + (" (40 columns)" if name == "rows" else " (100,000 rows)"))
-        axis.set_title(f"exponent {exponents(frame)[name]:.2f}", fontsize=10)
-        axis.set_xticks(part[name], [f"{value:,}" for value in part[name]])
+    beside = ("40 columns", "100,000 rows", "100,000 rows x 40 columns", "20,000 rows x 20 columns")
+    figure, axes = plt.subplots(1, 4, figsize=(12, 3.2), sharey=True, layout="constrained")
+    for axis, name, fixed in zip(axes, ("rows", "columns", "widths", "classes"), beside, strict=True):
+        for sweep, (sizes, spent, exponent) in found.items():
+            if sweep.startswith(name):
+                axis.loglog(sizes, spent, "o-", label=f"{sweep.removeprefix('classes, ')}: exponent {exponent:.2f}")
+                axis.set_xticks(sizes, [f"{size:,}" for size in sizes])
+        axis.set_xlabel(f"{name} ({fixed})")
         axis.minorticks_off()
         axis.grid(visible=True, alpha=0.3)
-    axes[0].set_yticks([1, 2, 5, 10], ["1", "2", "5", "10"])
+        axis.legend(frameon=False, fontsize=8)
+    axes[0].set_yticks([0.5, 1, 2, 5, 10], ["0.5", "1", "2", "5", "10"])
     axes[0].set_ylabel("CPU seconds")
     figure.savefig(path, dpi=110)
     plt.close(figure)
@@ -148,11 +192,12 @@ def main() -> int:
     frame = pd.DataFrame([measure(case, options.seed) for case in cases])
     common.print_table(frame, f"factored fits: {name}", FORMATS)
     if name == "growth":
-        record |= exponents(frame)
-        common.print_table(pd.DataFrame([exponents(frame)]), "exponents of CPU time", {"rows": ".2f", "columns": ".2f"})
+        fitted = {f"exponent, {sweep}": exponent for sweep, (*_, exponent) in growth(frame).items()}
+        record |= fitted
+        common.print_table(pd.DataFrame([fitted]), "exponents of CPU time", dict.fromkeys(fitted, ".2f"))
     common.save(frame, record, options.output, f"factored_{name}")
     if name == "growth":
-        picture(frame, options.output / "factored_growth.png")
+        picture(growth(frame), options.output / "factored_growth.png")
     return int((frame["status"] != "converged").any())
 
 
