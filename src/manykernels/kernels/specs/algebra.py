@@ -80,11 +80,35 @@ class CompositeSpec(KernelSpec):
         return self._fold(lambda part, out: part.diag(A), None)
 
     def from_squared_distance(self, D: Array, out: Array | None = None) -> Array:
-        """Return the values from squared distances; only when ``family`` is ``"squared_distance"``."""
+        """Return the values from squared distances; only when ``family`` is ``"squared_distance"``.
+
+        Parameters
+        ----------
+        D : ndarray
+        out : ndarray, optional
+            Of the same shape.
+
+        Returns
+        -------
+        ndarray
+            Of the same shape.
+        """
         return self._fold(lambda part, target: part.from_squared_distance(D, target), out)
 
     def from_inner_product(self, G: Array, out: Array | None = None) -> Array:
-        """Return the values from inner products; only when ``family`` is ``"inner_product"``."""
+        """Return the values from inner products; only when ``family`` is ``"inner_product"``.
+
+        Parameters
+        ----------
+        G : ndarray
+        out : ndarray, optional
+            Of the same shape.
+
+        Returns
+        -------
+        ndarray
+            Of the same shape.
+        """
         return self._fold(lambda part, target: part.from_inner_product(G, target), out)
 
     def _fold(self, evaluate: Callable[[Any, Array | None], Array], out: Array | None) -> Array:
