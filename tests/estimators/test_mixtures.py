@@ -32,7 +32,7 @@ from manykernels import (
 )
 from manykernels.estimators.selection.averages import Spectrum, fit_averages
 from manykernels.estimators.selection.descent import _uninterrupted, descend
-from manykernels.estimators.selection.folds import calibrated_loss
+from manykernels.estimators.selection.folds import begun, calibrated_loss
 from manykernels.estimators.selection.mixtures import (
     EMPTY,
     EVERY,
@@ -44,7 +44,7 @@ from manykernels.estimators.selection.mixtures import (
     selections_of,
 )
 from manykernels.estimators.selection.rules import Candidate, Evidence, chosen
-from manykernels.estimators.selection.search import ROOM, MixtureSearch, Rung
+from manykernels.estimators.selection.search import ROOM, MixtureSearch, Rung, rivals_of
 from manykernels.estimators.selection.splits import exchanges, of_fewer_rows
 from manykernels.estimators.selection.strengths import COARSE, Grid, StrengthPath
 from manykernels.exceptions import InvalidInputError
@@ -336,11 +336,11 @@ def test_folds_too_large_to_be_held_together_are_opened_one_at_a_time() -> None:
     def score(mixing: float, fraction: float) -> float:
         return mixing - (np.log(fraction / 1e-2)) ** 2
 
-    small, large = ([KnownFold(score, stored_bytes=size) for _ in range(3)] for size in (1, ROOM // 2))
+    small, large = ([KnownFold(score, stored_bytes=size) for _ in range(3)] for size in (1, 2 * ROOM // 5))
     assert raced(small) == raced(large) == {0.0, 1.0}
     assert [sorted(fold.asked) for fold in small] == [sorted(fold.asked) for fold in large]
-    assert [fold.closed for fold in small] == [fold.closed for fold in large[:2]] + [0] == [0, 0, 0]
-    assert large[2].closed > 3
+    assert [fold.closed for fold in small] == [large[0].closed, 0, 0] == [0, 0, 0]
+    assert min(fold.closed for fold in large[1:]) > 3  # one of them at a time beside the first
 
 
 def test_the_race_chooses_what_a_search_of_everything_chooses() -> None:
@@ -352,6 +352,43 @@ def test_the_race_chooses_what_a_search_of_everything_chooses() -> None:
         error = everything.cv_frame()["std_score"][everything.best_index_] / np.sqrt(3)
         assert race.best_score_ >= everything.best_score_ - error / 2
         assert len(race.cv_frame()) <= len(everything.cv_frame())
+
+
+def test_a_view_alone_ends_no_race() -> None:
+    plain, view, selects = (
+        StrengthPath(Mixture(EVERY, np.ones(2), mixing, doubt), Grid(5, 1e-2))
+        for mixing, doubt in ((0.0, PLAIN), (0.0, NARROW), (1.0, SPECIAL))
+    )
+    known = [plain, view, selects]
+    assert rivals_of(selects, known) == rivals_of(plain, known) == [plain, selects]
+    assert rivals_of(view, known) == known
+
+
+def test_the_last_fit_begins_from_the_first_fold_wherever_its_rows_are() -> None:
+    rng = np.random.default_rng(2)
+    labels, weight = np.where(np.sin(2 * X[:, 1]) + 0.2 * rng.normal(size=60) > 0, "b", "a"), np.ones(60)
+    weight[::10] = 0.0
+    order = rng.permutation(60)
+    splits = [(np.setdiff1d(order, test, assume_unique=True), test) for test in np.array_split(order, 3)]
+    seen = []
+
+    def recorded(opened: Any, rows: np.ndarray, fewer: Any, *of: Any) -> Any:
+        seen.append((rows, fewer, begun(opened, rows, fewer, *of)))
+        return seen[-1][-1]
+
+    where = "manykernels.estimators.selection.choice.begun"
+    with patch(where, lambda *_: None):
+        cold = MKLClassifierCV(bank(), cv=splits).fit(X, labels, sample_weight=weight)
+    with patch(where, recorded):
+        warm = MKLClassifierCV(bank(), cv=splits).fit(X, labels, sample_weight=weight)
+    [(rows, first, (start,))] = seen
+    assert set(rows) - set(first.rows) == set(splits[0][1]) & set(np.flatnonzero(weight))
+    placed = start.dual_coef[np.searchsorted(rows, first.rows)]
+    assert any(np.array_equal(placed, models[0].dual_coef) for models in first._kept.values())
+    assert np.count_nonzero(start.dual_coef) == np.count_nonzero(placed) > 0
+    assert max(warm.dual_gap_, cold.dual_gap_) <= warm.tol
+    assert (warm.alpha_, warm.best_index_) == (cold.alpha_, cold.best_index_)
+    np.testing.assert_allclose(warm.decision_function(X), cold.decision_function(X), atol=0.05)
 
 
 def test_held_matrices_of_folds_change_no_choice() -> None:

@@ -7,6 +7,7 @@ import pytest
 
 from manykernels.grams import DenseStack
 from manykernels.objective import Problem, get_loss, get_regularizer
+from manykernels.solvers import WorkingSet
 from manykernels.solvers.gram.start import start_iteration
 
 
@@ -26,3 +27,27 @@ def test_products_of_complementarity_are_a_part_of_what_the_constant_loses(share
     loss = posed.empirical_loss(posed.constant_scores(b))
     pairs = iteration.samples.n_pairs + iteration.kernels.n_pairs
     assert iteration.barrier() * pairs >= 0.08 * loss
+
+
+def test_scores_of_a_start_that_are_far_off_are_brought_to_where_the_loss_is_curved() -> None:
+    rng = np.random.default_rng(0)
+    points = rng.uniform(-2, 2, size=(3, 120, 1))
+    grams = np.exp(-((points - points.transpose(0, 2, 1)) ** 2))
+    y = np.where(np.sin(2 * points[1, :, 0]) > 0, 1.0, -1.0)
+    y[100:104] *= -1  # of rows that the model does not know
+    known = np.arange(100)
+
+    def posed(rows: np.ndarray) -> Problem:
+        return Problem(grams[:, rows][:, :, rows], y[rows], get_loss("logistic"), get_regularizer("l1", 0.1))
+
+    found, whole = WorkingSet().solve(posed(known)).scattered(known, 120), posed(np.arange(120))
+    rho, weights = found.dual_coef, found.kernel_weights
+    scores = whole.model_parts(rho, weights)[0] + found.intercept
+    iteration = start_iteration(whole, rho, found.intercept, weights=weights)
+    slopes, started = (-whole.loss.derivative(y, z) for z in (scores, iteration.samples.scores()))
+    far = np.abs(slopes - rho) > 0.5
+    assert set(range(100, 104)) <= set(np.flatnonzero(far))
+    np.testing.assert_allclose(started[far], 0.5 * (slopes + rho)[far], rtol=1e-9)
+    np.testing.assert_array_equal(iteration.samples.scores()[~far], scores[~far])
+    warm = WorkingSet(tol=1e-6).solve(whole, found)
+    assert warm.certificate.primal == pytest.approx(WorkingSet(tol=1e-6).solve(whole).certificate.primal, rel=2e-6)

@@ -50,6 +50,8 @@ class Fold(Generic[Opened, HeldOut]):
     open: Callable[[], Opened]
     held_out: HeldOut
     stop: Event = field(default_factory=Event)  # set when nothing more is wanted
+    rows: Array | None = None  # (n,) int: numbers of the rows to learn from, where others begin from their models
+    begin: Callable[[Any, float], Any] | None = None  # the model that the first one of a family starts from, or None
     _models: dict[int, dict[float, Any]] = field(default_factory=dict)
     _scores: dict[tuple[int, float], FoldScore] = field(default_factory=dict)
     _kept: dict[tuple[int, float], Any] = field(default_factory=dict)
@@ -66,7 +68,10 @@ class Fold(Generic[Opened, HeldOut]):
             return known
         check_deadline()
         models, solved = self._models.setdefault(id(family), {}), self._kept.get((id(family), strength))
-        start = models[_nearest(models, strength)] if models else None
+        if models:
+            start = models[nearest(models, strength)]
+        else:
+            start = self.begin(family, strength) if self.begin is not None and solved is None else None
         model, score = self.opened.tried(family, strength, self.held_out, start, solved)
         if solved is None:
             models[strength] = model
@@ -75,6 +80,10 @@ class Fold(Generic[Opened, HeldOut]):
         check_deadline()  # a model that was not finished for lack of time counts for nothing
         self._scores[id(family), strength] = score
         return score
+
+    def kept(self, family: object) -> dict[float, Any]:
+        """Return the models of a family, by strength, that outlast what was forgotten."""
+        return {strength: model for (of, strength), model in self._kept.items() if of == id(family)}
 
     def model(self, family: object, strength: float) -> Any:
         """Return the model of a strength that was tried."""
@@ -92,6 +101,6 @@ class Fold(Generic[Opened, HeldOut]):
         self.__dict__.pop("opened", None)
 
 
-def _nearest(models: dict[float, Any], strength: float) -> float:
+def nearest(models: dict[float, Any], strength: float) -> float:
     """Return the strength among those known from which to begin."""
     return min(models, key=lambda other: abs(np.log(other / strength)))

@@ -15,7 +15,7 @@ from sklearn.metrics import check_scoring
 
 from manykernels.estimators.groups import Search
 from manykernels.estimators.selection.cold_start import ColdStartKFold
-from manykernels.estimators.selection.folds import Folds, HeldOut, OpenedKernels, on_stored
+from manykernels.estimators.selection.folds import Folds, HeldOut, OpenedKernels, begun, on_stored
 from manykernels.estimators.selection.held_out import KeepsHeldOut
 from manykernels.estimators.selection.mixtures import mixtures_of, nothing_of
 from manykernels.estimators.selection.penalties import (
@@ -45,6 +45,7 @@ from manykernels.grams.training import LAZY, as_bank
 from manykernels.kernels import Pairs
 from manykernels.objective.losses import Loss
 from manykernels.objective.regularizers import BlockL1, Penalty, Regularizer, parameters_of, with_l1_ratio
+from manykernels.solvers import Solution
 from manykernels.solvers.factored.pooled import PooledNewton
 from manykernels.solvers.fold import Fold
 from manykernels.solvers.run import check_deadline
@@ -151,7 +152,8 @@ class CrossValidated(KeepsHeldOut):
                 return opened(own, tol=self._fold_tol, **self._held_as_whole(form))
 
             as_bank(self.kernels, rows).check(rows)
-            openings: list[Opening] = [partial(self._own_folds, splits, held_out, own_kernels)]
+            own_folds = partial(self._own_folds, weight, opened=own_kernels)
+            openings: list[Opening] = [partial(own_folds, splits, held_out)]
             if self._shares(tried, samples, form, loss, splits, whole):
 
                 def together() -> tuple[Folds, PooledNewton]:
@@ -159,7 +161,7 @@ class CrossValidated(KeepsHeldOut):
 
                 openings = [together] if self._search_options.fold_kernels == SHARED else [together, *openings]
             fewer = of_fewer_rows(splits, target, weight, whole().seconds) if searches and tried.races else []
-            scouting = partial(self._own_folds, fewer, held_out[: len(fewer)], own_kernels) if fewer else None
+            scouting = partial(own_folds, fewer, held_out[: len(fewer)]) if fewer else None
             folds, found = self._scored(tried, openings, len(splits), scouting)
         exchangeable = exchanges(self.cv, groups)
         levels = None
@@ -177,7 +179,9 @@ class CrossValidated(KeepsHeldOut):
         for each in folds.folds:
             each.close()  # the last fit has the memory for itself
         if searches:
-            self._learn_choice(candidates, whole(), samples, time_left(end), levels)
+            first = next(iter(folds.folds), None)
+            begin = None if first is None else partial(begun, whole(), np.flatnonzero(weight), first)
+            self._learn_choice(candidates, whole(), begin, samples, time_left(end), levels)
         else:
             chosen_penalty = candidates[self.best_index_].family.at(self.alpha_, samples.total_weight)
             self._warn(self._solve(samples, loss, chosen_penalty, time_limit=time_left(end)))
@@ -196,12 +200,18 @@ class CrossValidated(KeepsHeldOut):
         return OpenedKernels(model, samples, training, problems, tol)
 
     def _own_folds(
-        self: Any, splits: list[Split], held_out: list[HeldOut], opened: Callable[[Array], OpenedKernels]
+        self: Any,
+        weight: Array,
+        splits: list[Split],
+        held_out: list[HeldOut],
+        opened: Callable[[Array], OpenedKernels],
     ) -> tuple[Folds, None]:
         """Return folds that learn their kernels from their own training rows; held-out rows are not looked at."""
         stop = Event()
-        pairs = zip(splits, held_out, strict=True)
-        return [Fold(partial(opened, train), held, stop) for (train, _), held in pairs], None
+        return [
+            Fold(partial(opened, train), held, stop, rows=train[weight[train] > 0])
+            for (train, _), held in zip(splits, held_out, strict=True)
+        ], None
 
     def _shares(
         self: Any,
@@ -256,6 +266,8 @@ class CrossValidated(KeepsHeldOut):
                     folds = Rung(own, min(n_threads(n_jobs), len(own)), advance, folds.ending, pooled)
                     if scouting is not None and pooled is None:
                         folds.below = replace(folds, folds=scouting()[0], finest=COARSE)
+                        for fold, fewer in zip(own, folds.below.folds, strict=False):
+                            fold.begin = partial(_begun_in, fold, fewer)
                     found = tried.scored(folds)
                     break
                 except (IncompatibleError, MemoryBudgetError):
@@ -463,11 +475,12 @@ class CrossValidated(KeepsHeldOut):
         self: Any,
         found: list[Candidate],
         whole: OpenedKernels,
+        begin: Callable[[Any, float], list[Solution] | None] | None,
         samples: Samples,
         time_limit: float | None,
         levels: Sequence[NoiseLevel],
     ) -> None:
-        """Learn the mixtures that were chosen on all rows, in the time that is left."""
+        """Learn the mixtures that were chosen on all rows, in the time that is left, from where they ``begin``."""
         problems, total = whole.problems, whole.samples.total_weight
         best = self.best_per_target_ if self.best_per_target_ is not None else [self.best_index_] * len(problems)
         mine = [found[index] for index in best]
@@ -475,9 +488,12 @@ class CrossValidated(KeepsHeldOut):
         settings: dict[str, Any] = {"tol": self.tol, "random_state": self.random_state, **self._resources.limits()}
         settings["time_limit"] = time_limit
         mixtures = [own.family for own in mine]
-        if not all(in_closed_form(problems, mixture, self.solver) for mixture in mixtures):
-            problems = on_stored(whole.training, problems, self._resources.memory_budget)
-        fit = learned(problems, mixtures, penalties, self.solver, self._resources.n_jobs, **settings)
+        models = [None if begin is None or self.solver != AUTO else begin(own.family, own.strength) for own in mine]
+        starts = [None if own is None else own[k] for k, own in enumerate(models)]
+        pairs = zip(mixtures, starts, strict=True)
+        if not all(start or in_closed_form(problems, own, self.solver) for own, start in pairs):
+            problems = on_stored(whole.training, problems, self._resources.memory_budget)  # which a start reads rarely
+        fit = learned(problems, mixtures, penalties, starts, self.solver, self._resources.n_jobs, **settings)
         alphas = np.array([penalty.strength for penalty in penalties]) / total
         ratios = np.array([mixture.l1_ratios(whole)[k] for k, mixture in enumerate(mixtures)])
         mixings = np.array([mixture.mixing for mixture in mixtures])
@@ -548,6 +564,13 @@ class CrossValidated(KeepsHeldOut):
                 UserWarning,
                 stacklevel=3,
             )
+
+
+def _begun_in(
+    fold: Fold[OpenedKernels, HeldOut], fewer: Fold[OpenedKernels, HeldOut], family: Any, strength: float
+) -> list[Solution] | None:
+    """Return where the first model of a family in a fold begins: that of a fold of fewer of its rows."""
+    return None if fold.rows is None else begun(fold.opened, fold.rows, fewer, family, strength)
 
 
 def _of_family(candidates: list[Candidate], family: PenaltyFamily) -> list[int]:

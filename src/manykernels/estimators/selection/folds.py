@@ -22,7 +22,8 @@ from manykernels.kernels.bank.columns import Table
 from manykernels.objective.losses import survival_target
 from manykernels.objective.losses.survival import FIELDS
 from manykernels.solvers import Solution, Status
-from manykernels.solvers.fold import Fold, FoldScore
+from manykernels.solvers.fold import Fold, FoldScore, nearest
+from manykernels.solvers.gram.start import starts_warm
 
 if TYPE_CHECKING:
     from manykernels.estimators.supervised.base import BaseMKL
@@ -351,3 +352,22 @@ class OpenedKernels:
 
 
 Folds = list[Fold[OpenedKernels, HeldOut]]
+
+
+def begun(
+    opened: OpenedKernels, rows: Array, fewer: Fold[OpenedKernels, HeldOut], family: Family, strength: float
+) -> list[Solution] | None:
+    """Return models of a fold of some of these rows to start from: the same functions, without part of the others.
+
+    None where it has none, or where Newton's method is better started afresh.
+    """
+    known = fewer.kept(family)
+    if not known or fewer.rows is None or opened.training.factored:
+        return None
+    found, penalties = known[nearest(known, strength)], family.penalties(strength, opened)
+    pairs = zip(opened.problems, penalties, strict=True)
+    if len(found) != len(penalties) or not all(starts_warm(problem.with_penalty(own)) for problem, own in pairs):
+        return None
+    order = np.argsort(rows)
+    places = order[np.searchsorted(rows, fewer.rows, sorter=order)]
+    return [each.scattered(places, len(rows)) for each in found]

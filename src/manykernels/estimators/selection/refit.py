@@ -26,11 +26,15 @@ def learned(
     problems: list[Problem],
     mixtures: Sequence[Mixture],
     regularizers: Sequence[Regularizer],
+    starts: Sequence[Solution | None],
     solver: str | Solver,
     n_jobs: int | None,
     **settings: Any,
 ) -> Fit:
-    """Solve each problem on the kernels of its mixture under its penalty; a time limit holds for all together."""
+    """Solve each problem on the kernels of its mixture under its penalty, from a start where there is one.
+
+    A time limit holds for all together.
+    """
     until = end_of(settings.get("time_limit"))
     solutions: list[Solution | None] = [None] * len(problems)
     whole: list[Problem] = list(problems)
@@ -39,7 +43,9 @@ def learned(
         at = [k for k, own in enumerate(mixtures) if own is mixture]
         mine = [replace(mixture.pose(problems[k]), regularizer=regularizers[k]) for k in at]
         left = settings | {"time_limit": time_left(until)}
-        fit = mixture.embedded(_solved(mine, mixture, solver, n_jobs, left), [problems[k] for k in at])
+        fit = mixture.embedded(
+            _solved(mine, mixture, [starts[k] for k in at], solver, n_jobs, left), [problems[k] for k in at]
+        )
         for k, problem, found, norm in zip(at, fit.problems, fit.solutions, fit.norms, strict=True):
             whole[k], norms[k] = problem, norm
             solutions[k] = found if len(mixture.kernels) == len(norm) else _with_all_dual_norms(found, problem)
@@ -53,14 +59,19 @@ def _with_all_dual_norms(found: Solution, problem: Problem) -> Solution:
 
 
 def _solved(
-    problems: list[Problem], mixture: Mixture, solver: str | Solver, n_jobs: int | None, settings: dict[str, Any]
+    problems: list[Problem],
+    mixture: Mixture,
+    starts: Sequence[Solution | None],
+    solver: str | Solver,
+    n_jobs: int | None,
+    settings: dict[str, Any],
 ) -> Fit:
     """Return averages from one eigendecomposition if that is accurate enough, else what the solver finds."""
     if in_closed_form(problems, mixture, solver):
         fit = _averaged(problems, settings)
         if all(found.status is Status.CONVERGED for found in fit.solutions):
             return fit
-    return solve_problems(problems, solver, n_jobs, **settings)
+    return solve_problems(problems, solver, n_jobs, starts, **settings)
 
 
 def in_closed_form(problems: list[Problem], mixture: Mixture, solver: str | Solver) -> bool:

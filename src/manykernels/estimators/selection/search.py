@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, ClassVar
 
 import numpy as np
 
+from manykernels.estimators.selection.mixtures import SPECIAL
 from manykernels.estimators.selection.penalties import PenaltyFamily, alpha_grid
 from manykernels.estimators.selection.rules import Candidate, ahead
 from manykernels.estimators.selection.shared_folds import pooled_fits
@@ -30,7 +31,7 @@ if TYPE_CHECKING:
 WORTH_A_LOOK = 0.5  # share of the predicted cost of following a mixture up to which a look at it first is worth that
 BEYOND = 1.0 + 1e-6  # fraction of the strength at which a model is empty
 AVERAGING_RATIO, AVERAGING_STEPS = 1e-6, 25  # smallest fraction of the first grid of an average, and its length
-ROOM = 2**29  # bytes that matrices of folds may take together; those of the folds beyond are opened one at a time
+ROOM = 2**28  # bytes that matrices of folds may take together; those of the folds beyond are opened one at a time
 
 
 @dataclass(eq=False)
@@ -63,8 +64,7 @@ class Rung:
             known = self.below.race(paths)
             for fold in self.below.folds:
                 fold.close()
-            best = best_scores(known) if known else None
-            able = [path for path in known if best is not None and path.can_win(best)]
+            able = [path for path in known if path.can_win(best_scores(rivals_of(path, known)))]
             paths = [StrengthPath(path.mixture, path.grid, sorted(set(path.best().tolist()))) for path in able]
         found: list[StrengthPath] = []
         for path in paths:
@@ -72,7 +72,7 @@ class Rung:
             behind = bool(first) and not leads(found[first], found[:first])
             if self.ending.status is not None or (not path.mixture.averages and behind):
                 break
-            if self._can_win(path, found):
+            if self._can_win(path, rivals_of(path, found)):
                 found.append(self.follow(path))
             elif not path.mixture.averages:
                 break
@@ -177,8 +177,9 @@ class Rung:
             ]
 
     def _stay_open(self, fold: Fold[OpenedKernels, HeldOut]) -> bool:
-        """Whether the matrices of a fold may be held beside those of the folds before it."""
-        return sum(each.opened.stored_bytes for each in self.folds[: self.folds.index(fold) + 1]) <= ROOM
+        """Whether the matrices of a fold may be held beside those of the folds before it, and of one that may not."""
+        sizes = [each.opened.stored_bytes for each in self.folds]
+        return sum(sizes) <= ROOM or sum(sizes[: self.folds.index(fold) + 1]) + max(sizes) <= ROOM
 
     def _each(self, folds: Folds, family: Family, strengths: Sequence[float]) -> list[list[FoldScore]]:
         """Return what each fold says of these strengths, in threads if there are several."""
@@ -203,6 +204,11 @@ class Rung:
                 except BaseException:
                     self.folds[0].stop.set()  # Ctrl-C reaches this thread only; the others end at their next model
                     raise
+
+
+def rivals_of(path: StrengthPath, known: Sequence[StrengthPath]) -> list[StrengthPath]:
+    """Return what may end the race of a path: no view alone, which has to be ahead of it by evidence itself."""
+    return [own for own in known if own.mixture.doubt <= max(path.mixture.doubt, SPECIAL)]
 
 
 # What is tried: strengths on grids, or mixtures as far as they can win.

@@ -135,12 +135,14 @@ def solve_problems(
     problems: list[Problem],
     solver: str | Solver,
     n_jobs: int | None,
+    starts: Sequence[Solution | None] = (),
     *,
     random_state: RandomSource = None,
     **parameters: Any,
 ) -> Fit:
     """Solve every problem, in threads if there are several of both; convergence warnings are left to the caller.
 
+    ``starts`` are models to begin from, one a problem if there are any.
     A ``time_limit`` among the parameters is for all problems together; one of a configured solver is for each.
     """
     until = end_of(None if isinstance(solver, Solver) else parameters.get("time_limit"))
@@ -152,7 +154,7 @@ def solve_problems(
     with warnings.catch_warnings(), blas_threads(problems[0].n_samples, n_jobs):
         warnings.simplefilter("ignore", ConvergenceWarning)
         together = None if isinstance(solver, Solver) else solved_together(problems, solver, **parameters)
-        solutions = _run(problems, chosen, workers, until) if together is None else together
+        solutions = _run(problems, chosen, starts, workers, until) if together is None else together
     return Fit(problems, solutions, np.array([found.kernel_norms for found in solutions]))
 
 
@@ -175,24 +177,30 @@ def time_left(until: float) -> float | None:
     return None if until == float("inf") else max(until - time.perf_counter(), LEAST_SECONDS)
 
 
-def _run(problems: Sequence[Problem], solvers: Sequence[Solver], workers: int, until: float) -> list[Solution]:
+def _run(
+    problems: Sequence[Problem],
+    solvers: Sequence[Solver],
+    starts: Sequence[Solution | None],
+    workers: int,
+    until: float,
+) -> list[Solution]:
     stop = Event()
+    tasks = list(zip(problems, solvers, starts or [None] * len(problems), strict=True))
     if workers == 1:
-        return [_solve(problem, solver, stop, until) for problem, solver in zip(problems, solvers, strict=True)]
-    pairs = list(zip(problems, solvers, strict=True))
+        return [_solve(*task, stop, until) for task in tasks]
     futures: list[Future[Solution]] = []
     with ThreadPoolExecutor(workers) as pool:
         try:
-            for pair in pairs:
-                futures.append(pool.submit(_solve, *pair, stop, until))
+            for task in tasks:
+                futures.append(pool.submit(_solve, *task, stop, until))
             return [future.result() for future in futures]
         except KeyboardInterrupt:
             stop.set()  # Ctrl-C reaches this thread only; the others stop at their next certificate
-            futures += [pool.submit(_solve, *pair, stop, until) for pair in pairs[len(futures) :]]
+            futures += [pool.submit(_solve, *task, stop, until) for task in tasks[len(futures) :]]
             return [future.result() for future in futures]
 
 
-def _solve(problem: Problem, solver: Solver, stop: Event, until: float) -> Solution:
+def _solve(problem: Problem, solver: Solver, start: Solution | None, stop: Event, until: float) -> Solution:
     """Solve one problem; an interrupt here, unlike a stop asked for by the callback, stops the others as well."""
 
     def callback(record: IterationRecord) -> bool:
@@ -202,7 +210,7 @@ def _solve(problem: Problem, solver: Solver, stop: Event, until: float) -> Solut
 
     left = time_left(until)
     limit = solver.time_limit if left is None else left
-    solution = replace(solver, callback=callback, time_limit=limit).solve(problem)
+    solution = replace(solver, callback=callback, time_limit=limit).solve(problem, start)
     if solution.status is Status.INTERRUPTED:
         stop.set()
     try:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from contextlib import suppress
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -18,6 +19,7 @@ from manykernels.solvers.gram.set_weights import RootWeights, SetWeights
 from manykernels.solvers.gram.tuning import (
     CLOSER_THAN_ROUGH,
     EXPONENT_OF_ROOTS,
+    FAR_OFF,
     MOST_ROUGH_STEPS,
     MOST_ZOOMS,
     NEAR_ONE,
@@ -144,19 +146,31 @@ def _warm_start(problem: Problem, rho: Array, weights: Array, b: float) -> Prima
     """
     scores, norms = problem.model_parts(rho, weights)[0] + b, problem.dual_norms(rho)
     scale = min(1.0, SHARE_OF_BOUND * problem.regularizer.dual_scale(norms))
-    rho = interior_point(problem, scale * rho, SMALLEST_MARGIN)
+    given, rho = rho, interior_point(problem, scale * rho, SMALLEST_MARGIN)
     grown = weights * problem.penalties**2 / scale
     primal = problem.empirical_loss(scores) + problem.regularizer.value(scale * grown * norms)
     n_pairs = 2 * problem.n_samples + problem.n_kernels
     barrier = START_BARRIER * max(primal, problem.tiny) / n_pairs
     samples = start_samples(problem, rho, b, barrier)
     if isinstance(samples, EntropicSamples):
-        samples.z = scores
+        samples.z = _curved(samples, scores, given)
     kernels = start_weights(problem.regularizer, problem.dual_norms(rho) ** 2, barrier)
     kernels.weights = np.maximum(kernels.weights, grown)
     iteration = PrimalDual(problem, samples, kernels, b)
     iteration.fit_weights()
     return iteration
+
+
+def _curved(samples: EntropicSamples, scores: Array, rho: Array) -> Array:
+    """Return scores of a start, halfway (by slope) to those of the coefficients where the two are far from agreeing.
+
+    A model of other rows may be far off at some of these. There the loss is nearly linear, so that Newton's method
+    would throw such scores from one end to the other and back again.
+    """
+    slopes = -samples.weight * samples.loss.derivative(samples.y, scores)
+    halfway = replace(samples, rho=0.5 * (rho + slopes))
+    halfway.resynchronize()
+    return np.where(np.abs(slopes - rho) > FAR_OFF * samples.weight, halfway.z, scores)
 
 
 def _iteration_of(problem: Problem) -> type[PrimalDual]:

@@ -37,6 +37,9 @@ CLOSER_THAN_ROUGH = 0.1  # what they aim at, in units of it
 SMALLEST_WEIGHT = 1e-12  # of the largest, from which a block q-norm can raise a kernel again
 MOST_ZOOMS = 5  # of the search for a scale, each by a factor of about 200
 SHARE_OF_BOUND = 0.95  # to which the norms of a model of another strength are brought down
+FAR_OFF = (
+    0.5  # of its weight, between the coefficient of a sample and the slope of its score: a start is no model there
+)
 SMALLEST_MARGIN = 1e-9  # of the box, from its ends, where an entropic loss is defined
 START_BARRIER = 0.1  # of the dual value of the start, shared by all complementarity products
 

@@ -39,6 +39,7 @@ if TYPE_CHECKING:
 INNER_SHARE = 0.3  # of tol: how closely a working set is solved, to leave room for violations outside
 INNER_PROGRESS = 0.05  # of the current gap: there is no point in solving a wrong working set exactly
 FIRST_GAP = 0.1  # of the first working set
+WARM, LEAST_WARM = 2, 10  # size of the first working set from a model: in kernels of that model, and at least
 NEARLY_VIOLATED = 0.995  # kernels this close to the bound are taken in along with the violators
 NEARLY_ACTIVE = 0.98  # kernels this close to the bound stay
 MOST_INNER_STEPS = 60
@@ -152,8 +153,8 @@ class WorkingSet(Solver):
     Parameters
     ----------
     initial_size : int
-        Kernels in the first working set; each later one is at most four times the one before, or
-        twice where kernels have to be evaluated.
+        Most kernels in the first working set, of a cold start all; each later one is at most four times the one
+        before, or twice where kernels have to be evaluated.
 
     Notes
     -----
@@ -228,7 +229,10 @@ class WorkingSet(Solver):
         bounds = problem.regularizer.inactive_below
         norms = _relative(state.norms, bounds) if np.any(bounds) else state.norms
         always = int(np.isinf(norms).sum())  # kernels that no norm is too small for can never be left out
-        size = max(self.initial_size, 0 if problem.regularizer.dual_constraint else problem.n_kernels // DENSE_START)
+        size = (
+            min(self.initial_size, max(WARM * int(np.count_nonzero(d)), LEAST_WARM)) if d.any() else self.initial_size
+        )
+        size = max(size, 0 if problem.regularizer.dual_constraint else problem.n_kernels // DENSE_START)
         worst = np.argsort(-norms, kind="stable")[: size + always]
         state.kernels = np.union1d(worst, np.flatnonzero(d))
         chosen = state.copy.choose(state.kernels)
