@@ -199,6 +199,16 @@ def save(frame: pd.DataFrame, record: dict[str, Any], folder: Path, name: str) -
     CONSOLE.print(f"wrote {name}.csv and {name}.json to {folder}")
 
 
+def measured_before(record: dict[str, Any], folder: Path, name: str) -> list[dict[str, Any]]:
+    """Return the rows that an earlier run of the same revision saved, so that a run can go on where it was ended."""
+    path = folder / f"{name}.json"
+    found = json.loads(path.read_text()) if path.exists() else {"environment": {}, "rows": []}
+    keys = "revision", "uncommitted_changes", "cpu"
+    if any(found["environment"].get(key) != record[key] for key in keys):
+        return []
+    return [{key: np.nan if value is None else value for key, value in row.items()} for row in found["rows"]]
+
+
 def verdicts(rows: list[tuple[str, float, float]]) -> pd.DataFrame:
     """Return (what, measured, bar) with a verdict each; the bar is an upper bound."""
     frame = pd.DataFrame(rows, columns=["bar", "measured", "at most"])

@@ -1,11 +1,12 @@
 """What people run most: untouched searches beside a tuned machine, their time, memory and held-out scores.
 
-``python benchmarks/everyday.py [--data DIR] [--repeats N] [--sets NAME ...] [--smoke] [--output DIR]``
+``python benchmarks/everyday.py [--data DIR] [--repeats N] [--sets NAME ...] [--resume] [--smoke] [--output DIR]``
 
 Each row is measured in processes of their own, ours and the rival's one after the other: CPU seconds (median over the
 repeats), the largest memory that the fit added, accuracy or R2 on rows that were held out. The rival is what a careful
 user would run: an SVC or kernel ridge regression on standardized columns, 54 settings in five folds; of precomputed
-kernels, an SVC on each of them at nine constants. Sets that are not in the folder of ``--data`` are left out.
+kernels, an SVC on each of them at nine constants. Sets that are not in the folder of ``--data`` are left out. Rows are
+saved as they come; with ``--resume`` those that an earlier run of the same revision saved are not measured again.
 """
 
 from __future__ import annotations
@@ -175,6 +176,7 @@ def main() -> None:
     parser.add_argument("--data", type=Path, default=Path("data"), help="folder of data sets (.npz with X and y)")
     parser.add_argument("--repeats", type=int, default=3, help="runs of each fit, of which the median counts")
     parser.add_argument("--sets", nargs="*", default=[*SETS, KERNELS], help="rows of the table")
+    parser.add_argument("--resume", action="store_true", help="keep the rows that this revision has saved")
     options = parser.parse_args()
     if options.smoke:
         tried = [table(name, options.data, 60, classes, options.seed) for name, (_, classes) in BUNDLED.items()]
@@ -186,10 +188,14 @@ def main() -> None:
         repeats = options.repeats
     record = common.environment()
     common.print_environment(record)
-    frame = pd.DataFrame([row_of(case, repeats) for case in cases if case is not None])
+    rows = common.measured_before(record, options.output, "everyday") if options.resume else []
+    frame, known = pd.DataFrame(rows), {row["what"] for row in rows}
+    for case in cases:
+        if case is not None and case.name not in known:
+            frame = pd.concat([frame, pd.DataFrame([row_of(case, repeats)])], ignore_index=True)
+            common.save(frame, record, options.output, "everyday")
     formats = {name: ".3f" if "score" in name else ".2f" for name in frame.columns[1:]}
     common.print_table(frame, "Untouched searches beside tuned machines", formats)
-    common.save(frame, record, options.output, "everyday")
 
 
 if __name__ == "__main__":

@@ -1,6 +1,6 @@
 """Fits, paths and predictions of usual sizes: time, memory and certified gap, beside others where there are.
 
-``python benchmarks/everyday_fits.py [--rows TEXT ...] [--repeats N] [--smoke] [--output DIR]``
+``python benchmarks/everyday_fits.py [--rows TEXT ...] [--repeats N] [--resume] [--smoke] [--output DIR]``
 
 Each row is measured in processes of their own, ours and the rival's one after the other: CPU seconds of one thread
 (median over the repeats; a first small run compiles), and the largest memory that the call added. Rows whose rival is
@@ -170,13 +170,17 @@ def main() -> None:
     parser = common.parser(__doc__.split("\n", maxsplit=1)[0])
     parser.add_argument("--repeats", type=int, default=3, help="runs of each call, of which the median counts")
     parser.add_argument("--rows", nargs="*", default=[""], help="only rows that have one of these texts in their names")
+    parser.add_argument("--resume", action="store_true", help="keep the rows that this revision has saved")
     options = parser.parse_args()
     chosen, repeats = (SMALL, 1) if options.smoke else (ROWS, options.repeats)
     record = common.environment()
     common.print_environment(record)
     wanted = {name: row for name, row in chosen.items() if any(text in name for text in options.rows)}
-    frame = pd.DataFrame()
+    rows = common.measured_before(record, options.output, "everyday_fits") if options.resume else []
+    frame, known = pd.DataFrame(rows), {row["what"] for row in rows}
     for name, row in wanted.items():  # saved as they come: the last ones take minutes
+        if name in known:
+            continue
         frame = pd.concat([frame, pd.DataFrame([row_of(name, row, repeats)])], ignore_index=True)
         common.save(frame, record, options.output, "everyday_fits")
     formats = {name: ".1e" if name == "gap" else ".2f" for name in frame.columns[1:]}
