@@ -176,6 +176,20 @@ def test_logistic_conjugate_keeps_its_digits_near_the_ends() -> None:
     np.testing.assert_allclose(Logistic().conjugate(np.ones(3), r), expected, rtol=1e-14)
 
 
+@dataclass(frozen=True)
+class OwnConjugate(Squared):
+    def conjugate(self, y, r):
+        return super().conjugate(y, r) + 1.0
+
+
+def test_conjugates_of_known_targets_are_those_of_the_loss() -> None:
+    y, r = np.array([-1.0, 1.0, 1.0]), np.array([-0.3, 0.4, 1.5])
+    for loss in (Logistic(), Squared(), Hinge(), OwnConjugate()):
+        np.testing.assert_array_equal(loss.conjugate_of(y)(r), loss.conjugate(y, r))
+        bound = loss.bind(y, np.array([1.0, 2.0, 4.0]))
+        assert bound.conjugate(np.array([1.0, 2.0, 4.0]) * r) == pytest.approx(loss.conjugate(y, r) @ [1.0, 2.0, 4.0])
+
+
 @pytest.mark.parametrize("loss", INSTANCES, ids=repr)
 def test_losses_are_values(loss: Loss) -> None:
     assert pickle.loads(pickle.dumps(loss)) == loss
