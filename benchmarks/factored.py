@@ -56,13 +56,13 @@ TABLE = [
 ]
 SIZES = [(10**4, 40), (10**5, 40), (10**6, 40), (10**5, 20), (10**5, 80), (10**5, 320)]
 COMMON = {"relative_strength": 0.1}
-IN_CLASSES = COMMON | {"rows": 20_000, "columns": 20, "widths": 9, "tol": 1e-3}
+IN_CLASSES = COMMON | {"rows": 5000, "columns": 10, "widths": 9, "tol": 1e-3}
 SWEEPS = {
     "rows": [Case(rows, columns, **COMMON) for rows, columns in SIZES if columns == 40],
     "columns": [Case(rows, columns, **COMMON) for rows, columns in sorted(SIZES) if rows == 10**5],
     "widths": [Case(10**5, 40, widths=widths, **COMMON) for widths in (9, 27, 81, 243)],
-    "classes, own": [Case(**IN_CLASSES, classes=classes, outputs="own") for classes in (3, 5, 10, 20)],
-    "classes, shared": [Case(**IN_CLASSES, classes=classes, outputs="shared") for classes in (3, 5, 10, 20)],
+    "classes, own": [Case(**IN_CLASSES, classes=classes, outputs="own") for classes in (3, 5, 8, 12)],
+    "classes, shared": [Case(**IN_CLASSES, classes=classes, outputs="shared") for classes in (3, 5, 8, 12)],
 }
 GROWTH = list(dict.fromkeys(case for sweep in SWEEPS.values() for case in sweep))
 SMALL_STRENGTH = [
@@ -162,7 +162,7 @@ def picture(found: dict[str, tuple[list[int], list[float], float]], path: Path) 
     """Draw CPU time against each size, both scales logarithmic, with the fitted exponents."""
     import matplotlib.pyplot as plt
 
-    beside = ("40 columns", "100,000 rows", "100,000 rows x 40 columns", "20,000 rows x 20 columns")
+    beside = ("40 columns", "100,000 rows", "100,000 rows x 40 columns", "5,000 rows x 10 columns")
     figure, axes = plt.subplots(1, 4, figsize=(12, 3.2), sharey=True, layout="constrained")
     for axis, name, fixed in zip(axes, ("rows", "columns", "widths", "classes"), beside, strict=True):
         for sweep, (sizes, spent, exponent) in found.items():
