@@ -26,7 +26,7 @@ from manykernels.estimators.selection.penalties import (
 )
 from manykernels.estimators.selection.refit import in_closed_form, learned
 from manykernels.estimators.selection.rules import Candidate, Evidence, chosen, first_best, results_of
-from manykernels.estimators.selection.search import MixtureSearch, PenaltyGrid, Rung
+from manykernels.estimators.selection.search import ROOM, MixtureSearch, PenaltyGrid, Rung
 from manykernels.estimators.selection.shared_folds import (
     FOLD_KERNELS,
     SHARED,
@@ -491,8 +491,9 @@ class CrossValidated(KeepsHeldOut):
         models = [None if begin is None or self.solver != AUTO else begin(own.family, own.strength) for own in mine]
         starts = [None if own is None else own[k] for k, own in enumerate(models)]
         pairs = zip(mixtures, starts, strict=True)
-        if not all(start or in_closed_form(problems, own, self.solver) for own, start in pairs):
-            problems = on_stored(whole.training, problems, self._resources.memory_budget)  # which a start reads rarely
+        small = 2 * whole.stored_bytes <= ROOM  # in float64; from a start larger ones are read too rarely to be held
+        if not all((start and not small) or in_closed_form(problems, own, self.solver) for own, start in pairs):
+            problems = on_stored(whole.training, problems, self._resources.memory_budget)
         fit = learned(problems, mixtures, penalties, starts, self.solver, self._resources.n_jobs, **settings)
         alphas = np.array([penalty.strength for penalty in penalties]) / total
         ratios = np.array([mixture.l1_ratios(whole)[k] for k, mixture in enumerate(mixtures)])
