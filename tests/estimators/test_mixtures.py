@@ -379,7 +379,7 @@ def test_the_last_fit_begins_from_the_first_fold_wherever_its_rows_are() -> None
     where = "manykernels.estimators.selection.choice.begun"
     with patch(where, lambda *_: None):
         cold = MKLClassifierCV(bank(), cv=splits).fit(X, labels, sample_weight=weight)
-    with patch(where, recorded):
+    with patch(where, recorded), patch("manykernels.estimators.selection.choice.ROOM", 0):  # kernels are evaluated
         warm = MKLClassifierCV(bank(), cv=splits).fit(X, labels, sample_weight=weight)
     [(rows, first, (start,))] = seen
     assert set(rows) - set(first.rows) == set(splits[0][1]) & set(np.flatnonzero(weight))
