@@ -173,11 +173,7 @@ class CrossValidated(KeepsHeldOut):
             candidates = self._choose_mixtures(tried, found, whole(), evidence)
         else:
             candidates = self._choose_strength(tried, found, folds, samples, evidence(1))
-        if found and folds.ending.status is None:
-            with folds.ending.noted():
-                self._record(folds, found, splits)
-        for each in folds.folds:
-            each.close()  # the last fit has the memory for itself
+        self._close(folds, found, splits)
         if searches:
             first = next(iter(folds.folds), None)
             begin = None if first is None else partial(begun, whole(), np.flatnonzero(weight), first)
@@ -188,6 +184,14 @@ class CrossValidated(KeepsHeldOut):
             self._warn_of_grid(candidates, folds, evidence(1), exchanges=exchangeable)
         folds.ending.warn(tried.told(found, folds))
         return self
+
+    def _close(self: Any, folds: Rung, found: list[Candidate], splits: list[Split]) -> None:
+        """Record what held-out rows say, and let the folds go: the last fit has the memory for itself."""
+        if found and folds.ending.status is None:
+            with folds.ending.noted():
+                self._record(folds, found, splits)
+        for each in folds.folds:
+            each.close()
 
     def _opened(
         self: Any, given: Samples, *, loss: Loss, penalty: Regularizer, kind: str, tol: float, **parameters: Any

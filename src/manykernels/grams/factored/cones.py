@@ -63,6 +63,25 @@ def clear(mu: Array) -> None:
 
 
 @compiled()
+def most_pulled(A: Array, b: Array, mu: Array, lengths: Array, barred: Array, unit: float, rest: Array) -> int:
+    """Return the row that enters next, or -1: the largest product of a unit row with ``b - A'mu``, set in ``rest``."""
+    for j in range(rest.size):
+        rest[j] = b[j]
+    for k in range(mu.size):
+        if mu[k] > 0.0:
+            for j in range(rest.size):
+                rest[j] -= mu[k] * A[k, j]
+    left, best, entering = np.sqrt(np.dot(rest, rest)), 0.0, -1
+    for k in range(mu.size):
+        if mu[k] > 0.0 or barred[k]:
+            continue
+        pull = np.dot(A[k], rest)
+        if pull > CLOSE * lengths[k] * (left + unit) and pull > best * lengths[k]:
+            best, entering = pull / lengths[k], k
+    return entering
+
+
+@compiled()
 def multipliers(A: Array, b: Array, mu: Array) -> None:
     """Improve ``mu >= 0`` (c,) to the minimizer of ``||A' mu - b||``, beginning at the ones that are positive."""
     n_rows, size = A.shape
@@ -114,19 +133,7 @@ def multipliers(A: Array, b: Array, mu: Array) -> None:
             if first < 0:
                 break
             mu[chosen[first]] = 0.0
-        for j in range(size):
-            rest[j] = b[j]
-        for k in range(n_rows):
-            if mu[k] > 0.0:
-                for j in range(size):
-                    rest[j] -= mu[k] * A[k, j]
-        left, best = np.sqrt(np.dot(rest, rest)), 0.0
-        for k in range(n_rows):
-            if mu[k] > 0.0 or barred[k]:
-                continue
-            pull = np.dot(A[k], rest)
-            if pull > CLOSE * lengths[k] * (left + unit) and pull > best * lengths[k]:
-                best, added = pull / lengths[k], k
+        added = most_pulled(A, b, mu, lengths, barred, unit, rest)
         if added < 0:
             return
 
