@@ -6,6 +6,7 @@ import gc
 import os
 import signal
 from collections import Counter
+from functools import partial
 from html import escape
 from itertools import combinations
 from typing import TYPE_CHECKING, Any
@@ -37,11 +38,18 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
             tests.setdefault(item.nodeid.partition("[")[0], []).append(item)
     for cases in tests.values():
         (k,) = cases[0].get_closest_marker("sampled").args
-        values = [{name: repr(value) for name, value in case.callspec.params.items()} for case in cases]
+        values = [{name: told(value) for name, value in case.callspec.params.items()} for case in cases]
         always = spread(values, -(-len(cases) // k))
         for number, case in enumerate(cases):
             if number not in always:
                 case.add_marker("nightly")
+
+
+def told(value: object) -> str:
+    """Return a value in words; a check of scikit-learn, which knows the name of its estimator, without that."""
+    if isinstance(value, partial):
+        return f"{getattr(value.func, '__name__', value.func)} {value.keywords}"
+    return repr(value)
 
 
 def spread(cases: Sequence[Mapping[str, str]], count: int) -> set[int]:
