@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import cache, partial
 from threading import Event
@@ -76,17 +76,23 @@ class CrossValidated(KeepsHeldOut):
     _least_ratio: ClassVar[float] = 1e-3  # of the strengths of a grid that is not given
 
     @property
-    def _search_options(self: Any) -> Search:
-        """How the search goes, with the end of the grid decided."""
+    def _search_options(self) -> Search:
+        """How the search goes."""
         options: Search = self._group("search")
-        return options if options.alpha_min_ratio is not None else replace(options, alpha_min_ratio=self._least_ratio)
+        return options
 
     @property
-    def alpha(self: Any) -> float:
+    def _alpha_min_ratio(self) -> float:
+        """Smallest strength of a grid over its largest."""
+        given = self._search_options.alpha_min_ratio
+        return self._least_ratio if given is None else given
+
+    @property
+    def alpha(self) -> float:
         """The chosen strength, under the name that the plain estimator knows."""
         return self.alpha_
 
-    def fit(self: Any, X: Any, y: Any, sample_weight: Any = None, groups: Any = None) -> Any:
+    def fit(self, X: Any, y: Any, sample_weight: Any = None, groups: Any = None) -> Any:
         """Choose the strength, then learn the model on all samples.
 
         Parameters
@@ -130,7 +136,7 @@ class CrossValidated(KeepsHeldOut):
         loss, searches = self._checked_loss(), self._searches
         families = [] if searches else self._families()
         penalty = BlockL1(1.0) if searches else families[0].at(1.0, 1.0)
-        alpha_grid(1.0, self.n_alphas, self._search_options.alpha_min_ratio)  # a look at what decides it
+        alpha_grid(1.0, self.n_alphas, self._alpha_min_ratio)  # a look at what decides it
         rows, target = self._checked_data(X, y)
         weight = sample_weights(sample_weight, len(target))
         scoring_weight = self._scoring_weight(target, None if sample_weight is None else weight)
@@ -149,7 +155,7 @@ class CrossValidated(KeepsHeldOut):
             def own_kernels(train: Array) -> OpenedKernels:
                 """Return kernels learned from the training rows of a fold; those held out are not looked at."""
                 own = Samples.of(rows[train], target[train], weight[train])
-                return opened(own, tol=self._fold_tol, **self._held_as_whole(form))
+                return opened(own, tol=self._fold_tol, parameters=self._held_as_whole(form))
 
             as_bank(self.kernels, rows).check(rows)
             own_folds = partial(self._own_folds, weight, opened=own_kernels)
@@ -160,16 +166,16 @@ class CrossValidated(KeepsHeldOut):
                     return pooled_folds(whole(), splits, held_out, self._fold_tol, scaled=searches)
 
                 openings = [together] if self._search_options.fold_kernels == SHARED else [together, *openings]
-            fewer = of_fewer_rows(splits, target, weight, whole().seconds) if searches and tried.races else []
+            fewer = of_fewer_rows(splits, target, weight, whole().seconds) if tried.races else []
             scouting = partial(own_folds, fewer, held_out[: len(fewer)]) if fewer else None
             folds, found = self._scored(tried, openings, len(splits), scouting)
         exchangeable = exchanges(self.cv, groups)
-        levels = None
+        levels: list[NoiseLevel] = []
         if searches or (found and self.alphas is None and exchangeable):
             seed, strata = noise_seed(self.random_state), self._noise_strata(samples)
             levels = noise_levels(whole().problems, seed, strata, samples.groups)
-        evidence = partial(Evidence.of, splits, levels if exchangeable else None)
-        if searches:
+        evidence = partial(Evidence.of, splits, levels if exchangeable and levels else None)
+        if isinstance(tried, MixtureSearch):
             candidates = self._choose_mixtures(tried, found, whole(), evidence)
         else:
             candidates = self._choose_strength(tried, found, folds, samples, evidence(1))
@@ -185,7 +191,7 @@ class CrossValidated(KeepsHeldOut):
         folds.ending.warn(tried.told(found, folds))
         return self
 
-    def _close(self: Any, folds: Rung, found: list[Candidate], splits: list[Split]) -> None:
+    def _close(self, folds: Rung, found: list[Candidate], splits: list[Split]) -> None:
         """Record what held-out rows say, and let the folds go: the last fit has the memory for itself."""
         if found and folds.ending.status is None:
             with folds.ending.noted():
@@ -194,17 +200,24 @@ class CrossValidated(KeepsHeldOut):
             each.close()
 
     def _opened(
-        self: Any, given: Samples, *, loss: Loss, penalty: Regularizer, kind: str, tol: float, **parameters: Any
+        self,
+        given: Samples,
+        *,
+        loss: Loss,
+        penalty: Regularizer,
+        kind: str,
+        tol: float,
+        parameters: Mapping[str, str] | None = None,
     ) -> OpenedKernels:
         """Return the kernels of samples and their problems, matrices held as ``kind`` says."""
         check_deadline()
-        model = self._at_given_strength(given.rows).set_params(**parameters)
+        model = self._at_given_strength(given.rows).set_params(**(parameters or {}))
         samples = model._encoded(given)
         training, problems = model._open(samples, loss, penalty, kind=kind)
         return OpenedKernels(model, samples, training, problems, tol)
 
     def _own_folds(
-        self: Any,
+        self,
         weight: Array,
         splits: list[Split],
         held_out: list[HeldOut],
@@ -218,7 +231,7 @@ class CrossValidated(KeepsHeldOut):
         ], None
 
     def _shares(
-        self: Any,
+        self,
         tried: PenaltyGrid | MixtureSearch,
         samples: Samples,
         form: str,
@@ -235,7 +248,7 @@ class CrossValidated(KeepsHeldOut):
         return refusal is None
 
     def _held_out(
-        self: Any,
+        self,
         rows: Rows,
         target: Array,
         scoring_weight: Array | None,
@@ -250,7 +263,7 @@ class CrossValidated(KeepsHeldOut):
         return [HeldOut(rows[test], target[test], own, scorer, by_target) for (_, test), own in pairs]
 
     def _scored(
-        self: Any,
+        self,
         tried: PenaltyGrid | MixtureSearch,
         openings: list[Opening],
         n_folds: int,
@@ -280,16 +293,16 @@ class CrossValidated(KeepsHeldOut):
         self.n_folds_ = len(folds.folds) if found else 0
         return folds, found
 
-    def _mixtures(self: Any, whole: OpenedKernels) -> MixtureSearch:
+    def _mixtures(self, whole: OpenedKernels) -> MixtureSearch:
         """Return averages and selections to try, and the empty model."""
-        ridge, every, least = self._named_penalty == "ridge", self.l1_ratios is not None, self._search_options
+        ridge, every = self._named_penalty == "ridge", self.l1_ratios is not None
         seed = 0 if self.random_state is None else seed_from(self.random_state)
         averages, selections = mixtures_of(whole, self.l1_ratios, ridge=ridge, seed=seed)
         nothing = nothing_of(np.ones(len(whole.names))).scaled(whole)
-        return MixtureSearch(averages, selections, nothing, self.n_alphas, least.alpha_min_ratio, every=every)
+        return MixtureSearch(averages, selections, nothing, self.n_alphas, self._alpha_min_ratio, every=every)
 
     @property
-    def _fold_tol(self: Any) -> float:
+    def _fold_tol(self) -> float:
         """Relative gap of the models of the folds: no reason to tell models apart by what no score can see."""
         asked = self._search_options.fold_tol
         if asked is not None:
@@ -297,7 +310,7 @@ class CrossValidated(KeepsHeldOut):
         return max(self.tol, FOLD_TOL) if self._searches else self.tol
 
     @property
-    def _searches(self: Any) -> bool:
+    def _searches(self) -> bool:
         """Whether mixtures are searched, on grids of their own; not where classes or targets share their weights."""
         return (
             self.outputs == "own"
@@ -307,7 +320,7 @@ class CrossValidated(KeepsHeldOut):
         )
 
     @property
-    def _named_penalty(self: Any) -> Penalty:
+    def _named_penalty(self) -> Penalty:
         """The penalty of a grid; with strengths of the user's, "auto" is the one that they are strengths of."""
         given = self.alphas is not None or self.outputs == "shared"
         given = given or tried_factors(self.kernel_penalties) is not None
@@ -315,7 +328,7 @@ class CrossValidated(KeepsHeldOut):
             return self.penalty
         return "l1" if self.l1_ratios is None else "elasticnet"
 
-    def _plain_estimator(self: Any) -> BaseMKL:
+    def _plain_estimator(self) -> BaseMKL:
         """Return the plain estimator with these parameters; the penalty is named where a search decides it."""
         own = self._plain._get_param_names()
         given = {name: value for name, value in self.get_params(deep=False).items() if name in own}
@@ -324,12 +337,12 @@ class CrossValidated(KeepsHeldOut):
         return self._plain(**(given | {"penalty": "l1" if isinstance(named, str) and named == AUTO else named}))
 
     @property
-    def _kernel_penalties(self: Any) -> Any:
+    def _kernel_penalties(self) -> Any:
         """Factors on the norms of kernels: of those that are tried the chosen ones, and the first before that."""
         tried = tried_factors(self.kernel_penalties)
         return self.kernel_penalties if tried is None else self.__dict__.get("kernel_penalties_", tried[0])
 
-    def _checked_loss(self: Any) -> Loss:
+    def _checked_loss(self) -> Loss:
         """Return the loss after a look at all parameters."""
         options = self._search_options
         check_choice(options.rule, RULES, "rule")
@@ -338,7 +351,7 @@ class CrossValidated(KeepsHeldOut):
         check_choice(options.fold_kernels, FOLD_KERNELS, "fold_kernels")
         return self._plain_estimator()._checked_loss()
 
-    def cv_frame(self: Any) -> pd.DataFrame:
+    def cv_frame(self) -> pd.DataFrame:
         """Return a row for each candidate, in the order tried.
 
         Returns
@@ -362,15 +375,15 @@ class CrossValidated(KeepsHeldOut):
         """
         return self.cv_results_.copy()
 
-    def _families(self: Any) -> list[PenaltyFamily]:
+    def _families(self) -> list[PenaltyFamily]:
         """Return the penalties to try, each with every choice of kernel penalties."""
         tried = tried_factors(self.kernel_penalties)
         families = self._penalties()
         return families if tried is None else [replace(own, factors=factors) for factors in tried for own in families]
 
-    def _penalties(self: Any) -> list[PenaltyFamily]:
+    def _penalties(self) -> list[PenaltyFamily]:
         """Return the penalties to try, after a look at what decides the grid, also where it is given."""
-        alpha_grid(1.0, self.n_alphas, self._search_options.alpha_min_ratio)
+        alpha_grid(1.0, self.n_alphas, self._alpha_min_ratio)
         penalty = self._named_penalty
         shape = parameters_of(penalty)
         own = {name: getattr(self, name) for name in shape if name != "l1_ratio"}
@@ -382,11 +395,11 @@ class CrossValidated(KeepsHeldOut):
             for ratio in np.ravel(self.l1_ratios)
         ]
 
-    def _decide_kernels(self: Any, rows: Rows) -> None:
+    def _decide_kernels(self, rows: Rows) -> None:
         """Decide by all rows which kernels there are: gaps, kinds and dates must not give a fold another list."""
         self._decided = as_bank(self.kernels, rows).resolve(rows)
 
-    def _at_given_strength(self: Any, rows: Rows) -> BaseMKL:
+    def _at_given_strength(self, rows: Rows) -> BaseMKL:
         """Return the plain estimator with these parameters, which knows the columns of these rows."""
         model = self._plain_estimator()
         model.kernels = self._decided
@@ -395,35 +408,34 @@ class CrossValidated(KeepsHeldOut):
             model.feature_names_in_ = self.feature_names_in_
         return model
 
-    def _grid(self: Any, families: list[PenaltyFamily], whole: Callable[[], OpenedKernels]) -> PenaltyGrid:
+    def _grid(self, families: list[PenaltyFamily], whole: Callable[[], OpenedKernels]) -> PenaltyGrid:
         """Return the strengths of each family."""
         if self.alphas is not None:
             return PenaltyGrid(families, [checked_alphas(self.alphas)] * len(families))
         with blas_threads(len(whole().samples.kept), self._resources.n_jobs):
-            least = self._search_options.alpha_min_ratio
-            return PenaltyGrid.laid_out(families, whole(), self.n_alphas, least)
+            return PenaltyGrid.laid_out(families, whole(), self.n_alphas, self._alpha_min_ratio)
 
-    def _held_as_whole(self: Any, form: str) -> dict[str, str]:
+    def _held_as_whole(self, form: str) -> dict[str, str]:
         """Return the parameter by which kernels of a fold are held as those of all rows."""
         return {"resources__representation": form}
 
-    def _scoring_weight(self: Any, y: Array, weight: Array | None) -> Array | None:
+    def _scoring_weight(self, y: Array, weight: Array | None) -> Array | None:
         """Return the weights of held-out samples in the score."""
         return weight
 
-    def _groups_of(self: Any, rows: Rows, groups: Any) -> Any:
+    def _groups_of(self, rows: Rows, groups: Any) -> Any:
         """Return the groups; to folds with new members, those of pairs."""
         if groups is None and isinstance(rows, Pairs) and isinstance(self.cv, ColdStartKFold):
             return rows.pairs
         return groups
 
-    def _splits(self: Any, y: Array, groups: Any) -> Iterator[tuple[Array, Array]]:
+    def _splits(self, y: Array, groups: Any) -> Iterator[tuple[Array, Array]]:
         return iter(splits_of(self.cv, y, groups, classifier=self._task == "classification"))
 
     # --- the choice --------------------------------------------------------------------------------------------------
 
     def _choose_strength(
-        self: Any, grid: PenaltyGrid, found: list[Candidate], folds: Rung, samples: Samples, evidence: Evidence
+        self, grid: PenaltyGrid, found: list[Candidate], folds: Rung, samples: Samples, evidence: Evidence
     ) -> list[Candidate]:
         """Keep the best strength of a grid, or where none was scored one by default; return all candidates."""
         candidates = found or grid.unscored()
@@ -441,7 +453,8 @@ class CrossValidated(KeepsHeldOut):
         self.alphas_ = grid.alphas[0] if len(grid.alphas) == 1 else np.array(grid.alphas)
         self.alpha_, self.l1_ratio_ = best.strength, family.l1_ratio
         self.kernel_penalties_ = self.kernel_penalties if family.factors is None else family.factors
-        self.mixing_ = self.best_per_target_ = None  # of searches
+        self.mixing_: float | Array | None = None  # of searches, like the next
+        self.best_per_target_: Array | None = None
         self.cv_results_ = results_of(candidates, [c.family.told(c.strength) for c in candidates])
         advice = (
             f"of tol={self._fold_tol:g}: raise max_iter, loosen tol or fold_tol, or leave out the smallest strengths"
@@ -450,7 +463,7 @@ class CrossValidated(KeepsHeldOut):
         return candidates
 
     def _choose_mixtures(
-        self: Any,
+        self,
         tried: MixtureSearch,
         found: list[Candidate],
         whole: OpenedKernels,
@@ -476,7 +489,7 @@ class CrossValidated(KeepsHeldOut):
             raise InvalidInputError("No candidate has a finite mean score over the folds; check scoring and cv.")
 
     def _learn_choice(
-        self: Any,
+        self,
         found: list[Candidate],
         whole: OpenedKernels,
         begin: Callable[[Any, float], list[Solution] | None] | None,
@@ -520,33 +533,31 @@ class CrossValidated(KeepsHeldOut):
             )
         self._warn_of_unfinished(found, f"of a relative gap of {self._fold_tol:g}: raise max_iter, or loosen fold_tol")
 
-    def _warn_of_unfinished(self: Any, found: list[Candidate], short: str) -> None:
+    def _warn_of_unfinished(self, found: list[Candidate], short: str) -> None:
         unfinished = sum(candidate.unfinished for candidate in found)
         if unfinished:
             total = sum(len(candidate.scores) for candidate in found)
             told = f"{unfinished} of {total} models of the folds stopped short {short}."
             warnings.warn(told, ConvergenceWarning, stacklevel=4)
 
-    def _beats_constant(self: Any, candidates: list[Candidate], folds: Rung, evidence: Evidence) -> bool:
+    def _beats_constant(self, candidates: list[Candidate], folds: Rung, evidence: Evidence) -> bool:
         """Whether the best candidate of a grid is ahead of the best constant by evidence; true where nobody knows."""
         constants = folds.constants
         if constants is None or not len(constants) or not np.isfinite(constants).all():
             return True
         return bool(evidence.finding(candidates[self.best_index_].scores, constants).all())
 
-    def _why_none(self: Any, fit: Fit) -> str:
+    def _why_none(self, fit: Fit) -> str:
         """Return why no target has a kernel."""
         if self.alphas is not None or not np.isfinite(self.best_score_):
-            return str(super()._why_none(fit))  # type: ignore[misc]  # of the plain estimator, beside this mixin
+            return super()._why_none(fit)  # of the plain estimator
         return (
             f"no kernel predicts better than a constant in {counted(self.n_folds_, 'fold')}, and the model is that "
             "constant. Are these the kernels and columns that matter, and are there enough samples? Give alphas to see "
             "what they do."
         )
 
-    def _warn_of_grid(
-        self: Any, candidates: list[Candidate], folds: Rung, evidence: Evidence, *, exchanges: bool
-    ) -> None:
+    def _warn_of_grid(self, candidates: list[Candidate], folds: Rung, evidence: Evidence, *, exchanges: bool) -> None:
         """Warn of a choice at an end of its grid, and of given strengths at which nothing is found."""
         own = _of_family(candidates, candidates[self.best_index_].family)
         first, last = self.best_index_ == own[0], self.best_index_ == own[-1]

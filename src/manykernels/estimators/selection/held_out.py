@@ -14,6 +14,7 @@ import numpy as np
 from sklearn.base import BaseEstimator
 
 from manykernels.estimators.selection.folds import HeldOut, OpenedKernels, encoded_like
+from manykernels.estimators.supervised.base import BaseMKL
 from manykernels.estimators.supervised.explanation import FOLDS
 from manykernels.estimators.supervised.importance import LeftOut, units_of
 from manykernels.kernels import Pairs
@@ -24,7 +25,6 @@ if TYPE_CHECKING:
     from manykernels.estimators.selection.rules import Candidate
     from manykernels.estimators.selection.search import Rung
     from manykernels.estimators.selection.splits import Split
-    from manykernels.estimators.supervised.base import BaseMKL
     from manykernels.estimators.supervised.problems import Fit
     from manykernels.estimators.supervised.samples import Samples
     from manykernels.solvers.fold import Fold
@@ -108,10 +108,10 @@ def _shown(model: BaseEstimator, scores: Array) -> Any:
     return known.predict(rows)
 
 
-class KeepsHeldOut:
+class KeepsHeldOut(BaseMKL):
     """The part of the estimators with built-in cross-validation that keeps what folds say of the choice."""
 
-    def _record(self: Any, folds: Rung, found: list[Candidate], splits: list[Split]) -> None:
+    def _record(self, folds: Rung, found: list[Candidate], splits: list[Split]) -> None:
         """Note what the folds say of the candidate, or those of each target, that was chosen."""
         best = [self.best_index_] if self.best_per_target_ is None else self.best_per_target_
         chosen = list(dict.fromkeys(int(index) for index in best))
@@ -124,15 +124,15 @@ class KeepsHeldOut:
         of = [[k for k, index in enumerate(best) if index == one] for one in chosen]
         self._held_out_models = [said_of(own, test, of) for own, (_, test) in zip(held, splits, strict=True)]
 
-    def _keep_importance(self: Any, fit: Fit, samples: Samples, losses: Sequence[Any], kernels: Any) -> None:
+    def _keep_importance(self, fit: Fit, samples: Samples, losses: Sequence[Any], kernels: Any) -> None:
         """Keep what the folds tell, where they were asked."""
         told: list[Parts] = self.__dict__.pop("_held_out_models", None) or []
         for name in ("cv_predictions_", "_fold_models"):
             self.__dict__.pop(name, None)
         if not told or any(len(fold.own) != self._expansion.n_targets for fold, *_ in told):
-            super()._keep_importance(fit, samples, losses, kernels)  # type: ignore[misc]  # of the plain estimator
+            super()._keep_importance(fit, samples, losses, kernels)  # of the plain estimator
             return
-        super()._keep_importance(fit, samples, losses, None)  # type: ignore[misc]  # likewise
+        super()._keep_importance(fit, samples, losses, None)
         models = [fold for fold, *_ in told]
         self.cv_predictions_ = _by_row(models, samples.n_given)
         if self._search_options.keep_folds:
@@ -140,7 +140,7 @@ class KeepsHeldOut:
         if self._expansion.active.size and not isinstance(samples.rows, Pairs):
             self._lost_by, self._importance_method = self._lost_in_folds(told, losses), FOLDS
 
-    def _lost_in_folds(self: Any, told: Sequence[Parts], losses: Sequence[Any]) -> dict[str, Array]:
+    def _lost_in_folds(self, told: Sequence[Parts], losses: Sequence[Any]) -> dict[str, Array]:
         """Return what predictions of held-out rows lose, by the columns and by the kernels of the final model."""
         active = self._expansion.active
         columns = self._kernel_frame["columns"].to_numpy()

@@ -219,6 +219,7 @@ class PenaltyGrid:
     """Families of penalties, each with its strengths in decreasing order: all are tried."""
 
     counts: ClassVar[str] = "models of the folds"
+    races: ClassVar[bool] = False  # all are tried
     families: list[PenaltyFamily]
     alphas: list[Array]
 
