@@ -22,6 +22,7 @@ from typing import Any
 import numpy as np
 
 from manykernels.exceptions import InvalidInputError
+from manykernels.grams import GramStack
 from manykernels.objective.losses import Loss
 from manykernels.objective.problem import Problem
 from manykernels.objective.regularizers import Regularizer
@@ -282,7 +283,7 @@ class PermutedTargets:
         norms = [self._norms(target, low) for target, (low, _) in enumerate(squares)]
         return [self._level(target, own[0], own[1:]) for target, own in enumerate(norms)]
 
-    def more(self, levels: list[NoiseLevel], stack: Any) -> list[NoiseLevel]:
+    def more(self, levels: list[NoiseLevel], stack: GramStack) -> list[NoiseLevel]:
         """Return the levels by all orders that are wanted: a second pass, for what is left."""
         known = len(levels[0].permuted)
         if known >= self.wanted:
@@ -331,7 +332,7 @@ def noise_levels(
     return levels if clear(levels) else permuted.more(levels, problems[0].stack)
 
 
-def _squares_of(stack: Any, rhos: Sequence[Array], orders: Array) -> list[tuple[Array, Array]]:
+def _squares_of(stack: GramStack, rhos: Sequence[Array], orders: Array) -> list[tuple[Array, Array]]:
     """Return bounds from below and above on squares of norms of targets (N, T) in these orders, (orders, M) a target.
 
     The columns of a target are summed over: they share their weights.

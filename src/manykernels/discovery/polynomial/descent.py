@@ -6,7 +6,6 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from functools import cached_property
 from math import comb
-from typing import Any
 
 import numpy as np
 from scipy.linalg import cho_factor, cho_solve
@@ -152,7 +151,7 @@ class RidgeSolver:
         self._ridge = problem.loss.curvature / problem.weight
         self._sides = [problem.y, np.ones(problem.n_samples)] if problem.fit_intercept else [problem.y]
         self._answers = [np.zeros(problem.n_samples) for _ in self._sides]
-        self._factor: Any = None
+        self._factor: tuple[Array, bool] | None = None
         self.systems = 0
 
     def solve(self, gram: Array) -> Array:

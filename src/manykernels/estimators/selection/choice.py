@@ -7,10 +7,11 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import cache, partial
 from threading import Event
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Self
 
 import numpy as np
 import pandas as pd
+from numpy.typing import ArrayLike
 from sklearn.metrics import check_scoring
 
 from manykernels.estimators.groups import Search
@@ -51,7 +52,7 @@ from manykernels.solvers.fold import Fold
 from manykernels.solvers.run import check_deadline
 from manykernels.solvers.solution import count_to
 from manykernels.threads import blas_threads, n_threads
-from manykernels.validation.arrays import Array, check_choice, check_positive
+from manykernels.validation.arrays import Array, TableLike, check_choice, check_positive
 from manykernels.validation.parameters import seed_from
 
 RULES = ("best", "1se")
@@ -92,7 +93,9 @@ class CrossValidated(KeepsHeldOut):
         """The chosen strength, under the name that the plain estimator knows."""
         return self.alpha_
 
-    def fit(self, X: Any, y: Any, sample_weight: Any = None, groups: Any = None) -> Any:
+    def fit(
+        self, X: TableLike, y: ArrayLike, sample_weight: ArrayLike | None = None, groups: ArrayLike | None = None
+    ) -> Self:
         """Choose the strength, then learn the model on all samples.
 
         Parameters
@@ -423,13 +426,13 @@ class CrossValidated(KeepsHeldOut):
         """Return the weights of held-out samples in the score."""
         return weight
 
-    def _groups_of(self, rows: Rows, groups: Any) -> Any:
+    def _groups_of(self, rows: Rows, groups: ArrayLike | None) -> ArrayLike | None:
         """Return the groups; to folds with new members, those of pairs."""
         if groups is None and isinstance(rows, Pairs) and isinstance(self.cv, ColdStartKFold):
             return rows.pairs
         return groups
 
-    def _splits(self, y: Array, groups: Any) -> Iterator[tuple[Array, Array]]:
+    def _splits(self, y: Array, groups: ArrayLike | None) -> Iterator[tuple[Array, Array]]:
         return iter(splits_of(self.cv, y, groups, classifier=self._task == "classification"))
 
     # --- the choice --------------------------------------------------------------------------------------------------

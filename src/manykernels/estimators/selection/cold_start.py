@@ -64,7 +64,7 @@ class ColdStartKFold(BaseCrossValidator):
         self.shuffle = shuffle
         self.random_state = random_state
 
-    def get_n_splits(self, X: Any = None, y: Any = None, groups: Any = None) -> int:
+    def get_n_splits(self, X: object = None, y: object = None, groups: object = None) -> int:
         """Return the number of splits.
 
         Parameters
@@ -136,7 +136,7 @@ class ColdStartKFold(BaseCrossValidator):
             held += [] if right is None else [right == split % self.n_splits]
             yield ~np.any(held, axis=0), np.all(held, axis=0)
 
-    def _folds(self, values: Array, kind: str, random: Any) -> Array:
+    def _folds(self, values: Array, kind: str, random: np.random.RandomState) -> Array:
         """Return the fold of the member of each pair."""
         members, codes = np.unique(values, return_inverse=True)
         if len(members) < self.n_splits:

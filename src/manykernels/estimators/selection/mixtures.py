@@ -8,6 +8,7 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+from numpy.typing import ArrayLike
 
 from manykernels.estimators.supervised.problems import Fit
 from manykernels.exceptions import InvalidInputError
@@ -188,7 +189,9 @@ class Scale:
         return ElasticNet(linear + squared, l1_ratio=linear / (linear + squared))
 
 
-def mixtures_of(whole: OpenedKernels, l1_ratios: Any, *, ridge: bool, seed: int) -> tuple[list[Mixture], list[Mixture]]:
+def mixtures_of(
+    whole: OpenedKernels, l1_ratios: ArrayLike | None, *, ridge: bool, seed: int
+) -> tuple[list[Mixture], list[Mixture]]:
     """Return averages and selections to try on all rows; averages need a matrix among samples.
 
     Those by which no target gains are left out, if there are others: kernels of a kind may all be constant.

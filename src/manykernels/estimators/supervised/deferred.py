@@ -43,7 +43,7 @@ class Answer:
     def __set_name__(self, owner: type, name: str) -> None:
         self._name = name
 
-    def __get__(self, model: Any, owner: type | None = None) -> Any:
+    def __get__(self, model: object, owner: type | None = None) -> Any:
         if model is None:
             return self
         settle(model, self._about)
@@ -53,13 +53,13 @@ class Answer:
             raise AttributeError(f"{type(model).__name__!r} object has no attribute {self._name!r}") from None
 
 
-def put_off(model: Any, about: str, names: Sequence[str], answer: Callable[[], dict[str, Any]]) -> None:
+def put_off(model: object, about: str, names: Sequence[str], answer: Callable[[], dict[str, Any]]) -> None:
     """Let these attributes be computed when they are read."""
     forget(model, about, names)
     model.__dict__[QUESTIONS] = {**model.__dict__.get(QUESTIONS, {}), about: Question(answer)}
 
 
-def settle(model: Any, about: str | None = None) -> None:
+def settle(model: object, about: str | None = None) -> None:
     """Compute the attributes that are about this, or all that were put off, if they were."""
     asked = model.__dict__.get(QUESTIONS, {})
     for name in list(asked) if about is None else [about] if about in asked else []:
@@ -67,7 +67,7 @@ def settle(model: Any, about: str | None = None) -> None:
         forget(model, name)
 
 
-def forget(model: Any, about: str, names: Sequence[str] = ()) -> None:
+def forget(model: object, about: str, names: Sequence[str] = ()) -> None:
     """Let go of these attributes, and of what they were to be computed from."""
     left = {name: question for name, question in model.__dict__.get(QUESTIONS, {}).items() if name != about}
     for name in (QUESTIONS, *names):

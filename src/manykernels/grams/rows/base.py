@@ -133,7 +133,7 @@ class RowSource(ABC):
         combine: Callable[[Any, Any], Any] | None = None,
     ) -> Any:
         """Return what the results of `map` combine to, in the order of the chunks: their sum unless told otherwise."""
-        total: Any = None
+        total = None
         for part in self.map(function, positions, vectors):
             total = part if total is None else (combine or add)(total, part)
         return total

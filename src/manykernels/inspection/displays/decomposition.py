@@ -35,7 +35,7 @@ from manykernels.inspection.displays.plotting import (
     write,
 )
 from manykernels.inspection.pipelines import unwrapped
-from manykernels.validation.arrays import check_count
+from manykernels.validation.arrays import TableLike, check_count
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -222,7 +222,7 @@ class ContributionsDisplay(Display):
     target: str = ""
 
     @classmethod
-    def from_estimator(cls, estimator: BaseEstimator, X: Any, *, top: int = 12, target: Hashable = None) -> Self:
+    def from_estimator(cls, estimator: BaseEstimator, X: TableLike, *, top: int = 12, target: Hashable = None) -> Self:
         """Decompose the scores of all rows.
 
         Parameters

@@ -165,7 +165,7 @@ class KernelWeightsDisplay(Display):
     def _size(self, **options: object) -> tuple[float, float]:
         return 7.0, 1.0 + 0.27 * max(len(self.kernels) + 1, 4)
 
-    def _draw(self, ax: Axes, *, color: Any = None, **bar_style: Any) -> None:
+    def _draw(self, ax: Axes, *, color: str | None = None, **bar_style: Any) -> None:
         """Draw the bars, as many as there is room for."""
         shown = self.kernels.head(rows_that_fit(ax))
         if self.n_active > len(shown):

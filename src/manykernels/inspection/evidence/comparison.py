@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 import warnings
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from typing import Any
@@ -15,7 +15,7 @@ from numpy.typing import ArrayLike
 from scipy import stats
 from sklearn.base import BaseEstimator, clone, is_classifier
 from sklearn.metrics import check_scoring
-from sklearn.model_selection import GroupKFold, StratifiedGroupKFold
+from sklearn.model_selection import BaseCrossValidator, GroupKFold, StratifiedGroupKFold
 
 from manykernels.alignment import aligned_weights, margin_weights
 from manykernels.estimators import MKLClassifier, MKLRegressor, MKLSurvival
@@ -103,7 +103,7 @@ class FixedWeights:
         """
         return theta / np.linalg.norm(theta, ord=_exponent(self.estimator))
 
-    def _fitted(self, kernel: KernelStack, rows: Any) -> Any:
+    def _fitted(self, kernel: KernelStack, rows: Array | slice) -> BaseMKL:
         """Return the estimator fitted to one kernel on some of the training rows."""
         model = clone(self.estimator).set_params(kernels="precomputed", kernel_penalties=None, resources__verbose=0)
         groups = self.samples.groups
@@ -184,12 +184,12 @@ LEARNED = "learned weights"
 
 def compare(
     estimator: BaseMKL,
-    X: Any,
-    y: Any,
+    X: TableLike,
+    y: ArrayLike,
     *,
-    cv: Any = 5,
-    scoring: Any = None,
-    groups: Any = None,
+    cv: int | BaseCrossValidator | Iterable[tuple[Array, Array]] | None = 5,
+    scoring: str | Callable[..., float] | None = None,
+    groups: ArrayLike | None = None,
     verbose: int = 0,
 ) -> pd.DataFrame:
     r"""Return what learning the kernel weights adds to weights that nobody has to learn, over the same folds.

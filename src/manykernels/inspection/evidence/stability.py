@@ -238,7 +238,7 @@ def _check(by: str, n_pairs: int, expected_false: float, threshold: float, n_job
 
 def _family(model: BaseMKL) -> PenaltyFamily:
     """Return the penalty of the estimator with its strength open."""
-    penalty: Any = model.penalty
+    penalty = model.penalty
     family = PenaltyFamily(penalty, {name: getattr(model, name) for name in parameters_of(penalty)})
     if not family.at(1.0, 1.0).sparse:
         raise InvalidInputError(f"The penalty {penalty!r} gives every kernel a weight; take 'l1' or 'elasticnet'.")

@@ -391,7 +391,7 @@ def _model(model: BaseMKL) -> Iterator[str]:
         yield "dual_gap_"
     if getattr(model, "_loss", None) is None:
         yield "_loss"
-    strength: Any = getattr(model, "alpha_", getattr(model, "alpha", 0.0))
+    strength = getattr(model, "alpha_", getattr(model, "alpha", 0.0))
     if isinstance(getattr(model, "penalty", ""), (str, Mapping)) and not (
         np.size(strength) and np.asarray(strength).dtype.kind in "fi"
     ):

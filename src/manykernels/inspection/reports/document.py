@@ -320,7 +320,7 @@ def _arguments(value: object) -> dict[str, Any]:
     raise NotAProgramError(f"an object of the type {type(value).__name__}")
 
 
-def _same(value: object, default: Any) -> bool:
+def _same(value: object, default: object) -> bool:
     """Tell whether an argument is the default of its parameter."""
     if type(value) is not type(default):
         return False

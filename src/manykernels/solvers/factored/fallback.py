@@ -52,7 +52,7 @@ def allowed_bytes(stack: GramStack) -> int:
     return memory_bytes(None) if stack.spare_bytes is None else stack.spare_bytes
 
 
-def matrix_first(stack: Any, kernel: int) -> bool:
+def matrix_first(stack: FactoredStack, kernel: int) -> bool:
     """Whether a kernel is to become a matrix as it enters, rather than after finer and finer factors.
 
     It has many directions, and the steps on N x N matrices should take less time than those on its landmarks.

@@ -140,7 +140,7 @@ def sweep_cones(
     q: float,
     strength: float,
     coupled: bool,
-    outside: float,
+    outside: float | Array,
     rows: Array,
     row_starts: Array,
     mu: Array,
@@ -226,7 +226,9 @@ class Cones:
                 most = min(most, float((here[falling] / -ahead[falling]).min()))
         return most
 
-    def sweep(self, H: Array, eigenvalues: Array, shape: tuple[Any, ...], outside: Any, v: Array, r: Array) -> None:
+    def sweep(
+        self, H: Array, eigenvalues: Array, shape: tuple[Any, ...], outside: float | Array, v: Array, r: Array
+    ) -> None:
         """Let every group take its turn."""
         sweep_cones(H, self.starts, eigenvalues, *shape, outside, self.rows, self.row_starts, self.mu, v, r)
 
@@ -286,7 +288,7 @@ class GroupProblem:
             out[low:high] = (basis if back else basis.T) @ v[low:high]
         return out
 
-    def solve(self, v: Array, gradient: Array, tol: float, outside: Any = None) -> tuple[Array, Array]:
+    def solve(self, v: Array, gradient: Array, tol: float, outside: float | Array | None = None) -> tuple[Array, Array]:
         """Minimize from ``v``, at which the quadratic has this gradient; stop at ``tol`` times the first violation.
 
         ``outside`` is what groups that are not in the quadratic are to a penalty that couples groups.

@@ -165,7 +165,7 @@ class Sweeps:
         self.objective, self.curvature, self.blocks = objective, curvature, blocks
         self.parts = [part.copy() for part in objective.split(v)]
         self.slope, self.change = slopes.copy(), np.zeros_like(slopes)
-        self.shift: Any = 0.0
+        self.shift: Array | float = 0.0
         self._totals = objective.totals(curvature.diagonal)
 
     def run(self, *, everything: bool = True) -> float:
@@ -207,12 +207,12 @@ class Sweeps:
         square = self.curvature.square(image)
         return 1.0 if gain >= OVERSHOOT * square else max(gain, 0.0) / square
 
-    def move(self, step: Array, shift: Any, image: Array) -> None:
+    def move(self, step: Array, shift: Array | float, image: Array) -> None:
         """Add a step of all columns."""
         self.parts = [part + d for part, d in zip(self.parts, self.objective.split(step), strict=True)]
         self._add(shift, image)
 
-    def _add(self, shift: Any, image: Array) -> None:
+    def _add(self, shift: Array | float, image: Array) -> None:
         self.shift += shift
         self.change += image
         self.slope += self.curvature.product(image)
@@ -244,7 +244,7 @@ class Block:
         rows = max(BLOCK_ROWS, BLOCK_PER_RANK * int(self.operator.starts[-1]))
         return curvature.block(self.operator, rows)
 
-    def minimize(self, v: Array, slope: Array, outside: Any) -> Array:
+    def minimize(self, v: Array, slope: Array, outside: float | Array | None) -> Array:
         """Return the coefficients that minimize the quadratic in this block, the others as they are."""
         return self.problem.solve(v, self.operator.adjoint(slope), 0.1, outside)[0]
 
@@ -291,7 +291,7 @@ class ScaledProblem:
     def __init__(self, size: float, penalty: GroupPenalty) -> None:
         self.size, self.penalty = size, penalty
 
-    def solve(self, v: Array, gradient: Array, tol: float, outside: Any = None) -> tuple[Array, Array]:
+    def solve(self, v: Array, gradient: Array, tol: float, outside: float | Array | None = None) -> tuple[Array, Array]:
         """Return the minimum from ``v``, at which the quadratic has this gradient, and the gradient there."""
         if outside is not None:
             self.penalty = replace(self.penalty, outside=outside)

@@ -158,7 +158,7 @@ class OutputOperator:
         return np.sum(squares, axis=0), np.max(scores, axis=0)
 
 
-def is_matrix_free(operator: Any) -> bool:
+def is_matrix_free(operator: object) -> bool:
     """Whether an operator's Hessian is not to be formed: sparse features are many."""
     return bool(getattr(getattr(operator, "base", operator), "matrix_free", False))
 
@@ -174,7 +174,7 @@ class Point:
 
     v: Array
     b: Any
-    z: Any
+    z: Array
 
 
 class FactoredObjective:

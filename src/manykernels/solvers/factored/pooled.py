@@ -116,7 +116,7 @@ class Moments:
 
     def _part(self, rows: Array, old: Sequence[FactorOperator], new: Sequence[FactorOperator]) -> Array:
         """Return ``[Z_old, Z_new, 1]' S [Z_new, 1]`` over some rows."""
-        total: Any = 0.0
+        total: Array | float = 0.0
         for start in range(0, max(len(rows), 1), CHUNK_ROWS):
             index = rows[start : start + CHUNK_ROWS]
             fresh = np.hstack([operator.rows(index) for operator in new] + [np.ones((len(index), 1))])

@@ -16,8 +16,10 @@ from numpy.typing import NDArray
 from manykernels.exceptions import IncompatibleError
 from manykernels.grams.factored import FactoredStack
 from manykernels.grams.plan import format_bytes
+from manykernels.objective.losses import AnyLoss
 from manykernels.objective.losses.smoothing import check_smoothable
 from manykernels.objective.problem import Problem
+from manykernels.objective.regularizers import Regularizer
 from manykernels.solvers.base import Solver
 from manykernels.solvers.factored.certificate import certificate_of
 from manykernels.solvers.factored.group_penalty import GroupPenalty
@@ -177,7 +179,7 @@ class FactoredNewton(Solver):
         return "the kernels are held as factors, and nothing that it does grows with the square of the rows"
 
     @classmethod
-    def refusals_of(cls, loss: Any, regularizer: Any) -> list[str]:
+    def refusals_of(cls, loss: AnyLoss, regularizer: Regularizer) -> list[str]:
         """Return why this loss or penalty cannot be solved on factors, in words; empty if it can."""
         try:
             check_smoothable(loss)

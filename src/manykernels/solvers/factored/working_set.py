@@ -96,7 +96,7 @@ class FactoredWorkingSet:
     def rounds(self, start: Start | None = None) -> Generator[State, None, str]:
         """Yield the state after each certificate, and return why the loop ended; begin from ``start``."""
         loop: Any = self.steps(start)
-        told: Any = None
+        told: DualPass | None = None
         while True:
             try:
                 told = loop.send(None if told is None or isinstance(told, State) else self.stack.quads(told))

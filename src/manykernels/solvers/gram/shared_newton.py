@@ -379,7 +379,7 @@ class SharedNewton(Solver):
         if not newton and problem.regularizer.norms_of(norms.size) is not None:
             state.nodes = NodeWeights.of(problem.regularizer, norms)
 
-    def _moved(self, problem: Any, state: _State, before: float) -> bool:
+    def _moved(self, problem: Problem, state: _State, before: float) -> bool:
         """Take a step over the weights of norms, whose sum the penalty is; return whether the objective has fallen."""
         nodes = state.nodes
         assert nodes is not None
