@@ -45,6 +45,7 @@ from manykernels.exceptions import ConvergenceWarning, IncompatibleError, Invali
 from manykernels.grams.training import LAZY, as_bank
 from manykernels.kernels import Pairs
 from manykernels.objective.losses import Loss
+from manykernels.objective.problem import Problem
 from manykernels.objective.regularizers import BlockL1, Penalty, Regularizer, parameters_of, with_l1_ratio
 from manykernels.solvers import Solution
 from manykernels.solvers.factored.pooled import PooledNewton
@@ -175,8 +176,7 @@ class CrossValidated(KeepsHeldOut):
         exchangeable = exchanges(self.cv, groups)
         levels: list[NoiseLevel] = []
         if searches or (found and self.alphas is None and exchangeable):
-            seed, strata = noise_seed(self.random_state), self._noise_strata(samples)
-            levels = noise_levels(whole().problems, seed, strata, samples.groups)
+            levels = self._levels_of_noise(whole().problems, samples)
         evidence = partial(Evidence.of, splits, levels if exchangeable and levels else None)
         if isinstance(tried, MixtureSearch):
             candidates = self._choose_mixtures(tried, found, whole(), evidence)
@@ -193,6 +193,11 @@ class CrossValidated(KeepsHeldOut):
             self._warn_of_grid(candidates, folds, evidence(1), exchanges=exchangeable)
         folds.ending.warn(tried.told(found, folds))
         return self
+
+    def _levels_of_noise(self, problems: Sequence[Problem], samples: Samples) -> list[NoiseLevel]:
+        """Return what permuted targets reach."""
+        strata = self._noise_strata(samples)
+        return noise_levels(problems, noise_seed(self.random_state), strata, samples.groups)
 
     def _close(self, folds: Rung, found: list[Candidate], splits: list[Split]) -> None:
         """Record what held-out rows say, and let the folds go: the last fit has the memory for itself."""
