@@ -140,7 +140,7 @@ class CrossValidated(KeepsHeldOut):
         loss, searches = self._checked_loss(), self._searches
         families = [] if searches else self._families()
         penalty = BlockL1(1.0) if searches else families[0].at(1.0, 1.0)
-        alpha_grid(1.0, self.n_alphas, self._alpha_min_ratio)  # a look at what decides it
+        alpha_grid(1.0, self.n_alphas, self._alpha_min_ratio)  # a look at what decides it, also where it is given
         rows, target = self._checked_data(X, y)
         weight = sample_weights(sample_weight, len(target))
         scoring_weight = self._scoring_weight(target, None if sample_weight is None else weight)
@@ -390,8 +390,7 @@ class CrossValidated(KeepsHeldOut):
         return families if tried is None else [replace(own, factors=factors) for factors in tried for own in families]
 
     def _penalties(self) -> list[PenaltyFamily]:
-        """Return the penalties to try, after a look at what decides the grid, also where it is given."""
-        alpha_grid(1.0, self.n_alphas, self._alpha_min_ratio)
+        """Return the penalties to try."""
         penalty = self._named_penalty
         shape = parameters_of(penalty)
         own = {name: getattr(self, name) for name in shape if name != "l1_ratio"}
