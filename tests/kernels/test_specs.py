@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import inspect
 import json
 import math
@@ -472,3 +473,12 @@ def test_rows_are_shuffled_by_what_they_hold_and_not_by_where_they_stand() -> No
     np.testing.assert_array_equal((points + 1e-14)[shuffled_by_content(points + 1e-14)], drawn + 1e-14)
     assert 120 < len(np.unique(drawn[:200], axis=0)) < 180  # as of a draw, 150 on average
     assert abs(np.corrcoef(np.arange(400), drawn[:, 0])[0, 1]) < 0.15
+
+
+def test_what_was_computed_of_a_kernel_is_no_part_of_it() -> None:
+    """Copies and hashes of parameters are the same before a fit and after it."""
+    fresh, used = Gaussian("median"), Gaussian("median")
+    _ = used.pending, used.label
+    assert vars(used) != vars(fresh)
+    assert pickle.dumps(used) == pickle.dumps(fresh)
+    assert vars(copy.deepcopy(used)) == vars(fresh)

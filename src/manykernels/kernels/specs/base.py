@@ -139,6 +139,14 @@ class KernelSpec(ABC):
         """Widths that divide the columns before anything else is computed; None: the columns as they are."""
         return None
 
+    def __getstate__(self) -> dict[str, Any]:
+        """Return what makes the kernel, without what was computed from it: a fit leaves its parameters as they were."""
+        return {
+            name: value
+            for name, value in vars(self).items()
+            if not isinstance(getattr(type(self), name, None), cached_property)
+        }
+
     @cached_property
     def pending(self) -> bool:
         """Whether a width is still to be resolved from training data."""
