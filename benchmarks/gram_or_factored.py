@@ -1,6 +1,6 @@
 """Whether kernels are better held as Gram matrices or as factors: CPU seconds of a whole fit, and its gap.
 
-``python benchmarks/gram_or_factored.py [--problem columns|units|growth|default|search|landmarks] [--data DIR]
+``python benchmarks/gram_or_factored.py [--problem columns|units|growth|steps|default|search|landmarks] [--data DIR]
 [--rows 3000] [--sets NAME,...] [--smoke] [--output DIR]``
 
 *columns*: twelve Gaussian kernels on four columns, logistic loss, the estimator's defaults, the better of two fits.
@@ -9,7 +9,9 @@
 `manykernels.grams.plan`, by which ``representation="auto"`` chooses, stand beside them, with what they predict.
 
 *growth*: fits as ``representation="auto"`` chooses at 200 to 6,000 rows, and at 5 % more, for four banks: what more
-rows cost. *landmarks*: the default bank with its kernels of all columns as they are, and on landmarks.
+rows cost. *steps*: the same in steps of 5 % around the places where plans change, each step on the rows of the one
+before and 5 % more, medians over several draws. *landmarks*: the default bank with its kernels of all columns as they
+are, and on landmarks.
 
 *default*: the default bank, with Gaussians on all columns, narrow ones among them, on drawn and on real tables, one
 fit; *search*: the same by the ``CV`` twin, five folds. A row that was measured is not measured again.
@@ -45,7 +47,19 @@ GROWTH_BANKS = {"8 columns x 3 widths": (8, 3), "40 columns x 5 widths": (40, 5)
 GROWTH_BANKS |= {"default bank, 30 columns": (30, 0)}
 GROWTH_SIZES = (200, 400, 600, 800, 1000, 1500, 2000, 2500, 3500, 4900, 6000)
 MORE_ROWS = 1.05
-PROBLEMS = ("columns", "units", "growth", "default", "search", "landmarks")
+# Where plans change: bank (columns, widths; no widths: the default bank), how it is held, first and last number of rows
+STEPS: dict[str, tuple[int, int, str, int, int]] = {
+    "default bank, 30 columns": (30, 0, "auto", 900, 3400),
+    "default bank, 6 columns": (6, 0, "auto", 1900, 2700),
+    "20 columns x 10 widths, factored": (20, 10, "factored", 900, 1200),
+    "8 columns x 3 widths": (8, 3, "auto", 4600, 5400),
+    "8 columns x 3 widths, few rows": (8, 3, "auto", 400, 800),
+    "40 columns x 5 widths, few rows": (40, 5, "auto", 200, 400),
+}
+SMOKE_STEPS: dict[str, tuple[int, int, str, int, int]] = {"3 columns x 2 widths": (3, 2, "auto", 150, 160)}
+DRAWS = 5
+ALLOWED = 1.2  # times the seconds, for 5 % more rows
+PROBLEMS = ("columns", "units", "growth", "steps", "default", "search", "landmarks")
 LANDMARKS = (0, 100, 300, 500)  # of kernels of all columns; 0: none, the kernels as they are
 WAYS = ("factored", "gram")
 SETS = "drawn,kin8nh,cpu_act,winequality_white,spambase,covtype15k"
@@ -149,6 +163,51 @@ def growth(options: Any, record: dict[str, Any]) -> None:
     common.save(frame, record, options.output, "gram_or_factored_growth")
 
 
+def step_sizes(first: int, last: int) -> list[int]:
+    """Return numbers of rows from one to another, each 5 % more than the one before."""
+    count = int(np.ceil(np.log(last / first) / np.log(MORE_ROWS) - 1e-9))
+    return [round(first * MORE_ROWS**k) for k in range(count + 1)]
+
+
+def drawn_steps(name: str, case: tuple[int, int, str, int, int], seed: int) -> list[dict[str, Any]]:
+    """Return what fits on the first rows of one draw cost, more rows in each."""
+    n_columns, n_widths, way, first, last = case
+    widths, sizes = np.geomspace(0.5, 2.0, n_widths).tolist(), step_sizes(first, last)
+    bank = KernelBank.per_feature(widths=widths, standardize=True) if widths else None
+    X, y = additive(sizes[-1], n_columns, 0, seed, classes=True)
+    found = []
+    for n in sizes:
+        model = MKLClassifier(bank, resources={"representation": way})
+        timed = common.cpu_time(lambda model=model, n=n: model.fit(X[:n], y[:n]), repeats=1)
+        landmarks = any("landmarks" in kernel for kernel in model.kernel_names_)
+        form = model.representation_ + (", landmarks" if landmarks else "")
+        found.append({"bank": name, "rows": n, "draw": seed, "form": form, "cpu_s": timed.best, "gap": model.dual_gap_})
+    return found
+
+
+def steps(options: Any, record: dict[str, Any]) -> None:
+    """Measure fits at numbers of rows 5 % apart where plans change; save every draw, and print medians."""
+    cases, draws = (SMOKE_STEPS, 2) if options.smoke else (STEPS, DRAWS)
+    drawn_steps("first", (8, 3, "auto", 1200, 1200), options.seed)  # compiled, and read from disk
+    found: list[dict[str, Any]] = []
+    for name, case in cases.items():
+        for draw in range(draws):
+            found += drawn_steps(name, case, options.seed + draw)
+            common.save(pd.DataFrame(found), record, options.output, "gram_or_factored_steps")
+    frame = pd.DataFrame(found)
+    by_size = frame.groupby(["bank", "rows"], sort=False)
+    table = by_size.agg(form=("form", "first"), cpu_s=("cpu_s", "median"), gap=("gap", "max")).reset_index()
+    times = frame.pivot_table(index=["bank", "rows"], columns="draw", values="cpu_s", sort=False)
+    times = times.groupby("bank", sort=False).pct_change().add(1.0).median(axis=1)  # of the ratios draw by draw
+    table["ratio"] = times.to_numpy()
+    common.print_table(
+        table, "CPU seconds, and times those of 5 % fewer rows", {"cpu_s": ".2f", "gap": ".0e", "ratio": ".2f"}
+    )
+    common.CONSOLE.print(
+        f"steps that cost more than {ALLOWED:g} times: {(table['ratio'] > ALLOWED).sum()} of {table['ratio'].count()}"
+    )
+
+
 def table(name: str, folder: Path, rows: int, seed: int) -> accuracy.Data | None:
     """Return a real table, or a drawn one: a wave, a square and a product of six columns."""
     if name != "drawn":
@@ -227,6 +286,8 @@ def main() -> None:
         unit_costs(options, record)
     if options.smoke or options.problem == "growth":
         growth(options, record)
+    if options.smoke or options.problem == "steps":
+        steps(options, record)
     for problem in ("default", "search") if options.smoke else {options.problem} & {"default", "search"}:
         frame = default_banks(options, problem)
         common.print_table(frame, f"The default bank, {problem}", {"cpu_s": ".1f", "gap": ".0e", "score": ".3f"})
