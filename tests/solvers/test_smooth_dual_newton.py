@@ -10,7 +10,7 @@ import pytest
 from numpy.typing import NDArray
 from tests.support.nasty import nasty_problem
 
-from manykernels.grams.counters import triangle_size
+from manykernels.grams.base import triangle_size
 from manykernels.objective.losses import LOSSES, get_loss
 from manykernels.objective.problem import Problem
 from manykernels.objective.regularizers import Regularizer, get_regularizer

@@ -23,8 +23,8 @@ from manykernels.alignment.metrics import (
 from manykernels.compiled import compiled
 from manykernels.exceptions import ConvergenceWarning, InvalidInputError
 from manykernels.grams import GramStack, as_stack
-from manykernels.grams.counters import triangle_size, triangle_starts
-from manykernels.grams.loops import pack_triangle
+from manykernels.grams.base import triangle_size, triangle_starts
+from manykernels.grams.packed import pack_triangle
 from manykernels.validation.arrays import Array, check_choice, check_positive
 from manykernels.validation.gram import check_square_kernel
 from manykernels.validation.parameters import check_flag

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from manykernels.grams.base import GramStack
+from manykernels.grams.base import GramCounters, GramStack
 from manykernels.grams.build import build_stack
-from manykernels.grams.counters import GramCounters
 from manykernels.grams.dense import DenseStack, as_stack
 from manykernels.grams.distinct import DistinctStack
 from manykernels.grams.lazy import LazyStack

@@ -5,15 +5,15 @@ from __future__ import annotations
 import copy
 from abc import ABC, abstractmethod
 from contextlib import contextmanager
+from dataclasses import dataclass
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 from numpy.typing import ArrayLike
 
+from manykernels.compiled import compiled
 from manykernels.exceptions import InvalidInputError
-from manykernels.grams.counters import GramCounters, triangle_size, triangle_starts
-from manykernels.grams.loops import mirror_upper, pack_rows
 from manykernels.threads import blas_threads
 from manykernels.validation.arrays import Array, check_columns, check_indices, check_names, check_vector
 
@@ -25,9 +25,81 @@ if TYPE_CHECKING:
 Index = ArrayLike | slice | None
 
 CHUNK_BYTES = 32 * 2**20  # of float64 blocks held at once; with the products of a block this stays below 64 MB
-
-
 MOST_SAMPLES = 0.9  # share of the samples from which on a copy of these alone would save less time than it takes
+
+
+def triangle_size(n_samples: int) -> int:
+    """Return the number of entries of a packed upper triangle, ``N (N + 1) / 2``."""
+    return n_samples * (n_samples + 1) // 2
+
+
+def triangle_starts(n_samples: int) -> Array:
+    """Return where each row of a packed triangle starts, with the total size at the end, (N + 1,) int64."""
+    return np.concatenate(([0], np.cumsum(np.arange(n_samples, 0, -1))))
+
+
+@dataclass(slots=True)
+class GramCounters:
+    """What a stack has been asked to read so far.
+
+    Attributes
+    ----------
+    entries_per_pass : int
+        ``M N (N + 1) / 2``: one reading of every entry of every kernel.
+    entries : int
+        Gram entries read or computed; a symmetric operation counts a triangle.
+    bytes_read : int
+        The same in bytes of the storage dtype.
+
+    Examples
+    --------
+    >>> counters = GramCounters(entries_per_pass=6)
+    >>> counters.add(entries=3, itemsize=8)
+    >>> counters.passes
+    0.5
+    """
+
+    entries_per_pass: int
+    entries: int = 0
+    bytes_read: int = 0
+
+    @property
+    def passes(self) -> float:
+        """Entries read, in units of a whole pass."""
+        return self.entries / self.entries_per_pass
+
+    def add(self, entries: int, itemsize: int) -> None:
+        """Record that ``entries`` Gram entries of ``itemsize`` bytes were read."""
+        self.entries += entries
+        self.bytes_read += entries * itemsize
+
+    def reset(self) -> None:
+        """Start counting again from zero."""
+        self.entries = self.bytes_read = 0
+
+
+@compiled()
+def mirror_upper(out: Array) -> None:
+    """Copy the upper triangle of ``out`` (n, n) onto the lower one, in blocks."""
+    n = out.shape[0]
+    for top in range(0, n, 32):
+        bottom = min(top + 32, n)
+        for left in range(top, n, 32):
+            right = min(left + 32, n)
+            for i in range(top, bottom):
+                for j in range(max(i + 1, left), right):
+                    out[j, i] = out[i, j]
+
+
+@compiled()
+def pack_rows(block: Array, starts: Array, kernels: Array, out: Array) -> None:
+    """Write the upper part of ``block`` (m, r, c) into ``out[kernels]``; starts (r,) says where its rows begin."""
+    for p in range(kernels.size):
+        for i in range(starts.size):
+            row = block[p, i, i:]
+            target = out[kernels[p], starts[i] : starts[i] + row.size]
+            for j in range(row.size):
+                target[j] = row[j]
 
 
 class GramStack(ABC):

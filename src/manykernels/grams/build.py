@@ -8,11 +8,10 @@ import numpy as np
 from numpy.typing import DTypeLike
 
 from manykernels.exceptions import IncompatibleError, InvalidInputError
-from manykernels.grams.base import GramStack
+from manykernels.grams.base import GramStack, mirror_upper
 from manykernels.grams.dense import DenseStack
 from manykernels.grams.distinct import Distinct, DistinctStack, worthwhile
 from manykernels.grams.lazy import LazyStack
-from manykernels.grams.loops import mirror_upper
 from manykernels.grams.packed import PackedStack
 from manykernels.grams.pair_stack import stack_of
 from manykernels.grams.plan import plan_stack

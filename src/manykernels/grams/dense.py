@@ -8,7 +8,8 @@ import numpy as np
 
 from manykernels.exceptions import InvalidInputError
 from manykernels.grams import loops
-from manykernels.grams.base import MOST_SAMPLES, GramStack
+from manykernels.grams.base import MOST_SAMPLES, GramStack, mirror_upper
+from manykernels.grams.packed import pack_triangle, packed_accumulate
 from manykernels.threads import blas_threads, run_ranges
 from manykernels.validation.arrays import Array
 from manykernels.validation.gram import check_gram_array, examined, nearest_definite
@@ -119,8 +120,8 @@ class DenseStack(GramStack):
         out = np.zeros((self.n_samples, self.n_samples))
         # Whole matrices in one stretch: half of what is read is not needed, yet it is faster than many short rows.
         flat, total = self._array.reshape(self.n_kernels, -1), out.reshape(-1)
-        run_ranges(lambda a, b: loops.packed_accumulate(flat, weights, a, b, total), out.size, self.n_threads)
-        loops.mirror_upper(out)
+        run_ranges(lambda a, b: packed_accumulate(flat, weights, a, b, total), out.size, self.n_threads)
+        mirror_upper(out)
         return out
 
     def _combine_all(self, weights: Array) -> Array:
@@ -128,7 +129,7 @@ class DenseStack(GramStack):
         if self.dtype != np.float64:
             return super()._combine_all(weights)
         out = (weights @ self._array.reshape(self.n_kernels, -1)).reshape(self.n_samples, self.n_samples)
-        loops.mirror_upper(out)
+        mirror_upper(out)
         return out
 
     def _apply(self, weights: Array, active: Array, columns: Array) -> Array:
@@ -136,7 +137,7 @@ class DenseStack(GramStack):
 
     def _triangles(self, kernels: Array, out: Array) -> None:
         for position, m in enumerate(kernels):
-            loops.pack_triangle(self._array[m], out[position])
+            pack_triangle(self._array[m], out[position])
 
     def _take(self, kernels: Array) -> DenseStack:
         return DenseStack(self._array[kernels], names=self._names_of(kernels), n_threads=self.n_threads)

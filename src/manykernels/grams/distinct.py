@@ -16,9 +16,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import DTypeLike
 
-from manykernels.grams.base import GramStack, GramView
+from manykernels.grams.base import GramStack, GramView, mirror_upper
 from manykernels.grams.lazy import LazyStack
-from manykernels.grams.loops import add_spread, mirror_upper
+from manykernels.grams.loops import add_spread
 from manykernels.grams.packed import PackedStack
 from manykernels.kernels.specs.distances import SparsePoints
 from manykernels.validation.arrays import Array

@@ -1,8 +1,7 @@
-"""Compiled loops over Gram entries: one reading of a triangle, float64 accumulation, no large temporaries.
+"""Compiled loops over the entries of dense matrices and the columns of factors: float64 sums, no large temporaries.
 
-Every loop walks row segments (``triangle[start : start + n - i]``) rather than indices: only then does LLVM vectorize
-the conversion from float32, and a pass over a packed stack run at memory bandwidth (indices: four times slower).
-``fastmath`` may reorder sums but must keep NaN and infinity, so that a bad entry shows.
+Those over packed triangles stand with them, in `packed.py`. ``fastmath`` may reorder sums but must keep NaN and
+infinity, so that a bad entry shows.
 
 The loops release the GIL; `manykernels.threads.run_ranges` hands ranges of kernels to threads.
 """
@@ -17,118 +16,6 @@ from manykernels.validation.arrays import Array
 FAST = {"reassoc", "contract", "nsz"}
 GROUP_TILE = 512  # rows of a few columns that stay in a first-level cache
 TILE = 4096  # entries of a float64 accumulator tile: 32 KiB, so that it stays in the first two cache levels
-
-
-@compiled(fastmath=FAST)
-def packed_quad(triangles: Array, n: int, rho: Array, out: Array) -> None:
-    """Set ``out[m] = rho' K_m rho`` for packed triangles (W, n(n+1)/2); rho (n,), out (W,) float64."""
-    for m in range(triangles.shape[0]):
-        triangle = triangles[m]
-        start = 0
-        total = 0.0
-        for i in range(n):
-            row = triangle[start : start + n - i]
-            tail = rho[i:]
-            dot = 0.0
-            for j in range(n - i):
-                dot += row[j] * tail[j]
-            total += rho[i] * (2.0 * dot - row[0] * rho[i])
-            start += n - i
-        out[m] = total
-
-
-@compiled(fastmath=FAST)
-def packed_apply_each(triangles: Array, n: int, rho: Array, out: Array) -> None:
-    """Set ``out[m] = K_m rho`` for packed triangles (W, n(n+1)/2); rho (n,), out (W, n) float64, one reading."""
-    for m in range(triangles.shape[0]):
-        triangle = triangles[m]
-        result = out[m]
-        result[:] = 0.0
-        start = 0
-        for i in range(n):
-            row = triangle[start : start + n - i]
-            tail = rho[i:]
-            target = result[i:]
-            own = rho[i]
-            dot = 0.0
-            for j in range(n - i):
-                dot += row[j] * tail[j]
-                target[j] += row[j] * own
-            target[0] += dot - row[0] * own
-            start += n - i
-
-
-@compiled(fastmath=FAST)
-def packed_apply_many(triangles: Array, kernels: Array, n: int, columns: Array, out: Array) -> None:
-    """Set ``out[p, c] = K_m columns[c]``, m = kernels[p]; columns (k, n), out (W, k, n) float64."""
-    for p in range(kernels.size):
-        m = kernels[p]
-        for c in range(columns.shape[0]):
-            packed_apply_each(triangles[m : m + 1], n, columns[c], out[p, c : c + 1])
-
-
-@compiled(fastmath=FAST)
-def packed_accumulate(triangles: Array, weights: Array, start: int, stop: int, out: Array) -> None:
-    """Add ``sum_m weights[m] triangles[m]`` to the float64 ``out`` for entries start..stop-1, tile by tile."""
-    for left in range(start, stop, TILE):
-        right = min(left + TILE, stop)
-        tile = out[left:right]
-        for m in range(triangles.shape[0]):
-            weight = weights[m]
-            if weight != 0.0:
-                part = triangles[m, left:right]
-                for t in range(right - left):
-                    tile[t] += weight * part[t]
-
-
-@compiled()
-def mirror_upper(out: Array) -> None:
-    """Copy the upper triangle of ``out`` (n, n) onto the lower one, in blocks."""
-    n = out.shape[0]
-    for top in range(0, n, 32):
-        bottom = min(top + 32, n)
-        for left in range(top, n, 32):
-            right = min(left + 32, n)
-            for i in range(top, bottom):
-                for j in range(max(i + 1, left), right):
-                    out[j, i] = out[i, j]
-
-
-@compiled()
-def unpack_triangle(triangle: Array, n: int, out: Array) -> None:
-    """Write a packed triangle into the full symmetric ``out`` (n, n), row by row, then mirrored."""
-    start = 0
-    for i in range(n):
-        row = triangle[start : start + n - i]
-        target = out[i, i:]
-        for j in range(n - i):
-            target[j] = row[j]
-        start += n - i
-    mirror_upper(out)
-
-
-@compiled()
-def pack_triangle(gram: Array, out: Array) -> None:
-    """Write the upper triangle of ``gram`` (n, n) into the packed ``out``, row by row."""
-    n = gram.shape[0]
-    start = 0
-    for i in range(n):
-        row = gram[i, i:]
-        target = out[start : start + n - i]
-        for j in range(n - i):
-            target[j] = row[j]
-        start += n - i
-
-
-@compiled()
-def pack_rows(block: Array, starts: Array, kernels: Array, out: Array) -> None:
-    """Write the upper part of ``block`` (m, r, c) into ``out[kernels]``; starts (r,) says where its rows begin."""
-    for p in range(kernels.size):
-        for i in range(starts.size):
-            row = block[p, i, i:]
-            target = out[kernels[p], starts[i] : starts[i] + row.size]
-            for j in range(row.size):
-                target[j] = row[j]
 
 
 @compiled(fastmath=FAST)

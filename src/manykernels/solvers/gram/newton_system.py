@@ -21,7 +21,7 @@ from scipy.linalg import LinAlgError, cho_factor, cho_solve, solve_triangular
 from scipy.linalg.blas import dsyrk
 from scipy.linalg.lapack import dpotri, dpstrf
 
-from manykernels.grams.loops import mirror_upper
+from manykernels.grams.base import mirror_upper
 from manykernels.solvers.run import check_deadline
 
 if TYPE_CHECKING:

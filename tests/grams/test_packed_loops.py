@@ -5,8 +5,9 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from manykernels.grams import gaussian, loops
-from manykernels.grams.counters import triangle_size, triangle_starts
+from manykernels.grams import gaussian
+from manykernels.grams import packed as packed_loops
+from manykernels.grams.base import mirror_upper, triangle_size, triangle_starts
 
 SIZES = [1, 2, 3, 31, 32, 33, 91]  # around blocks of 32, and 91: a triangle larger than one tile
 
@@ -27,9 +28,9 @@ def test_packed_loops_equal_numpy(n, dtype):
     triangles, exact = packed(grams), grams.astype(np.float64)
     d = np.array([0.5, 0.0, -2.0, 1.0])
     quad, each, combined = np.empty(4), np.empty((4, n)), np.zeros(triangles.shape[1])
-    loops.packed_quad(triangles, n, rho, quad)
-    loops.packed_apply_each(triangles, n, rho, each)
-    loops.packed_accumulate(triangles, d, 0, combined.size, combined)
+    packed_loops.packed_quad(triangles, n, rho, quad)
+    packed_loops.packed_apply_each(triangles, n, rho, each)
+    packed_loops.packed_accumulate(triangles, d, 0, combined.size, combined)
     np.testing.assert_allclose(quad, np.einsum("i,mij,j->m", rho, exact, rho), rtol=0, atol=1e-12 * n**2)
     np.testing.assert_allclose(each, exact @ rho, rtol=0, atol=1e-12 * n)
     np.testing.assert_allclose(combined, packed(np.tensordot(d, exact, axes=1)[None])[0], rtol=0, atol=1e-13)
@@ -39,13 +40,13 @@ def test_packed_loops_equal_numpy(n, dtype):
 def test_packing_and_unpacking_are_inverse(n):
     gram = symmetric(n)[0]
     triangle, again = np.empty(triangle_size(n)), np.empty((n, n))
-    loops.pack_triangle(gram, triangle)
-    loops.unpack_triangle(triangle, n, again)
+    packed_loops.pack_triangle(gram, triangle)
+    packed_loops.unpack_triangle(triangle, n, again)
     np.testing.assert_array_equal(triangle, packed(gram[None])[0])
     np.testing.assert_array_equal(again, gram)
     np.testing.assert_array_equal(triangle[triangle_starts(n)[:-1]], np.diagonal(gram))
     upper = np.triu(gram)
-    loops.mirror_upper(upper)
+    mirror_upper(upper)
     np.testing.assert_array_equal(upper, gram)
 
 
@@ -53,7 +54,7 @@ def test_a_bad_entry_shows():
     triangles = packed(symmetric(5))
     triangles[2, 3] = np.nan
     quad = np.empty(4)
-    loops.packed_quad(triangles, 5, np.ones(5), quad)
+    packed_loops.packed_quad(triangles, 5, np.ones(5), quad)
     np.testing.assert_array_equal(np.isnan(quad), [False, False, True, False])
 
 
@@ -61,7 +62,7 @@ def test_a_kernel_of_weight_zero_is_not_read():
     triangles = packed(symmetric(5))
     triangles[1] = np.nan
     combined = np.zeros(triangles.shape[1])
-    loops.packed_accumulate(triangles, np.array([1.0, 0.0, 1.0, 1.0]), 0, combined.size, combined)
+    packed_loops.packed_accumulate(triangles, np.array([1.0, 0.0, 1.0, 1.0]), 0, combined.size, combined)
     assert np.isfinite(combined).all()
 
 
