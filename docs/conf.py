@@ -16,6 +16,7 @@ release = installed_version("manykernels")
 version = release
 
 extensions = [
+    "annotated",
     "backlinks",
     "mathml",
     "myst_parser",

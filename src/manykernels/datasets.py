@@ -134,10 +134,6 @@ def make_mixed_table(
         Number of numeric columns without an effect.
     random_state : int, numpy.random.Generator or None
 
-    Returns
-    -------
-    MixedData
-
     Raises
     ------
     ValueError
@@ -274,10 +270,6 @@ def make_multiview(
         Standard deviation of the noise, non-negative.
     random_state : int, numpy.random.Generator or None
 
-    Returns
-    -------
-    MultiviewData
-
     Raises
     ------
     ValueError
@@ -375,10 +367,6 @@ def ringnorm_bayes_error(n_features: int = 20) -> float:
     ----------
     n_features : int
 
-    Returns
-    -------
-    float
-
     Examples
     --------
     >>> round(ringnorm_bayes_error(), 4)
@@ -430,10 +418,6 @@ def make_twonorm(
 
 def twonorm_bayes_error() -> float:
     """Return the error rate of ``sign(sum_j x_j)``, the best classifier of `make_twonorm`: ``Phi(-2)``.
-
-    Returns
-    -------
-    float
 
     Examples
     --------

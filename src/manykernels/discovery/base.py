@@ -253,10 +253,6 @@ def run_search(candidates: Iterator[CertifiedModel], limits: Limits, problem: Pr
     problem : Problem
         Target, weights, loss and penalty; its kernels are of no account.
 
-    Returns
-    -------
-    Discovery
-
     Examples
     --------
     >>> import numpy as np

@@ -65,10 +65,6 @@ class ParameterGroup:
         ----------
         deep : bool, default=True
             Of no account; scikit-learn passes it.
-
-        Returns
-        -------
-        dict
         """
         return {name: getattr(self, name) for name in self.names()}
 
@@ -262,10 +258,6 @@ class TakesGroups(BaseEstimator):
         ----------
         deep : bool, default=True
             Also those in groups, as ``resources__n_jobs``, whether or not they were given, and those of a bank.
-
-        Returns
-        -------
-        dict
 
         Examples
         --------

@@ -169,10 +169,6 @@ class GramStack(ABC):
     def diag(self) -> Array:
         """Diagonals of all kernels, (M, N) float64.
 
-        Returns
-        -------
-        ndarray of shape (M, N)
-
         Examples
         --------
         >>> import numpy as np
@@ -492,10 +488,6 @@ class GramStack(ABC):
         ----------
         kernels : array_like of int or bool, or slice
 
-        Returns
-        -------
-        GramStack
-
         Examples
         --------
         >>> import numpy as np
@@ -517,10 +509,6 @@ class GramStack(ABC):
         ----------
         kernels : array_like of int or bool, or slice
 
-        Returns
-        -------
-        GramView
-
         Examples
         --------
         >>> import numpy as np
@@ -539,10 +527,6 @@ class GramStack(ABC):
         Parameters
         ----------
         samples : array_like of int or bool, or slice
-
-        Returns
-        -------
-        GramStack
 
         Examples
         --------

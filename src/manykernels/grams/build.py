@@ -48,10 +48,6 @@ def build_stack(
     n_targets : int
         Number of outputs the stack will serve.
 
-    Returns
-    -------
-    GramStack
-
     Raises
     ------
     MemoryBudgetError

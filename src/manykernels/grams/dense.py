@@ -172,10 +172,6 @@ def as_stack(
     n_threads : int
         Threads that compiled loops may use.
 
-    Returns
-    -------
-    GramStack
-
     Raises
     ------
     InvalidInputError, NotPSDError

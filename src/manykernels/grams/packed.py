@@ -75,10 +75,6 @@ class PackedStack(GramStack):
             Storage dtype.
         names : sequence of str, optional
         n_threads : int
-
-        Returns
-        -------
-        PackedStack
         """
         grams = check_gram_array(array)
         out = _new_triangles(np.diagonal(grams, axis1=1, axis2=2), dtype)
@@ -95,10 +91,6 @@ class PackedStack(GramStack):
         stack : GramStack
         kernels : array_like of int or bool, or slice, optional
         dtype : float32 or float64, optional
-
-        Returns
-        -------
-        PackedStack
         """
         chosen = check_indices(kernels, stack.n_kernels, "kernels", allow_empty=False)
         out = _new_triangles(stack.diag()[chosen], stack.dtype if dtype is None else dtype)

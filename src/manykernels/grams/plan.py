@@ -129,10 +129,6 @@ def plan_stack(
     repeats : sequence of (int, int)
         Kernels of points that repeat, and of how many distinct ones: packed, they are triangles among these only.
 
-    Returns
-    -------
-    MemoryPlan
-
     Raises
     ------
     MemoryBudgetError

@@ -185,10 +185,6 @@ class Problem:
         Parameters
         ----------
         norms : ndarray of shape (M,)
-
-        Returns
-        -------
-        ndarray of shape (M,)
         """
         if not self.unpenalized.size:
             return norms
@@ -302,10 +298,6 @@ class Problem:
         Parameters
         ----------
         twin : GramStack
-
-        Returns
-        -------
-        Problem
         """
         problem = copy.copy(self)
         object.__setattr__(problem, "stack", twin)
@@ -317,10 +309,6 @@ class Problem:
         Parameters
         ----------
         kernels : slice, mask or positions
-
-        Returns
-        -------
-        Problem
         """
         return self.on(self.stack.take(kernels), kernels)
 
@@ -332,10 +320,6 @@ class Problem:
         stack : GramStack
         kernels : slice, mask or positions
             Which of the kernels of this problem they are.
-
-        Returns
-        -------
-        Problem
         """
         problem = copy.copy(self)
         for name in OF_KERNELS:
@@ -374,10 +358,6 @@ class Problem:
         ----------
         z : ndarray of shape (N,) or (N, T)
             Scores.
-
-        Returns
-        -------
-        float
         """
         return self.bound.value(z)
 
@@ -387,10 +367,6 @@ class Problem:
         Parameters
         ----------
         rho : ndarray of shape (N,) or (N, T)
-
-        Returns
-        -------
-        float
 
         Raises
         ------
@@ -407,10 +383,6 @@ class Problem:
         Parameters
         ----------
         rho : ndarray of shape (N,)
-
-        Returns
-        -------
-        ndarray of shape (M,)
         """
         many = self.n_targets * self.stack.exact_cost * self.n_kernels > PLAIN_BUDGET
         if many or isinstance(rho, RowVector):
@@ -466,10 +438,6 @@ class Problem:
         ----------
         kernel : int
         values : ndarray of shape (N,) or (N, T)
-
-        Returns
-        -------
-        float
         """
         return float(np.linalg.norm(np.linalg.lstsq(self._free_factors(kernel), values, rcond=None)[0]))
 
@@ -501,10 +469,6 @@ class Problem:
         ----------
         rho : ndarray of shape (N,) or (N, T)
             Any; where the loss couples samples, scores, whose gradient is the dual point.
-
-        Returns
-        -------
-        float
         """
         rho, z, bound = self._check_rho(rho), np.asarray(rho), self.certified_bound
         if bound.couples_samples:
@@ -586,12 +550,7 @@ class Problem:
         return self.bound.inside(self.bound.balanced(self.zero_model()[0], sums=self.fit_intercept))
 
     def empty_norms(self) -> Array:
-        """Return the dual norms (M,) at the optimal dual coefficients of the model without kernels: one pass.
-
-        Returns
-        -------
-        ndarray of shape (M,)
-        """
+        """Return the dual norms (M,) at the optimal dual coefficients of the model without kernels: one pass."""
         if self.stack.has_factors and not (self.shared or self.bound.couples_samples):
             low, high = self.empty_quads
             if np.all(high - low <= SHARP * high.max(initial=0.0)):
@@ -608,10 +567,6 @@ class Problem:
         ----------
         fraction : float
             Positive.
-
-        Returns
-        -------
-        Problem
         """
         if self.constant_target:
             return self.with_penalty(replace(self.regularizer, strength=fraction * self.total_weight))
@@ -644,10 +599,6 @@ class Problem:
         Parameters
         ----------
         regularizer : Regularizer
-
-        Returns
-        -------
-        Problem
         """
         problem = copy.copy(self)
         problem._set("regularizer", self._on_kernels(regularizer))

@@ -190,10 +190,6 @@ class Solver(ABC, Generic[State]):
         ----------
         problem : Problem
         state : object
-
-        Returns
-        -------
-        bool
         """
         return True
 
@@ -213,10 +209,6 @@ class Solver(ABC, Generic[State]):
         Parameters
         ----------
         state : object
-
-        Returns
-        -------
-        int
         """
         return 0
 
@@ -238,10 +230,6 @@ class Solver(ABC, Generic[State]):
         ----------
         **parameters
             Fields of this solver.
-
-        Returns
-        -------
-        Solver
 
         Raises
         ------
@@ -277,10 +265,6 @@ class Solver(ABC, Generic[State]):
         Parameters
         ----------
         problem : Problem
-
-        Returns
-        -------
-        list of str
         """
         if problem.stack.shaped and not cls.on_factors:
             return ["it works on N x N matrices, which cannot keep the shapes of columns"]
@@ -302,10 +286,6 @@ class Solver(ABC, Generic[State]):
         ----------
         loss : Loss
         regularizer : Regularizer
-
-        Returns
-        -------
-        list of str
         """
         owners: dict[str, AnyLoss | Regularizer] = {"loss": loss, "regularizer": regularizer}
         found = {name: owner.capabilities for name, owner in owners.items()}

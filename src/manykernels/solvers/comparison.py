@@ -106,10 +106,6 @@ class SolverComparison:
         ax : matplotlib Axes, optional
             Where to draw; a new figure if None.
 
-        Returns
-        -------
-        matplotlib Axes
-
         Raises
         ------
         ImportError
@@ -163,10 +159,6 @@ def compare_solvers(
         Relative duality gap to reach.
     time_limit : float
         Most wall-clock seconds of each, checked between iterations.
-
-    Returns
-    -------
-    SolverComparison
 
     Raises
     ------

@@ -74,10 +74,6 @@ def solvers_for(problem: Problem) -> list[str]:
     ----------
     problem : Problem
 
-    Returns
-    -------
-    list of str
-
     Examples
     --------
     >>> import numpy as np

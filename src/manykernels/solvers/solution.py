@@ -230,10 +230,6 @@ class Solution:
         kernels : dict of int to float
             As in ``replaced_kernels``.
 
-        Returns
-        -------
-        Solution
-
         Examples
         --------
         >>> import numpy as np
@@ -322,10 +318,6 @@ class Solution:
 
     def weights_frame(self) -> pd.DataFrame:
         """Return one row an active kernel: name, weight, norm of its function; the largest norm first.
-
-        Returns
-        -------
-        DataFrame
 
         Examples
         --------

@@ -356,10 +356,6 @@ def configured_solver(solver: str | Solver, problem: Problem, **parameters: obje
     problem : Problem
     **parameters
         Of the solver: ``tol``, ``max_iter``, ...
-
-    Returns
-    -------
-    Solver
     """
     if isinstance(solver, str) and solver == "auto":
         return choose_solver(problem)[0].configured(**parameters)

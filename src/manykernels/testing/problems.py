@@ -114,10 +114,6 @@ def random_problem(
     weighted : bool
         Whether samples and kernels carry weights.
 
-    Returns
-    -------
-    SmallProblem
-
     Examples
     --------
     >>> small = random_problem(0, loss="hinge", regularizer="simplex")

@@ -65,10 +65,6 @@ class PairWeights:
         ----------
         vector : ndarray of shape (n_samples,)
 
-        Returns
-        -------
-        PairWeights
-
         Examples
         --------
         >>> import numpy as np
@@ -104,10 +100,6 @@ class PairWeights:
         Parameters
         ----------
         gram : ndarray of shape (n_samples, n_samples)
-
-        Returns
-        -------
-        float
 
         Examples
         --------
@@ -176,10 +168,6 @@ class KernelFamily(ABC, Generic[Prepared]):
         ----------
         parameters : array-like of shape (n_members,) or (n_members, n_parameters)
 
-        Returns
-        -------
-        KernelFamily
-
         Examples
         --------
         >>> from manykernels.discovery import GaussianFamily
@@ -196,10 +184,6 @@ class KernelFamily(ABC, Generic[Prepared]):
         Parameters
         ----------
         n_columns : int
-
-        Returns
-        -------
-        int
         """
         return 1
 
@@ -226,10 +210,6 @@ class KernelFamily(ABC, Generic[Prepared]):
         prepared : object
             From `prepare`.
         parameter : ndarray of shape (n_parameters,)
-
-        Returns
-        -------
-        ndarray of shape (n_samples, n_samples)
         """
 
     @abstractmethod
@@ -257,10 +237,6 @@ class KernelFamily(ABC, Generic[Prepared]):
         Parameters
         ----------
         parameter : ndarray of shape (n_parameters,)
-
-        Returns
-        -------
-        KernelSpec
 
         Examples
         --------
@@ -299,10 +275,6 @@ class KernelFamily(ABC, Generic[Prepared]):
             From `prepare`.
         pairs : PairWeights
             ``A``.
-
-        Returns
-        -------
-        float or None
         """
         return None
 
@@ -331,10 +303,6 @@ class KernelFamily(ABC, Generic[Prepared]):
         ----------
         prepared : object
             From `prepare`.
-
-        Returns
-        -------
-        float
         """
         return (self.coordinate(np.array([self.high])) - self.coordinate(np.array([self.low])))[0] / 60
 

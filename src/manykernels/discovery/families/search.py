@@ -228,10 +228,6 @@ class FamilySearch:
         Parameters
         ----------
         parameter : ndarray of shape (n_parameters,)
-
-        Returns
-        -------
-        ndarray of shape (n_samples, n_samples)
         """
         return self.family.gram(self.prepared, parameter)
 
@@ -273,10 +269,6 @@ class FamilySearch:
         rng : numpy.random.Generator, optional
             For random starts; none without it.
 
-        Returns
-        -------
-        BestMember
-
         Examples
         --------
         >>> import numpy as np
@@ -316,10 +308,6 @@ class FamilySearch:
         slack : float
             How far above ``known.value`` the bound may stay.
 
-        Returns
-        -------
-        float or None
-
         Examples
         --------
         >>> import numpy as np
@@ -349,10 +337,6 @@ class FamilySearch:
             ``A`` and ``B``; ``<B, K_p>`` must not be negative anywhere.
         tol : float, default=1e-3
             How far above the largest ratio, relative to it, the bound may stay.
-
-        Returns
-        -------
-        float or None
 
         Examples
         --------

@@ -213,10 +213,6 @@ def discover_polynomial(
         When to stop: at a gap of 1e-2 or after 30 rounds of polishing (``max_iter``; the steps before are not counted).
     random_state : int, RandomState, Generator or None, default=0
 
-    Returns
-    -------
-    PolynomialDiscovery
-
     Raises
     ------
     InvalidInputError

@@ -45,10 +45,6 @@ def graded_settings(settings: SearchSettings) -> tuple[SearchSettings, ...]:
     settings : SearchSettings
         Of the climb that goes furthest.
 
-    Returns
-    -------
-    tuple of SearchSettings
-
     Examples
     --------
     >>> from manykernels.discovery import SearchSettings, graded_settings

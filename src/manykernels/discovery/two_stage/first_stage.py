@@ -108,10 +108,6 @@ class TargetSpace:
         Parameters
         ----------
         gram : ndarray of shape (n_samples, n_samples)
-
-        Returns
-        -------
-        float
         """
         return cosine(self.centered(gram), self.ideal)
 
@@ -437,10 +433,6 @@ def align_family(
     limits : Limits, optional
         Its ``max_iter``, ``time_limit`` and ``callback`` count.
     random_state : int, RandomState, Generator or None, default=0
-
-    Returns
-    -------
-    AlignedKernel
 
     Raises
     ------

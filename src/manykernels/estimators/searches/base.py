@@ -335,10 +335,6 @@ class BaseKernelSearch(BaseMKL):
         y : array-like of shape (n_samples,) or (n_samples, n_targets)
         sample_weight : array-like of shape (n_samples,) or None, default=None
 
-        Returns
-        -------
-        float
-
         Examples
         --------
         >>> import numpy as np

@@ -71,10 +71,6 @@ class ColdStartKFold(BaseCrossValidator):
         ----------
         X, y, groups : ignored
 
-        Returns
-        -------
-        int
-
         Examples
         --------
         >>> from manykernels.estimators import ColdStartKFold

@@ -361,10 +361,6 @@ class MKLSurvival(BaseMKL):
         sample_weight : array-like of shape (n_samples,), float or None, default=None
             Non-negative weights; a pair of samples counts by the product of its two.
 
-        Returns
-        -------
-        float
-
         Examples
         --------
         >>> import numpy as np

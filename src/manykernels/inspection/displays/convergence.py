@@ -86,10 +86,6 @@ class ConvergenceDisplay(Display):
         tol : float or None, default=None
             Gap that was asked for.
 
-        Returns
-        -------
-        ConvergenceDisplay
-
         Raises
         ------
         InvalidInputError
@@ -112,10 +108,6 @@ class ConvergenceDisplay(Display):
         Parameters
         ----------
         estimator : MKLClassifier or MKLRegressor, or a Pipeline that ends in one
-
-        Returns
-        -------
-        ConvergenceDisplay
 
         Examples
         --------

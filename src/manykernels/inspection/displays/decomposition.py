@@ -98,10 +98,6 @@ class DecompositionDisplay(Display):
         target : label, int or None, default=None
             The class or output, needed where there are several.
 
-        Returns
-        -------
-        DecompositionDisplay
-
         Raises
         ------
         InvalidInputError
@@ -117,12 +113,7 @@ class DecompositionDisplay(Display):
         return cls(contributions=frame.assign(**{OTHERS: parts[rest].sum(axis=0), INTERCEPT: intercept}))
 
     def frame(self) -> pd.DataFrame:
-        """Return what is drawn, in long form: ``sample``, ``kernel``, ``contribution``.
-
-        Returns
-        -------
-        DataFrame
-        """
+        """Return what is drawn, in long form: ``sample``, ``kernel``, ``contribution``."""
         return self.contributions.reset_index().melt("sample", var_name="kernel", value_name="contribution")
 
     def _size(self, **options: object) -> tuple[float, float]:
@@ -235,10 +226,6 @@ class ContributionsDisplay(Display):
         target : label, int or None, default=None
             The class or output, needed where there are several.
 
-        Returns
-        -------
-        ContributionsDisplay
-
         Raises
         ------
         InvalidInputError
@@ -253,12 +240,7 @@ class ContributionsDisplay(Display):
         return cls(contributions=frame, n_active=len(first) + len(rest), target="" if target is None else str(target))
 
     def frame(self) -> pd.DataFrame:
-        """Return a row a kernel: mean absolute contribution, and the 5th, 50th and 95th of a hundred samples.
-
-        Returns
-        -------
-        DataFrame
-        """
+        """Return a row a kernel: mean absolute contribution, and the 5th, 50th and 95th of a hundred samples."""
         values = self.contributions
         low, middle, high = (values.quantile(share) for share in (0.05, 0.5, 0.95))
         columns = {"mean_size": values.abs().mean(), "low": low, "median": middle, "high": high}
@@ -360,10 +342,6 @@ class WaterfallDisplay(Display):
         target : label, int or None, default=None
             The class or output, needed where there are several.
 
-        Returns
-        -------
-        WaterfallDisplay
-
         Raises
         ------
         InvalidInputError
@@ -384,12 +362,7 @@ class WaterfallDisplay(Display):
         )
 
     def frame(self) -> pd.DataFrame:
-        """Return what is drawn: ``name``, ``contribution`` and ``score``, the sum so far.
-
-        Returns
-        -------
-        DataFrame
-        """
+        """Return what is drawn: ``name``, ``contribution`` and ``score``, the sum so far."""
         return self.steps.assign(score=self.steps["contribution"].cumsum())
 
     def _size(self, **options: object) -> tuple[float, float]:

@@ -87,10 +87,6 @@ class AlignmentDisplay(Display):
         top : int, default=30
             Most kernels to show: those most like the target, or the first.
 
-        Returns
-        -------
-        AlignmentDisplay
-
         Raises
         ------
         InvalidInputError
@@ -113,10 +109,6 @@ class AlignmentDisplay(Display):
             Labels or numbers; kernels are then sorted by their alignment with it.
         top : int, default=30
             Most kernels to show: those most like the target, or the first.
-
-        Returns
-        -------
-        AlignmentDisplay
         """
         fitted, prepared = bank.fit_prepare(X)
         return cls._of(lambda m: fitted.block(prepared, prepared, kernels=[m])[0], list(fitted.names), y, top)
@@ -243,10 +235,6 @@ class GramDisplay(Display):
         name : str, default=""
             For the title.
 
-        Returns
-        -------
-        GramDisplay
-
         Raises
         ------
         InvalidInputError
@@ -282,10 +270,6 @@ class GramDisplay(Display):
             Its name or its position.
         y : array-like of shape (n_samples,) or None, default=None
             Labels or numbers to sort by.
-
-        Returns
-        -------
-        GramDisplay
 
         Raises
         ------

@@ -89,10 +89,6 @@ class IntervalDisplay(Display):
         reference : float or None, default=None
             A number to mark; of importances zero unless another is given.
 
-        Returns
-        -------
-        IntervalDisplay
-
         Raises
         ------
         InvalidInputError

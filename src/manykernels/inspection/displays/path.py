@@ -92,10 +92,6 @@ class CVCurveDisplay(Display):
         ----------
         estimator : MKLClassifierCV or MKLRegressorCV, or a Pipeline that ends in one
 
-        Returns
-        -------
-        CVCurveDisplay
-
         Raises
         ------
         InvalidInputError
@@ -243,10 +239,6 @@ class PathDisplay(Display):
             Kernels to name: those that reach the highest values.
         chosen : float, optional
             Strength to mark, such as the one that cross-validation chose.
-
-        Returns
-        -------
-        PathDisplay
 
         Raises
         ------

@@ -134,10 +134,6 @@ class KernelWeightsDisplay(Display):
             What to sum over: the kernels of a view (or of one selection of columns), of a column of the table (a kernel
             of several columns counts in equal parts for each), or of one kind of kernel.
 
-        Returns
-        -------
-        KernelWeightsDisplay
-
         Raises
         ------
         InvalidInputError
@@ -258,10 +254,6 @@ class WeightMapDisplay(Display):
             Leave out rows without any weight.
         across : {"kind", "target"}, default="kind"
             What the columns of the map are: kinds of kernel, or the classes (outputs), over whose kinds is summed.
-
-        Returns
-        -------
-        WeightMapDisplay
 
         Raises
         ------

@@ -346,10 +346,6 @@ class StabilityDisplay(Display):
         top : int, default=20
             Most units to show, the most frequent first.
 
-        Returns
-        -------
-        StabilityDisplay
-
         Raises
         ------
         InvalidInputError

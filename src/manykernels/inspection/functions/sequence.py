@@ -107,10 +107,6 @@ class SequenceDisplay(Display):
         target : label, int or None, default=None
             The class or output, needed where there are several.
 
-        Returns
-        -------
-        SequenceDisplay
-
         Raises
         ------
         InvalidInputError

@@ -251,10 +251,6 @@ class ShapeDisplay(Display):
             if these weights had been known. Not for kernels held as factors. For other losses, and for bands that know
             of the selection, the models that :func:`manykernels.inspection.bootstrap_refits` gives.
 
-        Returns
-        -------
-        ShapeDisplay
-
         Raises
         ------
         InvalidInputError
@@ -296,10 +292,6 @@ class ShapeDisplay(Display):
             Most curves beside each other.
         **line_style
             Passed to ``Axes.plot``.
-
-        Returns
-        -------
-        ShapeDisplay
         """
         require_matplotlib("ShapeDisplay.plot")
         from matplotlib.figure import Figure

@@ -98,10 +98,6 @@ class SurfaceDisplay(Display):
             Whether to measure the uncertainty of the surface, as in :class:`ShapeDisplay`; pairs of values at which the
             effect is within 1.96 standard deviations of zero are then marked.
 
-        Returns
-        -------
-        SurfaceDisplay
-
         Raises
         ------
         InvalidInputError

@@ -110,10 +110,6 @@ class MKLReport:
         X_test, y_test : array-like or None, default=None
             Data that the estimator has not seen; without them there are no scores.
 
-        Returns
-        -------
-        MKLReport
-
         Raises
         ------
         AttributeError
@@ -162,23 +158,13 @@ class MKLReport:
         )
 
     def frame(self) -> pd.DataFrame:
-        """Return the facts as a table with the columns ``fact`` and ``value``, scores last.
-
-        Returns
-        -------
-        DataFrame
-        """
+        """Return the facts as a table with the columns ``fact`` and ``value``, scores last."""
         facts = {name: value for name, value in self._facts().items() if name != "scores"}
         facts |= {f"test {name}": value for name, value in self.scores.items()}
         return pd.DataFrame({"fact": list(facts), "value": pd.Series(list(facts.values()), dtype=object)})
 
     def summary(self) -> str:
-        """Return the facts as a few lines of text, followed by the heaviest kernels.
-
-        Returns
-        -------
-        str
-        """
+        """Return the facts as a few lines of text, followed by the heaviest kernels."""
         strength = f", {self.strength}" if self.strength else ""
         lines = [
             f"{self.estimator} ({self.task}): {self.loss} loss, {self.penalty} penalty{strength}",
@@ -238,20 +224,11 @@ class MKLReport:
         ----------
         **options
             Passed to :func:`json.dumps`, such as ``indent=2``.
-
-        Returns
-        -------
-        str
         """
         return json.dumps(self.to_dict(), allow_nan=False, **options)
 
     def to_html(self) -> str:
-        """Return both tables as HTML.
-
-        Returns
-        -------
-        str
-        """
+        """Return both tables as HTML."""
         return self.frame().to_html(index=False) + self.weights.to_html(index=False)
 
     _repr_html_ = to_html

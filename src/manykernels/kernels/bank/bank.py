@@ -321,10 +321,6 @@ class KernelBank(BankConstructors, Bank):
         **changes
             ``kernels``, ``standardize``, ``normalize``, ``center``, ``missing``, ``landmarks_by`` or ``shape``.
 
-        Returns
-        -------
-        KernelBank
-
         Raises
         ------
         InvalidInputError

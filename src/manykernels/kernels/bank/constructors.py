@@ -158,10 +158,6 @@ class BankConstructors(ABC):
         **options
             ``standardize``, ``normalize``, ``center``, ``missing``, ``landmarks_by``, ``shape``.
 
-        Returns
-        -------
-        KernelBank
-
         Examples
         --------
         >>> from manykernels.kernels import KernelBank
@@ -183,10 +179,6 @@ class BankConstructors(ABC):
             Gaussian kernels of these widths are added.
         **options
             ``standardize``, ``normalize``, ``center``, ``missing``, ``landmarks_by``, ``shape``.
-
-        Returns
-        -------
-        KernelBank
 
         Examples
         --------
@@ -210,10 +202,6 @@ class BankConstructors(ABC):
             Gaussian kernels of these widths are added.
         **options
             ``standardize``, ``normalize``, ``center``, ``missing``, ``landmarks_by``, ``shape``.
-
-        Returns
-        -------
-        KernelBank
 
         Examples
         --------
@@ -257,10 +245,6 @@ class BankConstructors(ABC):
             0.4 for two columns, 0.25 for more.
         **options
             ``standardize``, ``normalize``, ``center``, ``missing``, ``landmarks_by``, ``shape``.
-
-        Returns
-        -------
-        KernelBank
 
         Raises
         ------
@@ -311,10 +295,6 @@ class BankConstructors(ABC):
         **options
             ``standardize``, ``normalize``, ``center``, ``missing``, ``landmarks_by``, ``shape``.
 
-        Returns
-        -------
-        KernelBank
-
         Raises
         ------
         InvalidInputError
@@ -342,10 +322,6 @@ class BankConstructors(ABC):
         **options
             ``standardize`` (here True unless given), ``normalize``, ``center``, ``missing``, ``landmarks_by``,
             ``shape``.
-
-        Returns
-        -------
-        KernelBank
 
         Examples
         --------
@@ -380,10 +356,6 @@ class BankConstructors(ABC):
             ``standardize`` (here True unless given), ``normalize``, ``center``, ``missing``, ``landmarks_by``,
             ``shape``.
 
-        Returns
-        -------
-        KernelBank
-
         Examples
         --------
         >>> import pandas as pd
@@ -410,10 +382,6 @@ class BankConstructors(ABC):
         **options
             ``standardize`` (here True unless given), ``normalize``, ``center``, ``missing``, ``landmarks_by``,
             ``shape``.
-
-        Returns
-        -------
-        KernelBank
 
         Raises
         ------
@@ -449,10 +417,6 @@ class BankConstructors(ABC):
             ``standardize`` (here True unless given), ``normalize``, ``center``, ``missing``, ``landmarks_by``,
             ``shape``.
 
-        Returns
-        -------
-        KernelBank
-
         Notes
         -----
         Suzuki and Tomioka, SpicyMKL (2011), section 6.2, after Rakotomamonjy et al., SimpleMKL (2008).
@@ -473,10 +437,6 @@ class BankConstructors(ABC):
         Parameters
         ----------
         description : mapping
-
-        Returns
-        -------
-        KernelBank
 
         Raises
         ------
@@ -515,10 +475,6 @@ class BankConstructors(ABC):
         Parameters
         ----------
         path : str or Path
-
-        Returns
-        -------
-        KernelBank
 
         Raises
         ------

@@ -140,20 +140,11 @@ class PreparedRows(Generic[Data]):
         Parameters
         ----------
         rows : slice, mask or positions
-
-        Returns
-        -------
-        PreparedRows
         """
         return replace(self, data=self.data.take(rows), **self.normalization((slice(None), rows)))
 
     def detach(self) -> Self:
-        """Return these rows without what a fitted model does not have to keep.
-
-        Returns
-        -------
-        PreparedRows
-        """
+        """Return these rows without what a fitted model does not have to keep."""
         return replace(self, data=self.data.detach())
 
     def places(self, names: tuple[str, ...]) -> list[int]:
@@ -162,10 +153,6 @@ class PreparedRows(Generic[Data]):
         Parameters
         ----------
         names : tuple of str
-
-        Returns
-        -------
-        list of int
 
         Raises
         ------

@@ -109,10 +109,6 @@ class FittedBank:
         Parameters
         ----------
         scales : bool
-
-        Returns
-        -------
-        DataFrame
         """
         kernels, columns = self.raw.described()
         own = {"scale": self.scales} if scales else {}
@@ -187,10 +183,6 @@ class FittedBank:
         Parameters
         ----------
         kernels : positions, slice or mask
-
-        Returns
-        -------
-        FittedBank
         """
         chosen = check_indices(kernels, self.n_kernels, "kernels", allow_empty=False)
         grand = None if self.grand_means is None else self.grand_means[chosen]
@@ -318,10 +310,6 @@ class Bank(ABC):
             Training rows, as the kernels read them.
         y : ignored
 
-        Returns
-        -------
-        FittedBank
-
         Raises
         ------
         InvalidInputError
@@ -438,10 +426,6 @@ class Bank(ABC):
         ----------
         deep : bool, default=True
             Of no account: kernels have no parameters of their own.
-
-        Returns
-        -------
-        dict
 
         Examples
         --------

@@ -73,10 +73,6 @@ class KernelStack:
         diagonal : array_like of shape (M, n_new), optional
             Kernel of each new sample with itself; only needed for unit-diagonal normalization.
 
-        Returns
-        -------
-        KernelStack
-
         Raises
         ------
         InvalidInputError
@@ -203,10 +199,6 @@ class KernelStack:
         ------
         InvalidInputError
             For a rectangular stack.
-
-        Returns
-        -------
-        ndarray of shape (M, n, n)
 
         Examples
         --------

@@ -83,10 +83,6 @@ class KernelSpec(ABC):
         ----------
         A : array-like of shape (n_a, n_columns)
         B : array-like of shape (n_b, n_columns), optional
-
-        Returns
-        -------
-        ndarray of shape (n_a, n_b)
         """
 
     @abstractmethod
@@ -96,10 +92,6 @@ class KernelSpec(ABC):
         Parameters
         ----------
         A : array-like of shape (n_a, n_columns)
-
-        Returns
-        -------
-        ndarray of shape (n_a,)
 
         Examples
         --------
@@ -165,10 +157,6 @@ class KernelSpec(ABC):
         ----------
         medians : MedianDistances
             Of the columns on which the kernel acts.
-
-        Returns
-        -------
-        KernelSpec
 
         Examples
         --------
@@ -267,10 +255,6 @@ def spec_from_dict(state: Mapping[str, Any]) -> KernelSpec:
     ----------
     state : mapping
         ``{"kernel": kind, **hyper-parameters}``.
-
-    Returns
-    -------
-    KernelSpec
 
     Raises
     ------

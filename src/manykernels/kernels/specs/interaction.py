@@ -169,10 +169,6 @@ class Interaction(KernelSpec):
         names : sequence of str
             One a column, in the order of the columns of the kernel.
 
-        Returns
-        -------
-        str
-
         Examples
         --------
         >>> from manykernels import Interaction, Linear

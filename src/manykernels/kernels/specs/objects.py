@@ -107,10 +107,6 @@ class ObjectKernel(KernelSpec):
         objects : sequence of n objects
         shared : dict, optional
             What kernels that read the same objects may keep there for one another.
-
-        Returns
-        -------
-        FeatureRows
         """
         shared = {} if shared is None else shared
         if self.feature_map not in shared:
@@ -147,12 +143,7 @@ class ObjectKernel(KernelSpec):
         return self
 
     def unit(self) -> ObjectKernel:
-        """Return the kernel whose features have unit length.
-
-        Returns
-        -------
-        ObjectKernel
-        """
+        """Return the kernel whose features have unit length."""
         own: Any = self
         return replace(own, normalized=True) if hasattr(self, "normalized") else self
 

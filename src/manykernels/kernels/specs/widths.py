@@ -162,10 +162,6 @@ def width_grid(low: float, high: float, n: int) -> tuple[float, ...]:
     n : int
         Number of widths; 1 returns ``low``.
 
-    Returns
-    -------
-    tuple of float
-
     Raises
     ------
     InvalidInputError

@@ -75,10 +75,6 @@ class Views:
         columns : mapping of str to column selection
             Names, positions, slices, masks or callables, as in scikit-learn's ColumnTransformer.
 
-        Returns
-        -------
-        Views
-
         Examples
         --------
         >>> import pandas as pd
@@ -146,10 +142,6 @@ class Views:
         ----------
         frame : DataFrame
             Like `frame`.
-
-        Returns
-        -------
-        Views
 
         Examples
         --------
@@ -453,10 +445,6 @@ class ViewImputer(TransformerMixin, BaseEstimator):
         Parameters
         ----------
         X : Views or DataFrame with two levels of columns
-
-        Returns
-        -------
-        Views
 
         Raises
         ------

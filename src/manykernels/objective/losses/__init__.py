@@ -101,10 +101,6 @@ def get_shared_loss(loss: str | Loss | SharedLoss, *, kinks: bool = False) -> Sh
     kinks : bool, default=False
         Whether a loss with kinks will do, as it does where it is smoothed.
 
-    Returns
-    -------
-    SharedLoss
-
     Raises
     ------
     IncompatibleError

@@ -132,10 +132,6 @@ class Loss(abc.ABC):
         ----------
         y : array-like of shape (n_samples,)
 
-        Returns
-        -------
-        ndarray of shape (n_samples,)
-
         Raises
         ------
         InvalidInputError
@@ -153,10 +149,6 @@ class Loss(abc.ABC):
         Parameters
         ----------
         y : ndarray of shape (n_samples,)
-
-        Returns
-        -------
-        str
         """
         return ""
 
@@ -169,10 +161,6 @@ class Loss(abc.ABC):
             As ``check_target`` returns it.
         weight : ndarray of shape (n_samples,)
             Positive sample weights.
-
-        Returns
-        -------
-        BoundLoss
         """
         return SampleSum(self, y, weight)
 
@@ -199,10 +187,6 @@ class Loss(abc.ABC):
             Labels -1 and +1, or numbers.
         z : ndarray of shape (n_samples,)
             Scores.
-
-        Returns
-        -------
-        ndarray of shape (n_samples,)
         """
 
     @abc.abstractmethod
@@ -212,10 +196,6 @@ class Loss(abc.ABC):
         Parameters
         ----------
         y, z : ndarray of shape (n_samples,)
-
-        Returns
-        -------
-        ndarray of shape (n_samples,)
         """
 
     @abc.abstractmethod
@@ -225,10 +205,6 @@ class Loss(abc.ABC):
         Parameters
         ----------
         y, z : ndarray of shape (n_samples,)
-
-        Returns
-        -------
-        ndarray of shape (n_samples,)
         """
 
     def conjugate(self, y: Array, r: Array) -> Array:
@@ -237,10 +213,6 @@ class Loss(abc.ABC):
         Parameters
         ----------
         y, r : ndarray of shape (n_samples,)
-
-        Returns
-        -------
-        ndarray of shape (n_samples,)
         """
         return self._conjugate_between(y, *self.dual_bounds(y), r)
 
@@ -270,10 +242,6 @@ class Loss(abc.ABC):
         Parameters
         ----------
         y, r : ndarray of shape (n_samples,)
-
-        Returns
-        -------
-        ndarray of shape (n_samples,)
         """
 
     @abc.abstractmethod
@@ -283,10 +251,6 @@ class Loss(abc.ABC):
         Parameters
         ----------
         y, r : ndarray of shape (n_samples,)
-
-        Returns
-        -------
-        ndarray of shape (n_samples,)
         """
 
     @abc.abstractmethod
@@ -315,10 +279,6 @@ class Loss(abc.ABC):
         Parameters
         ----------
         y, z : ndarray of shape (n_samples,)
-
-        Returns
-        -------
-        ndarray of shape (n_samples,)
         """
         return -self.derivative(y, z)
 
@@ -342,10 +302,6 @@ class Loss(abc.ABC):
         Parameters
         ----------
         y, z, r : ndarray of shape (n_samples,)
-
-        Returns
-        -------
-        ndarray of shape (n_samples,)
         """
         lo, hi = self.dual_interval(y, z)
         return np.maximum(np.maximum(lo - r, r - hi), 0.0)
@@ -363,10 +319,6 @@ class Loss(abc.ABC):
             Targets, and scores without an intercept.
         sample_weight : ndarray of shape (n_samples,)
             Positive.
-
-        Returns
-        -------
-        float
 
         Examples
         --------

@@ -71,10 +71,6 @@ class CoupledLoss(abc.ABC):
             As ``check_target`` returns it.
         weight : ndarray of shape (N,)
             Positive sample weights.
-
-        Returns
-        -------
-        CoupledLossBound
         """
 
 

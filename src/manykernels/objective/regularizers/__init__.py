@@ -118,10 +118,6 @@ def parameters_of(penalty: Penalty) -> tuple[str, ...]:
     ----------
     penalty : str, Regularizer or mapping
 
-    Returns
-    -------
-    tuple of str
-
     Examples
     --------
     >>> parameters_of({"subject": "ridge", "*": "elasticnet"})

@@ -120,10 +120,6 @@ class Regularizer:
         ----------
         factor : float
             Positive.
-
-        Returns
-        -------
-        Regularizer
         """
         return replace(self, strength=self.strength * factor)
 
@@ -204,10 +200,6 @@ class Regularizer:
         Parameters
         ----------
         t : ndarray of shape (n_kernels,)
-
-        Returns
-        -------
-        float
         """
         return self._numbers.value(t)
 
@@ -217,10 +209,6 @@ class Regularizer:
         Parameters
         ----------
         u : ndarray of shape (n_kernels,)
-
-        Returns
-        -------
-        float
         """
         return self._numbers.conjugate(u)
 
@@ -230,10 +218,6 @@ class Regularizer:
         Parameters
         ----------
         u : ndarray of shape (n_kernels,)
-
-        Returns
-        -------
-        float
         """
         return 1.0 if self.curve is None else self.curve.dual_scale(u)
 
@@ -246,10 +230,6 @@ class Regularizer:
         Parameters
         ----------
         t, u : ndarray of shape (n_kernels,)
-
-        Returns
-        -------
-        ndarray of shape (n_kernels,)
         """
         curve, ratios = self.curve, np.zeros(np.shape(t))
         if curve is not None and curve.elastic and not curve.slanted:  # fixed ones, also where the norms vanish
@@ -269,10 +249,6 @@ class Regularizer:
         step : float or ndarray of shape (n_kernels,)
             Positive.
 
-        Returns
-        -------
-        ndarray of shape (n_kernels,)
-
         Examples
         --------
         >>> import numpy as np
@@ -290,10 +266,6 @@ class Regularizer:
         Parameters
         ----------
         u : ndarray of shape (n_kernels,)
-
-        Returns
-        -------
-        float
         """
         if self.curve is not None:
             return float(self.strength * self.curve.strength_max(u))
@@ -346,10 +318,6 @@ class Regularizer:
         U : ndarray of shape (k, n_kernels)
         loss : float
 
-        Returns
-        -------
-        ndarray of shape (k,)
-
         Examples
         --------
         >>> import numpy as np
@@ -372,10 +340,6 @@ class Regularizer:
             Dual norms at the zero model.
         loss : float
             Loss of the zero model.
-
-        Returns
-        -------
-        float
 
         Examples
         --------
@@ -428,10 +392,6 @@ class Regularizer:
         ----------
         names : sequence of str
             Positions of kernels that have none.
-
-        Returns
-        -------
-        Regularizer
         """
         return self
 
@@ -442,10 +402,6 @@ class Regularizer:
         ----------
         u : ndarray of shape (n_kernels,)
             Dual norms at the zero model.
-
-        Returns
-        -------
-        float
         """
         return self.strength_max(u)
 
@@ -455,10 +411,6 @@ class Regularizer:
         Parameters
         ----------
         kernels : slice, mask or positions
-
-        Returns
-        -------
-        Regularizer
         """
         return self
 
@@ -470,10 +422,6 @@ class Regularizer:
         Parameters
         ----------
         t : ndarray of shape (n_kernels,)
-
-        Returns
-        -------
-        ndarray of shape (n_kernels,)
 
         Raises
         ------
@@ -490,10 +438,6 @@ class Regularizer:
         Parameters
         ----------
         t : ndarray of shape (n_kernels,)
-
-        Returns
-        -------
-        ndarray of shape (n_kernels,)
 
         Raises
         ------
@@ -526,10 +470,6 @@ class Regularizer:
         Parameters
         ----------
         t : ndarray of shape (n_kernels,)
-
-        Returns
-        -------
-        ndarray of shape (n_kernels, n_kernels)
         """
         diagonal, coupling = self.curvature(t)
         return np.diag(diagonal) + np.outer(coupling, coupling)
@@ -540,10 +480,6 @@ class Regularizer:
         Parameters
         ----------
         t : ndarray of shape (n_kernels,)
-
-        Returns
-        -------
-        ndarray of shape (n_kernels,)
         """
         if self.curve is not None:
             return self.curve.weights_from_norms(t)
@@ -570,10 +506,6 @@ class Regularizer:
         Parameters
         ----------
         u : ndarray of shape (n_kernels,)
-
-        Returns
-        -------
-        ndarray of shape (n_kernels,)
 
         Raises
         ------

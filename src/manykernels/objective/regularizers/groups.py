@@ -189,10 +189,6 @@ class PenaltyByGroup(Regularizer):
         Parameters
         ----------
         kernels : slice, mask or positions
-
-        Returns
-        -------
-        PenaltyByGroup
         """
         chosen, place = np.arange(self._owners.size)[kernels], np.empty(self._owners.size, dtype=np.intp)
         for g in range(len(self.parts)):

@@ -199,10 +199,6 @@ class GroupElasticNet(Regularizer):
         n_kernels : int
             ``M``; below 3 kernels q is 2, since the formula leaves the range in which the norm is strongly convex.
 
-        Returns
-        -------
-        GroupElasticNet
-
         Examples
         --------
         >>> round(GroupElasticNet.published(0.1, 1.0, 100).q, 4)

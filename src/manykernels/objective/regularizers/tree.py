@@ -123,10 +123,6 @@ class Tree(Regularizer):
         Parameters
         ----------
         kernels : slice, mask or positions
-
-        Returns
-        -------
-        Tree
         """
         if self.owners is None:
             return self

@@ -315,10 +315,6 @@ class SharedNewton(Solver):
         Parameters
         ----------
         problem : Problem
-
-        Returns
-        -------
-        list of str
         """
         if problem.unpenalized.size and not problem.loss.linear_dual:
             return ["beside kernels without a penalty it needs the squared loss; on factors there are no such limits"]
@@ -332,10 +328,6 @@ class SharedNewton(Solver):
         ----------
         loss : SharedLoss or Loss
         regularizer : Regularizer
-
-        Returns
-        -------
-        list of str
         """
         each = loss.each
         return [] if each.smooth else [f"it needs a loss with a derivative, which '{each.name}' does not have"]

@@ -290,10 +290,6 @@ class ForwardBackward(Solver):
         Parameters
         ----------
         problem : Problem
-
-        Returns
-        -------
-        ndarray of shape (n_kernels,)
         """
         if self.step_rule == "heuristic":
             return heuristic_sigma(problem)
