@@ -18,6 +18,7 @@ from importlib.util import find_spec
 from typing import Any
 
 import _common as common
+import factored
 import group_path
 import numpy as np
 import pandas as pd
@@ -25,6 +26,7 @@ from everyday import resident
 from sklearn.svm import SVC
 
 from manykernels import KernelBank, MKLClassifier, solve
+from manykernels.grams.factored import FourierStack
 
 Call = Callable[[], Any]  # a fit or prediction; what it returns may have a gap
 WIDTHS = (0.25, 0.5, 1.0, 2.0)
@@ -84,6 +86,42 @@ def default(n: int, columns: int) -> tuple[Call, Call | None]:
     return lambda: MKLClassifier().fit(X, y), None
 
 
+def unbalanced(n: int, columns: int) -> tuple[Call, Call | None]:
+    """The default bank where one sample of a hundred is positive, beside the same columns cut in two halves."""
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(n, columns))
+    score = np.sin(2 * X[:, 0]) + 0.5 * X[:, 1] ** 2 + 0.5 * rng.logistic(size=n)
+    few, half = (np.where(score > np.quantile(score, share), 1.0, -1.0) for share in (0.99, 0.5))
+    return lambda: MKLClassifier().fit(X, few), lambda: MKLClassifier().fit(X, half)
+
+
+def large(n: int, columns: int, alpha: str) -> tuple[Call, Call | None]:
+    """27 widths on every column by the estimator, beside `solve` on a stack; untouched, by the estimator alone."""
+    case = factored.Case(n, columns)
+    X, y = factored.draw(case, seed=0)
+    bank = KernelBank.per_feature(widths=case.grid)
+
+    def by_solve() -> Any:
+        given = {"relative_strength": case.relative_strength, "tol": case.tol}
+        return solve(FourierStack.grid(X, case.grid), y, loss="logistic", regularizer="l1", **given)
+
+    given = {"alpha": alpha} if alpha else {}
+    return lambda: MKLClassifier(bank, loss="logistic", **given).fit(X, y), by_solve if alpha else None
+
+
+def million(n: int, n_kernels: int) -> tuple[Call, Call | None]:
+    """A million kernels by the estimator, beside `solve` on a stack of the same."""
+    X, y = labels(n, 60)
+    widths = np.geomspace(0.05, 10.0, -(-n_kernels // 60)).tolist()
+    bank, scaled = KernelBank.per_feature(widths=widths, standardize=True), (X - X.mean(axis=0)) / X.std(axis=0)
+
+    def by_solve() -> Any:
+        given = {"relative_strength": 0.1, "tol": 1e-3}
+        return solve(FourierStack.grid(scaled, widths), y, loss="logistic", regularizer="l1", **given)
+
+    return lambda: MKLClassifier(bank, loss="logistic", alpha="0.1*max", tol=1e-3).fit(X, y), by_solve
+
+
 def prediction(n: int, rows: int) -> tuple[Call, Call | None]:
     """Predictions of twelve kernels, beside an SVC; of one row two hundred times."""
     X, y = labels(n, 4)
@@ -110,6 +148,10 @@ ROWS: dict[str, tuple[Any, ...]] = {
     "10 classes x 44 kernels x 600 rows, shared": (classes, 600, "shared"),
     "default bank, 1e5 rows x 30 columns": (default, 100_000, 30),
     "default bank, 60 rows x 3 columns": (default, 60, 3),
+    "default bank, 3,000 rows, 1 : 99, beside 1 : 1": (unbalanced, 3_000, 8),
+    "9,990 kernels, 1e5 rows, beside solve": (large, 100_000, 370, "0.05*max"),
+    "9,990 kernels, 1e5 rows, untouched": (large, 100_000, 370, ""),
+    "1e6 kernels, 208 rows, logistic, beside solve": (million, 208, 1_000_000),
     "predict 1 row, 200 times": (prediction, 1_000, 1),
     "predict 1e5 rows": (prediction, 1_000, 100_000),
 }
@@ -120,6 +162,9 @@ SMALL: dict[str, tuple[Any, ...]] = {
     "600 kernels, 60 rows, hinge": (many, 60, 600, "hinge"),
     "10 classes x 44 kernels x 100 rows, own": (classes, 100, "own"),
     "default bank, 80 rows x 2 columns": (default, 80, 2),
+    "default bank, 300 rows, 1 : 99, beside 1 : 1": (unbalanced, 300, 3),
+    "300 kernels, 2,000 rows, beside solve": (large, 2_000, 11, "0.05*max"),
+    "600 kernels, 60 rows, logistic, beside solve": (million, 60, 600),
     "predict 10 rows": (prediction, 100, 10),
 }
 

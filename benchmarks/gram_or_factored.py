@@ -49,15 +49,15 @@ GROWTH_SIZES = (200, 400, 600, 800, 1000, 1500, 2000, 2500, 3500, 4900, 6000)
 MORE_ROWS = 1.05
 # Where plans change: bank (columns, widths; no widths: the default bank), how it is held, first and last number of rows
 STEPS: dict[str, tuple[int, int, str, int, int]] = {
-    "default bank, 30 columns": (30, 0, "auto", 900, 3400),
-    "default bank, 6 columns": (6, 0, "auto", 1900, 2700),
-    "20 columns x 10 widths, factored": (20, 10, "factored", 900, 1200),
-    "8 columns x 3 widths": (8, 3, "auto", 4600, 5400),
     "8 columns x 3 widths, few rows": (8, 3, "auto", 400, 800),
     "40 columns x 5 widths, few rows": (40, 5, "auto", 200, 400),
+    "20 columns x 10 widths, factored": (20, 10, "factored", 900, 1200),
+    "8 columns x 3 widths": (8, 3, "auto", 4600, 5400),
+    "default bank, 6 columns": (6, 0, "auto", 2100, 2600),
+    "default bank, 30 columns": (30, 0, "auto", 1300, 2400),
 }
 SMOKE_STEPS: dict[str, tuple[int, int, str, int, int]] = {"3 columns x 2 widths": (3, 2, "auto", 150, 160)}
-DRAWS = 5
+DRAWS = 3
 ALLOWED = 1.2  # times the seconds, for 5 % more rows
 PROBLEMS = ("columns", "units", "growth", "steps", "default", "search", "landmarks")
 LANDMARKS = (0, 100, 300, 500)  # of kernels of all columns; 0: none, the kernels as they are
@@ -188,7 +188,8 @@ def drawn_steps(name: str, case: tuple[int, int, str, int, int], seed: int) -> l
 def steps(options: Any, record: dict[str, Any]) -> None:
     """Measure fits at numbers of rows 5 % apart where plans change; save every draw, and print medians."""
     cases, draws = (SMOKE_STEPS, 2) if options.smoke else (STEPS, DRAWS)
-    drawn_steps("first", (8, 3, "auto", 1200, 1200), options.seed)  # compiled, and read from disk
+    for first in ((8, 3, "auto", 1200, 1200), (3, 0, "auto", 900, 900), (3, 2, "auto", 150, 150)):
+        drawn_steps("first", first, options.seed)  # compiled, and read from disk
     found: list[dict[str, Any]] = []
     for name, case in cases.items():
         for draw in range(draws):
