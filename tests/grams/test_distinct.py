@@ -7,6 +7,7 @@ import pytest
 
 from manykernels import KernelBank
 from manykernels.grams import DistinctStack, LazyStack, build_stack
+from manykernels.grams.base import GramView
 from manykernels.grams.distinct import Distinct, worthwhile
 from manykernels.kernels import Gaussian, Laplacian, Linear
 from manykernels.testing.kernels import GramStackContract
@@ -92,3 +93,11 @@ def test_built_stacks_have_the_entries_of_packed_ones(options, kind):
     assert stack.n_entries < packed.n_entries
     if kind == "auto":
         assert stack.nbytes == 8 * stack.n_entries < packed.nbytes
+
+
+@pytest.mark.parametrize("options", [{}, {"center": True}])
+def test_triangles_among_samples_in_any_order_are_those_of_blocks(options):
+    lazy, kernels = lazy_of(FEW, **options), np.array([3, 0, len(KERNELS) - 1])
+    for samples in (np.arange(len(FEW))[::-1], np.array([4, 1, 9]), np.arange(len(FEW))):
+        expected = lazy.block(samples, samples, kernels)[:, *np.triu_indices(len(samples))]
+        np.testing.assert_allclose(GramView(lazy, kernels, samples).triangles(), expected, rtol=1e-14, atol=1e-15)

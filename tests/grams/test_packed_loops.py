@@ -102,3 +102,15 @@ def test_gaussian_quad_equals_numpy_around_its_tiles(n, d):
         actual = np.empty(3)
         gaussian.gaussian_quad(points, coefficients, rho, single, actual)
         np.testing.assert_allclose(actual, expected, rtol=0, atol=tolerance * np.abs(rho).sum() ** 2)
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+@pytest.mark.parametrize("n", SIZES)
+def test_gaussian_triangles_are_the_tiles_packed(n, dtype):
+    points = np.random.default_rng(n).normal(size=(3, n))
+    coefficients, scales, out = np.array([-0.5, -4.0]), np.array([1.0, 0.3]), np.full((4, triangle_size(n)), 7.0, dtype)
+    gaussian.gaussian_triangles(points, coefficients, scales, False, np.array([3, 1]), out)
+    tiles = np.empty((2, n, n))
+    gaussian.gaussian_tile(points, points, coefficients, scales, False, tiles)
+    np.testing.assert_array_equal(out[[3, 1]], packed(tiles).astype(dtype))
+    np.testing.assert_array_equal(out[[0, 2]], 7.0)

@@ -659,6 +659,10 @@ class GramStack(ABC):
         for at, rows, block in self._upper_blocks(kernels):
             pack_rows(block, starts[rows], at, out)
 
+    def _triangles_among(self, samples: Array, kernels: Array, out: Array) -> None:
+        """Write the triangles of kernels among some samples, in that order."""
+        GramStack._triangles(GramView(self, kernels, samples), np.arange(len(kernels)), out)
+
     def _take(self, kernels: Array) -> GramStack:
         return GramView(self, kernels, np.arange(self.n_samples))
 
@@ -763,7 +767,7 @@ class GramView(GramStack):
         if self._whole:
             self._parent._triangles(self._kernels[kernels], out)
         else:
-            super()._triangles(kernels, out)
+            self._parent._triangles_among(self._samples, self._kernels[kernels], out)
 
     def diag(self) -> Array:
         """Diagonals of all kernels, (M, N) float64."""

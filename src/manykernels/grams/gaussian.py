@@ -143,6 +143,33 @@ def gaussian_tile(left: Array, right: Array, coefficients: Array, scales: Array,
                     row[j] = scale * exp64(coefficient * distances[j])
 
 
+@compiled(fastmath={"contract"})
+def gaussian_triangles(
+    points: Array, coefficients: Array, scales: Array, single: bool, kernels: Array, out: Array
+) -> None:
+    """Write the packed upper triangle of ``scales[m] exp(coefficients[m] ||x_i - x_j||^2)`` into ``out[kernels[m]]``.
+
+    points (d, n) float64, one column a sample; coefficients, scales and kernels (w,); out (M, n(n+1)/2) of any type.
+    Entries have the bits of those of `gaussian_tile`, and never exist but where they are stored.
+    """
+    n = points.shape[1]
+    buffer = np.empty((1, n))
+    start = 0
+    for i in range(n):
+        width = n - i
+        distance_tile(points, points, (i, i + 1), (i, n), buffer)
+        distances = buffer[0, :width]
+        for m in range(kernels.size):
+            scale, coefficient, row = scales[m], coefficients[m], out[kernels[m], start : start + width]
+            if single:
+                for j in range(width):
+                    row[j] = scale * np.float64(exp32(np.float32(coefficient * distances[j])))
+            else:
+                for j in range(width):
+                    row[j] = scale * exp64(coefficient * distances[j])
+        start += width
+
+
 @compiled(fastmath=FAST)
 def gaussian_scores(left: Array, right: Array, coefficient: float, weights: Array, out: Array) -> None:
     """Set ``out[i] = sum_j weights_j exp(coefficient ||left_i - right_j||^2)``; no matrix is formed.

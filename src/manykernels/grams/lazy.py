@@ -5,7 +5,7 @@ The tiles are evaluated group by group, so that a group computes its distances o
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import DTypeLike
 
 from manykernels.grams import gaussian
-from manykernels.grams.base import GramStack
+from manykernels.grams.base import GramStack, GramView, pack_rows, triangle_starts
 from manykernels.kernels import ArdGaussian, FittedBank, Gaussian, KernelSpec, PreparedRows
 from manykernels.kernels.specs.distances import SparsePoints
 from manykernels.threads import run_ranges
@@ -222,17 +222,49 @@ class LazyStack(GramStack):
 
     def _fused_quad(self, r: Array, runs: list[tuple[int, Array]], out: Array) -> None:
         tiles = self._tiles
+
+        def work(points: Array, positions: Array) -> None:
+            chosen, raw = self._kernels[positions], np.empty(len(positions))
+            gaussian.gaussian_quad(points, tiles.coefficients[chosen], r, tiles.single, raw)
+            out[positions] = raw * tiles.bank.scales[chosen]
+
+        self._each_fused(work, runs)
+
+    def _triangles(self, kernels: Array, out: Array) -> None:
+        self._packed(kernels, slice(None), out)
+
+    def _triangles_among(self, samples: Array, kernels: Array, out: Array) -> None:
+        self._packed(kernels, samples, out)
+
+    def _packed(self, kernels: Array, samples: Array | slice, out: Array) -> None:
+        """Write packed triangles; those of compiled Gaussian kernels without any block of them."""
+        tiles, chosen = self._tiles, self._kernels[kernels]
+        runs = list(tiles.runs(chosen))
+        for rest in (positions for _, fused, positions in runs if not fused):
+            some = self.take(kernels[rest])
+            stack = some if isinstance(samples, slice) else GramView(some, np.arange(len(rest)), samples)
+            starts = triangle_starts(stack.n_samples)
+            for at, rows, block in stack._upper_blocks(np.arange(len(rest))):
+                pack_rows(block, starts[rows], rest[at], out)
+
+        def work(points: Array, positions: Array) -> None:
+            own = chosen[positions]
+            coefficients, scales = tiles.coefficients[own], tiles.bank.scales[own]
+            gaussian.gaussian_triangles(points, coefficients, scales, tiles.single, positions, out)
+
+        self._each_fused(work, [(group, positions) for group, fused, positions in runs if fused], samples)
+
+    def _each_fused(
+        self, work: Callable[[Array, Array], None], runs: list[tuple[int, Array]], samples: Array | slice = slice(None)
+    ) -> None:
+        """Do some work with the points (d, n) of each group of Gaussian kernels and their positions, in threads."""
         pieces = [(group, part) for group, positions in runs for part in _split(positions, self.n_threads, len(runs))]
 
-        def work(start: int, stop: int) -> None:
+        def some(start: int, stop: int) -> None:
             for group, positions in pieces[start:stop]:
-                chosen = self._kernels[positions]
-                points = np.ascontiguousarray(tiles.points[0][group].T)
-                raw = np.empty(len(positions))
-                gaussian.gaussian_quad(points, tiles.coefficients[chosen], r, tiles.single, raw)
-                out[positions] = raw * tiles.bank.scales[chosen]
+                work(np.ascontiguousarray(self._tiles.points[0][group][samples].T), positions)
 
-        run_ranges(work, len(pieces), self.n_threads)
+        run_ranges(some, len(pieces), self.n_threads)
 
     def _take(self, kernels: Array) -> LazyStack:
         return self._like(self._tiles.left, self._kernels[kernels])
