@@ -1,37 +1,58 @@
-"""What functions return, from their annotations: a docstring says it only where the annotation does not say all."""
+"""What functions take and return where docstrings do not say it: as the method that is overridden, or as annotated."""
 
 from __future__ import annotations
 
 import inspect
 import re
+import sys
+from collections.abc import Callable
 from typing import Any
 
 from sphinx.application import Sphinx
 
-SAYS_SO = re.compile(r"^(Returns|Yields)$")
-WORDS = {"Array": "ndarray", "pd.DataFrame": "DataFrame", "pd.Series": "Series"}
+SECTION = re.compile(r"^(Parameters|Returns|Yields|Raises|See Also|Notes|References|Examples)\n-+\n", re.MULTILINE)
+WORDS = {"Array": "ndarray", "ArrayLike": "array-like", "pd.DataFrame": "DataFrame", "pd.Series": "Series"}
 
 
-def returned(obj: object, path: str) -> str:
-    """Return the type of what a function or method comes back with, as pages call it; empty if it returns nothing."""
-    annotation = str(getattr(obj, "__annotations__", {}).get("return", "None"))
-    if annotation == "None":
-        return ""
-    words = WORDS | {"Self": path.split(".")[-2]}
-    return re.sub(r"[\w.]+", lambda found: words.get(found[0], found[0]), annotation)
+def sections(text: str) -> dict[str, str]:
+    """Return the sections of a docstring by their titles."""
+    parts = SECTION.split(text)
+    return dict(zip(parts[1::2], parts[2::2], strict=True))
 
 
-def add_returns(app: Sphinx, what: str, name: str, obj: Any, options: object, lines: list[str]) -> None:
-    """Add a section on what is returned to docstrings of functions and methods that have none."""
-    if what not in ("function", "method") or any(SAYS_SO.match(line) for line in lines):
-        return
+def overridden(function: Callable[..., Any]) -> str:
+    """Return the docstring of what a method overrides; empty if that is nothing."""
+    owner, _, name = function.__qualname__.rpartition(".")
+    cls = getattr(sys.modules[function.__module__], owner, object)
+    texts = (inspect.getdoc(vars(base)[name]) for base in cls.__mro__[1:] if name in vars(base))
+    return next((text for text in texts if text), "")
+
+
+def annotated(function: Callable[..., Any], cls: str) -> dict[str, str]:
+    """Return the sections that annotations make, with types as pages call them."""
+    words = WORDS | {"Self": cls}
+    kinds = {name: re.sub(r"[\w.]+", lambda word: words.get(word[0], word[0]), str(kind)) for name, kind in
+             getattr(function, "__annotations__", {}).items()}  # fmt: skip
+    returned = kinds.pop("return", "None")
+    found = {"Parameters": "\n".join(f"{name} : {kind}" for name, kind in kinds.items())}
+    return found | {"Returns": "" if returned == "None" else returned}
+
+
+def add_sections(app: Sphinx, what: str, name: str, obj: Any, options: object, lines: list[str]) -> None:
+    """Add what a docstring of a function or method leaves out."""
     function = inspect.unwrap(getattr(obj, "fn", obj))  # below available_if
-    if kind := returned(getattr(function, "__func__", function), name):
-        lines += ["", "Returns", "-------", kind, ""]
+    function = getattr(function, "__func__", function)
+    if what not in ("function", "method") or not inspect.isfunction(function):
+        return
+    said = sections("\n".join(lines))
+    theirs = sections(overridden(function))
+    for title, text in annotated(function, name.split(".")[-2]).items():
+        if title not in said and not (title == "Returns" and "Yields" in said) and (text := theirs.get(title, text)):
+            lines += ["", title, "-" * len(title), *text.strip().split("\n"), ""]
 
 
 def setup(app: Sphinx) -> dict[str, bool]:
     """Run before numpydoc, which puts sections into their order."""
     app.setup_extension("sphinx.ext.autodoc")
-    app.connect("autodoc-process-docstring", add_returns, priority=100)
+    app.connect("autodoc-process-docstring", add_sections, priority=100)
     return {"parallel_read_safe": True}

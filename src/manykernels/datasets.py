@@ -363,10 +363,6 @@ def ringnorm_bayes_error(n_features: int = 20) -> float:
     The narrow class is more likely inside the ball ``||x - 4a/3||^2 < (8/3) (||a||^2 / 6 + n_features log 2)``, so both
     error rates are probabilities of a noncentral chi-squared variable.
 
-    Parameters
-    ----------
-    n_features : int
-
     Examples
     --------
     >>> round(ringnorm_bayes_error(), 4)

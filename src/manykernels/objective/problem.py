@@ -180,12 +180,7 @@ class Problem:
         return self.regularizer.unpenalized
 
     def penalized(self, norms: Array) -> Array:
-        """Return norms (M,) with zeros for kernels without a penalty, as value and conjugate see them.
-
-        Parameters
-        ----------
-        norms : ndarray of shape (M,)
-        """
+        """Return norms (M,) with zeros for kernels without a penalty, as value and conjugate see them."""
         if not self.unpenalized.size:
             return norms
         seen = norms.copy()
@@ -293,12 +288,7 @@ class Problem:
         return cast("SampleSum", self.bound).box
 
     def over(self, twin: GramStack) -> Problem:
-        """Return the problem on a twin of its stack, which holds the same kernels: nothing is checked again.
-
-        Parameters
-        ----------
-        twin : GramStack
-        """
+        """Return the problem on a twin of its stack, which holds the same kernels: nothing is checked again."""
         problem = copy.copy(self)
         object.__setattr__(problem, "stack", twin)
         return problem
@@ -398,11 +388,6 @@ class Problem:
 
     def model_parts(self, rho: Array, d: Array) -> tuple[Array, Array]:
         """Scores ``f = sum_m d_m K_m rho`` (N,) and block norms ``t`` (M,); reads kernels with ``d_m != 0`` only.
-
-        Parameters
-        ----------
-        rho : ndarray of shape (N,)
-        d : ndarray of shape (M,)
 
         Returns
         -------
@@ -594,12 +579,7 @@ class Problem:
         return np.asarray(np.sqrt(growth(self.n_samples)) * sizes / self.penalties)
 
     def with_penalty(self, regularizer: Regularizer) -> Problem:
-        """Return the problem with another penalty: nothing is checked again.
-
-        Parameters
-        ----------
-        regularizer : Regularizer
-        """
+        """Return the problem with another penalty: nothing is checked again."""
         problem = copy.copy(self)
         problem._set("regularizer", self._on_kernels(regularizer))
         if not np.array_equal(problem.regularizer.unpenalized, self.unpenalized):

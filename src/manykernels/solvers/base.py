@@ -245,10 +245,6 @@ class Solver(ABC, Generic[State]):
     def check(self, problem: Problem) -> None:
         """Raise `IncompatibleError` unless this algorithm can solve ``problem``.
 
-        Parameters
-        ----------
-        problem : Problem
-
         Raises
         ------
         IncompatibleError
@@ -260,12 +256,7 @@ class Solver(ABC, Generic[State]):
 
     @classmethod
     def refusals(cls, problem: Problem) -> list[str]:
-        """Return what this algorithm lacks for ``problem``, in words; empty if nothing.
-
-        Parameters
-        ----------
-        problem : Problem
-        """
+        """Return what this algorithm lacks for ``problem``, in words; empty if nothing."""
         if problem.stack.shaped and not cls.on_factors:
             return ["it works on N x N matrices, which cannot keep the shapes of columns"]
         if cls.shared and not problem.shared:
@@ -298,10 +289,6 @@ class Solver(ABC, Generic[State]):
     @classmethod
     def preference(cls, problem: Problem) -> str:
         """Return why this algorithm is to be taken before others that can solve ``problem``; empty if it is not.
-
-        Parameters
-        ----------
-        problem : Problem
 
         Returns
         -------

@@ -201,10 +201,6 @@ def compare_solvers(
 def explain_solver_choice(problem: Problem) -> str:
     """Say which solver ``solver="auto"`` takes for a problem and why, which others would do, and which would not.
 
-    Parameters
-    ----------
-    problem : Problem
-
     Returns
     -------
     str

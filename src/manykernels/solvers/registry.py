@@ -70,10 +70,6 @@ REASONS = {
 def solvers_for(problem: Problem) -> list[str]:
     """Return the names of the solvers that accept ``problem``, the preferred one first.
 
-    Parameters
-    ----------
-    problem : Problem
-
     Examples
     --------
     >>> import numpy as np
@@ -153,10 +149,6 @@ def check_alias(name: str, problem: Problem) -> None:
 
 def choose_solver(problem: Problem) -> tuple[type[Solver], str]:
     """Return the solver that ``solver="auto"`` takes for ``problem``, and the reason in a sentence.
-
-    Parameters
-    ----------
-    problem : Problem
 
     Returns
     -------

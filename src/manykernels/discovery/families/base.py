@@ -179,12 +179,7 @@ class KernelFamily(ABC, Generic[Prepared]):
         return replace(self, members=tuple(tuple(row) for row in rows.tolist()))
 
     def n_parameters(self, n_columns: int) -> int:
-        """Return the number of parameters of a kernel on so many columns: 1, unless overridden.
-
-        Parameters
-        ----------
-        n_columns : int
-        """
+        """Return the number of parameters of a kernel on so many columns: 1, unless overridden."""
         return 1
 
     @abstractmethod
@@ -323,10 +318,6 @@ class KernelFamily(ABC, Generic[Prepared]):
     def coordinate(self, parameter: Array) -> Array:
         """Return the parameters on the scale of the search.
 
-        Parameters
-        ----------
-        parameter : ndarray
-
         Returns
         -------
         ndarray
@@ -336,10 +327,6 @@ class KernelFamily(ABC, Generic[Prepared]):
 
     def parameter(self, coordinate: Array) -> Array:
         """Return parameters from the scale of the search, inside their bounds.
-
-        Parameters
-        ----------
-        coordinate : ndarray
 
         Returns
         -------
@@ -351,10 +338,6 @@ class KernelFamily(ABC, Generic[Prepared]):
 
     def scale(self, parameter: Array) -> Array:
         """Return the derivative of the parameters by their search coordinates.
-
-        Parameters
-        ----------
-        parameter : ndarray
 
         Returns
         -------

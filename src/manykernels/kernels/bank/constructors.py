@@ -434,10 +434,6 @@ class BankConstructors(ABC):
     def from_dict(cls, description: Mapping[str, Any]) -> Self:
         """Return the bank that a dictionary describes; the schema is that of :meth:`from_toml`.
 
-        Parameters
-        ----------
-        description : mapping
-
         Raises
         ------
         InvalidInputError
@@ -471,10 +467,6 @@ class BankConstructors(ABC):
             on = "each"                        # "each" column, "joint" (default), "views", or "pairs" of columns
             columns = ["age", "bmi"]           # optional: names or positions; default all
             name = "near"                      # optional, for a single joint kernel
-
-        Parameters
-        ----------
-        path : str or Path
 
         Raises
         ------

@@ -119,10 +119,6 @@ class PreparedRows(Generic[Data]):
     def points(self, group: int) -> Any:
         """Return the (n, d) contiguous float64 points of a group of the bank, or its `SparsePoints`.
 
-        Parameters
-        ----------
-        group : int
-
         Returns
         -------
         ndarray of shape (n, d), or SparsePoints
@@ -149,10 +145,6 @@ class PreparedRows(Generic[Data]):
 
     def places(self, names: tuple[str, ...]) -> list[int]:
         """Return where kernels of those names are among the kernels of these rows.
-
-        Parameters
-        ----------
-        names : tuple of str
 
         Raises
         ------

@@ -104,12 +104,7 @@ class FittedBank:
         return self.scales == 0
 
     def frame(self, *, scales: bool = True) -> pd.DataFrame:
-        """Return one row per kernel: name, kernel, columns and, if wanted, scale.
-
-        Parameters
-        ----------
-        scales : bool
-        """
+        """Return one row per kernel: name, kernel, columns and, if wanted, scale."""
         kernels, columns = self.raw.described()
         own = {"scale": self.scales} if scales else {}
         return pd.DataFrame({"name": self.names, "kernel": kernels, "columns": columns, **own})

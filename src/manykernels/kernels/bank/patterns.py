@@ -42,10 +42,6 @@ class BankEntry(ABC):
     def issues(self, table: Table) -> list[ColumnIssue]:
         """Return the columns that this entry is meant for and has no kernel for.
 
-        Parameters
-        ----------
-        table : Table
-
         Returns
         -------
         list of ColumnIssue

@@ -229,7 +229,16 @@ class KernelOfFeatures(KernelSpec):
 
     @abstractmethod
     def features(self, A: Array) -> Array:
-        """Return rows ``z(x)`` with ``k(x, x') = z(x)'z(x')``, (n, rank)."""
+        """Return rows ``z(x)`` with ``k(x, x') = z(x)'z(x')``, (n, rank).
+
+        Parameters
+        ----------
+        A : array-like of shape (n, n_columns)
+
+        Returns
+        -------
+        ndarray of shape (n, rank)
+        """
 
     @property
     def constraints(self) -> Array | None:

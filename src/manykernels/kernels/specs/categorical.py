@@ -265,10 +265,6 @@ class Binned(KernelSpec):
     def codes(self, values: Array) -> Array:
         """Return the bin of every value, int16; -1 for a category that training rows do not have.
 
-        Parameters
-        ----------
-        values : ndarray
-
         Returns
         -------
         ndarray

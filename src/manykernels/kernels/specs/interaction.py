@@ -60,10 +60,6 @@ class ColumnPower(KernelSpec):
     def feature(self, values: Array) -> Array:
         """Return ``phi`` of the values of the column.
 
-        Parameters
-        ----------
-        values : ndarray
-
         Returns
         -------
         ndarray

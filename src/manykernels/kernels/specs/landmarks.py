@@ -160,14 +160,6 @@ class Landmarks(KernelOfFeatures):
     def features(self, A: Array) -> Array:
         """Return rows ``z(x)`` with ``k(x, x') = z(x)'z(x')``.
 
-        Parameters
-        ----------
-        A : array-like of shape (n, n_columns)
-
-        Returns
-        -------
-        ndarray of shape (n, rank)
-
         Examples
         --------
         >>> from manykernels.kernels import Landmarks, Linear

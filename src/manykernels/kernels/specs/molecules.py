@@ -102,10 +102,6 @@ class GraphFeatures(ObjectKernel):
         ----------
         objects : sequence of networkx.Graph, pairs of edges and labels, or None
 
-        Returns
-        -------
-        csr_array of shape (n, n_features)
-
         Raises
         ------
         InvalidInputError
@@ -247,10 +243,6 @@ class Fingerprint(ObjectKernel):
         Parameters
         ----------
         objects : sequence of str, RDKit vectors, mappings, sets or None
-
-        Returns
-        -------
-        csr_array of shape (n, n_places)
 
         Raises
         ------

@@ -294,10 +294,6 @@ class Ngrams(ObjectKernel):
         ----------
         objects : sequence of str or None
 
-        Returns
-        -------
-        csr_array of shape (n, n_features)
-
         Raises
         ------
         InvalidInputError

@@ -159,14 +159,6 @@ class Shaped(KernelOfFeatures):
     def features(self, A: Array) -> Array:
         """Return rows ``phi(x)`` with ``k(x, x') = phi(x)'phi(x')``.
 
-        Parameters
-        ----------
-        A : array-like of shape (n, 1)
-
-        Returns
-        -------
-        ndarray of shape (n, rank)
-
         Examples
         --------
         >>> from manykernels.kernels import Linear, Shaped

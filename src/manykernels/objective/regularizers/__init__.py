@@ -158,10 +158,6 @@ def with_l1_ratio(penalty: Penalty, ratio: float) -> Penalty:
 def check_penalty(penalty: object) -> None:
     """Raise ``InvalidInputError`` unless it is a regularizer, the name of one, or a mapping of kernels to these.
 
-    Parameters
-    ----------
-    penalty : object
-
     Raises
     ------
     InvalidInputError

@@ -41,7 +41,8 @@ OPTIONAL = {
 class Regularizer:
     """A convex, non-decreasing function ``Omega(t)`` of block norms ``t_m = w_m ||f_m||``, and its conjugate.
 
-    ``Omega*(u) = sup_{t >= 0} t'u - Omega(t)`` is a function of ``u_m = sqrt(rho' K_m rho) / w_m``.
+    ``Omega*(u) = sup_{t >= 0} t'u - Omega(t)`` is a function of ``u_m = sqrt(rho' K_m rho) / w_m``. Everywhere below,
+    ``t``, ``u`` and kernel weights ``d`` have shape (M,), one number a kernel.
 
     One made of linear terms, ridge terms and powers gives its coefficients, `curve`, of which every solver on matrices
     and on factors reads what it needs: nothing else is to be written. Any other gives ``value``, ``conjugate`` and
@@ -195,30 +196,15 @@ class Regularizer:
     # --- what the problem is ----------------------------------------------------------------------------------------
 
     def value(self, t: Array) -> float:
-        """``Omega(t)`` for block norms ``t >= 0`` of shape (M,).
-
-        Parameters
-        ----------
-        t : ndarray of shape (n_kernels,)
-        """
+        """``Omega(t)`` for block norms ``t >= 0`` of shape (M,)."""
         return self._numbers.value(t)
 
     def conjugate(self, u: Array) -> float:
-        """``Omega*(u)`` for ``u >= 0`` of shape (M,); possibly infinite.
-
-        Parameters
-        ----------
-        u : ndarray of shape (n_kernels,)
-        """
+        """``Omega*(u)`` for ``u >= 0`` of shape (M,); possibly infinite."""
         return self._numbers.conjugate(u)
 
     def dual_scale(self, u: Array) -> float:
-        """Return the largest ``c`` in [0, 1] for which ``conjugate(c u)`` is finite.
-
-        Parameters
-        ----------
-        u : ndarray of shape (n_kernels,)
-        """
+        """Return the largest ``c`` in [0, 1] for which ``conjugate(c u)`` is finite."""
         return 1.0 if self.curve is None else self.curve.dual_scale(u)
 
     def weights(self, t: Array, u: Array) -> Array:
@@ -226,10 +212,6 @@ class Regularizer:
 
         Since ``f_m = d_m sum_i rho_i k_m(., x_i)``, ``t_m = w_m^2 d_m u_m``: here ``d = t / u`` for unit penalties
         ``w``, 0 where either is 0; divide by ``w^2`` otherwise.
-
-        Parameters
-        ----------
-        t, u : ndarray of shape (n_kernels,)
         """
         curve, ratios = self.curve, np.zeros(np.shape(t))
         if curve is not None and curve.elastic and not curve.slanted:  # fixed ones, also where the norms vanish
@@ -262,10 +244,6 @@ class Regularizer:
         """Return the smallest strength at which the zero model is optimal, from ``u`` at the zero model.
 
         Infinite where the penalty is flat at zero (no strength makes the model vanish), 0 if ``u`` is zero.
-
-        Parameters
-        ----------
-        u : ndarray of shape (n_kernels,)
         """
         if self.curve is not None:
             return float(self.strength * self.curve.strength_max(u))
@@ -313,11 +291,6 @@ class Regularizer:
     def strengths_of_nothing_to_gain(self, U: Array, loss: float) -> Array:
         """Return `strength_of_nothing_to_gain` of every row of dual norms, (k,) for (k, n_kernels).
 
-        Parameters
-        ----------
-        U : ndarray of shape (k, n_kernels)
-        loss : float
-
         Examples
         --------
         >>> import numpy as np
@@ -359,10 +332,6 @@ class Regularizer:
     def threshold(self, t: Array) -> Any:
         """Return the dual norms below which kernels without a norm stay without one, the others having norms ``t``.
 
-        Parameters
-        ----------
-        t : ndarray of shape (n_kernels,)
-
         Returns
         -------
         float or ndarray of shape (n_kernels,)
@@ -373,10 +342,6 @@ class Regularizer:
         """Return by how much ``u`` is more than keeps kernels without a norm out, the others having norms ``t``.
 
         These are the sizes of the smallest subgradients there: unless overridden, ``(u - dOmega/dt_m)_+``.
-
-        Parameters
-        ----------
-        t, u : ndarray of shape (n_kernels,)
 
         Returns
         -------
@@ -419,10 +384,6 @@ class Regularizer:
     def derivative(self, t: Array) -> Array:
         """``dOmega/dt_m`` at ``t >= 0`` (M,); where ``t_m = 0``, the derivative to the right.
 
-        Parameters
-        ----------
-        t : ndarray of shape (n_kernels,)
-
         Raises
         ------
         IncompatibleError
@@ -434,10 +395,6 @@ class Regularizer:
 
     def second_derivative(self, t: Array) -> Array:
         """``d2Omega/dt_m^2`` at ``t >= 0`` (M,), infinite where a kernel of zero norm bends.
-
-        Parameters
-        ----------
-        t : ndarray of shape (n_kernels,)
 
         Raises
         ------
@@ -452,10 +409,6 @@ class Regularizer:
     def curvature(self, t: Array) -> tuple[Array, Array]:
         """Return ``h`` and ``g`` with the second derivatives ``diag(h) + g g'``; ``g`` is zero in sums over kernels.
 
-        Parameters
-        ----------
-        t : ndarray of shape (n_kernels,)
-
         Returns
         -------
         diagonal, coupling : ndarray of shape (n_kernels,)
@@ -465,22 +418,12 @@ class Regularizer:
         return self.curve.curvature(t)
 
     def hessian(self, t: Array) -> Array:
-        """Second derivatives in all block norms (M, M): a diagonal matrix if the penalty is separable.
-
-        Parameters
-        ----------
-        t : ndarray of shape (n_kernels,)
-        """
+        """Second derivatives in all block norms (M, M): a diagonal matrix if the penalty is separable."""
         diagonal, coupling = self.curvature(t)
         return np.diag(diagonal) + np.outer(coupling, coupling)
 
     def weights_from_norms(self, t: Array) -> Array:
-        """Return ``argmin_d sum_m t_m^2 / (2 d_m) + h(d)`` (M,), whose minimum is ``Omega(t)``: ``t / Omega'(t)``.
-
-        Parameters
-        ----------
-        t : ndarray of shape (n_kernels,)
-        """
+        """Return ``argmin_d sum_m t_m^2 / (2 d_m) + h(d)`` (M,), whose minimum is ``Omega(t)``: ``t / Omega'(t)``."""
         if self.curve is not None:
             return self.curve.weights_from_norms(t)
         slopes, weights = self.derivative(t), np.zeros(np.shape(t))
@@ -503,10 +446,6 @@ class Regularizer:
     def conjugate_derivative(self, u: Array) -> Array:
         """``dOmega*/du_m`` (M,): the block norms that belong to dual norms, where the conjugate is differentiable.
 
-        Parameters
-        ----------
-        u : ndarray of shape (n_kernels,)
-
         Raises
         ------
         IncompatibleError
@@ -518,10 +457,6 @@ class Regularizer:
 
     def norms_of(self, n_kernels: int) -> tuple[Array, Array] | None:
         """Return the kernels of every norm that the penalty is a sum of, and its factor; None if it is no such sum.
-
-        Parameters
-        ----------
-        n_kernels : int
 
         Returns
         -------
@@ -537,10 +472,6 @@ class Regularizer:
 
         At the optimum ``u_m <= B_m(d_m)``, with equality where ``d_m > 0``: ``B_m(d)`` is the ``u`` that solves
         ``u = dOmega/dt_m (d u)``. It does not fall as ``d`` rises.
-
-        Parameters
-        ----------
-        d : ndarray of shape (n_kernels,)
 
         Returns
         -------
@@ -560,10 +491,6 @@ class Regularizer:
 
         ``g`` is convex and increasing, in any unit. At the optimum ``u_m^2 <= tau g'(d_m)`` with one ``tau`` for all
         kernels, and equality where ``d_m > 0``.
-
-        Parameters
-        ----------
-        d : ndarray of shape (n_kernels,)
 
         Returns
         -------

@@ -123,16 +123,7 @@ class PenaltyByGroup(Regularizer):
     # --- which kernels ----------------------------------------------------------------------------------------------
 
     def on_kernels(self, names: Sequence[Any]) -> PenaltyByGroup:
-        """Return the penalty of kernels of these names.
-
-        Parameters
-        ----------
-        names : sequence of str
-
-        Returns
-        -------
-        PenaltyByGroup
-            Itself if its kernels are known.
+        """Return the penalty of kernels of these names; itself if they are known.
 
         Raises
         ------
@@ -184,12 +175,7 @@ class PenaltyByGroup(Regularizer):
         return [(part, own) for part, own in self._blocks if part.penalizes]
 
     def take(self, kernels: slice | Array) -> PenaltyByGroup:
-        """Return the penalty of some of the kernels.
-
-        Parameters
-        ----------
-        kernels : slice, mask or positions
-        """
+        """Return the penalty of some of the kernels."""
         chosen, place = np.arange(self._owners.size)[kernels], np.empty(self._owners.size, dtype=np.intp)
         for g in range(len(self.parts)):
             own = np.flatnonzero(self._owners == g)
@@ -220,16 +206,7 @@ class PenaltyByGroup(Regularizer):
         return Curve(linear=linear, ridge=ridge)
 
     def norms_of(self, n_kernels: int) -> tuple[Array, Array] | None:
-        """Return the norms of all parts, or None if one of them is no sum of norms, or none at all.
-
-        Parameters
-        ----------
-        n_kernels : int
-
-        Returns
-        -------
-        members, factors : ndarray of shape (n_norms, n_kernels), (n_norms,)
-        """
+        """Return the norms of all parts, or None if one of them is no sum of norms, or none at all."""
         members, factors = [], []
         for part, own in self._blocks:
             norms = part.norms_of(own.size) if part.penalizes else None
@@ -308,18 +285,7 @@ class PenaltyByGroup(Regularizer):
         return max(self._largest(u), default=0.0)
 
     def path_start(self, u: Array) -> float:
-        """Return the largest strength of a path, at which parts that select leave their kernels out.
-
-        Parameters
-        ----------
-        u : ndarray of shape (n_kernels,)
-            Dual norms at the zero model.
-
-        Returns
-        -------
-        float
-            Infinite if no part selects.
-        """
+        """Return the strength at which parts that select leave their kernels out; infinite if none selects."""
         finite = [largest for largest in self._largest(u) if np.isfinite(largest)]
         selects = any(part.sparse for part, _ in self._penalized)
         return max(finite, default=0.0) if selects else self.strength_max(u)

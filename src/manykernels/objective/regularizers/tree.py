@@ -89,16 +89,7 @@ class Tree(Regularizer):
     # --- which kernels ----------------------------------------------------------------------------------------------
 
     def on_kernels(self, names: Sequence[Any]) -> Tree:
-        """Return the tree over kernels of these names.
-
-        Parameters
-        ----------
-        names : sequence of str
-
-        Returns
-        -------
-        Tree
-            Itself if its kernels are known.
+        """Return the tree over kernels of these names; itself if they are known.
 
         Raises
         ------
@@ -118,12 +109,7 @@ class Tree(Regularizer):
         return replace(self, owners=owners, sizes=sizes)
 
     def take(self, kernels: slice | Array) -> Tree:
-        """Return the tree over some of the kernels; the factors of groups stay what they are.
-
-        Parameters
-        ----------
-        kernels : slice, mask or positions
-        """
+        """Return the tree over some of the kernels; the factors of groups stay what they are."""
         if self.owners is None:
             return self
         return replace(self, owners=tuple(tuple(np.asarray(level)[kernels].tolist()) for level in self.owners))
@@ -152,16 +138,7 @@ class Tree(Regularizer):
         return 1.0 - self.l1_ratio
 
     def norms_of(self, n_kernels: int) -> tuple[Array, Array]:
-        """Return the kernels of every norm, each kernel's own first, and ``C c_v``; groups without a kernel have none.
-
-        Parameters
-        ----------
-        n_kernels : int
-
-        Returns
-        -------
-        members, factors : ndarray of shape (n_norms, n_kernels), (n_norms,)
-        """
+        """Return the kernels of every norm, each kernel's own first, and ``C c_v``; groups without kernels have none."""
         members, factors = [np.eye(n_kernels, dtype=bool)], [np.full(n_kernels, self.l1_ratio)]
         for inside, owner, sizes in self._levels(n_kernels):
             level = np.zeros((len(sizes), n_kernels), dtype=bool)

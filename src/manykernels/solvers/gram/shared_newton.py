@@ -310,25 +310,14 @@ class SharedNewton(Solver):
 
     @classmethod
     def refusals(cls, problem: Problem) -> list[str]:
-        """Return what it lacks for ``problem``, in words; empty if nothing.
-
-        Parameters
-        ----------
-        problem : Problem
-        """
+        """Return what it lacks for ``problem``, in words; empty if nothing."""
         if problem.unpenalized.size and not problem.loss.linear_dual:
             return ["beside kernels without a penalty it needs the squared loss; on factors there are no such limits"]
         return super().refusals(problem)
 
     @classmethod
     def refusals_of(cls, loss: AnyLoss, regularizer: Regularizer) -> list[str]:
-        """Return what it lacks for a loss and a penalty, in words; empty if nothing.
-
-        Parameters
-        ----------
-        loss : SharedLoss or Loss
-        regularizer : Regularizer
-        """
+        """Return what it lacks for a loss and a penalty, in words; empty if nothing."""
         each = loss.each
         return [] if each.smooth else [f"it needs a loss with a derivative, which '{each.name}' does not have"]
 

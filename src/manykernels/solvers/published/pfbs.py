@@ -285,12 +285,7 @@ class ForwardBackward(Solver):
         check_count(self.round_steps, "round_steps")
 
     def sigma(self, problem: Problem) -> Array:
-        """Return the inverse step size of every block, (M,).
-
-        Parameters
-        ----------
-        problem : Problem
-        """
+        """Return the inverse step size of every block, (M,)."""
         if self.step_rule == "heuristic":
             return heuristic_sigma(problem)
         scalable = self.step_rule == "scaled" and takes_many_steps(problem.regularizer)
