@@ -12,7 +12,6 @@ orthonormal groups.
 
 from __future__ import annotations
 
-from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -20,7 +19,7 @@ from numpy.typing import NDArray
 
 from manykernels.compiled import compiled
 from manykernels.grams.factored.operators import DenseOperator
-from manykernels.grams.loops import FAST
+from manykernels.grams.loops import FAST, add_columns, column_products
 from manykernels.objective.losses.curvature import Curvature
 from manykernels.solvers.factored.group_penalty import group_minimizer
 from manykernels.solvers.factored.objective import FactoredObjective, Point
@@ -36,38 +35,9 @@ ENOUGH = 2.0  # times the gap asked for: a sweep that is thought to leave less e
 
 
 @compiled(fastmath=FAST)
-def group_slopes(Z: Array, first: int, slopes: Array, basis: Array, out: Array) -> None:
-    """Set ``out`` to the slopes of the quadratic in one group's eigenbasis; its rows of ``Z`` begin at ``first``."""
-    out[:] = 0.0
-    for k in range(out.size):
-        row, dot = Z[first + k], 0.0
-        for i in range(slopes.size):
-            dot += row[i] * slopes[i]
-        for j in range(out.size):
-            out[j] += basis[k, j] * dot
-
-
-@compiled(fastmath=FAST)
-def add_group(
-    Z: Array, first: int, weights: Array, step: Array, basis: Array, slopes: Array, change: Array, image: Array
-) -> None:
-    """Add what a step (r,) in one group's eigenbasis does to scores and to the slopes of the quadratic."""
-    image[:] = 0.0
-    for k in range(step.size):
-        row, size = Z[first + k], 0.0
-        for j in range(step.size):
-            size += basis[k, j] * step[j]
-        for i in range(image.size):
-            image[i] += size * row[i]
-    for i in range(image.size):
-        change[i] += image[i]
-        slopes[i] += weights[i] * image[i]
-
-
-@compiled(fastmath=FAST)
 def sweep_rows(
     Z: Array,
-    firsts: Array,
+    places: Array,
     weights: Array,
     starts: Array,
     bases: Array,
@@ -87,11 +57,12 @@ def sweep_rows(
 
     That gap is about what was left before: the largest change of a group's slope times the sum of all norms.
 
-    Factors are rows of Z (p, N), those of a group from ``firsts[m]`` on; with its basis, (r, r) in ``bases[m]``,
-    they have ``Z_m W Z_m' = diag(eigenvalues)``. Coefficients in these bases, slopes of the quadratic and the change of
-    scores are updated.
+    Factors are rows of Z (p, N), those of a group ``places[starts[m]:starts[m + 1]]``; with its basis, (r, r) in
+    ``bases[m]``, they have ``Z_m W Z_m' = diag(eigenvalues)``. Coefficients in these bases, slopes of the quadratic and
+    the change of scores are updated.
     """
-    p, new, image = np.empty(bases.shape[1]), np.empty(bases.shape[1]), np.empty(slopes.size)
+    most = bases.shape[1]
+    p, new, sizes, image = np.empty(most), np.empty(most), np.empty(most), np.empty(slopes.size)
     moved, total, turned, norms = 0.0, 0.0, 0.0, 0.0
     if coupled:
         for m in range(linear.size):
@@ -103,9 +74,11 @@ def sweep_rows(
         if size == 0.0 and not everything:
             continue
         rank, basis = high - low, bases[m]
-        group_slopes(Z, firsts[m], slopes, basis, p[:rank])
-        for k in range(rank):
-            p[k] -= own[k] * old[k]
+        column_products(Z, places[low:high], slopes, sizes[:rank])
+        for j in range(rank):
+            p[j] = -own[j] * old[j]
+            for k in range(rank):
+                p[j] += basis[k, j] * sizes[k]
         rest = max(total - power[m] * size**q, 0.0) if coupled else 0.0
         group_minimizer(p[:rank], own, linear[m], curvature[m], power[m], q, strength, coupled, rest, new[:rank])
         if coupled:
@@ -117,9 +90,16 @@ def sweep_rows(
             step += own[k] * new[k] ** 2
             turn += (own[k] * new[k]) ** 2
         if step > 0.0:
-            add_group(Z, firsts[m], weights, new[:rank], basis, slopes, change, image)
             for k in range(rank):
                 old[k] += new[k]
+                sizes[k] = 0.0
+                for j in range(rank):
+                    sizes[k] += basis[k, j] * new[j]
+            image[:] = 0.0
+            add_columns(Z, places[low:high], sizes[:rank], image)
+            for i in range(image.size):
+                change[i] += image[i]
+                slopes[i] += weights[i] * image[i]
             moved += step
             turned = max(turned, turn)
     return moved, np.sqrt(turned) * norms
@@ -130,30 +110,32 @@ class DescentModel:
 
     def __init__(self, objective: FactoredObjective, weights: Array) -> None:
         weights = np.ascontiguousarray(weights, dtype=np.float64)
-        known, self.weights, self._starts = objective.known.under(weights), weights, objective.penalty.starts
-        self._Z, self._firsts, roots = factor_rows(objective)
-        ranks = np.diff(self._starts)
-        self.eigenvalues, self.bases = np.empty(objective.rank), np.zeros((len(ranks), max(ranks), max(ranks)))
+        known, self.weights, starts = objective.known.under(weights), weights, objective.penalty.starts
+        self._Z, firsts, roots = factor_rows(objective)
+        ranks = np.diff(starts)
+        most, owner, within = max(ranks), np.repeat(np.arange(len(ranks)), ranks), np.arange(objective.rank)
+        within -= np.repeat(starts[:-1], ranks)
+        self._places, self._slots = firsts[owner] + within, owner * most + within
+        self.eigenvalues, self.bases = np.empty(objective.rank), np.zeros((len(ranks), most, most))
         for m, (kernel, rank) in enumerate(zip(objective.kernels.tolist(), ranks, strict=True)):
-            rows, low = self._Z[self._firsts[m] : self._firsts[m] + rank], self._starts[m]
+            rows, low = self._Z[firsts[m] : firsts[m] + rank], starts[m]
             self.eigenvalues[low : low + rank], self.bases[m, :rank, :rank] = known.basis(kernel, rows, roots[m])
-        self._roots = roots
+        self._turns = self.bases / roots[:, None, None]
         self.enough = False  # whether the last step ended because its gap seemed small enough
 
     def turned(self, v: Array, *, back: bool = False) -> Array:
         """Return coefficients in the eigenbases, or back from them."""
-        out = np.empty_like(v)
-        for basis, root, (low, high) in zip(self.bases, self._roots, pairwise(self._starts), strict=True):
-            own = basis[: high - low, : high - low] / root
-            out[low:high] = (own if back else own.T) @ v[low:high]
-        return out
+        parts = np.zeros(self.bases.shape[:2])
+        parts.reshape(-1)[self._slots] = v
+        turns = self._turns if back else self._turns.swapaxes(1, 2)
+        return np.asarray((turns @ parts[:, :, None]).reshape(-1)[self._slots])
 
     def step(self, objective: FactoredObjective, point: Point, slopes: Array, tol: float) -> tuple[Array, Any, Array]:
         """Minimize the quadratic model at a point, to about this gap, or to a part of what there was to gain."""
         penalty = objective.penalty
         assert penalty.shape is not None
         v, own, change = self.turned(point.v), np.array(slopes, dtype=np.float64), np.zeros(len(slopes))
-        fixed = (self._Z, self._firsts, self.weights, penalty.starts, self.bases, self.eigenvalues, *penalty.shape)
+        fixed = (self._Z, self._places, self.weights, penalty.starts, self.bases, self.eigenvalues, *penalty.shape)
         total = float(self.weights.sum()) if objective.n_free else 0.0
         shift, largest, everything = 0.0, 0.0, True
         for _ in range(SWEEPS):
