@@ -44,7 +44,7 @@ def descend(
     previous: list[Solution | None] = [None] * len(problems) if start is None else list(start)
     for given in regularizers:
         penalties = given if isinstance(given, Sequence) else [given] * len(problems)
-        posed = [replace(problem, regularizer=own) for problem, own in zip(problems, penalties, strict=True)]
+        posed = [problem.with_penalty(own) for problem, own in zip(problems, penalties, strict=True)]
         solvers = [chosen_solver(solver, problem, random_state, **parameters) for problem in posed]
         solutions = [_solve_from(*each) for each in zip(posed, solvers, previous, strict=True)]
         previous = list(solutions)

@@ -88,7 +88,12 @@ class PenaltyFamily:
         unit = self.at(1.0, 1.0)
         told = [problem for problem in problems if not problem.constant_target]
         posed = [problem.with_penalty(unit) for problem in told]
-        norms = (p.penalized(p.dual_norms(p.empty_coefficients)) for p in posed)
+        # What a pass over the model without kernels finds stays with the problem, which every penalty begins with.
+        asked = [
+            problem if np.array_equal(problem.unpenalized, one.unpenalized) else one
+            for problem, one in zip(told, posed, strict=True)
+        ]
+        norms = (problem.empty_norms() for problem in asked)
         starts = (p.regularizer.path_start(own) / p.total_weight for p, own in zip(posed, norms, strict=True))
         largest = max(starts, default=0.0)
         if not np.isfinite(largest):

@@ -145,12 +145,17 @@ class ColumnFactors:
         return self.scale * out
 
     def products(self, weights: Array, chosen: Array) -> tuple[Array, Array]:
-        """Return ``Z' W Z_c`` for some coefficients ``c``, and ``Z_c' W 1``."""
+        """Return ``Z' W Z_c`` for some coefficients ``c``, and ``Z_c' W 1``; weights are not negative."""
         cross, totals = np.zeros((len(self.places), len(chosen))), np.zeros(len(chosen))
-        for rows, part in self._tiles():
-            weighted = part[chosen] * weights[rows]
-            cross += part @ weighted.T
-            totals += weighted.sum(axis=1)
+        others, roots = np.setdiff1d(np.arange(len(self.places)), chosen), np.sqrt(weights)
+        for start in range(0, len(weights), TILE_ROWS):
+            rows = slice(start, start + TILE_ROWS)
+            own = self.columns[self.places[chosen], rows] * roots[rows]
+            cross[chosen] += own @ own.T  # a matrix times its own transpose costs half of another product
+            own *= roots[rows]
+            totals += own.sum(axis=1)
+            if len(others):
+                cross[others] += self.columns[self.places[others], rows] @ own.T
         return self.scale[:, None] * cross * self.scale[chosen], self.scale[chosen] * totals
 
     def gram(self, weights: Array, *, intercept: bool) -> Array:
