@@ -69,10 +69,17 @@ class TileEvaluator:
             owners[list(group.kernels)] = index
         return owners
 
+    @cached_property
+    def keys(self) -> Array:
+        """(M,) equal for kernels that are evaluated together: twice the group, and one if the kernel is fused."""
+        return 2 * self.owners + np.isfinite(self.coefficients)
+
     def runs(self, kernels: Array) -> Iterator[tuple[int, bool, Array]]:
         """Cut kernels into (group, fused, positions in ``kernels``): fused ones are compiled Gaussian kernels."""
-        fused = np.isfinite(self.coefficients[kernels])
-        keys = 2 * self.owners[kernels] + fused
+        keys = self.keys[kernels]
+        if len(keys) and (keys == keys[0]).all():  # those of a tile, thousands of times
+            yield int(keys[0]) // 2, bool(keys[0] % 2), np.arange(len(keys))
+            return
         order = np.argsort(keys, kind="stable")
         for positions in np.split(order, np.flatnonzero(np.diff(keys[order])) + 1):
             if len(positions):
@@ -274,7 +281,10 @@ class LazyStack(GramStack):
 
     def _like(self, prepared: PreparedRows[Any], kernels: Array) -> LazyStack:
         settings = {"dtype": self.dtype, "n_threads": self.n_threads, "spare_bytes": self.spare_bytes}
-        return LazyStack(self.bank, prepared, kernels=kernels, **settings)
+        found = LazyStack(self.bank, prepared, kernels=kernels, **settings)
+        if prepared is self._tiles.left:  # what is known of its kernels is known
+            found._tiles = self._tiles
+        return found
 
 
 def _split(positions: Array, n_threads: int, n_groups: int) -> list[Array]:
