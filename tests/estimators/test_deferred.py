@@ -89,6 +89,21 @@ def test_a_fit_and_predictions_ask_for_nothing(monkeypatch: pytest.MonkeyPatch) 
     assert "_lost_by" not in vars(model)
 
 
+def test_more_orders_of_noise_wait_also_where_matrices_are_larger_than_what_may_be_held(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    calls: list[object] = []
+    monkeypatch.setattr(PermutedTargets, "more", lambda self, levels, stack: calls.append(stack) or levels)
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(430, 6))
+    bank = KernelBank.per_feature(widths=np.geomspace(0.5, 2.0, 4).tolist(), standardize=True)
+    model = MKLRegressor(bank, resources={"representation": "gram"}).fit(X, np.sin(2 * X[:, 0]))
+    assert base.MOST_BYTES < 4 * 24 * 430 * 431
+    assert not calls
+    assert not np.isnan(model.noise_p_value_)
+    assert [stack.n_samples for stack in calls] == [430]  # built anew, for those who ask
+
+
 def test_another_fit_lets_go_of_what_was_put_off() -> None:
     model = MKLRegressor().fit(X, Y)
     first = model.above_noise_

@@ -52,6 +52,7 @@ LAZY = "lazy"  # matrices that are evaluated whenever they are read, for a searc
 PATIENCE_SECONDS = 5.0  # predicted of a fit of the default bank with matrices, beyond which it has landmarks
 LANDMARK_PRODUCTS = 1e9  # rows times the square of landmarks of the default bank: what a step on them costs
 LANDMARK_COUNTS = (50, 500)  # compared by `gram_or_factored.py --problem landmarks`
+AGAIN_BYTES = 2**28  # of a stack that is built a second time, while somebody asks: evaluated within a second
 OBJECT_ROWS = 50  # that say how many features objects have
 RANK_ROWS = 200  # that say how many distinct values a column has
 
@@ -70,12 +71,12 @@ class Training:
     build: Callable[[Any], GramStack] | None = None  # the stack from prepared rows, where it is matrices
 
     def again(self, most_bytes: int) -> Callable[[], GramStack] | None:
-        """Return what builds the same stack anew from rows of its own, when it is asked for.
+        """Return what builds the same stack anew from rows of its own, of so many bytes at most, when it is asked for.
 
-        None where it would be larger than that, or is not evaluated from numbers in columns, which may take long.
+        None where the stack is large, or is not evaluated from numbers in columns, which may take long.
         """
         n = self.stack.n_samples
-        if self.build is None or 4 * self.stack.n_kernels * n * (n + 1) > most_bytes:
+        if self.build is None or 4 * self.stack.n_kernels * n * (n + 1) > AGAIN_BYTES:
             return None
         rows = numbers_of_rows(self.prepared, most_bytes)
         return None if rows is None else partial(self.build, rows)

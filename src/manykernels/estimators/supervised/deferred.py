@@ -12,9 +12,7 @@ from typing import Any
 
 __all__ = ["MOST_BYTES", "Answer", "Question", "forget", "put_off", "settle", "without_questions"]
 
-MOST_BYTES = (
-    2**24
-)  # that one question may hold; what would hold more is answered by the fit, of which it is a small part
+MOST_BYTES = 2**24  # that one question may hold; what would hold more is answered by the fit
 QUESTIONS = "_questions"
 
 
