@@ -138,7 +138,7 @@ class Tree(Regularizer):
         return 1.0 - self.l1_ratio
 
     def norms_of(self, n_kernels: int) -> tuple[Array, Array]:
-        """Return the kernels of every norm, each kernel's own first, and ``C c_v``; groups without kernels have none."""
+        """Return the kernels of every norm, each kernel's own first, and ``C c_v``; groups without any have none."""
         members, factors = [np.eye(n_kernels, dtype=bool)], [np.full(n_kernels, self.l1_ratio)]
         for inside, owner, sizes in self._levels(n_kernels):
             level = np.zeros((len(sizes), n_kernels), dtype=bool)
