@@ -30,32 +30,16 @@ class Expansion:
 
     In support samples ``f_km(x) = d_km sum_i rho_ki k_m(x, x_i)``; of kernels held as factors it is a function of a
     few numbers, whatever the training rows were, and there is no support.
-
-    Attributes
-    ----------
-    bank : FittedBank
-        Active kernels only (the first kernel if there is none).
-    active : (m,) int
-        Positions of the active kernels among all.
-    n_kernels : int
-        Number of all kernels.
-    weights : (K, m) float64
-        ``d`` of the active kernels; (1, m) if all functions in support samples share them.
-    support : PreparedRows or None
-        Support samples, as that bank needs them.
-    coefficients : (K, n_support) float64
-        ``rho`` of the support samples.
-    parts : tuple of KernelPart
-        The functions where there is no support.
     """
 
-    bank: FittedBank
-    active: Array
-    n_kernels: int
-    weights: Array
-    support: PreparedRows[Any] | None = None
+    bank: FittedBank  # active kernels only (the first kernel if there is none)
+    active: Array  # (m,) int: positions of the active kernels among all
+    n_kernels: int  # number of all kernels
+    weights: Array  # (K, m) float64: ``d`` of the active kernels; (1, m) if all functions in support samples share them
+    support: PreparedRows[Any] | None = None  # support samples, as that bank needs them
+    # (K, n_support) float64: ``rho`` of the support samples
     coefficients: Array = field(default_factory=lambda: np.zeros((0, 0)))
-    parts: tuple[KernelPart, ...] = ()
+    parts: tuple[KernelPart, ...] = ()  # the functions where there is no support
 
     @classmethod
     def of(cls, bank: FittedBank, prepared: PreparedRows[Any], weights: Array, coefficients: Array) -> Expansion:

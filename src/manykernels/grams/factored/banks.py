@@ -251,12 +251,7 @@ def pair_stack(table: ColumnTable, pairs: Sequence[tuple[int, int]], widths: Seq
 
 @dataclass(frozen=True)
 class UnitDiagonal(KernelSpec):
-    """``k(x, z) / sqrt(k(x, x) k(z, z))``: a kernel as ``normalize="unit_diagonal"`` makes it; 0 where ``k(x, x)`` is.
-
-    Parameters
-    ----------
-    base : KernelSpec
-    """
+    """``k(x, z) / sqrt(k(x, x) k(z, z))``, as "unit_diagonal" normalizes; 0 where ``k(x, x)`` is."""
 
     kind: ClassVar[str] = "unit_diagonal"
     base: KernelSpec

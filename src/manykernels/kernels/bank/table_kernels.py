@@ -67,46 +67,23 @@ def _rows_of(points: Points, rows: Index) -> Points:
 
 @dataclass(frozen=True, eq=False)
 class TableKernels(RawKernels[TablePoints]):
-    """Kernels on columns of a table, with what training rows say of the columns.
-
-    Attributes
-    ----------
-    names : tuple of str
-    specs : tuple of KernelSpec
-        With every width a number.
-    positions : tuple of tuple of int
-        The columns of each kernel, as positions in the training table.
-    n_features : int
-    feature_names : tuple of str or None
-        Column names of the training DataFrame; None for an array.
-    column_means, column_scales, shifts : (n_used,) float64
-        Standardization and centers of the used columns.
-    encodings : tuple of Encoding
-        How each used column becomes numbers; empty if all are numbers.
-    missing : {"error", "mask", "indicator"}
-        What a missing value means.
-    reference : (n_train, n_used) float64 or None
-        With centering: the used columns of the training rows. The mean of ``k(x, x_i)`` over *all* training rows is
-        needed for every new row, so they are kept, also by a model with few support samples.
-    reference_gaps : (n_train, n_used) bool or None
-        Which of them are missing.
-    sparse : bool
-        Whether rows are read in compressed form, as those of fit were.
-    """
+    """Kernels on columns of a table, with what training rows say of the columns."""
 
     names: tuple[str, ...]
-    specs: tuple[KernelSpec, ...]
-    positions: tuple[tuple[int, ...], ...]
+    specs: tuple[KernelSpec, ...]  # with every width a number
+    positions: tuple[tuple[int, ...], ...]  # the columns of each kernel, as positions in the training table
     n_features: int
-    feature_names: tuple[str, ...] | None
-    column_means: Array
+    feature_names: tuple[str, ...] | None  # column names of the training DataFrame; None for an array
+    column_means: Array  # (n_used,) float64: standardization and centers of the used columns
     column_scales: Array
     shifts: Array
-    encodings: tuple[Encoding, ...] = ()
-    missing: str = "error"
+    encodings: tuple[Encoding, ...] = ()  # how each used column becomes numbers; empty if all are numbers
+    missing: str = "error"  # {"error", "mask", "indicator"}: what a missing value means
+    # (n_train, n_used) float64: with centering: the used columns of the training rows. The mean of ``k(x, x_i)`` over
+    # *all* training rows is needed for every new row, so they are kept, also by a model with few support samples.
     reference: Array | None = None
-    reference_gaps: Array | None = None
-    sparse: bool = False
+    reference_gaps: Array | None = None  # (n_train, n_used) bool: which of them are missing
+    sparse: bool = False  # whether rows are read in compressed form, as those of fit were
 
     on_columns = True
 

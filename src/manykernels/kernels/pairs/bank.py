@@ -222,25 +222,13 @@ class MemberPairs(RowData):
 
 @dataclass(frozen=True, eq=False)
 class ProductKernels(RawKernels[MemberPairs]):
-    """Products of kernels of members, each normalized on the members that training pairs have.
-
-    Attributes
-    ----------
-    names : tuple of str
-    left : FittedBank
-        Kernels of first members; of all, if both are of one kind.
-    right : FittedBank or None
-        Kernels of second members.
-    products : tuple of (int or None, int or None)
-        Which kernels are multiplied; None is the constant kernel 1.
-    symmetry : {None, "symmetric", "antisymmetric"}
-    """
+    """Products of kernels of members, each normalized on the members that training pairs have."""
 
     names: tuple[str, ...]
-    left: FittedBank
-    right: FittedBank | None
-    products: tuple[Product, ...]
-    symmetry: str | None = None
+    left: FittedBank  # kernels of first members; of all, if both are of one kind
+    right: FittedBank | None  # kernels of second members
+    products: tuple[Product, ...]  # which kernels are multiplied; None is the constant kernel 1
+    symmetry: str | None = None  # {None, "symmetric", "antisymmetric"}
 
     of_pairs = True
 

@@ -107,25 +107,13 @@ class StackSamples(RowData):
 
 @dataclass(frozen=True, eq=False)
 class StackKernels(RawKernels[StackSamples]):
-    """Kernels of a stack, read at samples that are told from those of other stacks.
-
-    Attributes
-    ----------
-    names : tuple of str
-    kernel_ids : (M,) int
-        Which kernels of the stack.
-    n_stack_kernels : int
-        Number of kernels of the stack that was fitted.
-    training_ids : (n_train,) int
-        ``sample_ids`` of the training samples.
-    probe : (M, <= 16) float64
-        Some training entries, by which another stack is told from the one that was fitted.
-    """
+    """Kernels of a stack, read at samples that are told from those of other stacks."""
 
     names: tuple[str, ...]
-    kernel_ids: Array
-    n_stack_kernels: int
-    training_ids: Array
+    kernel_ids: Array  # (M,) int: which kernels of the stack
+    n_stack_kernels: int  # number of kernels of the stack that was fitted
+    training_ids: Array  # (n_train,) int: ``sample_ids`` of the training samples
+    # (M, <= 16) float64: some training entries, by which another stack is told from the one that was fitted
     probe: Array
 
     as_matrices = True

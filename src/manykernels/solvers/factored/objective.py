@@ -32,27 +32,15 @@ Array = NDArray[Any]
 
 @dataclass
 class KnownCurvature:
-    """Products of factors under one curvature of the samples.
+    """Products of factors under one curvature of the samples."""
 
-    Attributes
-    ----------
-    factor_tol : float
-        What the factors leave of the trace.
-    weights : (N,)
-        The curvature.
-    bases : dict of int to pair of arrays
-        Eigenvalues of ``Z_m' W Z_m`` of a kernel, and its eigenvectors times the root of the factors.
-    hessian : (r, r)
-        ``Z' W Z`` of all kernels in ``places``, which says where each kernel's coefficients stand.
-    totals : (r,)
-        ``Z' W 1``.
-    """
-
-    factor_tol: float = 0.0
-    weights: Array = field(default_factory=lambda: np.zeros(0))
+    factor_tol: float = 0.0  # what the factors leave of the trace
+    weights: Array = field(default_factory=lambda: np.zeros(0))  # (N,): the curvature
+    # Eigenvalues of ``Z_m' W Z_m`` of a kernel, and its eigenvectors times the root of the factors
     bases: dict[int, tuple[Array, Array]] = field(default_factory=dict)
+    # (r, r): ``Z' W Z`` of all kernels in ``places``, which says where each kernel's coefficients stand
     hessian: Array = field(default_factory=lambda: np.zeros((0, 0)))
-    totals: Array = field(default_factory=lambda: np.zeros(0))
+    totals: Array = field(default_factory=lambda: np.zeros(0))  # (r,): ``Z' W 1``
     places: dict[int, slice] = field(default_factory=dict)
 
     def under(self, weights: Array) -> KnownCurvature:

@@ -42,20 +42,11 @@ SEED = 1e-3  # of the whole penalty, that groups which enter begin with
 
 @dataclass(frozen=True, eq=False)
 class NodeWeights:
-    """Weights ``w`` of the norms of a tree, in units in which ``c_v^2 w_v`` is one number: ``x_v = c_v^2 w_v``.
+    """Weights ``w`` of the norms of a tree, in units in which ``c_v^2 w_v`` is one number: ``x_v = c_v^2 w_v``."""
 
-    Attributes
-    ----------
-    members : (V, M) bool
-        The kernels of every norm.
-    factors : (V,)
-        ``c``, positive.
-    x : (V,)
-    """
-
-    members: Array
-    factors: Array
-    x: Array
+    members: Array  # (V, M) bool: the kernels of every norm
+    factors: Array  # (V,): ``c``, positive
+    x: Array  # (V,)
 
     @classmethod
     def of(cls, regularizer: Regularizer, t: Array) -> NodeWeights:
