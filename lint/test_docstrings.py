@@ -138,11 +138,6 @@ WITHOUT_EXAMPLE = {
         f"manykernels.estimators.searches.{name}MKL.predict_proba"
         for name in ("gaussian.Gaussian", "products.Hierarchical", "products.Nonlinear", "products.Polynomial")
     ),
-    *(
-        f"manykernels.kernels.specs.algebra.{name}.from_{values}"
-        for name in ("Product", "Scaled", "Sum")
-        for values in ("inner_product", "squared_distance")
-    ),
     *(f"manykernels.kernels.tables.views.Views.{name}" for name in ("align", "check_overlap", "completed", "patterns")),
 }
 

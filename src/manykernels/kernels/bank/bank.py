@@ -49,6 +49,7 @@ from manykernels.kernels.tables.kinds import (
     warn_of_masks,
 )
 from manykernels.validation.arrays import Array, check_choice
+from manykernels.validation.parameters import check_flag
 
 LANDMARKS_BY = ("cholesky", "uniform", "k-means")
 
@@ -126,8 +127,7 @@ class KernelBank(BankConstructors, Bank):
         check_missing(self.missing)
         check_choice(self.landmarks_by, LANDMARKS_BY, "landmarks_by")
         for name in ("standardize", "center"):
-            if not isinstance(getattr(self, name), (bool, np.bool_)):
-                raise InvalidInputError(f"{name} must be True or False, got {getattr(self, name)!r}.")
+            check_flag(getattr(self, name), name)
         object.__setattr__(self, "kernels", entries)
 
     def _fit(self, X: object) -> tuple[FittedBank, PreparedRows[TablePoints]]:

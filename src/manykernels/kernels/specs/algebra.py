@@ -80,35 +80,11 @@ class CompositeSpec(KernelSpec):
         return self._fold(lambda part, out: part.diag(A), None)
 
     def from_squared_distance(self, D: Array, out: Array | None = None) -> Array:
-        """Return the values from squared distances; only when ``family`` is ``"squared_distance"``.
-
-        Parameters
-        ----------
-        D : ndarray
-        out : ndarray, optional
-            Of the same shape.
-
-        Returns
-        -------
-        ndarray
-            Of the same shape.
-        """
+        """Return the values from squared distances."""
         return self._fold(lambda part, target: part.from_squared_distance(D, target), out)
 
     def from_inner_product(self, G: Array, out: Array | None = None) -> Array:
-        """Return the values from inner products; only when ``family`` is ``"inner_product"``.
-
-        Parameters
-        ----------
-        G : ndarray
-        out : ndarray, optional
-            Of the same shape.
-
-        Returns
-        -------
-        ndarray
-            Of the same shape.
-        """
+        """Return the values from inner products."""
         return self._fold(lambda part, target: part.from_inner_product(G, target), out)
 
     def _fold(self, evaluate: Callable[[Any, Array | None], Array], out: Array | None) -> Array:
@@ -254,35 +230,11 @@ class Scaled(KernelSpec):
         return self.factor * self.base.diag(A)
 
     def from_squared_distance(self, D: Array, out: Array | None = None) -> Array:
-        """Return the values from squared distances; only when ``family`` is ``"squared_distance"``.
-
-        Parameters
-        ----------
-        D : ndarray
-        out : ndarray, optional
-            Of the same shape.
-
-        Returns
-        -------
-        ndarray
-            Of the same shape.
-        """
-        values = self.base.from_squared_distance(D, out)  # type: ignore[attr-defined]  # families have it
+        """Return the values from squared distances."""
+        values = self.base.from_squared_distance(D, out)
         return np.multiply(values, self.factor, out=values)
 
     def from_inner_product(self, G: Array, out: Array | None = None) -> Array:
-        """Return the values from inner products; only when ``family`` is ``"inner_product"``.
-
-        Parameters
-        ----------
-        G : ndarray
-        out : ndarray, optional
-            Of the same shape.
-
-        Returns
-        -------
-        ndarray
-            Of the same shape.
-        """
-        values = self.base.from_inner_product(G, out)  # type: ignore[attr-defined]  # families have it
+        """Return the values from inner products."""
+        values = self.base.from_inner_product(G, out)
         return np.multiply(values, self.factor, out=values)

@@ -100,6 +100,56 @@ class KernelSpec(ABC):
         array([5.])
         """
 
+    def from_squared_distance(self, D: Array, out: Array | None = None) -> Array:
+        """Return the kernel values for squared distances ``D``, written into ``out`` (not ``D`` itself) if given.
+
+        For kernels whose ``family`` is ``"squared_distance"``.
+
+        Parameters
+        ----------
+        D : ndarray
+        out : ndarray, optional
+            Of the same shape.
+
+        Returns
+        -------
+        ndarray
+            Of the same shape.
+
+        Examples
+        --------
+        >>> import numpy as np
+        >>> from manykernels import Gaussian
+        >>> Gaussian(1.0).from_squared_distance(np.array([0.0, 2.0 * np.log(2.0)]))
+        array([1. , 0.5])
+        """
+        raise InvalidInputError(f"The kernel {self.label!r} is no function of squared distances.")
+
+    def from_inner_product(self, G: Array, out: Array | None = None) -> Array:
+        """Return the kernel values for inner products ``G``, written into ``out`` (not ``G`` itself) if given.
+
+        For kernels whose ``family`` is ``"inner_product"``.
+
+        Parameters
+        ----------
+        G : ndarray
+        out : ndarray, optional
+            Of the same shape.
+
+        Returns
+        -------
+        ndarray
+            Of the same shape.
+
+        Examples
+        --------
+        >>> import numpy as np
+        >>> from manykernels import Polynomial
+        >>> Polynomial(2).from_inner_product(np.array([0.0, 2.0]))
+        array([1., 9.])
+        """
+        raise InvalidInputError(f"The kernel {self.label!r} is no function of inner products.")
+
     @property
     def feature_map(self) -> KernelSpec | None:
         """Kernels with the same one read the same sparse features of objects; None: columns of numbers."""

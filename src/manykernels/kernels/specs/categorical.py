@@ -15,6 +15,7 @@ from manykernels.exceptions import InvalidInputError
 from manykernels.kernels.specs.base import KernelSpec, as_pair, as_points, register_kernel
 from manykernels.kernels.specs.widths import MedianDistances
 from manykernels.validation.arrays import Array, check_count
+from manykernels.validation.parameters import check_flag
 
 # The code of a category that training rows do not have, and of what is missing: no data reach it, and it equals
 # nothing, not even itself. Finite, so that checks for numbers that went astray can stay where they are.
@@ -206,8 +207,7 @@ class Binned(KernelSpec):
             raise InvalidInputError(f"The base of a binned kernel must be a kernel of numbers, got {self.base!r}.")
         if check_count(self.bins, "bins", least=2) > MOST_BINS:
             raise InvalidInputError(f"bins must be at most {MOST_BINS}, got {self.bins}.")
-        if not isinstance(self.center, (bool, np.bool_)):
-            raise InvalidInputError(f"center must be True or False, got {self.center!r}.")
+        check_flag(self.center, "center")
         if (self.edges is None) != (self.shares is None):
             raise InvalidInputError("Give both edges and shares of the bins, or neither: fitting a bank learns them.")
         if self.edges is not None:

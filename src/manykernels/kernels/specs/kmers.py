@@ -41,6 +41,7 @@ from manykernels.kernels.specs.kmer_loops import (
 )
 from manykernels.kernels.specs.objects import MOST_FEATURES, FeatureRows, ObjectKernel, as_objects, check_strings
 from manykernels.validation.arrays import Array, check_choice, check_count
+from manykernels.validation.parameters import check_flag
 
 ALPHABETS = {"dna": "ACGT", "rna": "ACGU", "protein": "ACDEFGHIKLMNPQRSTVWY"}
 MOST_WORDS = 5000  # features that one window may add to
@@ -126,8 +127,7 @@ class Kmers(ObjectKernel):
             object.__setattr__(self, "shortest", check_count(self.shortest, "shortest", most=self.k))
         check_choice(self.unknown, ("error", "skip"), "unknown")
         for name in ("positional", "reverse_complement", "normalized"):
-            if not isinstance(getattr(self, name), (bool, np.bool_)):
-                raise InvalidInputError(f"{name} must be True or False, got {getattr(self, name)!r}.")
+            check_flag(getattr(self, name), name)
         self._check_together()
 
     def _check_together(self) -> None:

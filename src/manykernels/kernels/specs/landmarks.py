@@ -14,6 +14,7 @@ from manykernels.kernels.specs.base import KernelOfFeatures, KernelSpec, as_poin
 from manykernels.kernels.specs.distances import shuffled_by_content
 from manykernels.kernels.specs.widths import MedianDistances
 from manykernels.validation.arrays import Array, check_count, check_positive
+from manykernels.validation.parameters import check_flag
 
 MOST_LANDMARKS = 2000
 SMALLEST_EIGENVALUE = 1e-10  # beside the largest, of the kernel on landmarks: below it, directions are rounding
@@ -85,8 +86,7 @@ class Landmarks(KernelOfFeatures):
         if self.stretched is not None:
             object.__setattr__(self, "stretched", check_count(self.stretched, "stretched", least=0))
         object.__setattr__(self, "stretch", check_positive(self.stretch, "stretch"))
-        if not isinstance(self.center, (bool, np.bool_)):
-            raise InvalidInputError(f"center must be True or False, got {self.center!r}.")
+        check_flag(self.center, "center")
         if (self.points is None) != (self.units is None):
             raise InvalidInputError("Give both points and units, or neither: fitting a bank learns them.")
         if self.points is not None:

@@ -38,6 +38,7 @@ from manykernels.kernels.specs.base import register_kernel
 from manykernels.kernels.specs.distances import SparsePoints
 from manykernels.kernels.specs.objects import FeatureRows, ObjectKernel, as_objects, unit_rows
 from manykernels.validation.arrays import Array, check_choice, check_count
+from manykernels.validation.parameters import check_flag
 
 FEATURES = ("subtree", "shortest_path")
 
@@ -87,8 +88,7 @@ class GraphFeatures(ObjectKernel):
         check_choice(self.counted, FEATURES, "counted")
         object.__setattr__(self, "depth", check_count(self.depth, "depth", least=0, most=50))
         object.__setattr__(self, "n_features", check_count(self.n_features, "n_features", most=2**30))
-        if not isinstance(self.normalized, (bool, np.bool_)):
-            raise InvalidInputError(f"normalized must be True or False, got {self.normalized!r}.")
+        check_flag(self.normalized, "normalized")
 
     @property
     def n_places(self) -> int:
@@ -224,8 +224,7 @@ class Fingerprint(ObjectKernel):
         object.__setattr__(self, "radius", check_count(self.radius, "radius", least=0, most=20))
         object.__setattr__(self, "n_features", check_count(self.n_features, "n_features", most=2**24))
         for name in ("binary", "normalized"):
-            if not isinstance(getattr(self, name), (bool, np.bool_)):
-                raise InvalidInputError(f"{name} must be True or False, got {getattr(self, name)!r}.")
+            check_flag(getattr(self, name), name)
 
     @property
     def explicit(self) -> bool:

@@ -23,6 +23,7 @@ from manykernels.exceptions import InvalidInputError
 from manykernels.kernels.specs.base import KernelSpec, register_kernel
 from manykernels.kernels.specs.distances import SparsePoints
 from manykernels.validation.arrays import Array, check_choice, check_count
+from manykernels.validation.parameters import check_flag
 
 MOST_FEATURES = 2**22  # of one kernel; those beyond share the places of others, by a hash
 _SHOWN = 40  # letters of a value in a message
@@ -279,8 +280,7 @@ class Ngrams(ObjectKernel):
             object.__setattr__(self, "shortest", check_count(self.shortest, "shortest", most=self.n))
         object.__setattr__(self, "n_features", check_count(self.n_features, "n_features", most=2**30))
         for name in ("binary", "normalized"):
-            if not isinstance(getattr(self, name), (bool, np.bool_)):
-                raise InvalidInputError(f"{name} must be True or False, got {getattr(self, name)!r}.")
+            check_flag(getattr(self, name), name)
 
     @property
     def n_places(self) -> int:

@@ -73,26 +73,7 @@ class RadialSpec(KernelSpec):
 
     @abstractmethod
     def from_squared_distance(self, D: Array, out: Array | None = None) -> Array:
-        """Return the kernel values for squared distances ``D``, written into ``out`` (not ``D`` itself) if given.
-
-        Parameters
-        ----------
-        D : ndarray
-        out : ndarray, optional
-            Of the same shape.
-
-        Returns
-        -------
-        ndarray
-            Of the same shape.
-
-        Examples
-        --------
-        >>> import numpy as np
-        >>> from manykernels import Gaussian
-        >>> Gaussian(1.0).from_squared_distance(np.array([0.0, 2.0 * np.log(2.0)]))
-        array([1. , 0.5])
-        """
+        """Return the kernel values for squared distances."""
 
     family: ClassVar[str] = "squared_distance"
     unit_diagonal: ClassVar[bool] = True
