@@ -4,18 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 import pandas as pd
-from numpy.typing import NDArray
 from pandas.api.types import is_bool_dtype, is_complex_dtype, is_numeric_dtype
 
 from manykernels.cli.tables import check_columns, identifiers, quoted, usable_features
 from manykernels.exceptions import InvalidInputError
 from manykernels.objective import survival_array
-
-Array = NDArray[Any]
+from manykernels.validation.arrays import Array
 
 SURVIVAL = "survival"
 TRUTHS = {"true": True, "yes": True, "1": True, "false": False, "no": False, "0": False}

@@ -16,7 +16,6 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy.linalg import qr
 
 from manykernels.exceptions import IncompatibleError, InvalidInputError
@@ -24,11 +23,9 @@ from manykernels.grams.base import GramStack
 from manykernels.grams.factored.base import columns_of
 from manykernels.objective.capabilities import Capability
 from manykernels.objective.regularizers.base import Regularizer
+from manykernels.validation.arrays import Array
 
 __all__ = ["free_directions", "kernel_factor", "resting_ridge"]
-
-
-Array = NDArray[Any]
 
 RESTING = 1e-9  # strength of the ridge term beside the second derivatives of the loss along the columns
 MOST_DIRECTIONS = 300  # columns beyond which a kernel is no linear part any more

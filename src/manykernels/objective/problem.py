@@ -9,7 +9,6 @@ from functools import cache, cached_property, partial
 from typing import Any, ClassVar, cast
 
 import numpy as np
-from numpy.typing import NDArray
 
 from manykernels.exceptions import IncompatibleError, InvalidInputError
 from manykernels.grams import GramStack, as_stack
@@ -28,11 +27,9 @@ from manykernels.objective.losses.base import LossOnRows, rows_weight
 from manykernels.objective.losses.bound import BoundLoss, SampleSum
 from manykernels.objective.regularizers.base import Regularizer, check_regularizer
 from manykernels.objective.rounding import EPS, FEW, growth, term_sizes
-from manykernels.validation.arrays import check_positive_vector, check_vector
+from manykernels.validation.arrays import Array, check_positive_vector, check_vector
 
 __all__ = ["Certificate", "KKTResiduals", "Problem"]
-
-Array = NDArray[Any]
 
 CLOSE_ENOUGH = 1e-9  # relative gap beyond which no better dual point is looked for
 OF_UNPENALIZED = "unpenalized", "certified_bound", "empty_coefficients", "empty_quads"  # cached, of those kernels

@@ -6,14 +6,12 @@ from collections.abc import Callable
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy.optimize import brentq
 
 from manykernels.grams.rows.vectors import RowVector, sums
+from manykernels.validation.arrays import Array
 
 __all__ = ["balance", "project_box_hyperplane", "project_box_orthogonal"]
-
-Array = NDArray[Any]
 
 _ORTHOGONAL, _NEARLY = 1e-15, 1e-11
 """What inner products with directions may be beside the norm: where the search ends, and where it has failed."""

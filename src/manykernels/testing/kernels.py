@@ -10,13 +10,11 @@ from typing import Any, ClassVar
 
 import numpy as np
 import pytest
-from numpy.typing import NDArray
 
 from manykernels.exceptions import InvalidInputError
 from manykernels.grams.base import GramStack
 from manykernels.kernels import KERNELS, KernelSpec, spec_from_dict
-
-Array = NDArray[Any]
+from manykernels.validation.arrays import Array
 
 
 class KernelContract:

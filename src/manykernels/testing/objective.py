@@ -7,15 +7,13 @@ from typing import Any
 
 import numpy as np
 import pytest
-from numpy.typing import NDArray
 from scipy.optimize import minimize_scalar
 
 from manykernels.exceptions import InvalidInputError
 from manykernels.objective.capabilities import Capability
 from manykernels.objective.losses.base import Loss
 from manykernels.objective.regularizers.base import Regularizer
-
-Array = NDArray[Any]
+from manykernels.validation.arrays import Array
 
 
 def _close(actual: Any, expected: Any, tolerance: float) -> None:

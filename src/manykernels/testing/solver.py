@@ -32,6 +32,7 @@ from manykernels.testing.formulas import (
     penalty_value,
 )
 from manykernels.testing.problems import SmallProblem, small_problems, strength_of_zero_model, with_targets
+from manykernels.validation.arrays import Array
 
 __all__ = ["NumpyCertificate", "SolverContract", "build_problem", "certificate_in_numpy", "check_certificate"]
 
@@ -204,7 +205,6 @@ def _check_told(solution: Solution, found: NumpyCertificate, tolerance: float) -
     np.testing.assert_allclose(told.relative_gap, found.relative_gap, rtol=0, atol=room / scale)
 
 
-Array = NDArray[Any]
 # Thirty problems in this order hold every loss with every regularizer, both intercepts and both weightings.
 _CASES = 30
 _SCALINGS = 2000  # of rows and columns in turn: enough for rounding where no class is rarer than one sample

@@ -35,12 +35,10 @@ from manykernels.inspection.displays.plotting import (
     write,
 )
 from manykernels.inspection.pipelines import unwrapped
-from manykernels.validation.arrays import TableLike, check_count
+from manykernels.validation.arrays import Array, TableLike, check_count
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
-
-Array = NDArray[Any]
 
 OTHERS, INTERCEPT = "other kernels", "intercept"
 MOST_SAMPLES = 10

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 import pandas as pd
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
 from manykernels.alignment import center_kernel, target_kernel
 from manykernels.exceptions import InvalidInputError
@@ -27,16 +27,13 @@ from manykernels.inspection.displays.plotting import (
     write,
 )
 from manykernels.kernels import KernelBank
-from manykernels.validation.arrays import TableLike, check_count
+from manykernels.validation.arrays import Array, TableLike, check_count
 from manykernels.validation.gram import check_square_kernel
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
 # Which kernels say the same, and which say something about the target: centered alignments as a heat map.
-
-
-Array = NDArray[Any]
 
 TARGET = "target"
 FEW_CELLS = 14  # a side, up to which numbers are written into the cells

@@ -19,12 +19,10 @@ from typing import IO, Any
 
 import numpy as np
 from numpy.lib import format as npy
-from numpy.typing import NDArray
 
 from manykernels.exceptions import ModelFileError
 from manykernels.inspection.files import reason, replacing
-
-Array = NDArray[Any]
+from manykernels.validation.arrays import Array
 
 DOCUMENT = "model.json"
 SUFFIX = ".npy"

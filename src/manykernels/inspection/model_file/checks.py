@@ -9,7 +9,6 @@ from typing import Any, ClassVar, Union, get_args, get_origin, get_type_hints
 
 import numpy as np
 import pandas as pd
-from numpy.typing import NDArray
 from sklearn.base import BaseEstimator, is_classifier
 
 from manykernels.estimators import KernelAligner
@@ -42,8 +41,7 @@ from manykernels.kernels.tables.kinds import READ_AS, check_missing
 from manykernels.objective import Loss, Regularizer
 from manykernels.objective.certificate import Certificate
 from manykernels.solvers import IterationRecord, Solution
-
-Array = NDArray[Any]
+from manykernels.validation.arrays import Array
 
 FRAME_COLUMNS = ["name", "kernel", "columns"]
 ANY = None  # a length that nothing else fixes

@@ -25,7 +25,6 @@ from typing import Any, TypeVar
 
 import numpy as np
 import pandas as pd
-from numpy.typing import NDArray
 from sklearn import model_selection
 from sklearn.base import BaseEstimator
 from sklearn.pipeline import Pipeline
@@ -76,6 +75,7 @@ from manykernels.objective.losses import COUPLED_LOSSES, LOSSES
 from manykernels.objective.regularizers import COMPOSED, REGULARIZERS
 from manykernels.solvers import IterationRecord, Solution, Status
 from manykernels.solvers.registry import SOLVERS
+from manykernels.validation.arrays import Array
 
 # Steps of a pipeline that other libraries fit, as bytes of skops: its list of trusted types decides what is opened.
 
@@ -124,8 +124,6 @@ def _skops(why: str) -> Any:
         raise ImportError(f"{why}, which model files hold by skops. {INSTALL}") from error
     return io_of_skops
 
-
-Array = NDArray[Any]
 
 ESTIMATORS: dict[str, type[Any]] = {
     name: cls

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 from pandas.api.types import is_bool_dtype, is_datetime64_any_dtype, is_numeric_dtype
 from sklearn.base import BaseEstimator
 
@@ -30,9 +30,7 @@ from manykernels.inspection.reports.scores import SURVIVAL, Score
 from manykernels.inspection.reports.summary import percent
 from manykernels.kernels import Views
 from manykernels.kernels.tables.kinds import READ_AS, kind_of
-from manykernels.validation.arrays import TableLike
-
-Array = NDArray[Any]
+from manykernels.validation.arrays import Array, TableLike
 
 FEW_ROWS, FEW_IN_CLASS, FEW_EVENTS = 100, 20, 50
 MANY_COPIES = 0.1  # share of the rows

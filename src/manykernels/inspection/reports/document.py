@@ -21,7 +21,7 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 from scipy.sparse import issparse
 from sklearn.base import BaseEstimator
 from sklearn.model_selection import BaseCrossValidator, BaseShuffleSplit
@@ -43,7 +43,7 @@ from manykernels.inspection.reports.summary import number
 from manykernels.kernels import Pairs, PrecomputedBank, Views
 from manykernels.kernels.precomputed.stack import are_kernels, as_kernel_stack
 from manykernels.objective.losses.survival import check_survival
-from manykernels.validation.arrays import TableLike, check_count
+from manykernels.validation.arrays import Array, TableLike, check_count
 
 MOST_VIEWS, MOST_KERNELS, MOST_CLASSES, MOST_COLUMNS = 10, 15, 12, 8
 LONGEST = 48  # letters of a name
@@ -348,9 +348,6 @@ def _joined(start: str, parts: list[str], end: str) -> str:
     if len(line) <= MOST_IN_LINE and "\n" not in line:
         return line
     return "\n    ".join([start, *(part.replace("\n", "\n    ") + "," for part in parts)]) + f"\n{end}"
-
-
-Array = NDArray[Any]
 
 
 def report(

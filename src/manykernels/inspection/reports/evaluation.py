@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 from pandas.api.types import is_datetime64_any_dtype, is_numeric_dtype
 from scipy.sparse import issparse
 from sklearn.base import BaseEstimator, TransformerMixin, clone
@@ -33,9 +33,7 @@ from manykernels.inspection.pipelines import after_steps_of, fresh, last_step, u
 from manykernels.inspection.reports.scores import METRICS, SURVIVAL, Draws, Score, areas_under_curve
 from manykernels.kernels import KernelBank, Linear, Pairs, PrecomputedBank, Views
 from manykernels.kernels.precomputed.stack import are_kernels
-from manykernels.validation.arrays import TableLike
-
-Array = NDArray[Any]
+from manykernels.validation.arrays import Array, TableLike
 
 N_SHUFFLES = 10  # of each view and part of the rows
 AREA = "area under the ROC curve"

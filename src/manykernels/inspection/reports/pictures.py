@@ -12,7 +12,6 @@ from zlib import crc32
 
 import numpy as np
 import pandas as pd
-from numpy.typing import NDArray
 from scipy.stats import rankdata
 from sklearn.base import BaseEstimator
 from sklearn.metrics import PredictionErrorDisplay
@@ -28,13 +27,11 @@ from manykernels.inspection.functions.surface import SurfaceDisplay, active_pair
 from manykernels.inspection.pipelines import unwrapped
 from manykernels.inspection.reports.evaluation import Evaluation
 from manykernels.inspection.reports.scores import SURVIVAL
-from manykernels.validation.arrays import TableLike
+from manykernels.validation.arrays import Array, TableLike
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
-
-Array = NDArray[Any]
 
 WIDTH, HEIGHT = 5.0, 3.2  # inches
 MOST_POINTS, MOST_OUTPUTS = 400, 4

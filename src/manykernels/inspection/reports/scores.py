@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 from sklearn.base import BaseEstimator, is_classifier
 from sklearn.dummy import DummyClassifier, DummyRegressor
 from sklearn.metrics import (
@@ -23,9 +22,7 @@ from manykernels.estimators import MKLSurvival
 from manykernels.estimators.survival.scores import concordance_indices
 from manykernels.exceptions import InvalidInputError
 from manykernels.inspection.pipelines import last_step
-from manykernels.validation.arrays import TableLike
-
-Array = NDArray[Any]
+from manykernels.validation.arrays import Array, TableLike
 
 SURVIVAL = "survival"
 PROPER = {

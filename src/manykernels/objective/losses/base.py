@@ -12,13 +12,14 @@ from functools import partial
 from typing import Any, ClassVar
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 from scipy.optimize import brentq
 
 from manykernels.exceptions import InvalidInputError
 from manykernels.grams.rows.vectors import RowVector, on_rows
 from manykernels.objective.capabilities import Capability
 from manykernels.objective.losses.bound import BoundLoss, SampleSum
+from manykernels.validation.arrays import Array
 
 __all__ = ["ClassificationLoss", "Loss", "LossOnRows", "RegressionLoss", "piecewise_linear_minimizer", "rows_weight"]
 
@@ -459,8 +460,6 @@ def piecewise_linear_minimizer(points: Array, jumps: Array, start: float) -> flo
         return last if rising.any() else 0.0
     return first + (last - first) / 2
 
-
-Array = NDArray[Any]
 
 ENTRY_BY_ENTRY = {"value", "derivative", "second_derivative", "conjugate", "dual_from_scores"}
 PAIRS = {"dual_bounds", "dual_interval"}

@@ -12,7 +12,6 @@ from functools import cached_property
 from typing import Any, ClassVar
 
 import numpy as np
-from numpy.typing import NDArray
 
 from manykernels.exceptions import IncompatibleError
 from manykernels.objective.losses.curvature import Curvature, OutputCurvature, SampleCurvature, inner
@@ -28,10 +27,9 @@ from manykernels.objective.rounding import (
     primal_rounding,
     score_errors,
 )
+from manykernels.validation.arrays import Array
 
 __all__ = ["BoundLoss", "CoupledLossBound", "OutputSum", "SampleSum"]
-
-Array = NDArray[Any]
 
 FAR = 0.5  # share of the coefficients that scores may miss where a better dual point is looked for
 SLOWEST = 0.5  # reduction of what is missing that makes another step worth while

@@ -12,13 +12,11 @@ from collections.abc import Iterator, Sequence
 from typing import Any, ClassVar
 
 import numpy as np
-from numpy.typing import NDArray
 
 from manykernels.grams.factored.cells import CellOperator
 from manykernels.grams.factored.operators import CHUNK_ROWS, ChunkedOperator
 from manykernels.grams.rows.vectors import RowVector, on_rows, sums
-
-Array = NDArray[Any]
+from manykernels.validation.arrays import Array
 
 CERTAIN_ROUNDS = 3
 CHUNK_ENTRIES, MIN_ROWS = 2**19, 1024  # of rows of factors held at once for a Hessian: 4 MB

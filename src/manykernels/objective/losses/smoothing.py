@@ -15,14 +15,12 @@ from functools import cached_property
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from manykernels.exceptions import IncompatibleError
 from manykernels.objective.losses.curvature import Curvature, SampleCurvature
+from manykernels.validation.arrays import Array
 
 __all__ = ["ScoreFunction", "Smoothed", "check_smoothable", "lifted", "smaller_smoothing"]
-
-Array = NDArray[Any]
 
 FLOOR = 0.1  # of the largest curvature, given to samples without any
 SMOOTHING_STEPS = 20  # in search of a smoothing of a given error

@@ -8,17 +8,13 @@ from functools import cached_property
 from typing import Any, ClassVar, Self
 
 import numpy as np
-from numpy.typing import NDArray
 
 from manykernels.exceptions import IncompatibleError, InvalidInputError
 from manykernels.objective.capabilities import Capability
 from manykernels.objective.regularizers.curve import Curve
-from manykernels.validation.arrays import check_positive
+from manykernels.validation.arrays import Array, check_positive
 
 __all__ = ["Regularizer"]
-
-Array = NDArray[Any]
-
 
 ESSENTIAL = ("value", "conjugate", "prox", "sparse")
 """What a regularizer without a curve cannot be without."""

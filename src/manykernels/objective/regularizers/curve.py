@@ -14,14 +14,12 @@ from functools import cached_property
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy.optimize import brentq
 
 from manykernels.exceptions import InvalidInputError
+from manykernels.validation.arrays import Array
 
 __all__ = ["Curve", "power_prox", "simplex_prox"]
-
-Array = NDArray[Any]
 
 OVERSHOOT = 1e-12
 """Relative excess over a dual constraint that is rounding: an overshoot by one ulp must not make a gap infinite."""

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 from scipy.optimize import brentq
 
 from manykernels.exceptions import InvalidInputError
-from manykernels.validation.arrays import check_count, check_nonnegative_vector, check_positive, check_vector
+from manykernels.validation.arrays import Array, check_count, check_nonnegative_vector, check_positive, check_vector
 
 __all__ = [
     "ReciprocalsResult",
@@ -23,7 +22,6 @@ __all__ = [
     "wsr_iterations",
 ]
 
-Array = NDArray[Any]
 START_POWER = 0.8  # between theta ~ t of the simplex and theta ~ t^(2/3) of the 2-norm ball
 MOST_STEPS = 60
 MOST_DOUBLINGS = 16  # of a bracket of logarithms: the range of float64 takes eight

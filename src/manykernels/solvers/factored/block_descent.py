@@ -15,7 +15,6 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from manykernels.compiled import compiled
 from manykernels.grams.factored.operators import DenseOperator
@@ -23,8 +22,7 @@ from manykernels.grams.loops import FAST, add_columns, column_products
 from manykernels.objective.losses.curvature import Curvature
 from manykernels.solvers.factored.group_penalty import group_minimizer
 from manykernels.solvers.factored.objective import FactoredObjective, Point
-
-Array = NDArray[Any]
+from manykernels.validation.arrays import Array
 
 USUAL_SWEEPS = 15  # that a step takes
 PRODUCT_COST = 4.0  # of a product in a sweep, beside one in a matrix product (benchmarks/group_path.py)

@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from manykernels.grams.rows.vectors import RowVector, sums
 from manykernels.objective.certificate import Certificate, KKTResiduals
@@ -16,6 +14,7 @@ from manykernels.objective.problem import Problem
 from manykernels.objective.regularizers import Regularizer
 from manykernels.solvers.factored.objective import FactoredObjective, Point
 from manykernels.solvers.factored.tuning import COARSE_SHARE, NEGLIGIBLE, NEW_KERNELS, OPEN_SHARE
+from manykernels.validation.arrays import Array
 
 
 @dataclass(frozen=True)
@@ -128,9 +127,6 @@ def certificate_of(problem: Problem, primal: float, best: DualBound, z: Array) -
 
 
 # Which kernels enter a working set, and whether kernels or finer factors are what the gap asks for.
-
-
-Array = NDArray[Any]
 
 
 def selects(regularizer: Regularizer) -> bool:

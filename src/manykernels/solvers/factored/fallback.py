@@ -7,7 +7,6 @@ from itertools import pairwise
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from manykernels.exceptions import ConvergenceWarning
 from manykernels.grams import GramStack
@@ -27,8 +26,7 @@ from manykernels.solvers.gram.shared_newton import SharedNewton
 from manykernels.solvers.gram.smooth_dual import SmoothDual
 from manykernels.solvers.gram.working_set import WorkingSet
 from manykernels.solvers.solution import Solution
-
-Array = NDArray[Any]
+from manykernels.validation.arrays import Array
 
 ON_MATRICES = (WorkingSet, InteriorPoint, SmoothDual, SharedNewton, BlockCoordinate)
 """Who goes on where factors end, in the order of preference: the library's own solvers of Gram matrices."""

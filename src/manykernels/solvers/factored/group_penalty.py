@@ -13,7 +13,6 @@ from itertools import pairwise
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy.optimize import brentq
 
 from manykernels.compiled import compiled
@@ -22,8 +21,7 @@ from manykernels.grams.factored.cones import polar_norm
 from manykernels.grams.loops import FAST
 from manykernels.objective.capabilities import Capability
 from manykernels.objective.regularizers import Regularizer
-
-Array = NDArray[Any]
+from manykernels.validation.arrays import Array
 
 ROOT_STEPS = 200
 TINIEST = 1e-280  # norms whose logarithm is not worth a root

@@ -25,7 +25,6 @@ from itertools import pairwise
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy.linalg import LinAlgError, block_diag, cho_factor, cho_solve, eigh
 
 from manykernels.compiled import compiled
@@ -38,8 +37,7 @@ from manykernels.solvers.factored.group_penalty import (
     power_slope,
     sum_of_powers,
 )
-
-Array = NDArray[Any]
+from manykernels.validation.arrays import Array
 
 ROOT_STEPS = 60  # of a bracket of the ridge term, in its logarithm
 ROOT_TOL = 1e-13

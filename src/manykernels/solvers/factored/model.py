@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
 from manykernels.exceptions import InvalidInputError
 from manykernels.grams.factored import ColumnTable, FactoredStack, open_table
@@ -19,9 +19,7 @@ from manykernels.kernels import FittedBank
 from manykernels.kernels.bank.columns import Table
 from manykernels.solvers.factored.state import Component, Round, Start
 from manykernels.solvers.factored.tuning import CHUNK
-from manykernels.validation.arrays import TableLike
-
-Array = NDArray[Any]
+from manykernels.validation.arrays import Array, TableLike
 
 
 def _readings(kernels: Kernels, table: ColumnTable) -> Callable[[int], Reading]:

@@ -28,7 +28,6 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from manykernels.grams.factored.base import FactorOperator
 from manykernels.grams.rows.vectors import held
@@ -63,11 +62,9 @@ from manykernels.solvers.factored.tuning import (
     SWEEP_TOL,
     SWEEPS_A_CYCLE,
 )
+from manykernels.validation.arrays import Array
 
 # Conjugate gradients on the groups that are not zero: columns that act on each other move together.
-
-
-Array = NDArray[Any]
 
 
 def conjugate_step(

@@ -14,7 +14,6 @@ from itertools import pairwise
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy.optimize import brentq
 
 from manykernels.grams.factored import FactorOperator
@@ -26,8 +25,7 @@ from manykernels.objective.losses.smoothing import ScoreFunction
 from manykernels.objective.problem import Problem
 from manykernels.solvers.factored.group_penalty import GroupPenalty
 from manykernels.solvers.factored.tuning import BALANCED, CROSSING_STEPS, EXPANSIONS, INTERCEPT_STEPS
-
-Array = NDArray[Any]
+from manykernels.validation.arrays import Array
 
 
 @dataclass

@@ -11,10 +11,8 @@ import time
 from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import chain, pairwise
-from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from manykernels.exceptions import IncompatibleError
 from manykernels.grams.factored import FactoredStack, FactorOperator
@@ -36,8 +34,7 @@ from manykernels.solvers.factored.solver import FactoredNewton
 from manykernels.solvers.factored.state import Component
 from manykernels.solvers.run import check_deadline
 from manykernels.solvers.solution import Solution, Status
-
-Array = NDArray[Any]
+from manykernels.validation.arrays import Array
 
 COARSE = 1e-3  # of the tolerance: share of the trace that factors leave at first
 FINEST = 1e-15  # share of the trace that they leave at least

@@ -11,7 +11,6 @@ from functools import partial
 from typing import Any, ClassVar, cast
 
 import numpy as np
-from numpy.typing import NDArray
 
 from manykernels.exceptions import IncompatibleError
 from manykernels.grams.factored import FactoredStack
@@ -31,6 +30,7 @@ from manykernels.solvers.factored.working_set import FactoredWorkingSet, run_tog
 from manykernels.solvers.run import ADVICE, ROUNDING, CertifiedModel, Run, deadline
 from manykernels.solvers.solution import Model, Solution, Status
 from manykernels.threads import blas_threads
+from manykernels.validation.arrays import Array
 
 MOST_NAMES = 3
 
@@ -65,8 +65,6 @@ def advice_on_factors(problem: Problem, state: State, tol: float) -> str:
         "kernels, a larger strength, or a tol above this gap would end it."
     )
 
-
-Array = NDArray[Any]
 
 NOTICED = 1e-6  # relative change of the objective by rounding of functions that is told
 TERMS = 4.0  # roundings of a term, in units of the last place

@@ -7,7 +7,6 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from manykernels.grams.factored import ColumnTable, FactoredStack, FactorOperator
 from manykernels.grams.factored.prediction import KernelFunction
@@ -16,8 +15,7 @@ from manykernels.solvers.factored.certificate import DualBound
 from manykernels.solvers.factored.objective import FactoredObjective, KnownCurvature, Point
 from manykernels.solvers.factored.tuning import COARSE, FIRST_SMOOTHING
 from manykernels.solvers.solution import Solution
-
-Array = NDArray[Any]
+from manykernels.validation.arrays import Array
 
 
 @dataclass(frozen=True, eq=False)

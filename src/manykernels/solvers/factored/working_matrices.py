@@ -6,10 +6,9 @@ from collections.abc import Sequence
 from copy import copy
 from dataclasses import replace
 from itertools import pairwise
-from typing import Any, cast
+from typing import cast
 
 import numpy as np
-from numpy.typing import NDArray
 
 from manykernels.grams.base import GramStack
 from manykernels.grams.dense import DenseStack
@@ -20,11 +19,9 @@ from manykernels.solvers.factored.fallback import allowed_bytes, matrix_first, r
 from manykernels.solvers.factored.state import ExactContinuation
 from manykernels.solvers.factored.tuning import MATRIX_FACTORS, SINGLE_PRECISION_TOL
 from manykernels.solvers.solution import Solution
+from manykernels.validation.arrays import Array
 
 # Some kernels as N x N matrices, the others as factors: a Gram stack in memory for solvers that form sums of both.
-
-
-Array = NDArray[Any]
 
 ROWS = 256  # of a matrix that are added at once
 

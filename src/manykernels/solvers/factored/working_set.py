@@ -21,7 +21,6 @@ from itertools import pairwise
 from typing import Any, cast
 
 import numpy as np
-from numpy.typing import NDArray
 
 from manykernels.grams.factored import FactoredStack
 from manykernels.objective.losses.smoothing import smaller_smoothing
@@ -61,8 +60,8 @@ from manykernels.solvers.factored.tuning import (
 )
 from manykernels.solvers.factored.working_matrices import WorkingMatrices
 from manykernels.solvers.solution import Status
+from manykernels.validation.arrays import Array
 
-Array = NDArray[Any]
 Quads = tuple[Array, Array]
 
 

@@ -27,14 +27,11 @@ and a share ``o_j`` for each kernel (an empty array means ones):
 from __future__ import annotations
 
 import math
-from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from manykernels.compiled import compiled
-
-Array = NDArray[Any]
+from manykernels.validation.arrays import Array
 
 MOST_TRIALS = 100
 SHORTEST_BRACKET = 4e-16

@@ -6,12 +6,12 @@ in the units that make all penalties one. Held beside ``rho`` are the products `
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
 from manykernels.compiled import compiled
+from manykernels.validation.arrays import Array
 
 ELASTIC, POWER, BALL, SQUARE = 0, 1, 2, 3  # kinds of penalty
 ACCURACY = 1e-3  # of the slope along a step: what the next samples undo anyway
@@ -276,9 +276,6 @@ def _at_kink(samples: OnlineLoss, rho: Array, i: int, j: int, sign: float, step:
 
 
 # The compiled loops of the online solvers: samples are updated one by one, kernel weights follow in closed form.
-
-
-Array = NDArray[Any]
 
 FLAT = 1e-12  # smallest curvature along a pair, relative to that along one of its samples
 LARGEST_GAIN = 1e150  # whose square is finite
