@@ -5,15 +5,14 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from numbers import Real
+from numbers import Integral, Real
 from typing import Any
 
 import numpy as np
 import pandas as pd
+from numpy.typing import NDArray
 from scipy.stats import ncx2, norm
 from sklearn.datasets import load_breast_cancer, load_diabetes, load_digits, load_iris, load_wine
-
-from manykernels.validation.arrays import Array, check_choice, check_count
 
 __all__ = [
     "MixedData",
@@ -28,6 +27,8 @@ __all__ = [
     "twonorm_bayes_error",
     "wave_shapes",
 ]
+
+Array = NDArray[Any]
 
 # Real data that is installed along with scikit-learn, as tables.
 
@@ -146,13 +147,13 @@ def make_mixed_table(
     >>> data.informative
     ('age', 'dose', 'grade', 'visit', 'code0', 'code1')
     """
-    n, share = check_count(n_samples, "n_samples"), _check_nonnegative(missing, "missing")
-    sizes = [check_count(size, f"levels[{k}]", least=2) for k, size in enumerate(levels)]
+    n, share = _check_count(n_samples, "n_samples"), _check_nonnegative(missing, "missing")
+    sizes = [_check_count(size, f"levels[{k}]", least=2) for k, size in enumerate(levels)]
     if share >= 0.5:
         raise ValueError(f"missing must be less than 0.5, got {missing!r}.")
     rng = np.random.default_rng(random_state)
     X, effects = _informative(n, sizes, rng)
-    for j in range(check_count(n_noise, "n_noise", least=0)):
+    for j in range(_check_count(n_noise, "n_noise", least=0)):
         X[f"noise{j}"] = rng.normal(size=n)
     X["site"] = _codes(rng.integers(0, 12, n), "s")
     score = effects.to_numpy().sum(axis=1)
@@ -280,8 +281,8 @@ def make_multiview(
     >>> data.X.shape, data.views["view0"], len(data.informative)
     ((100, 9), ['view0_0', 'view0_1'], 1)
     """
-    sizes = [check_count(size, f"n_features[{v}]") for v, size in enumerate(n_features)]
-    n, scale = check_count(n_samples, "n_samples"), _check_nonnegative(noise, "noise")
+    sizes = [_check_count(size, f"n_features[{v}]") for v, size in enumerate(n_features)]
+    n, scale = _check_count(n_samples, "n_samples"), _check_nonnegative(noise, "noise")
     _check_choices(len(sizes), n_informative, effect, task)
     rng = np.random.default_rng(random_state)
     views = {f"view{v}": [f"view{v}_{j}" for j in range(size)] for v, size in enumerate(sizes)}
@@ -300,10 +301,12 @@ def _effect(x: Array, effect: str) -> Array:
 
 
 def _check_choices(n_views: int, n_informative: int, effect: str, task: str) -> None:
-    if check_count(n_informative, "n_informative") > n_views:
+    if _check_count(n_informative, "n_informative") > n_views:
         raise ValueError(f"n_informative must be at most the number of views, {n_views}, got {n_informative}.")
-    check_choice(effect, EFFECTS, "effect")
-    check_choice(task, TASKS, "task")
+    if effect not in EFFECTS:
+        raise ValueError(f"effect must be one of {EFFECTS}, got {effect!r}.")
+    if task not in TASKS:
+        raise ValueError(f"task must be one of {TASKS}, got {task!r}.")
 
 
 # Breiman's artificial classification problems, with the error rate that no classifier can beat.
@@ -365,7 +368,7 @@ def ringnorm_bayes_error(n_features: int = 20) -> float:
     >>> round(ringnorm_bayes_error(), 4)
     0.0124
     """
-    p = check_count(n_features, "n_features")
+    p = _check_count(n_features, "n_features")
     squared_shift = 4.0
     radius = 8.0 / 3.0 * (squared_shift / 6.0 + p * np.log(2.0))
     wide_inside = ncx2.cdf(radius / 4.0, p, 4.0 / 9.0 * squared_shift)
@@ -452,8 +455,8 @@ def make_waveform(
     >>> X.shape, sorted(set(y.tolist()))
     ((500, 21), [1, 2, 3])
     """
-    n, rng = check_count(n_samples, "n_samples"), np.random.default_rng(random_state)
-    n_noise = check_count(n_noise_features, "n_noise_features", least=0)
+    n, rng = _check_count(n_samples, "n_samples"), np.random.default_rng(random_state)
+    n_noise = _check_count(n_noise_features, "n_noise_features", least=0)
     y = rng.integers(1, 4, size=n)
     first, second = wave_shapes()[np.array(WAVE_PAIRS)[y - 1].T]
     share = rng.random((n, 1))
@@ -474,7 +477,7 @@ def wave_shapes() -> Array:
 
 
 def _sizes(n_samples: int, n_features: int, random_state: RandomState) -> tuple[int, int, np.random.Generator]:
-    n, p = check_count(n_samples, "n_samples"), check_count(n_features, "n_features")
+    n, p = _check_count(n_samples, "n_samples"), _check_count(n_features, "n_features")
     return n, p, np.random.default_rng(random_state)
 
 
@@ -484,6 +487,16 @@ def _fair_labels(n: int, rng: np.random.Generator) -> Array:
 
 def _shift(n_features: int) -> float:
     return 2.0 / np.sqrt(n_features)
+
+
+# Checks of arguments: this module imports nothing of the rest of the library.
+
+
+def _check_count(value: object, name: str, least: int = 1) -> int:
+    """Return ``value`` as an int of at least ``least``, else say what it was."""
+    if isinstance(value, bool) or not isinstance(value, Integral) or value < least:
+        raise ValueError(f"{name} must be an integer of at least {least}, got {value!r}.")
+    return int(value)
 
 
 def _check_nonnegative(value: object, name: str) -> float:
