@@ -6,6 +6,7 @@ import json
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
+from shutil import copy
 from typing import Any
 
 import numpy as np
@@ -50,8 +51,7 @@ def run() -> Callable[..., Run]:
     return run_command
 
 
-@pytest.fixture
-def table() -> pd.DataFrame:
+def drawn() -> pd.DataFrame:
     """Return 60 rows: an id, three numbers, two classes as text and a quantity."""
     values = np.random.default_rng(1).normal(size=(60, 3))
     frame = pd.DataFrame(values, columns=["age", "bmi", "blood pressure"])
@@ -61,16 +61,30 @@ def table() -> pd.DataFrame:
 
 
 @pytest.fixture
+def table() -> pd.DataFrame:
+    """Return that table."""
+    return drawn()
+
+
+@pytest.fixture
 def data(table: pd.DataFrame, tmp_path: Path) -> Path:
     """Return that table in a CSV file."""
     table.to_csv(tmp_path / "data.csv", index=False)
     return tmp_path / "data.csv"
 
 
-@pytest.fixture
-def model(data: Path, tmp_path: Path) -> Path:
-    """Return the file of a classifier of that table."""
-    path = tmp_path / "model.mkl"
-    found = run_command("fit", data, "--target", "ill", "--id", "patient", "--drop", "cost", "--output", path)
+@pytest.fixture(scope="session")
+def fitted(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Return the file of a classifier of that table, which is fitted once for all tests."""
+    folder = tmp_path_factory.mktemp("fitted")
+    drawn().to_csv(folder / "data.csv", index=False)
+    words = ("--target", "ill", "--id", "patient", "--drop", "cost", "--output", folder / "model.mkl")
+    found = run_command("fit", folder / "data.csv", *words)
     assert found.code == 0, found.err
-    return path
+    return folder / "model.mkl"
+
+
+@pytest.fixture
+def model(fitted: Path, tmp_path: Path) -> Path:
+    """Return a copy of that file."""
+    return Path(copy(fitted, tmp_path / "model.mkl"))

@@ -14,6 +14,7 @@ import pytest
 import typer
 from sklearn.metrics import accuracy_score, r2_score
 from sklearn.model_selection import train_test_split
+from tests.support.processes import python
 
 import manykernels
 from manykernels import (
@@ -176,6 +177,7 @@ def test_every_parameter_is_an_option_with_the_default_of_python() -> None:
         assert {name.rpartition("__")[2] for name in given} - left_out <= set(options)
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize(
     ("words", "expected"),
     [
@@ -543,8 +545,8 @@ def test_the_version_is_told_at_once() -> None:
 
 
 def test_a_process_of_its_own(data: Path, tmp_path: Path) -> None:
-    command = [sys.executable, "-m", "manykernels.cli", "fit", data, *FIT, "--output", tmp_path / "m.mkl", "--json"]
-    found = subprocess.run([str(word) for word in command], capture_output=True, text=True, timeout=120, check=False)
+    program = "import runpy; runpy.run_module('manykernels.cli', run_name='__main__', alter_sys=True)"
+    found = python(program, "fit", data, *FIT, "--output", tmp_path / "m.mkl", "--json")
     assert found.returncode == 0, found.stderr
     assert found.stderr == ""
     assert found.stdout.startswith('{"command": "fit", "exit_code": 0')

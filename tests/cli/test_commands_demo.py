@@ -39,6 +39,7 @@ def demonstration(tmp_path_factory: pytest.TempPathFactory) -> Demonstration:
     X, y = load_bundled("breast_cancer")
     X, y, folder = X.iloc[:120, [0, 1, 7]], y.iloc[:120], tmp_path_factory.mktemp("demo") / "new" / "folder"
     with pytest.MonkeyPatch.context() as patch, redirect_stdout(StringIO()) as text:
+        patch.setattr(demo, "LOGISTIC_GRID", {"logisticregression__C": np.array([0.1, 1.0])})
         patch.setattr(demo, "SVC_GRID", {"svc__C": np.array([1.0, 10.0]), "svc__gamma": np.array([0.01, 0.1])})
         patch.setenv("COLUMNS", "200")
         with running("demo", as_json=False) as outcome:

@@ -126,6 +126,7 @@ def test_report_scores_the_rows_held_out_when_the_model_was_fitted(
     assert "must end in .html" in wrong.err
 
 
+@pytest.mark.nightly
 @pytest.mark.usefixtures("without_pictures")
 def test_report_reads_what_the_first_version_wrote(run: Runner, model: Path, data: Path, tmp_path: Path) -> None:
     told = {name: value for name, value in read_metadata(model).items() if name in ("target", "data", "test_size")}
@@ -189,9 +190,6 @@ def test_compare_tells_whether_learning_pays(run: Runner, table: pd.DataFrame, v
     assert done.json["methods"][0]["p_value"] is None
     written = pd.read_csv(tmp_path / "out.csv")
     np.testing.assert_allclose(written["score"], [row["score"] for row in done.json["methods"]])
-    shown = run("compare", tmp_path / "data.csv", *FIT, *words)
-    assert "EasyMKL margin" in shown.out
-    assert "Mean accuracy in 2 folds" in shown.out
     assert "--folds 7" in run("compare", tmp_path / "data.csv", *FIT, *words, "--folds", 7).err
 
 
@@ -203,7 +201,11 @@ def test_tables_fit_into_eighty_columns(
     with pytest.raises(SystemExit) as end:
         app([words[0], str(data), *map(str, (*FIT, *words[1:], "--tol", 0.1))])
     assert end.value.code == 0
-    assert max(map(len, capsys.readouterr().out.splitlines())) <= 80
+    out = capsys.readouterr().out
+    assert max(map(len, out.splitlines())) <= 80
+    if words[0] == "compare":
+        assert "EasyMKL margin" in out
+        assert "Mean accuracy in 2 folds" in out
 
 
 def test_a_fit_that_stalls_is_saved_by_force_alone(

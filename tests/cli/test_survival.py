@@ -56,6 +56,7 @@ def test_from_a_table_to_curves_and_a_report(run: Runner, study: tuple[Path, pd.
     assert "events in" in run("fit", data, *FIT, "--drop", "site", "--output", file, "--force").out
 
 
+@pytest.mark.nightly
 @pytest.mark.filterwarnings("ignore:The best strength")
 def test_strength_in_folds_of_groups(run: Runner, study: tuple[Path, pd.DataFrame], tmp_path: Path) -> None:
     words = ("--cv", 3, "--groups", "site", "--output", tmp_path / "m.mkl", "--json")
@@ -131,9 +132,13 @@ def test_strata_have_baselines_of_their_own_from_fit_to_report(
     assert run("predict", file, tmp_path / "bare.csv").code == 0
     frame.assign(site="east").to_csv(tmp_path / "east.csv", index=False)
     assert "strata that were not there in fit" in run("predict", file, tmp_path / "east.csv", "--at", 1).err
-    compared = run("compare", data, *words, "--folds", 2, "--json").json
-    assert compared["score"] == "concordance"
     assert "2 strata" in run("fit", data, *words, "--output", file, "--force").out
+
+
+@pytest.mark.nightly
+def test_survival_is_compared_by_concordance(run: Runner, study: tuple[Path, pd.DataFrame]) -> None:
+    compared = run("compare", study[0], *FIT, "--strata", "site", "--folds", 2, "--json").json
+    assert compared["score"] == "concordance"
 
 
 def report_text(run: Runner, file: Path, data: Path, folder: Path) -> str:
@@ -147,9 +152,17 @@ def test_a_path_of_hazards_starts_empty(run: Runner, study: tuple[Path, pd.DataF
     assert (found["task"], found["path"][0]["n_active"]) == ("survival", 0)
     assert all(row["status"] == "converged" for row in found["path"])
     assert found["path"][-1]["n_active"] > 0
+    assert "--loss is not for survival" in run("path", study[0], *FIT, "--loss", "squared").err
+
+
+@pytest.mark.nightly
+def test_a_path_of_hazards_on_factors_begins_where_that_on_matrices_does(
+    run: Runner, study: tuple[Path, pd.DataFrame]
+) -> None:
+    words = (*FIT, "--strata", "site", "--n-alphas", 2, "--json")
+    found = run("path", study[0], *words).json
     factored = run("path", study[0], *words, "--kernels", "default", "--representation", "factored").json
     assert factored["alpha_max"] == pytest.approx(found["alpha_max"], rel=1e-3)
-    assert "--loss is not for survival" in run("path", study[0], *FIT, "--loss", "squared").err
 
 
 def test_other_commands_say_what_they_are_for(

@@ -118,7 +118,7 @@ def test_sgd_1s_with_polishing(points: np.ndarray, loss: str, p: float) -> None:
     assert_certified(found, best, STOCHASTIC)
 
 
-@pytest.mark.sampled(3)
+@pytest.mark.nightly
 @pytest.mark.parametrize("loss", LOSSES)
 def test_sgd_1s_as_in_the_thesis_by_stochastic_steps_alone(points: np.ndarray, loss: str) -> None:
     y = target(points, loss)
@@ -199,7 +199,7 @@ def test_gcd_1s_by_pairwise_steps(loss: str) -> None:
     assert_certified(found, best, EXACT)
 
 
-@pytest.mark.sampled(3)
+@pytest.mark.nightly
 @pytest.mark.parametrize("loss", LOSSES)
 def test_gcd_1s_by_the_steps_of_frank_wolfe_nears_the_optimum_as_fast_as_those_do(loss: str) -> None:
     points, y = wave(loss)

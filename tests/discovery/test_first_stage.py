@@ -48,7 +48,7 @@ def drawn_task(seed: int, n_samples: int = 24) -> tuple[np.ndarray, np.ndarray]:
     return points, [np.sign(smooth), smooth, rng.normal(size=n_samples)][seed % 3]
 
 
-@pytest.mark.sampled(4)
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("family", FAMILIES, ids=repr)
 @pytest.mark.parametrize("update", ["corrective", "published"])
 def test_no_list_of_members_is_aligned_better_than_the_bound(family: KernelFamily, update: str) -> None:
@@ -79,7 +79,7 @@ def test_corrective_weights_are_those_of_the_list() -> None:
         assert weights == pytest.approx(expected, rel=1e-6)
 
 
-@pytest.mark.sampled(2)
+@pytest.mark.nightly
 @pytest.mark.parametrize("criterion", ["alignment", "distance"])
 def test_corrective_weights_reach_what_published_steps_do(criterion: str) -> None:
     for seed in range(3):

@@ -67,6 +67,7 @@ def recomputed(found: Discovery, points: np.ndarray, y: np.ndarray, loss: str, f
     return primal, -conjugate_value(loss, y, rho) - largest / (2 * STRENGTH)
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("loss", LOSSES)
 def test_frank_wolfe_approaches_the_same_optimum(loss: str) -> None:
     points, y = drawn_task(loss)
@@ -183,6 +184,7 @@ def test_a_width_a_feature_is_better_where_features_differ() -> None:
     assert values[1].certificate.primal < 0.95 * values[0].certificate.primal
 
 
+@pytest.mark.nightly
 def test_weights_and_intercept_count() -> None:
     points, y = drawn_task("hinge")
     weight = np.where(np.arange(len(y)) % 3 == 0, 2.0, 1.0)

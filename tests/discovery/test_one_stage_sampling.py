@@ -41,6 +41,7 @@ def test_the_density_is_that_of_scipy(mean: float) -> None:
         assert truncated_normal_log_density(x, mean, mean, 0.05, 20.0) == pytest.approx(expected, abs=1e-9)
 
 
+@pytest.mark.nightly
 def test_the_estimate_of_the_gradient_is_unbiased() -> None:
     points, y = drawn_task(12)
     family = GaussianFamily(0.5, 2.0)
@@ -72,7 +73,7 @@ def test_one_width_a_feature_is_drawn_feature_after_feature() -> None:
     assert drawn.log_density == pytest.approx(log_density, abs=0.02)
 
 
-@pytest.mark.sampled(2)
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("loss", ["squared", "hinge", "logistic"])
 def test_corrected_weights_come_close_to_the_optimum(loss: str) -> None:
     points, y = drawn_task()

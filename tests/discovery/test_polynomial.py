@@ -155,6 +155,7 @@ def test_the_certificate_is_that_of_brute_force(
     np.testing.assert_allclose(kkt.stationarity + kkt.complementarity, certificate.relative_gap, atol=1e-9)
 
 
+@pytest.mark.nightly
 def test_the_mirror_descent_alone_converges(points: np.ndarray, signal: np.ndarray) -> None:
     best = optimum(points, signal, "squared", 2.0)
     few, many = (discover(points, signal, n_steps=n, polish=False, limits=Limits(1e-6)).solution for n in (20, 2500))
@@ -188,6 +189,7 @@ def test_a_lasso_path_is_where_the_search_begins_at_p_one(points: np.ndarray, si
     assert found.n_iter <= 3  # the constant, and what the path selects; draws alone need more
 
 
+@pytest.mark.nightly
 @pytest.mark.parametrize("p", [1.0, 1.5])
 def test_the_mirror_descent_converges_on_other_balls(points: np.ndarray, signal: np.ndarray, p: float) -> None:
     best = optimum(points, signal, "squared", p)
@@ -195,6 +197,7 @@ def test_the_mirror_descent_converges_on_other_balls(points: np.ndarray, signal:
     assert best * (1 - 1e-6) <= found.certificate.primal <= best * 1.03
 
 
+@pytest.mark.nightly
 def test_the_gradient_estimate_is_unbiased(points: np.ndarray, signal: np.ndarray) -> None:
     family = PolynomialFamily.of(RankOneBase(np.ascontiguousarray(points.T)), D, RHO)
     problem = Problem(family.base.stack([()]), signal, get_loss("squared"), family.regularizer(STRENGTH))
@@ -323,6 +326,7 @@ def test_a_search_out_of_time_is_certified_all_the_same(points: np.ndarray, sign
     assert certificate.dual <= best * (1 + 1e-6) <= certificate.primal * (1 + 2e-6)
 
 
+@pytest.mark.nightly
 def test_products_that_no_survey_names_are_drawn(points: np.ndarray) -> None:
     # The budget pays for an enumeration of pairs only: largest alone would never bring the triple.
     y = points[:, 0] * points[:, 1] * points[:, 2]

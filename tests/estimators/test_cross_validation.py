@@ -12,8 +12,6 @@ from numpy.typing import NDArray
 from sklearn.base import clone
 from sklearn.metrics import accuracy_score, mean_squared_error
 from sklearn.model_selection import GroupKFold, KFold, ShuffleSplit, StratifiedKFold
-from sklearn.utils.estimator_checks import parametrize_with_checks
-from tests.support.estimator_checks import ONE
 
 from manykernels import Gaussian, KernelBank, KernelStack, MKLClassifier, MKLRegressor
 from manykernels.estimators.selection.cross_validation import MKLClassifierCV, MKLRegressorCV
@@ -253,6 +251,7 @@ def test_unfinished_folds_are_reported_once() -> None:
     assert sum("models of the folds stopped short of tol=1e-09" in text for text in told) == 1
 
 
+@pytest.mark.nightly
 def test_the_strength_of_a_penalty_object_is_chosen_like_that_of_its_name() -> None:
     X, y = regression()
     named, given = (MKLRegressorCV(bank(), penalty=penalty, cv=3).fit(X, y) for penalty in ("l1", BlockL1(0.1)))
@@ -282,25 +281,6 @@ def test_clones_and_refits_start_afresh() -> None:
     assert "alpha" not in model.get_params()
 
 
-SAMPLE_WEIGHTS = "kernel normalization and folds count training rows, not their weights"
-
-
-@pytest.mark.sampled(2)
-@pytest.mark.filterwarnings("ignore:No kernel was selected:UserWarning", "ignore:The best strength:UserWarning")
-@pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning", "ignore:The least populated class")
-@parametrize_with_checks(
-    [
-        MKLRegressorCV(ONE, penalty="l1", n_alphas=2, search={"alpha_min_ratio": 0.1}, cv=2, tol=1e-2),
-        MKLClassifierCV(ONE, penalty="ridge", cv=2, tol=1e-2),
-    ],
-    expected_failed_checks=lambda estimator: {
-        f"check_sample_weight_equivalence_on_{kind}_data": SAMPLE_WEIGHTS for kind in ("dense", "sparse")
-    },
-)
-def test_scikit_learn_accepts_the_estimator(estimator: Any, check: Any) -> None:
-    check(estimator)
-
-
 @pytest.mark.sampled(2)
 @pytest.mark.parametrize("kind", [MKLRegressorCV, MKLClassifierCV])
 @pytest.mark.parametrize("settings", [{}, {"penalty": "l1", "n_alphas": 4}])
@@ -320,6 +300,7 @@ def test_folds_without_weight_are_left_out_in_words(
         kind(cv=KFold(3), **settings).fit(X, y, sample_weight=training_absent)
 
 
+@pytest.mark.nightly
 @pytest.mark.parametrize("kind", [MKLRegressorCV, MKLClassifierCV])
 def test_folds_are_held_as_the_whole_where_averages_decide(kind: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     """Matrices are worth more to a search than to a fit; folds asked for factors where all rows had matrices."""

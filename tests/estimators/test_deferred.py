@@ -58,6 +58,7 @@ def assert_same(one: list[Any], other: list[Any]) -> None:
         assert frame.equals(same)
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.filterwarnings("ignore:The best strength")
 @pytest.mark.parametrize("name", MODELS)
 def test_what_is_put_off_is_what_the_fit_would_have_found(name: str, monkeypatch: pytest.MonkeyPatch) -> None:

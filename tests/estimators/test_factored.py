@@ -232,6 +232,7 @@ def test_large_samples_take_factors_by_themselves() -> None:
     assert MKLRegressor(ADDITIVE).fit(rows[:100], rows[:100, 0]).representation_ == "gram"
 
 
+@pytest.mark.nightly
 def test_the_default_bank_ends_at_any_number_of_rows_and_its_names_say_how() -> None:
     rng = np.random.default_rng(0)
     rows = rng.normal(size=(4_000, 3))

@@ -73,7 +73,7 @@ def test_kinked_losses_can_be_had_on_factors_only() -> None:
         MKLClassifier(ADDITIVE, outputs="shared", loss="hinge", resources={"representation": "gram"}).fit(X, LABELS)
 
 
-@pytest.mark.sampled(2)
+@pytest.mark.nightly
 @pytest.mark.parametrize(("kind", "y"), [(MKLRegressorCV, TARGETS), (MKLClassifierCV, LABELS)])
 def test_cross_validation_chooses_what_it_chooses_on_matrices(kind: Any, y: Any) -> None:
     options: dict[str, Any] = {"outputs": "shared", "alphas": [0.1, 0.01, 0.0001], "cv": 2}

@@ -88,6 +88,7 @@ def test_events_of_held_out_samples() -> None:
     np.testing.assert_array_equal(learned(model, np.where(held_out[:, None], 50 * X, X), other), told)
 
 
+@pytest.mark.nightly
 def test_fixed_weights_that_learned_ones_are_compared_with() -> None:
     data = make_mixed_table(90, levels=(2,), missing=0.0, random_state=1)
     model = MKLClassifier(KernelBank.auto(), alpha=0.01)

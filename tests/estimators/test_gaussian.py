@@ -29,12 +29,6 @@ def drawn_task() -> tuple[np.ndarray, np.ndarray]:
     return X, np.sin(0.3 * X[:, 1]) + 0.5 * X[:, 0] + 0.1 * rng.normal(size=60)
 
 
-@pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning", "ignore:No kernel was selected")
-@parametrize_with_checks([GaussianMKL(resources={"max_iter": 2})], expected_failed_checks=lambda estimator: BY_ROWS)
-def test_scikit_learn_contract(estimator: Any, check: Any) -> None:
-    check(estimator)
-
-
 @pytest.mark.nightly
 @pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning", "ignore:No kernel was selected")
 @parametrize_with_checks(
@@ -214,6 +208,7 @@ def test_the_interval_by_default_follows_the_points_and_not_their_copies() -> No
     assert resolved_widths(np.zeros((5, 2))) == (0.5, 20.0)  # one point: nothing to tell apart
 
 
+@pytest.mark.nightly
 def test_noise_in_many_columns_is_not_fitted_by_narrow_kernels() -> None:
     rng = np.random.default_rng(1)
     X = rng.normal(size=(300, 8))

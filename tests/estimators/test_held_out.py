@@ -56,7 +56,7 @@ def test_importances_are_what_held_out_rows_lose() -> None:
     assert_allclose(found.loc[["x0", "x1"], "importance"], lost.mean(axis=0)[:2], rtol=0.1)
 
 
-@pytest.mark.sampled(2)
+@pytest.mark.sampled(5)
 @pytest.mark.parametrize("kind", ["averages", "hinge", "three", "quantile", "survival"])
 def test_every_search_tells_what_its_folds_say(kind: str, tmp_path: Path) -> None:
     three = np.digitize(Y, [-0.5, 0.5])

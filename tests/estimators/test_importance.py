@@ -100,6 +100,7 @@ def test_rows_left_out_are_nearer_to_refits_than_to_the_fit(loss: str, held: str
     assert importances[0] == importances.max() > 0
 
 
+@pytest.mark.nightly
 def test_learned_weights_are_left_out_with_the_row(seen: list[LeftOut]) -> None:
     """The curvature of the penalty along functions halves the error of fixed weights."""
     model, y = made("squared", "gram")

@@ -146,6 +146,7 @@ def test_what_cannot_interact_is_said() -> None:
         KernelBank.joint(Binned(Laplacian(0.3))).fit(np.eye(2))
 
 
+@pytest.mark.nightly
 def test_what_pairs_cost_is_chosen_in_folds(tmp_path: Path) -> None:
     rng = np.random.default_rng(0)
     X = rng.normal(size=(120, 4))
@@ -176,6 +177,7 @@ def test_what_pairs_cost_is_chosen_in_folds(tmp_path: Path) -> None:
         MKLRegressorCV(kernels, kernel_penalties=[{"* x *": 1.0}, 2.0]).fit(X, y)
 
 
+@pytest.mark.nightly
 def test_products_of_every_order_are_all_subsets() -> None:
     X = np.random.default_rng(0).normal(size=(300, 10))
     fitted = KernelBank.interactions(order=None).fit(X)

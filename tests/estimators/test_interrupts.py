@@ -281,7 +281,7 @@ SEARCHES: dict[str, Callable[[], Any]] = {
 }
 
 
-@pytest.mark.sampled(10)
+@pytest.mark.sampled(25)
 @pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
 @pytest.mark.parametrize("share", [0.0, 0.1, 0.3, 0.6, 0.9])
 @pytest.mark.parametrize("kind", SEARCHES)

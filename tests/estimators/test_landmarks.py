@@ -130,6 +130,7 @@ def test_what_banks_of_landmarks_cannot_do_is_said() -> None:
         Landmarks(Gaussian(1.0))(X)
 
 
+@pytest.mark.nightly
 def test_another_order_of_the_rows_gives_the_same_landmarks() -> None:
     rng = np.random.default_rng(0)
     X, order = rng.normal(size=(120, 3)), rng.permutation(120)

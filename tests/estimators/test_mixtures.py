@@ -343,15 +343,15 @@ def test_folds_too_large_to_be_held_together_are_opened_one_at_a_time() -> None:
     assert min(fold.closed for fold in large[1:]) > 3  # one of them at a time beside the first
 
 
-def test_the_race_chooses_what_a_search_of_everything_chooses() -> None:
+@pytest.mark.sampled(3)
+@pytest.mark.parametrize("kind", ["two columns", "a wave", "a sum"])
+def test_the_race_chooses_what_a_search_of_everything_chooses(kind: str) -> None:
     noise = 0.1 * np.random.default_rng(1).normal(size=60)
-    for own in (Y, np.sin(2 * X[:, 1]) + noise, X.sum(axis=1) + noise):
-        race, everything = (
-            MKLRegressorCV(bank(), cv=3, l1_ratios=ratios).fit(X, own) for ratios in (None, (1, 0.5, 0))
-        )
-        error = everything.cv_frame()["std_score"][everything.best_index_] / np.sqrt(3)
-        assert race.best_score_ >= everything.best_score_ - error / 2
-        assert len(race.cv_frame()) <= len(everything.cv_frame())
+    own = {"two columns": Y, "a wave": np.sin(2 * X[:, 1]) + noise, "a sum": X.sum(axis=1) + noise}[kind]
+    race, everything = (MKLRegressorCV(bank(), cv=3, l1_ratios=ratios).fit(X, own) for ratios in (None, (1, 0.5, 0)))
+    error = everything.cv_frame()["std_score"][everything.best_index_] / np.sqrt(3)
+    assert race.best_score_ >= everything.best_score_ - error / 2
+    assert len(race.cv_frame()) <= len(everything.cv_frame())
 
 
 def test_a_view_alone_ends_no_race() -> None:
@@ -364,6 +364,7 @@ def test_a_view_alone_ends_no_race() -> None:
     assert rivals_of(view, known) == known
 
 
+@pytest.mark.nightly
 def test_the_last_fit_begins_from_the_first_fold_wherever_its_rows_are() -> None:
     rng = np.random.default_rng(2)
     labels, weight = np.where(np.sin(2 * X[:, 1]) + 0.2 * rng.normal(size=60) > 0, "b", "a"), np.ones(60)
@@ -394,6 +395,7 @@ def test_the_last_fit_begins_from_the_first_fold_wherever_its_rows_are() -> None
     np.testing.assert_allclose(warm.decision_function(X), cold.decision_function(X), atol=0.05)
 
 
+@pytest.mark.nightly
 def test_held_matrices_of_folds_change_no_choice() -> None:
     shut, opened = ([], [])
     for found, room in ((shut, 0), (opened, ROOM)):
@@ -431,6 +433,7 @@ def test_permutations_count_where_samples_are_exchangeable() -> None:
     assert not exchanges(TimeSeriesSplit(3), groups)
 
 
+@pytest.mark.nightly
 def test_noise_is_no_finding_and_a_weak_effect_is_one() -> None:
     rows = np.random.default_rng(5).normal(size=(100, 3))
     noise = np.random.default_rng(6).normal(size=100)
@@ -513,7 +516,7 @@ def test_scores_are_those_of_models_at_the_fractions_of_their_folds() -> None:
     np.testing.assert_allclose(row["score_0"], -np.mean((plain.predict(X[test]) - Y[test]) ** 2), rtol=1e-5)
 
 
-@pytest.mark.sampled(2)
+@pytest.mark.nightly
 @pytest.mark.parametrize("unit", [1e-6, 1e6])
 def test_the_choice_does_not_depend_on_units(unit: float) -> None:
     first, second = (MKLRegressorCV(bank(), cv=2, n_alphas=6).fit(X, y) for y in (Y, unit * Y + unit))
@@ -539,7 +542,7 @@ def test_held_out_rows_change_nothing_that_a_fold_learns() -> None:
     np.testing.assert_array_equal(seen[:half], seen[half:])
 
 
-@pytest.mark.sampled(2)
+@pytest.mark.nightly
 @pytest.mark.parametrize("loss", ["logistic", "hinge", "squared_hinge"])
 def test_classes_are_chosen_for(loss: str) -> None:
     small = KernelBank([(f"x{j}", Gaussian(1.0), [j]) for j in range(3)])
@@ -552,6 +555,7 @@ def test_classes_are_chosen_for(loss: str) -> None:
     assert np.ndim(model.alpha_) == (1 if loss == "logistic" else 0)
 
 
+@pytest.mark.nightly
 def test_targets_have_strengths_of_their_own() -> None:
     both = np.column_stack([Y, 100 * np.random.default_rng(6).normal(size=60), 5 * X[:, 0] ** 2])
     with pytest.warns(UserWarning, match=r"for 1 of 3 outputs \(1\): .* better than a constant"):
@@ -565,6 +569,7 @@ def test_targets_have_strengths_of_their_own() -> None:
     assert scored.best_per_target_.shape == (3,)
 
 
+@pytest.mark.nightly
 def test_many_targets_are_learned_at_drawn_weights() -> None:
     many = np.column_stack([np.sin((1 + k % 3) * X[:, k % 3]) for k in range(12)]) + 0.1 * RNG.normal(size=(60, 12))
     small = KernelBank([(f"x{j}", Gaussian(0.5), [j]) for j in range(3)])
@@ -606,6 +611,7 @@ def test_a_scorer_sees_whole_models() -> None:
     np.testing.assert_allclose(own.cv_frame()["mean_score"], named.cv_frame()["mean_score"], rtol=1e-9)
 
 
+@pytest.mark.nightly
 def test_a_narrower_kernel_does_not_lower_the_score() -> None:
     new = RNG.uniform(-2, 2, size=(300, 3))
     truth = np.sin(2 * new[:, 1])

@@ -127,6 +127,7 @@ def test_searches_take_pairs_as_samples() -> None:
     assert search.best_score_ > 0.8
 
 
+@pytest.mark.nightly
 @pytest.mark.usefixtures("_large")
 def test_the_search_for_mixtures_forms_no_matrix(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module.PairStack, "_combine", None)

@@ -97,7 +97,7 @@ def test_a_seed_is_an_integer_in_range() -> None:
     assert 0 <= seed_from(np.random.default_rng(1)) < 2**31
 
 
-@pytest.mark.sampled(2)
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("parameters", [{}, {"loss": "logistic"}, {"polish": False, "n_steps": 20}])
 def test_searches_draw_the_same_unless_asked_for_other_draws(parameters: dict[str, Any]) -> None:
     rng = np.random.default_rng(0)

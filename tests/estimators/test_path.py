@@ -233,6 +233,7 @@ def test_a_path_measures_its_error_with_its_deviation_over_splits() -> None:
     assert regularization_path(X, y, alphas=[0.1]).performance is None
 
 
+@pytest.mark.nightly
 def test_performance_of_classes_of_mixtures_and_of_what_cannot_be_split() -> None:
     rng = np.random.default_rng(1)
     X = rng.normal(size=(40, 2))

@@ -58,6 +58,7 @@ def test_a_kernel_that_is_always_in(data, bank, representation, alpha) -> None:
     assert len(names) <= 5
 
 
+@pytest.mark.nightly
 def test_both_representations_find_the_same(data, bank) -> None:
     for penalty in (KEPT, TREE, {"subject": "ridge", "*": "simplex"}, {"subject": "ridge"} | TREE):
         found = [
@@ -171,6 +172,7 @@ def test_classes_with_kernels_without_a_penalty(data, bank, loss, representation
         assert shared.dual_gap_ <= 1e-5
 
 
+@pytest.mark.nightly
 def test_searches_and_hazards_with_kernels_without_a_penalty(data, bank) -> None:
     X, y = data
     free, penalty = KernelBank([*bank.kernels, ("b0", Linear(), ["b0"])]), {"b0": None, "*": "l1"}
@@ -185,6 +187,7 @@ def test_searches_and_hazards_with_kernels_without_a_penalty(data, bank) -> None
         assert model.dual_gap_ <= 1e-5
 
 
+@pytest.mark.nightly
 def test_a_grid_starts_where_what_selects_is_empty(data, bank) -> None:
     path = regularization_path(*data, kernels=bank, penalty=KEPT, n_alphas=6)
     assert path.summary()["n_active"].tolist()[0] == 1
@@ -233,6 +236,7 @@ def test_a_saved_model_keeps_its_penalty(data, bank, tmp_path) -> None:
         assert clone(loaded).fit(*data).dual_gap_ == model.dual_gap_
 
 
+@pytest.mark.nightly
 def test_hazards_under_a_tree(data, bank) -> None:
     table, y = data
     rng = np.random.default_rng(3)

@@ -49,6 +49,7 @@ def test_a_split_stack_predicts_like_the_features(data: Any) -> None:
     np.testing.assert_allclose(model.decompose(test), features.decompose(data.X[ids]), atol=1e-6)
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize(
     "form", [np.asarray, list, KernelStack, lambda kernels: KernelStack(kernels.astype(np.float32))]
 )

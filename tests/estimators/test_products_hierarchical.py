@@ -178,15 +178,6 @@ def test_missing_values_are_explained(table: pd.DataFrame, response: np.ndarray)
 
 
 # Small data of the checks: few columns, few rows; some targets are constant within tol.
-@pytest.mark.filterwarnings("ignore:No kernel was selected:UserWarning")
-@pytest.mark.filterwarnings("ignore::manykernels.ConvergenceWarning")
-@parametrize_with_checks(
-    [HierarchicalMKL(degree=2, tol=1e-2)], expected_failed_checks=lambda estimator: EXPECTED_FAILURES
-)
-def test_scikit_learn_accepts_the_estimator(estimator: Any, check: Any) -> None:
-    check(estimator)
-
-
 @pytest.mark.nightly
 @pytest.mark.filterwarnings("ignore:No kernel was selected:UserWarning")
 @pytest.mark.filterwarnings("ignore::manykernels.ConvergenceWarning")

@@ -19,11 +19,6 @@ EXPECTED_FAILURES = {
 }
 
 
-@parametrize_with_checks([NonlinearMKL()], expected_failed_checks=lambda estimator: EXPECTED_FAILURES)
-def test_scikit_learn_accepts_the_estimator(estimator: Any, check: Any) -> None:
-    check(estimator)
-
-
 @pytest.mark.nightly
 @parametrize_with_checks([NonlinearMKL("logistic")], expected_failed_checks=lambda estimator: EXPECTED_FAILURES)
 def test_scikit_learn_accepts_the_classifier(estimator: Any, check: Any) -> None:

@@ -127,6 +127,7 @@ def test_classes_are_learned(table: pd.DataFrame, loss: str) -> None:
     assert hasattr(model, "predict_proba") == (loss == "logistic")
 
 
+@pytest.mark.nightly
 def test_three_classes_share_a_bank(table: pd.DataFrame) -> None:
     labels = np.digitize(table["age"] * table["dose"], [-0.5, 0.5])
     model = sparse(degree=2, loss="logistic", alpha=1e-3).fit(table, labels)
@@ -205,16 +206,6 @@ def test_missing_values_are_explained(table: pd.DataFrame, response: np.ndarray)
 
 
 # Small data of the checks: few columns, few rows; some targets are constant within tol.
-@pytest.mark.filterwarnings("ignore:No kernel was selected:UserWarning")
-@pytest.mark.filterwarnings("ignore::manykernels.ConvergenceWarning")
-@parametrize_with_checks(
-    [PolynomialMKL(2, p=1.0, n_steps=3, tol=1e-2, random_state=0)],
-    expected_failed_checks=lambda estimator: EXPECTED_FAILURES,
-)
-def test_scikit_learn_accepts_the_estimator(estimator: Any, check: Any) -> None:
-    check(estimator)
-
-
 @pytest.mark.nightly
 @pytest.mark.filterwarnings("ignore:No kernel was selected:UserWarning")
 @pytest.mark.filterwarnings("ignore::manykernels.ConvergenceWarning")
@@ -226,7 +217,7 @@ def test_scikit_learn_accepts_the_classifier(estimator: Any, check: Any) -> None
     check(estimator)
 
 
-@pytest.mark.sampled(3)
+@pytest.mark.nightly
 @pytest.mark.parametrize("seed", [0, 1, 2])
 def test_a_weak_penalty_finds_the_interactions_that_make_the_target(seed: int) -> None:
     # A hundred draws out of 5456 products interpolate the target: what they leave of it must not lead the search.

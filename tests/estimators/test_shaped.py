@@ -28,13 +28,13 @@ SHAPES = {"age": "increasing", "dose": ("increasing", "concave")}
 @pytest.fixture
 def rows() -> pd.DataFrame:
     rng = np.random.default_rng(0)
-    values = {"age": rng.uniform(20, 80, 250), "dose": rng.gamma(2.0, size=250), "noise": rng.normal(size=250)}
+    values = {"age": rng.uniform(20, 80, 150), "dose": rng.gamma(2.0, size=150), "noise": rng.normal(size=150)}
     return pd.DataFrame(values)
 
 
 @pytest.fixture
 def y(rows: pd.DataFrame) -> np.ndarray:
-    noise = np.random.default_rng(1).normal(size=250)
+    noise = np.random.default_rng(1).normal(size=150)
     return np.asarray(0.03 * rows["age"] - np.sin(rows["age"] / 5) + np.sqrt(rows["dose"]) + 0.5 * noise)
 
 
@@ -67,6 +67,7 @@ def test_regression_keeps_shapes_everywhere(rows: pd.DataFrame, y: np.ndarray) -
     assert model.importance_frame().set_index("columns")["importance"]["dose"] > 0
 
 
+@pytest.mark.nightly
 def test_classes_hazards_and_searches_keep_shapes(rows: pd.DataFrame, y: np.ndarray) -> None:
     check_shapes(MKLClassifier(bank(), alpha=0.01).fit(rows, y > np.median(y)), rows)
     check_shapes(MKLClassifier(bank(), loss="hinge", alpha=0.01, tol=1e-3).fit(rows, y > np.median(y)), rows)

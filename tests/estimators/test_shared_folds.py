@@ -91,7 +91,7 @@ GRIDS: dict[str, dict[str, Any]] = {
 }
 
 
-@pytest.mark.sampled(4)
+@pytest.mark.sampled(6)
 @pytest.mark.parametrize(("name", "n_targets"), [*((name, 1) for name in GRIDS), ("mixtures", 2), ("search", 2)])
 def test_scores_are_those_of_folds_with_their_own_kernels(name: str, n_targets: int, together: list[int]) -> None:
     X, y = data()

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 from sklearn.utils.estimator_checks import parametrize_with_checks
-from tests.support.estimator_checks import EVERY, QUICK, expected_failures
+from tests.support.estimator_checks import EVERY, QUICK, SEARCHES, expected_failures
 
 from manykernels import estimators
 
@@ -16,6 +16,16 @@ from manykernels import estimators
 @pytest.mark.filterwarnings("ignore:No kernel was selected:UserWarning")
 @parametrize_with_checks(QUICK, expected_failed_checks=expected_failures)
 def test_scikit_learn_accepts_the_estimator(estimator: Any, check: Any) -> None:
+    check(estimator)
+
+
+# Small data of the checks: few columns, few rows of each class; some targets are constant within tol.
+@pytest.mark.sampled(3)
+@pytest.mark.filterwarnings("ignore:No kernel was selected:UserWarning", "ignore:The best strength:UserWarning")
+@pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning", "ignore:The least populated class")
+@pytest.mark.filterwarnings("ignore::manykernels.ConvergenceWarning")
+@parametrize_with_checks(SEARCHES, expected_failed_checks=expected_failures)
+def test_scikit_learn_accepts_the_search(estimator: Any, check: Any) -> None:
     check(estimator)
 
 

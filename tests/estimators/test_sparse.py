@@ -149,6 +149,7 @@ def test_members_of_pairs() -> None:
     np.testing.assert_allclose(models[0].predict(dense), models[0].predict(data), atol=1e-9)
 
 
+@pytest.mark.nightly
 def test_a_report_of_rows_that_have_no_columns_to_look_at(tmp_path: Path) -> None:
     index = RNG.integers(0, 80, (150, 2))
     pairs = Pairs(X, None, index)

@@ -163,6 +163,7 @@ class SlowScorer:
         return float(model.score(rows, target))
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.filterwarnings("ignore:The best strength")
 @pytest.mark.parametrize("n_jobs", [None, 2])
 @pytest.mark.parametrize(
@@ -201,6 +202,7 @@ def test_the_last_fit_has_what_the_search_leaves(monkeypatch: pytest.MonkeyPatch
     assert seen[-1] == pytest.approx(1000.0 - 4 * 90.0, abs=60.0)
 
 
+@pytest.mark.nightly
 @pytest.mark.filterwarnings("ignore:The best strength")
 def test_time_enough_changes_nothing() -> None:
     for given in GIVEN:

@@ -67,6 +67,7 @@ def test_units_of_standardized_columns_change_nothing(model: Any) -> None:
     np.testing.assert_allclose(second, first, atol=1e-4 * np.ptp(first))
 
 
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize("penalty", list(REGULARIZERS))
 def test_a_common_factor_of_the_kernels_changes_nothing(penalty: str) -> None:
     model = MKLClassifier("precomputed", penalty=penalty, **TIGHT)
@@ -102,6 +103,7 @@ def test_a_class_does_not_depend_on_how_many_others_there_are() -> None:
     np.testing.assert_allclose(found[0].decision_function(NEW)[:, 0], found[1].decision_function(NEW)[:, 0], atol=1e-6)
 
 
+@pytest.mark.nightly
 def test_every_class_of_many_has_kernels_and_the_rows_are_told_apart() -> None:
     centers = np.array([(3.0 * i, 3.0 * j) for i in range(6) for j in range(5)])
     y = np.repeat(np.arange(30), 6)
@@ -214,6 +216,7 @@ def test_an_untouched_search_for_widths_learns_a_wave() -> None:
 # --- strength in units of noise -------------------------------------------------------------------------------------
 
 
+@pytest.mark.nightly
 def test_the_unit_of_noise_empties_the_models_of_half_of_the_random_orders() -> None:
     model = MKLRegressor("precomputed", alpha="1*noise", **TIGHT).fit(GRAMS, Y)
     assert model.noise_ratio_ == pytest.approx(1.0, rel=1e-12)
@@ -299,6 +302,7 @@ def test_targets_of_groups_of_equal_size_change_places_as_wholes() -> None:
     np.testing.assert_allclose(level.permuted[0], expected, rtol=1e-9)
 
 
+@pytest.mark.nightly
 def test_noise_of_groups_is_no_finding_of_a_search_that_knows_them() -> None:
     """Columns and labels that are constant within groups: ten draws of noise, and one effect."""
     groups = np.repeat(np.arange(20), 4)
@@ -319,6 +323,7 @@ def test_noise_of_groups_is_no_finding_of_a_search_that_knows_them() -> None:
     assert model.noise_p_value_ <= 0.05
 
 
+@pytest.mark.nightly
 def test_one_weak_narrow_effect_is_told_from_noise() -> None:
     warned = 0
     for seed in range(12):
@@ -366,6 +371,7 @@ def test_more_orders_than_those_of_the_unit_are_drawn_only_in_doubt_where_the_st
     assert search.noise_p_value_ == 1 / 200  # by which it judges its choice
 
 
+@pytest.mark.nightly
 def test_a_target_of_noise_is_hardly_ever_clear_after_few_orders() -> None:
     clear = 0
     for seed in range(400):
@@ -429,6 +435,7 @@ def test_targets_without_kernels_are_named_unless_they_are_constant() -> None:
 # --- the defaults that failed ---------------------------------------------------------------------------------------
 
 
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize(
     ("bank", "least"),
     [
@@ -453,6 +460,7 @@ def test_an_untouched_regressor_beats_the_mean() -> None:
     assert scores[1] == pytest.approx(scores[0], abs=1e-6)
 
 
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize("representation", ["gram", "factored"])
 @pytest.mark.parametrize("alpha", ["auto", "0.1*max"])
 @pytest.mark.parametrize("penalty", ["l1", "ridge"])

@@ -318,6 +318,7 @@ def test_models_on_factors_are_kept_in_files_that_do_not_grow_with_samples(tmp_p
     assert not hasattr(model, "support_")
 
 
+@pytest.mark.nightly
 def test_folds_on_factors_choose_as_folds_of_matrices() -> None:
     X, y = columns(240)
     bank = KernelBank.per_feature(widths=[0.5, 1.0], standardize=True)

@@ -19,6 +19,7 @@ def output(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
+@pytest.mark.nightly
 def test_every_method_predicts_the_rows_that_are_left(output: Path) -> None:
     runs = pd.read_csv(output / "beyond_runs.csv")
     assert runs.groupby(["paper", "set"])["method"].nunique().tolist() == [4, 4]
@@ -28,11 +29,13 @@ def test_every_method_predicts_the_rows_that_are_left(output: Path) -> None:
     assert runs.loc[runs["method"] == "one tuned kernel", "gap"].isna().all()
 
 
+@pytest.mark.nightly
 def test_the_solvers_of_one_problem_agree(output: Path) -> None:
     runs = pd.read_csv(output / "beyond_runs.csv").pivot_table(index="set", columns="method", values="error")
     np.testing.assert_allclose(runs["the paper's"], runs["its task, our defaults"], rtol=0.05)
 
 
+@pytest.mark.nightly
 def test_what_was_computed_is_not_computed_again(output: Path) -> None:
     before = (output / "beyond_runs.csv").read_text()
     printed, _ = run_program(SCRIPT, "--quick", "--report", "--output", str(output))

@@ -29,6 +29,12 @@ def makers() -> dict[str, Callable[[pd.DataFrame], dict[str, str]]]:
     return found
 
 
+@cache
+def made(ledger: str) -> dict[str, str]:
+    """Return the tables that are made from a run table: two tests compare them with pages."""
+    return makers()[ledger](read(PAGES / ledger))
+
+
 def page_of(ledger: str) -> Path:
     """Return the page that says that its tables are made from a run table; the index names all of them."""
     (page,) = (path for path in PAGES.glob("*.md") if path.stem != "every_figure" and ledger in path.read_text())
@@ -38,7 +44,7 @@ def page_of(ledger: str) -> Path:
 @pytest.mark.parametrize("ledger", KEPT)
 def test_the_tables_of_a_page_are_those_of_its_runs(ledger: str) -> None:
     page = page_of(ledger).read_text()
-    tables = makers()[ledger](read(PAGES / ledger))
+    tables = made(ledger)
     assert tables
     for table in tables.values():
         assert table.strip() in page
@@ -62,7 +68,7 @@ def test_every_table_of_results_is_made_from_runs(page: Path) -> None:
     rebuilt: set[str] = set()
     for ledger in KEPT:
         if page_of(ledger) == page:
-            rebuilt |= {table.strip() for table in makers()[ledger](read(PAGES / ledger)).values()}
+            rebuilt |= {table.strip() for table in made(ledger).values()}
     assert [table.splitlines()[0] for table in results(page.read_text()) if table not in rebuilt] == []
 
 

@@ -14,6 +14,7 @@ FOLDER = Path(__file__).parents[2] / "experiments" / "thesis"
 TRUE = np.sqrt([2.0, 12.0, 60.0])
 
 
+@pytest.mark.nightly
 def test_the_command_finds_the_frequencies(tmp_path: Path) -> None:
     run_program(FOLDER / "chapter3.py", "--quick", "--draws", "1", "--output", str(tmp_path))
     names = {path.name for path in tmp_path.iterdir()}

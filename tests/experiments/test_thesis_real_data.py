@@ -168,6 +168,7 @@ def test_small_sets_are_done_first_and_large_ones_less_often(module: Callable[[s
     assert sorted(order) == sorted((name, repeat) for name in ("banana", "sonar", "heart") for repeat in range(4))
 
 
+@pytest.mark.nightly
 def test_the_objective_of_the_first_iteration_is_the_alignment_with_the_target(
     report: tuple[Path, dict[str, Any]],
 ) -> None:
@@ -211,7 +212,7 @@ def test_pixels_are_left_as_they_are(module: Callable[[str], ModuleType]) -> Non
     assert len({tuple(row) for part in parts for row in part[0]}) == 60
 
 
-@pytest.mark.sampled(3)
+@pytest.mark.nightly
 @pytest.mark.parametrize("kind", ["greedy", "sampled", "two_stages"])
 def test_a_search_obeys_its_time_limit(module: Callable[[str], ModuleType], kind: str) -> None:
     settings, learners = module("_settings"), module("_learners")

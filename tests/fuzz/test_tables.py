@@ -25,6 +25,7 @@ def test_a_table_with_gaps(turn: int) -> None:
         list(USES.values())[turn][0](case)
 
 
+@pytest.mark.nightly
 def test_parts_of_a_table_have_the_kernels_of_the_whole() -> None:
     differing = 0
     for seed in range(40):
@@ -41,6 +42,7 @@ def test_parts_of_a_table_have_the_kernels_of_the_whole() -> None:
     assert differing > 5  # and by itself a part would decide otherwise
 
 
+@pytest.mark.nightly
 def test_a_kind_of_kernels_that_is_constant_in_a_fold() -> None:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")

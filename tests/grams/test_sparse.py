@@ -108,7 +108,7 @@ def test_problems_end_where_dense_solvers_end(seed: int, loss: str, regularizer:
     assert found.certificate.primal == pytest.approx(exact.certificate.primal, rel=1e-8)
 
 
-@pytest.mark.sampled(4)
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("loss", ["squared", "logistic"])
 @pytest.mark.parametrize("regularizer", ["l1", "elasticnet", "simplex"])
 def test_steps_without_hessians_reach_the_same_minimum(loss: str, regularizer: str, monkeypatch: Any) -> None:
@@ -148,6 +148,7 @@ def test_a_model_on_factors_keeps_no_sequence_and_predicts_as_one_on_matrices(tm
     assert longest.encode() not in (tmp_path / "model.zip").read_bytes()
 
 
+@pytest.mark.nightly
 def test_several_classes_share_weights() -> None:
     """Three classes with one set of kernel weights on sparse features, certified."""
     X = table(2, 90)

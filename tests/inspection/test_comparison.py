@@ -110,6 +110,7 @@ def test_held_out_rows_change_nothing_that_is_learned(classifies: bool) -> None:
         np.testing.assert_array_equal(before, after)
 
 
+@pytest.mark.nightly
 @pytest.mark.filterwarnings("ignore:The best strength")
 @pytest.mark.filterwarnings("ignore:No kernel predicts better:UserWarning")  # six of thirty rows say yes
 def test_classes_groups_and_precomputed_kernels() -> None:

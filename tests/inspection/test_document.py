@@ -124,7 +124,7 @@ def told(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], str]:
 
 
 @pytest.mark.filterwarnings("ignore:The best strength")
-@pytest.mark.sampled(2)
+@pytest.mark.sampled(5)
 @pytest.mark.parametrize("name", MAKERS)
 def test_every_estimator_has_a_report(name: str, told: Callable[[str], str]) -> None:
     (model, _, y), html = made(name), told(name)
@@ -275,6 +275,7 @@ def test_simpler_models_are_compared_or_left_out_with_a_reason(told: Callable[[s
     assert f"better than the {CONSTANT}" in text
 
 
+@pytest.mark.nightly
 @pytest.mark.usefixtures("without_pictures")
 def test_the_rival_of_a_table_with_categories_is_gradient_boosting(tmp_path: Path) -> None:
     rng = np.random.default_rng(0)
@@ -311,6 +312,7 @@ def test_what_to_distrust_is_told(tmp_path: Path) -> None:
     assert "Not finished: the solver stopped because it reached the largest number of iterations" in text
 
 
+@pytest.mark.nightly
 @pytest.mark.filterwarnings("ignore:The best strength")
 def test_a_strength_at_the_edge_is_told(tmp_path: Path) -> None:
     X = table()

@@ -47,7 +47,7 @@ def program_in(path: Path) -> str:
     return unescape(found[1])
 
 
-@pytest.mark.sampled(2)
+@pytest.mark.sampled(5)
 @pytest.mark.parametrize(
     "model",
     [

@@ -36,6 +36,7 @@ def _table(seed: int, n: int = 60, p: int = 8) -> tuple[pd.DataFrame, Any]:
 # --- stability ---
 
 
+@pytest.mark.nightly
 def test_false_selections_on_noise_stay_within_the_bound() -> None:
     false = []
     for seed in range(6):
@@ -59,6 +60,7 @@ def test_true_columns_are_selected() -> None:
     assert found.n_halves == 30
 
 
+@pytest.mark.nightly
 def test_stability_of_classes_weights_and_kernels() -> None:
     X, y = _table(1)
     bank = KernelBank.per_feature([Gaussian(1.0), Linear()], standardize=True)
@@ -114,6 +116,7 @@ def test_permutation_is_that_of_the_part_of_a_view() -> None:
     assert row["importance"] == pytest.approx(np.mean(drops), abs=5 * row["std"] / np.sqrt(99))
 
 
+@pytest.mark.nightly
 def test_p_values_on_noise_are_not_small() -> None:
     X, y = _table(3, n=120)
     model = MKLRegressor(BANK, alpha=1e-3).fit(X[:60], y[:60])

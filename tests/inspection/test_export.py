@@ -167,7 +167,7 @@ def score_columns(found):
     return found[[name for name in found.columns if name == "score" or name.startswith("score_")]].to_numpy(dtype=float)
 
 
-@pytest.mark.sampled(2)
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize("run", [by_sqlite, by_duckdb])
 def test_sql_gives_the_scores_and_predictions_of_the_model(case, run, tmp_path):
     model, X = case

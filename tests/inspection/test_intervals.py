@@ -88,6 +88,7 @@ def test_kept_models_of_the_folds_give_the_intervals_of_their_formula(model: MKL
     assert "_fold_models" not in found.__dict__
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("penalty", ["auto", "l1"])
 def test_sets_of_kept_folds_hold_what_they_say(penalty: str) -> None:
     labels = np.array(["low", "middle", "high"])[np.digitize(Y, [-0.4, 0.4])]
@@ -122,6 +123,7 @@ def test_what_cannot_be_done_is_said(model: MKLRegressorCV) -> None:
         conformal_sets(model, Y[FIT], X[NEW])
 
 
+@pytest.mark.nightly
 def test_targets_with_choices_of_their_own_have_intervals_each_also_from_a_file(tmp_path: Path) -> None:
     both = np.column_stack([Y, X[:, 1] + 0.2 * np.random.default_rng(1).normal(size=400)])
     found = MKLRegressorCV(BANK, cv=3, n_alphas=4, tol=1e-3, search={"keep_folds": True}).fit(X[FIT], both[FIT])

@@ -120,6 +120,7 @@ def test_names_with_markup_and_formulas_are_text() -> None:
     assert 'aria-label="says &quot;so&quot; &amp; &lt;so&gt;"' in picture.svg
 
 
+@pytest.mark.nightly
 def test_few_are_drawn_and_the_others_counted() -> None:
     rng = np.random.default_rng(1)
     X = rng.normal(size=(120, 6))

@@ -74,6 +74,7 @@ def test_the_report_tells_survival_from_folds(tmp_path: Path, strata: bool) -> N
     assert ("2, each with a baseline hazard" in page) == strata
 
 
+@pytest.mark.nightly
 def test_concordance_of_a_report_is_that_of_pairs_within_folds() -> None:
     X, y = study()
     model, settings = MKLSurvival(BANK, alpha=0.05).fit(X, y), {"test": None, "groups": None, "seed": 0}
@@ -107,6 +108,7 @@ def test_rows_held_out_and_a_frame_as_target(tmp_path: Path) -> None:
         report(model, X[:40], y["time"][:40], tmp_path / "report.html")
 
 
+@pytest.mark.nightly
 @pytest.mark.filterwarnings("ignore:The best strength")
 def test_precomputed_kernels_and_a_chosen_strength(tmp_path: Path) -> None:
     X, y = study(40)
@@ -119,6 +121,7 @@ def test_precomputed_kernels_and_a_chosen_strength(tmp_path: Path) -> None:
     assert "since it failed" not in page
 
 
+@pytest.mark.nightly
 @pytest.mark.filterwarnings("ignore:The best strength")
 def test_learned_weights_beside_those_that_nobody_learns() -> None:
     X, y = study(90, strata=True)

@@ -28,6 +28,7 @@ def planted(n: int = 120) -> tuple[pd.DataFrame, np.ndarray]:
 KERNELS: list[Any] = [("words", Kmers(5), "dna"), ("where", Kmers(3, positional=True), "dna")]
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("held", ["gram", "factored"])
 def test_what_was_planted_is_found(held: str) -> None:
     """The planted word has the strongest effect, for the class that has it, and its places matter most."""

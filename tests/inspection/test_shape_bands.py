@@ -25,6 +25,7 @@ def curve(model: Any, bands: Any, **options: Any) -> pd.DataFrame:
     return ShapeDisplay.from_estimator(model, X, columns=["a"], n_points=30, bands=bands, **options).frame()
 
 
+@pytest.mark.nightly
 def test_refits_tell_of_squared_errors_what_the_posterior_tells() -> None:
     model = MKLRegressor(BANK, resources={"representation": "gram"}, tol=1e-3).fit(X, Y)
     refits = bootstrap_refits(model, X, Y, n_refits=20, random_state=0)

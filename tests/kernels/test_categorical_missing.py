@@ -119,7 +119,7 @@ def masked_problem(seed: int) -> SmallProblem:
     return SmallProblem(K, y, loss, penalty, strength, bool(seed % 2), LOSSES[loss], PENALTIES[penalty], weight)
 
 
-@pytest.mark.sampled(3)
+@pytest.mark.nightly
 @pytest.mark.parametrize("start", range(0, 100, 20))
 def test_hundred_masked_problems_against_the_conic_oracle(start):
     for seed in range(start, start + 20):

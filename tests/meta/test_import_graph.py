@@ -29,6 +29,12 @@ def sources() -> dict[str, str]:
     return found
 
 
+@cache
+def parsed(text: str) -> ast.Module:
+    """Return the tree of a module; several tests look at those of the package."""
+    return ast.parse(text)
+
+
 def imported(node: ast.AST, modules: set[str]) -> set[str]:
     """Return the modules that one statement names: a submodule where there is one, else the module or package."""
     if isinstance(node, ast.Import):
@@ -49,7 +55,7 @@ def graph_of(texts: Mapping[str, str]) -> Graph:
     """Return who imports whom: at module level, inside functions and under TYPE_CHECKING alike."""
     modules = set(texts)
     return {
-        name: {other for node in ast.walk(ast.parse(text)) for other in imported(node, modules)} & modules - {name}
+        name: {other for node in ast.walk(parsed(text)) for other in imported(node, modules)} & modules - {name}
         for name, text in texts.items()
     }
 
@@ -74,10 +80,14 @@ def circle(graph: Graph) -> list[str]:
 
 def local_imports(text: str) -> Iterator[str]:
     """Yield what is imported inside functions, by the first part of its name."""
-    for function in ast.walk(ast.parse(text)):
-        if isinstance(function, ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda):
-            for node in ast.walk(function):
-                yield from (name.split(".")[0] for name in imported(node, set()))
+    outside: list[ast.AST] = [parsed(text)]
+    while outside:
+        part = outside.pop()
+        if not isinstance(part, ast.FunctionDef | ast.AsyncFunctionDef):
+            outside.extend(ast.iter_child_nodes(part))
+            continue
+        for node in ast.walk(part):
+            yield from (name.split(".")[0] for name in imported(node, set()))
 
 
 def buried(names: Iterable[Path], deepest: int) -> set[str]:

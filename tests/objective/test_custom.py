@@ -160,6 +160,7 @@ def test_other_penalties_are_solved_with_the_losses_too(name: str, loss: Any) ->
     assert solve(kernels, y, loss=loss, regularizer=name, strength=0.3, tol=1e-8).certificate.relative_gap <= 1e-8
 
 
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize("regularizer", [get_regularizer("simplex", 0.3), *MIXTURES], ids=str)
 @pytest.mark.parametrize("loss", LOSSES, **ids)
 def test_all_able_solvers_agree(loss: Any, regularizer: Any) -> None:

@@ -94,6 +94,7 @@ def linear_error(u, theta, eta) -> float:
     return abs(linear_dual(u, eta, value / (1 + (1 - eta) * float(theta @ theta))) - value) / value
 
 
+@pytest.mark.nightly
 def test_ten_thousand_random_inputs(rng) -> None:
     worst = {"reciprocals": 0.0, "linear": 0.0, "constraint": 0.0}
     for index, (vector, eta) in enumerate(chain(random_vectors(rng, 9_600, 30), random_vectors(rng, 400, 10_000))):

@@ -13,6 +13,7 @@ from manykernels.testing.solver import check_certificate
 QUICK = len(LOSSES) * len(REGULARIZERS)  # every loss with every penalty; `benchmarks/oracle.py` solves all hundred
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("index", range(QUICK))
 def test_objective_and_certificate(index: int) -> None:
     case = masked_cases()[index]

@@ -48,6 +48,7 @@ def always_or_nightly(number: int) -> list[Any]:
     return [] if number % 3 == 0 or number in FINER_THAN_FLOAT64 else [pytest.mark.nightly]
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize(
     ("solver", "number"),
     [
@@ -81,6 +82,7 @@ def test_one_problem_is_finer_than_float64_and_its_neighbors_are_not() -> None:
     assert all(resolution(number) < GAP for number in (0, 73, 94))
 
 
+@pytest.mark.nightly
 def test_rounding_the_dual_coefficients_costs_what_the_resolution_says() -> None:
     """On problem 81, a change of half a unit in the last place changes the objective by a part of the bound."""
     small = nasty_problem(81)

@@ -102,6 +102,7 @@ def posed(name: str, strength: float, regularizer: str = "ridge") -> tuple[Small
 
 
 # Predictions are only as accurate as the root of the objective, so CVXPY is asked where the regularization is strong.
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize(("fit", "strength"), [(library, 0.05), (library, 1.0), (conic, 1.0)])
 @pytest.mark.parametrize("name", FRIENDS)
 def test_predictions_on_new_samples_are_equal(

@@ -80,6 +80,7 @@ def optimum(small: SmallProblem, X: np.ndarray, kernels: list[Any], kind: str) -
     return float(program.value) * unit
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("number", NUMBERS)
 def test_optima_with_shapes(number: int) -> None:
     small, X, kernels = case(number)

@@ -24,7 +24,7 @@ def solved(case: SharedCase, tol: float = 1e-8) -> tuple[Problem, Solution]:
     return problem, SharedNewton(tol=tol).solve(problem)
 
 
-@pytest.mark.sampled(5)
+@pytest.mark.sampled(10)
 @pytest.mark.parametrize(("loss", "index"), CASES)
 def test_objective_and_certificate(loss: str, index: int) -> None:
     case = shared_case(index, loss)

@@ -29,6 +29,7 @@ def case(number: int) -> tuple[SmallProblem, dict[str, Any], float, Groups]:
     return small, tree, ratio, [(len(own) ** 0.5 / 2, own) for own in (*views, *halves)]
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("number", NUMBERS)
 def test_optima_of_trees(number: int) -> None:
     small, tree, ratio, groups = case(number)

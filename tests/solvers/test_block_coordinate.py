@@ -32,7 +32,7 @@ def balls() -> tuple[SmallProblem, ...]:
     return tuple(small_problems(36, regularizers=("lp_ball", "elasticnet_ball")))
 
 
-@pytest.mark.sampled(3)
+@pytest.mark.sampled(9)
 @pytest.mark.parametrize("index", range(36))
 def test_weight_sets_against_the_conic_oracle(index: int) -> None:
     small = balls()[index]
@@ -42,7 +42,7 @@ def test_weight_sets_against_the_conic_oracle(index: int) -> None:
     assert solution.certificate.primal == pytest.approx(conic_optimum(small).primal, rel=1e-6)
 
 
-@pytest.mark.sampled(2)
+@pytest.mark.sampled(6)
 @pytest.mark.parametrize("half", range(2))
 @pytest.mark.parametrize("regularizer", [*WEIGHT_SETS, "l1", "elasticnet", "lq", "ridge"])
 def test_every_random_problem_reaches_one_millionth(regularizer: str, half: int) -> None:
@@ -137,6 +137,7 @@ def test_the_objective_never_rises_by_more_than_its_share(labeled: tuple[Array, 
         assert points[-1][0] < points[0][0]
 
 
+@pytest.mark.nightly
 def test_acceleration_pays_on_the_simplex() -> None:
     small = random_problem(1035, loss="huber", regularizer="simplex")
     accelerated = BlockCoordinate(tol=1e-6).solve(build_problem(small))
@@ -204,6 +205,7 @@ def test_extrapolation_solves_a_linear_iteration_in_as_many_steps_as_it_has_rate
     np.testing.assert_allclose(roots, goal, rtol=1e-6)
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("fraction", [0.9, 0.99])
 @pytest.mark.parametrize("order", range(3))
 @pytest.mark.parametrize(("seed", "loss"), [(0, "logistic"), (20, "huber")])
@@ -224,6 +226,7 @@ def test_just_below_the_zero_model_the_order_of_sums_does_not_matter(
     assert solution.n_iter < 300
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("strength", [6.0, 0.6, 0.06])
 @pytest.mark.parametrize("penalty", ["group_elasticnet", "l1"])
 def test_a_loss_that_couples_samples(strength, penalty) -> None:

@@ -81,6 +81,7 @@ def test_without_active_sets_the_primal_dual_iteration_gets_there(loss: str, mon
         check(small, fit_learner(problem, small.kernels[0], tol=1e-7), 1e-7)
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize(("loss", "limit"), [("hinge", "SMO_SWEEPS"), ("hinge", "PAIRS_TOL")])
 def test_a_poor_approximate_answer_is_only_a_worse_start(
     loss: str, limit: str, monkeypatch: pytest.MonkeyPatch

@@ -125,6 +125,7 @@ def test_the_certificate_is_that_of_the_returned_weights() -> None:
     assert point.value == pytest.approx(solution.certificate.primal, rel=1e-4)
 
 
+@pytest.mark.nightly
 def test_learners_that_break_down_end_the_run_as_one_out_of_iterations() -> None:
     """Weights on kernels of scales 1e-7 to 1e6: no learner becomes accurate, and each takes all the systems it may."""
     case = Case(

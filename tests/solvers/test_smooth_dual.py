@@ -36,6 +36,7 @@ def dual_norms(problem: Problem, rho: Array) -> Array:
     return np.sqrt(np.einsum("i,mij,j->m", rho, problem.stack.block(), rho))
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("loss", LOSSES)
 @pytest.mark.parametrize("regularizer", REGULARIZERS)
 def test_the_optimum_is_that_of_the_other_solvers(loss: str, regularizer: str) -> None:

@@ -58,6 +58,7 @@ def test_weights_are_those_of_table_3(regularizer: str, ringnorm: tuple[Array, A
     np.testing.assert_allclose(solution.kernel_weights, expected, rtol=2e-5)
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("loss", LOSSES)
 @pytest.mark.parametrize("regularizer", REGULARIZERS)
 def test_the_optimum_is_that_of_the_interior_point_solver(loss: str, regularizer: str) -> None:

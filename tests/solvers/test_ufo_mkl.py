@@ -265,6 +265,7 @@ def reach(solver: type[OnlineSolver], small: SmallProblem) -> Solution:
     return solution
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("loss", [*LOSSES, "quantile"])
 def test_the_gap_is_reached_on_lp_balls(loss: str) -> None:
     for seed in range(8):
@@ -277,7 +278,7 @@ def nasty() -> list[tuple[type[OnlineSolver], int]]:
     return [(solver, number) for solver in ONLINE for number in range(100) if not refuses(solver, number)]
 
 
-@pytest.mark.sampled(4)
+@pytest.mark.sampled(12)
 @pytest.mark.parametrize(("solver", "number"), nasty())
 def test_the_gap_is_reached_on_nasty_problems(solver: type[OnlineSolver], number: int) -> None:
     solution = reach(solver, nasty_problem(number))

@@ -31,6 +31,7 @@ def nasty_problem(seed: int, regularizer: LpBall | ElasticNetBall) -> Problem:
     return Problem(grams, np.sign(y) if loss.task == "classification" else y, loss, chosen, fit_intercept=seed % 3 > 0)
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("regularizer", SETS, ids=str)
 def test_every_set_reaches_the_finest_gap(regularizer: LpBall | ElasticNetBall) -> None:
     for seed in range(SETS.index(regularizer), SETS.index(regularizer) + 3):

@@ -92,3 +92,12 @@ EVERY: list[Any] = [
     NonlinearMKL(),
 ]
 QUICK = [EVERY[0], EVERY[1], EVERY[7]]
+# Each check is asked of some of them: what they do with data is the same code, and small searches are enough.
+SEARCHES: list[Any] = [
+    MKLRegressorCV(ONE, penalty="l1", n_alphas=2, search={"alpha_min_ratio": 0.1}, cv=2, tol=1e-2),
+    MKLClassifierCV(ONE, penalty="ridge", cv=2, tol=1e-2),
+    GaussianMKL(resources={"max_iter": 2}),
+    PolynomialMKL(2, p=1.0, n_steps=3, tol=1e-2, random_state=0),
+    HierarchicalMKL(degree=2, tol=1e-2),
+    NonlinearMKL(),
+]

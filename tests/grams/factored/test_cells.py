@@ -48,6 +48,7 @@ def test_blocks_of_columns_give_the_sums_of_every_triple(columns: int, missing: 
     np.testing.assert_allclose(groups.add(codes, rho), sums_by_hand(groups, codes, rho), atol=1e-12)
 
 
+@pytest.mark.nightly
 def test_two_columns_of_many_levels_beside_constants_keep_their_cells() -> None:
     """Their 36,200 cells beside those of constants would fit a block, but their numbers do not fit its type."""
     rng, sizes = np.random.default_rng(0), [200, 181, 1, 1, 1, 1]

@@ -144,6 +144,7 @@ def test_gaps_that_nobody_allowed_are_refused() -> None:
         model.decision_function(pd.DataFrame({"age": [1.0, np.nan]}))
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("columns", [(0, 2), (0, 1, 2)], ids=["two", "three"])
 def test_a_transform_bounds_the_kernels_of_two_and_three_columns(columns: tuple[int, ...]) -> None:
     pytest.importorskip("finufft")

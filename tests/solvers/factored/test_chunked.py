@@ -89,7 +89,7 @@ def test_every_stack_has_the_same_sums_over_chunks_as_over_all_rows(n_threads: i
     np.testing.assert_allclose(fused.weighted_gram(weights, intercept=True), Z.T @ (weights[:, None] * Z), atol=1e-8)
 
 
-@pytest.mark.sampled(2)
+@pytest.mark.nightly
 @pytest.mark.parametrize("loss", ["logistic", "squared"])
 def test_a_memory_map_is_fitted_as_an_array(loss: str, tmp_path: Path) -> None:
     X, y = data(np.random.default_rng(1), np.float32)
@@ -215,6 +215,7 @@ def dask_collections(X: Array) -> dict[str, Any]:
     }
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("kind", ["array", "frame"])
 def test_dask_collections_are_fitted_where_they_are(kind: str) -> None:
     X, y = data(np.random.default_rng(6))

@@ -56,7 +56,7 @@ def few_landmarks(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(cholesky, "MAX_RANK", 48)
 
 
-@pytest.mark.sampled(2)
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize("loss", ["squared", "logistic", "hinge"])
 @pytest.mark.parametrize("penalty", ["l1", "elasticnet", "simplex", "lq"])
 @pytest.mark.usefixtures("few_landmarks")
@@ -163,6 +163,7 @@ def solve_gram_primal(problem: Problem) -> float:
     return solve(grams, problem.y, loss="squared", regularizer=problem.regularizer, tol=1e-8).certificate.primal
 
 
+@pytest.mark.nightly
 @pytest.mark.usefixtures("few_landmarks")
 def test_estimators_go_over_and_predict_like_gram_models() -> None:
     rng = np.random.default_rng(8)

@@ -31,6 +31,7 @@ def bank(**options: Any) -> KernelBank:
     return KernelBank([*curves, ("line", Linear(), [2])], **options)
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("penalty", ["l1", "elasticnet", "lq", "ridge", "simplex", "lp_ball"])
 @pytest.mark.parametrize("loss", ["squared", "logistic", "poisson"])
 def test_gaps_close_under_every_penalty(penalty: str, loss: str) -> None:

@@ -76,7 +76,7 @@ def brute_force(model: Solution, grams: Array, y: Array, loss: Any, regularizer:
 PROBLEMS = range(200)
 
 
-@pytest.mark.sampled(4)
+@pytest.mark.sampled(8)
 @pytest.mark.parametrize("block", range(0, len(PROBLEMS), 25))
 def test_the_reported_gap_is_never_below_the_brute_force_gap(block: int, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(fallback, "LITTLE", 0.0)
@@ -261,6 +261,7 @@ def certified(seed: int, bank: KernelBank, n: int, rounds: int) -> tuple[Solutio
     return model, brute_force(model, fitted.block(prepared, prepared), y, get_loss("squared"), penalty, {})
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize(("bank", "n"), [(PAIRS, 150), (BROAD, 80)], ids=["pairs", "landmarks"])
 def test_a_loose_bound_is_not_taken_for_a_proof(bank: KernelBank, n: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """The own gap of landmarks says nothing; the reported one is the brute-force one, by a few exact values."""

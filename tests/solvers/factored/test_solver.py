@@ -33,7 +33,7 @@ def value(model: Any, X: np.ndarray, labels: np.ndarray) -> float:
 
 
 @pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning", "ignore:No kernel:UserWarning")
-@pytest.mark.sampled(3)
+@pytest.mark.sampled(6)
 @pytest.mark.parametrize("offset", [1e5, 1e9])
 @pytest.mark.parametrize(("loss", "empty"), [("squared_hinge", N / 2), ("hinge", N), ("logistic", N * np.log(2))])
 def test_values_are_those_of_the_predictions_and_never_above_no_kernels(offset: float, loss: str, empty: float) -> None:

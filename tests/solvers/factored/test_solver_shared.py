@@ -108,6 +108,7 @@ def test_the_optimum_is_that_of_the_gram_solver(loss: str) -> None:
         np.testing.assert_allclose(solution.kernel_norms, norms, atol=1e-3 * norms.max())
 
 
+@pytest.mark.nightly
 def test_kinked_losses_are_solved_and_proved_by_dense_algebra() -> None:
     for number, (loss, penalty) in enumerate(zip(("hinge", "epsilon_insensitive"), PENALTIES[:2], strict=True)):
         rng = np.random.default_rng(number)
@@ -166,7 +167,7 @@ def random_problem(seed: int) -> tuple[Problem, Array, int]:
 PARAMETERS: tuple[tuple[float, ...], ...] = ((), (0.7,), (1.5,), (), (), (1.5,))
 
 
-@pytest.mark.sampled(2)
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize("block", range(4))
 def test_the_reported_gap_is_never_below_the_brute_force_gap(block: int) -> None:
     for seed in range(15 * block, 15 * (block + 1)):
@@ -190,7 +191,7 @@ def test_columns_taking_turns_find_the_same_optimum(loss: str, monkeypatch: pyte
     np.testing.assert_allclose(blocks.certificate.primal, dense.certificate.primal, rtol=1e-6)
 
 
-@pytest.mark.sampled(2)
+@pytest.mark.nightly
 @pytest.mark.parametrize(("loss", "penalty"), [("squared", PENALTIES[0]), ("logistic", PENALTIES[1])])
 def test_matrices_take_over_where_landmarks_do_not_do(
     loss: str, penalty: Regularizer, monkeypatch: pytest.MonkeyPatch
