@@ -99,7 +99,7 @@ QUICK = Sizes(
     compared=(0.0, 0.5, 1.0),
     n_curves=50,
     n_compared=40,
-    sets=("ionosphere", "sonar"),
+    sets=("ionosphere",),
     protocol=_accuracy.Protocol(etas=(0.0, 0.5, 1.0), splits=2, holdouts=1, most_train=60),
 )
 
