@@ -189,6 +189,10 @@ class SparseStack(FactoredStack):
             return super().quad_bounds_each(rhos)
         R, quads = np.column_stack(rhos), np.empty((self.n_kernels, len(rhos)))
         for m, spec in enumerate(self.specs):
+            if self.nbytes <= spec.n_places:  # few rows, whose features are listed: of all, most sums would be zero
+                sums = self._compressed(m).T @ R
+                quads[m] = self.scales[m] * np.einsum("ij,ij->j", sums, sums)
+                continue
             rows, most = self.table.features_of(spec, self.positions[m][0]), max(1, SUMS_AT_ONCE // spec.n_places)
             for first in range(0, len(rhos), most):
                 sums = rows.adjoints(R[:, first : first + most])
