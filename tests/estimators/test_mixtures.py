@@ -277,6 +277,23 @@ def test_what_cannot_win_with_fewer_rows_is_not_tried_with_all() -> None:
     assert {len(candidate.scores) for candidate in known} == {3}
 
 
+def test_a_mixture_between_goes_on_to_all_rows_only_where_it_is_ahead_of_the_sparser_one() -> None:
+    mixtures = [Mixture(EVERY, np.ones(2), mixing) for mixing in (0.0, 1.0, 0.5)]
+    for more, gone_on in ((-0.01, {1.0}), (0.01, {1.0, 0.5})):
+        folds: list[Any] = []
+        for luck in (0.08, -0.08, 0.0):  # equal but for luck, so that no error over the folds ends the race
+
+            def parabola(mixing: float, fraction: float, luck: float = luck, more: float = more) -> float:
+                level = {0.0: 0.7, 1.0: 0.8, 0.5: 0.8 + more + luck}[mixing]
+                return level - 0.01 * float(np.log(fraction / 0.05)) ** 2
+
+            folds.append(KnownFold(parabola))
+        search = Rung([KnownFold(folds[k % 3].score) for k in range(5)], 1, lambda line: None)
+        search.below = Rung(folds, 1, lambda line: None, search.ending, finest=COARSE)
+        assert {candidate.family.mixing for candidate in searched(search, mixtures)} >= gone_on
+        assert {mixing for mixing, _ in search.folds[0].asked} - {0.0} == gone_on
+
+
 def test_folds_of_fewer_rows_keep_every_class_and_hold_out_the_same_rows() -> None:
     labels = np.repeat([0, 1, 2], [1500, 450, 50])
     splits = [(np.flatnonzero(np.arange(2000) % 5 != k), np.flatnonzero(np.arange(2000) % 5 == k)) for k in range(5)]

@@ -65,6 +65,7 @@ class Rung:
             for fold in self.below.folds:
                 fold.close()
             able = [path for path in known if path.can_win(best_scores(rivals_of(path, known)))]
+            able = [path for path in able if not between_in_vain(path, able)]
             paths = [StrengthPath(path.mixture, path.grid, sorted(set(path.best().tolist()))) for path in able]
         found: list[StrengthPath] = []
         for path in paths:
@@ -204,6 +205,15 @@ class Rung:
                 except BaseException:
                     self.folds[0].stop.set()  # Ctrl-C reaches this thread only; the others end at their next model
                     raise
+
+
+def between_in_vain(path: StrengthPath, known: Sequence[StrengthPath]) -> bool:
+    """Whether a mixture lies between averages and one that selects more, and is ahead of that one for no score.
+
+    Such a mixture is like the sparser one: where the two are equal but for luck, all rows would tell no more.
+    """
+    sparser = [own for own in known if own.mixture.mixing > path.mixture.mixing]
+    return not path.mixture.averages and bool(sparser) and not leads(path, sparser)
 
 
 def rivals_of(path: StrengthPath, known: Sequence[StrengthPath]) -> list[StrengthPath]:
