@@ -99,7 +99,7 @@ def large(n: int, columns: int, alpha: str) -> tuple[Call, Call | None]:
     """27 widths on every column by the estimator, beside `solve` on a stack; untouched, by the estimator alone."""
     case = factored.Case(n, columns)
     X, y = factored.draw(case, seed=0)
-    bank = KernelBank.per_feature(widths=case.grid)
+    bank = KernelBank.per_feature(widths=case.grid, standardize=True)
 
     def by_solve() -> Any:
         given = {"relative_strength": case.relative_strength, "tol": case.tol}
@@ -113,11 +113,11 @@ def million(n: int, n_kernels: int) -> tuple[Call, Call | None]:
     """A million kernels by the estimator, beside `solve` on a stack of the same."""
     X, y = labels(n, 60)
     widths = np.geomspace(0.05, 10.0, -(-n_kernels // 60)).tolist()
-    bank, scaled = KernelBank.per_feature(widths=widths, standardize=True), (X - X.mean(axis=0)) / X.std(axis=0)
+    bank = KernelBank.per_feature(widths=widths, standardize=True)
 
     def by_solve() -> Any:
         given = {"relative_strength": 0.1, "tol": 1e-3}
-        return solve(FourierStack.grid(scaled, widths), y, loss="logistic", regularizer="l1", **given)
+        return solve(FourierStack.grid(X, widths), y, loss="logistic", regularizer="l1", **given)
 
     return lambda: MKLClassifier(bank, loss="logistic", alpha="0.1*max", tol=1e-3).fit(X, y), by_solve
 
