@@ -59,11 +59,7 @@ class PairWeights:
 
     @classmethod
     def rank_one(cls, vector: Array) -> Self:
-        """Return ``A = r r'``, for which ``<A, K> = r'K r``.
-
-        Parameters
-        ----------
-        vector : ndarray of shape (n_samples,)
+        """Return ``A = r r'``, for which ``<A, K> = r'K r``, of a vector ``r`` of shape (n_samples,).
 
         Examples
         --------
@@ -95,11 +91,7 @@ class PairWeights:
         return float(np.abs(self.triangle).sum())
 
     def with_kernel(self, gram: Array) -> float:
-        """Return ``<A, K>`` of a Gram matrix.
-
-        Parameters
-        ----------
-        gram : ndarray of shape (n_samples, n_samples)
+        """Return ``<A, K>`` of a Gram matrix (n_samples, n_samples).
 
         Examples
         --------
@@ -116,6 +108,8 @@ class KernelFamily(ABC, Generic[Prepared]):
 
     A concrete family says what evaluations on the same points share (``prepare``), evaluates a Gram matrix (``gram``)
     and its inner product with pair weights together with the derivative (``inner``), and names a member (``spec``).
+    Everywhere below, ``prepared`` is what ``prepare`` returned for some points of shape (n_samples, n_columns),
+    ``parameter`` a member, of shape (n_parameters,), and ``pairs`` the weights ``A``.
 
     Parameters
     ----------
@@ -184,40 +178,15 @@ class KernelFamily(ABC, Generic[Prepared]):
 
     @abstractmethod
     def prepare(self, points: Array) -> Any:
-        """Return what all evaluations on these points share, for instance distances.
-
-        Parameters
-        ----------
-        points : ndarray of shape (n_samples, n_columns)
-
-        Returns
-        -------
-        object
-            The first argument of the other methods.
-        """
+        """Return what all evaluations on these points share, for instance distances: an argument of other methods."""
 
     @abstractmethod
     def gram(self, prepared: Prepared, parameter: Array) -> Array:
-        """Return the Gram matrix (n_samples, n_samples) of one member, exactly symmetric.
-
-        Parameters
-        ----------
-        prepared : object
-            From `prepare`.
-        parameter : ndarray of shape (n_parameters,)
-        """
+        """Return the Gram matrix (n_samples, n_samples) of one member, exactly symmetric."""
 
     @abstractmethod
     def inner(self, prepared: Prepared, parameter: Array, pairs: PairWeights) -> tuple[float, Array]:
         """Return ``<A, K_p>`` and its derivative by the parameters, without a matrix for each parameter.
-
-        Parameters
-        ----------
-        prepared : object
-            From ``prepare``.
-        parameter : ndarray of shape (n_parameters,)
-        pairs : PairWeights
-            ``A``.
 
         Returns
         -------
@@ -229,10 +198,6 @@ class KernelFamily(ABC, Generic[Prepared]):
     def spec(self, parameter: Array) -> KernelSpec:
         """Return the member as a kernel of the library.
 
-        Parameters
-        ----------
-        parameter : ndarray of shape (n_parameters,)
-
         Examples
         --------
         >>> from manykernels.discovery import GaussianFamily
@@ -241,21 +206,7 @@ class KernelFamily(ABC, Generic[Prepared]):
         """
 
     def inner_many(self, prepared: Prepared, parameters: Array, pairs: PairWeights) -> tuple[Array, Array]:
-        """Return values (P,) and derivatives (P, n_parameters) of ``inner`` at several parameters (P, n_parameters).
-
-        Parameters
-        ----------
-        prepared : object
-            From `prepare`.
-        parameters : ndarray of shape (P, n_parameters)
-        pairs : PairWeights
-            ``A``.
-
-        Returns
-        -------
-        values : ndarray of shape (P,)
-        gradients : ndarray of shape (P, n_parameters)
-        """
+        """Return values (P,) and derivatives (P, n_parameters) of ``inner`` at several parameters (P, n_parameters)."""
         pairs_of = [self.inner(prepared, parameter, pairs) for parameter in parameters]
         return np.array([value for value, _ in pairs_of]), np.array([gradient for _, gradient in pairs_of])
 
@@ -263,85 +214,33 @@ class KernelFamily(ABC, Generic[Prepared]):
         """Return a bound on the fourth derivative of ``<A, K_p>`` in the search coordinate; None: there is none.
 
         With it, a grid bounds the maximum over the family (see :func:`bounded_maximum`).
-
-        Parameters
-        ----------
-        prepared : object
-            From `prepare`.
-        pairs : PairWeights
-            ``A``.
         """
         return None
 
     def fourth_derivatives(self, prepared: Prepared, parameters: Array, pairs: PairWeights) -> Array:
-        """Return bounds on the fourth derivative that hold from each of several parameters on, for growing ones.
+        """Return bounds (P,) on the fourth derivative that hold from each of several parameters (P, 1) on.
 
-        Parameters
-        ----------
-        prepared : object
-            From `prepare`.
-        parameters : ndarray of shape (P, 1)
-            Of a family of one parameter that has ``fourth_derivative``.
-        pairs : PairWeights
-            ``A``.
-
-        Returns
-        -------
-        ndarray of shape (P,)
+        Parameters grow; the family has one, and ``fourth_derivative``.
         """
         return np.full(len(parameters), self.fourth_derivative(prepared, pairs))
 
     def resolution(self, prepared: Prepared) -> float:
-        """Return the distance of grid points, in the search coordinate, that sees every peak worth refining.
-
-        Parameters
-        ----------
-        prepared : object
-            From `prepare`.
-        """
+        """Return the distance of grid points, in the search coordinate, that sees every peak worth refining."""
         return (self.coordinate(np.array([self.high])) - self.coordinate(np.array([self.low])))[0] / 60
 
     def value(self, points: Array, parameter: ArrayLike) -> Array:
-        """Return the Gram matrix of one member on some points.
-
-        Parameters
-        ----------
-        points : ndarray of shape (n_samples, n_columns)
-        parameter : float or array-like of shape (n_parameters,)
-
-        Returns
-        -------
-        ndarray of shape (n_samples, n_samples)
-        """
+        """Return the Gram matrix (n_samples, n_samples) of one member on some points; a number is one parameter."""
         return self.gram(self.prepare(points), np.atleast_1d(np.asarray(parameter, dtype=np.float64)))
 
     def coordinate(self, parameter: Array) -> Array:
-        """Return the parameters on the scale of the search.
-
-        Returns
-        -------
-        ndarray
-            Of the same shape.
-        """
+        """Return the parameters on the scale of the search, in the same shape."""
         return np.log(parameter) if self.logarithmic else np.asarray(parameter, dtype=np.float64)
 
     def parameter(self, coordinate: Array) -> Array:
-        """Return parameters from the scale of the search, inside their bounds.
-
-        Returns
-        -------
-        ndarray
-            Of the same shape.
-        """
+        """Return parameters from the scale of the search, inside their bounds, in the same shape."""
         inside = np.exp(coordinate) if self.logarithmic else np.asarray(coordinate, dtype=np.float64)
         return np.clip(inside, self.low, self.high)
 
     def scale(self, parameter: Array) -> Array:
-        """Return the derivative of the parameters by their search coordinates.
-
-        Returns
-        -------
-        ndarray
-            Of the same shape.
-        """
+        """Return the derivative of the parameters by their search coordinates, in the same shape."""
         return parameter if self.logarithmic else np.ones_like(parameter)

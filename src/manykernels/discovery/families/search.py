@@ -223,21 +223,11 @@ class FamilySearch:
         return self.family.n_parameters(self.points.shape[1])
 
     def gram(self, parameter: Array) -> Array:
-        """Return the Gram matrix (n_samples, n_samples) of a member.
-
-        Parameters
-        ----------
-        parameter : ndarray of shape (n_parameters,)
-        """
+        """Return the Gram matrix (n_samples, n_samples) of a member."""
         return self.family.gram(self.prepared, parameter)
 
     def objective(self, coordinate: Array, pairs: PairWeights) -> tuple[float, Array]:
-        """Return what the search maximizes, and its gradient, in the search coordinates.
-
-        Parameters
-        ----------
-        coordinate : ndarray of shape (n_parameters,)
-        pairs : PairWeights
+        """Return what the search maximizes, and its gradient, in the search coordinates (n_parameters,).
 
         Returns
         -------

@@ -25,7 +25,7 @@ LARGEST_STEP = 1.0  # eta_max of the thesis
 
 @dataclass(frozen=True, eq=False)
 class TargetSpace:
-    """Centered, weighted matrices of a training set.
+    """Centered, weighted matrices of a training set, all of shape (n_samples, n_samples).
 
     ``<K, L> = sum_ij s_i s_j (CKC')_ij (CLC')_ij`` with ``C = I - 1 s'/S``.
     With sample weights of one this is the centered Frobenius product of the thesis; a weight of two counts a sample
@@ -69,16 +69,7 @@ class TargetSpace:
         return max(float(self.weight.sum()), float(len(self.weight)))
 
     def centered(self, gram: Array) -> Array:
-        """Return ``W^(1/2) C K C' W^(1/2)``; zero for a constant matrix, of which centering leaves but rounding.
-
-        Parameters
-        ----------
-        gram : ndarray of shape (n_samples, n_samples)
-
-        Returns
-        -------
-        ndarray of shape (n_samples, n_samples)
-        """
+        """Return ``W^(1/2) C K C' W^(1/2)``; zero for a constant matrix, of which centering leaves but rounding."""
         inner = centered(gram, self.weight / self.weight.sum())
         if np.abs(inner).max() <= SMALLEST_SHARE * np.abs(gram).max():
             return np.zeros_like(inner)
@@ -86,16 +77,7 @@ class TargetSpace:
         return inner * root[:, None] * root
 
     def adjoint(self, matrix: Array) -> Array:
-        """Return ``A`` with ``<A, K> = <matrix, centered(K)>`` for every symmetric ``K``.
-
-        Parameters
-        ----------
-        matrix : ndarray of shape (n_samples, n_samples)
-
-        Returns
-        -------
-        ndarray of shape (n_samples, n_samples)
-        """
+        """Return ``A`` with ``<A, K> = <matrix, centered(K)>`` for every symmetric ``K``."""
         share, root = self.weight / self.weight.sum(), np.sqrt(self.weight)
         inner = matrix * root[:, None] * root
         inner = inner - np.outer(share, inner.sum(axis=0))
@@ -103,12 +85,7 @@ class TargetSpace:
         return (inner + inner.T) / 2
 
     def alignment(self, gram: Array) -> float:
-        """Return the centered alignment of a Gram matrix with the ideal kernel, between -1 and 1; 0 if undefined.
-
-        Parameters
-        ----------
-        gram : ndarray of shape (n_samples, n_samples)
-        """
+        """Return the centered alignment of a Gram matrix with the ideal kernel, between -1 and 1; 0 if undefined."""
         return cosine(self.centered(gram), self.ideal)
 
 
