@@ -110,6 +110,9 @@ class GramStack(ABC):
     at most about 32 MB. Public methods check their arguments once, count what is read, and call the private ones.
     Storage may be float32; results and accumulation are float64. Nothing passed in is modified.
 
+    Everywhere below, ``kernels`` and ``samples`` are positions, a slice or a mask (None: all of them), ``r`` is a
+    vector (N,), ``R`` one or k side by side, (N,) or (N, k), and ``d`` are M weights of any sign.
+
     Parameters
     ----------
     n_kernels, n_samples : int
@@ -233,16 +236,7 @@ class GramStack(ABC):
     # --- public operations ------------------------------------------------------------------------------------------
 
     def block(self, rows: Index = None, cols: Index = None, kernels: Index = None) -> Array:
-        """Entries ``K_m[rows, cols]``.
-
-        Parameters
-        ----------
-        rows, cols, kernels : array_like of int or bool, or slice, optional
-            Samples and kernels wanted; all of them by default.
-
-        Returns
-        -------
-        ndarray of shape (m, r, c), float64
+        """Entries ``K_m[rows, cols]`` of samples, (m, r, c).
 
         Examples
         --------
@@ -258,15 +252,7 @@ class GramStack(ABC):
         return self._block(rows, cols, kernels)
 
     def quad(self, r: ArrayLike) -> Array:
-        """Squared kernel norms ``u_m^2 = r' K_m r`` of one vector: one pass.
-
-        Parameters
-        ----------
-        r : array_like of shape (n_samples,)
-
-        Returns
-        -------
-        ndarray of shape (n_kernels,), float64
+        """Squared kernel norms ``u_m^2 = r' K_m r`` (M,) of one vector: one pass.
 
         Examples
         --------
@@ -284,17 +270,7 @@ class GramStack(ABC):
         return squares
 
     def squares(self, R: Array, kernels: Array | None = None) -> Array:
-        """``tr R' K_m R = <K_m, R R'>`` of all kernels or of some: of several vectors, no more operations than of one.
-
-        Parameters
-        ----------
-        R : ndarray of shape (n_samples,) or (n_samples, k)
-        kernels : ndarray of int, optional
-
-        Returns
-        -------
-        ndarray of shape (m,), float64
-        """
+        """``tr R' K_m R = <K_m, R R'>`` (m,): of several vectors, no more operations than of one."""
         if R.ndim == 1:
             squares = self.quad(R)
             return squares if kernels is None else squares[kernels]
@@ -308,29 +284,12 @@ class GramStack(ABC):
         return self._matrix(kernel)
 
     def quads(self, R: Array) -> tuple[Array, Array]:
-        """Bounds (M,) from below and from above on ``tr R' K_m R``; the same twice where kernels are exact: one pass.
-
-        Parameters
-        ----------
-        R : ndarray of shape (n_samples,) or (n_samples, k)
-
-        Returns
-        -------
-        low, high : ndarray of shape (n_kernels,), float64
-        """
+        """Bounds (M,) from below and from above on ``tr R' K_m R``; the same twice if kernels are exact: one pass."""
         squares = self.squares(R)
         return squares, squares
 
     def quad_each(self, R: ArrayLike) -> Array:
-        """Squared kernel norms ``r' K_m r`` of every column ``r`` of ``R``: one pass for all of them.
-
-        Parameters
-        ----------
-        R : array_like of shape (n_samples, k)
-
-        Returns
-        -------
-        ndarray of shape (n_kernels, k), float64
+        """Squared kernel norms ``r' K_m r`` (M, k) of every column ``r`` of ``R``: one pass for all of them.
 
         Examples
         --------
@@ -345,16 +304,7 @@ class GramStack(ABC):
         return self._quad_each(columns)
 
     def apply_each(self, R: ArrayLike, kernels: Index = None) -> Array:
-        """Products ``K_m R`` of the given kernels, each on its own.
-
-        Parameters
-        ----------
-        R : array_like of shape (n_samples,) or (n_samples, k)
-        kernels : array_like of int or bool, or slice, optional
-
-        Returns
-        -------
-        ndarray of shape (m, n_samples) or (m, n_samples, k), float64
+        """Products ``K_m R``, (m, N) or (m, N, k), of the given kernels, each on its own.
 
         Examples
         --------
@@ -373,17 +323,7 @@ class GramStack(ABC):
         return each[:, :, 0] if right.ndim == 1 else each
 
     def apply(self, d: ArrayLike, R: ArrayLike) -> Array:
-        """Weighted product ``sum_m d_m K_m R``, reading only kernels with ``d_m != 0``.
-
-        Parameters
-        ----------
-        d : array_like of shape (n_kernels,)
-            Weights of any sign.
-        R : array_like of shape (n_samples,) or (n_samples, k)
-
-        Returns
-        -------
-        ndarray of the shape of R, float64
+        """Weighted product ``sum_m d_m K_m R`` in the shape of R, reading only kernels with ``d_m != 0``.
 
         Examples
         --------
@@ -401,16 +341,7 @@ class GramStack(ABC):
         return total[:, 0] if right.ndim == 1 else total
 
     def combine(self, d: ArrayLike) -> Array:
-        """Weighted sum ``sum_m d_m K_m``, reading only kernels with ``d_m != 0``.
-
-        Parameters
-        ----------
-        d : array_like of shape (n_kernels,)
-            Weights of any sign.
-
-        Returns
-        -------
-        ndarray of shape (n_samples, n_samples), float64, symmetric
+        """Weighted sum ``sum_m d_m K_m``, (N, N) and symmetric, reading only kernels with ``d_m != 0``.
 
         Examples
         --------
@@ -425,17 +356,9 @@ class GramStack(ABC):
         return self._combine(weights, active)
 
     def triangles(self, kernels: Index = None, out: Array | None = None) -> Array:
-        """Packed upper triangles of the given kernels: row i holds columns i..N-1, rows one after the other.
+        """Packed upper triangles (m, N(N+1)/2): row i holds columns i..N-1, rows one after the other.
 
-        Parameters
-        ----------
-        kernels : array_like of int or bool, or slice, optional
-        out : ndarray of shape (m, N(N+1)/2), float32 or float64, optional
-            Where to write; by default a new array of the storage dtype.
-
-        Returns
-        -------
-        ndarray of shape (m, N(N+1)/2)
+        They are written to ``out``, float32 or float64; by default to a new array of the storage dtype.
         """
         indices = check_indices(kernels, self.n_kernels, "kernels")
         shape = (len(indices), self._triangle)
@@ -484,10 +407,6 @@ class GramStack(ABC):
     def take(self, kernels: Index) -> GramStack:
         """Return a stack of the given kernels only, in the given order, with its own counters.
 
-        Parameters
-        ----------
-        kernels : array_like of int or bool, or slice
-
         Examples
         --------
         >>> import numpy as np
@@ -505,10 +424,6 @@ class GramStack(ABC):
 
         Unlike `take` it never copies: worthwhile where the entries are in memory and many subsets are tried.
 
-        Parameters
-        ----------
-        kernels : array_like of int or bool, or slice
-
         Examples
         --------
         >>> import numpy as np
@@ -523,10 +438,6 @@ class GramStack(ABC):
 
     def restrict(self, samples: Index) -> GramStack:
         """Return a stack of all kernels on the given samples only, in the given order, with its own counters.
-
-        Parameters
-        ----------
-        samples : array_like of int or bool, or slice
 
         Examples
         --------
@@ -545,10 +456,6 @@ class GramStack(ABC):
 
         Kernels that others computed are proven when they enter a working set (`take`, `view`, `triangles`) or a model
         that is returned, and refused when a quadratic form is negative; by this all are proven at once.
-
-        Parameters
-        ----------
-        kernels : array_like of int or bool, or slice, optional
 
         Returns
         -------

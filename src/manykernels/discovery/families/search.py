@@ -176,7 +176,7 @@ class BestMember:
 
 @dataclass(frozen=True, eq=False)
 class FamilySearch:
-    """A family on the points of a training set.
+    """A family on the points of a training set; a member's ``parameter`` has shape (n_parameters,).
 
     Parameters
     ----------
@@ -389,16 +389,7 @@ class FamilySearch:
         return value, BestMember(parameter, self.family.inner(self.prepared, parameter, pairs)[0])
 
     def rounded(self, parameter: Array) -> Array:
-        """Return the parameters with the digits that labels show, inside their bounds.
-
-        Parameters
-        ----------
-        parameter : ndarray of shape (n_parameters,)
-
-        Returns
-        -------
-        ndarray of shape (n_parameters,)
-        """
+        """Return the parameters with the digits that labels show, inside their bounds."""
         short = np.array([float(f"{number:.{DIGITS}g}") for number in parameter])
         return np.clip(short, self.family.low, self.family.high)
 
