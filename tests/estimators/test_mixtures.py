@@ -307,7 +307,7 @@ def test_folds_of_fewer_rows_keep_every_class_and_hold_out_the_same_rows() -> No
         assert (weight[train] > 0).all()
         assert set(labels[train]) == {0, 1, 2}
         np.testing.assert_array_equal(test, held_out)
-    assert of_fewer_rows(splits, labels, weight, lambda n: 1e-5 * n) == []  # where a fit takes no time
+    assert of_fewer_rows(splits, labels, weight, lambda n: 1e-4 * n) == []  # where a fit takes no time
     assert of_fewer_rows(splits, labels, weight, lambda n: 10 + 1e-6 * n) == []  # or takes it whatever the rows
 
 
@@ -392,9 +392,6 @@ def test_the_last_fit_begins_from_the_first_fold_wherever_its_rows_are() -> None
 
     def recorded(opened: Any, rows: np.ndarray, fewer: Any, *of: Any) -> Any:
         seen.append((rows, fewer, begun(opened, rows, fewer, *of)))
-        of_half = begun(opened, rows[::2], fewer, *of)
-        assert of_half is not None
-        np.testing.assert_array_equal(of_half[0].dual_coef, seen[-1][-1][0].dual_coef[::2])  # the others are left out
         return seen[-1][-1]
 
     where = "manykernels.estimators.selection.choice.begun"

@@ -291,7 +291,7 @@ class CrossValidated(KeepsHeldOut):
                     folds = Rung(own, min(n_threads(n_jobs), len(own)), advance, folds.ending, pooled)
                     if scouting is not None and pooled is None:
                         folds.below = replace(folds, folds=scouting()[0], finest=COARSE)
-                        for fold, fewer in zip(own, folds.below.folds * len(own), strict=False):
+                        for fold, fewer in zip(own, folds.below.folds, strict=False):
                             fold.begin = partial(_begun_in, fold, fewer)
                     found = tried.scored(folds)
                     break

@@ -357,10 +357,9 @@ Folds = list[Fold[OpenedKernels, HeldOut]]
 def begun(
     opened: OpenedKernels, rows: Array, fewer: Fold[OpenedKernels, HeldOut], family: Family, strength: float
 ) -> list[Solution] | None:
-    """Return models of a fold of fewer rows to start from: what these functions have of the rows here.
+    """Return models of a fold of some of these rows to start from: the same functions, without part of the others.
 
-    Most rows of another fold are among those of this one; what comes from the others is left out. None where there are
-    no models, or where Newton's method is better started afresh.
+    None where it has none, or where Newton's method is better started afresh.
     """
     known = fewer.kept(family)
     if not known or fewer.rows is None or opened.training.factored:
@@ -369,6 +368,6 @@ def begun(
     pairs = zip(opened.problems, penalties, strict=True)
     if len(found) != len(penalties) or not all(starts_warm(problem.with_penalty(own)) for problem, own in pairs):
         return None
-    every = 1 + int(max(rows.max(), fewer.rows.max()))
-    placed = (each.scattered(fewer.rows, every) for each in found)
-    return [replace(each, dual_coef=each.dual_coef[rows]) for each in placed]
+    order = np.argsort(rows)
+    places = order[np.searchsorted(rows, fewer.rows, sorter=order)]
+    return [each.scattered(places, len(rows)) for each in found]
