@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import warnings
 from typing import Any
+from unittest.mock import patch
 
 import numpy as np
 import pandas as pd
@@ -22,6 +24,7 @@ from manykernels.datasets import make_mixed_table, make_multiview
 
 TRAIN, TEST = np.arange(0, 60), np.arange(60, 90)
 ALPHAS = [0.05, 0.01]
+GRID = np.linspace(-2, 2, 10).reshape(5, 2)
 
 
 def corrupted(table: pd.DataFrame) -> pd.DataFrame:
@@ -86,6 +89,36 @@ def test_events_of_held_out_samples() -> None:
     held_out = np.arange(90) >= len(TRAIN)
     other = survival_array(np.where(held_out, True, event), np.where(held_out, 100.0 + np.arange(90), time))
     np.testing.assert_array_equal(learned(model, np.where(held_out[:, None], 50 * X, X), other), told)
+
+
+def test_models_of_other_folds_and_of_fewer_rows() -> None:
+    rng = np.random.default_rng(3)
+    X = rng.normal(size=(90, 2))
+    y = np.sin(2 * X[:, 0]) + 0.3 * rng.normal(size=90) > 0
+    others = [np.arange(0, 10), np.arange(10, 22), np.arange(22, 36)]
+    splits = [*((np.setdiff1d(np.arange(90), test), test) for test in others), (TRAIN, TEST)]
+    fewer = [(train[::2], test) for train, test in splits[:3]]  # tried first
+    fewer_rows = patch("manykernels.estimators.selection.choice.of_fewer_rows", lambda *_: fewer)
+    told, again = [], []
+    for seen, spoiled in ((told, 0.0), (again, 5.0)):
+        scores = np.random.default_rng(0)  # the same whatever is learned, so that the same is tried
+
+        def record(model: Any, X: Any, _y: Any, seen: list[np.ndarray] = seen, scores: Any = scores) -> float:
+            if len(X) == len(TEST):
+                seen.append(model.decision_function(GRID))
+            return float(scores.random())
+
+        held_out = np.arange(90) >= len(TRAIN)
+        kernels = KernelBank.per_feature(widths=[0.5, 2.0], standardize=True)
+        with warnings.catch_warnings(), fewer_rows:
+            warnings.simplefilter("ignore", UserWarning)  # of a search in which all score alike
+            MKLClassifierCV(kernels, scoring=record, cv=splits, resources={"representation": "gram"}).fit(
+                X + spoiled * held_out[:, None] * rng.normal(size=X.shape), y ^ (held_out & (spoiled > 0))
+            )
+    assert len(told) > len(splits)
+    assert len(told) == len(again)
+    for one, other in zip(told, again, strict=True):
+        np.testing.assert_array_equal(one, other)
 
 
 @pytest.mark.nightly

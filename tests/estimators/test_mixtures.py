@@ -307,7 +307,7 @@ def test_folds_of_fewer_rows_keep_every_class_and_hold_out_the_same_rows() -> No
         assert (weight[train] > 0).all()
         assert set(labels[train]) == {0, 1, 2}
         np.testing.assert_array_equal(test, held_out)
-    assert of_fewer_rows(splits, labels, weight, lambda n: 1e-4 * n) == []  # where a fit takes no time
+    assert of_fewer_rows(splits, labels, weight, lambda n: 1e-5 * n) == []  # where a fit takes no time
     assert of_fewer_rows(splits, labels, weight, lambda n: 10 + 1e-6 * n) == []  # or takes it whatever the rows
 
 
