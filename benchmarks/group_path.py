@@ -1,10 +1,12 @@
 """A path of 30 strengths over linear kernels of column groups (the group lasso), certified, beside group solvers.
 
-    python benchmarks/group_path.py [--smoke] [--problem NAME ...] [--repeats N]
+    python benchmarks/group_path.py [--smoke] [--problem NAME ...] [--repeats N] [--output FILE]
 
-Prints CPU seconds of one thread (medians), the largest certified gap on the path, and the ratio to each peer that is
-installed: adelie (which wants an environment of its own, with numpy below 2) solves the same strengths to its own
-tolerance and certifies nothing.
+Prints CPU seconds of one thread (medians) and the largest certified gap on the path. Where adelie is installed (which
+wants an environment of its own, with numpy below 2) it solves the same strengths in the same run: once to the tolerance
+that it has by default, with the largest duality gap that its models turn out to have, computed here since it certifies
+none; and once to the loosest of `TOLERANCES` at which every one of its gaps is at most the one asked for of ours. Runs
+take turns; ``--output`` adds each as a row to a table.
 """
 
 from __future__ import annotations
@@ -14,10 +16,12 @@ import time
 import warnings
 from collections.abc import Callable
 from importlib.util import find_spec
-from statistics import median
+from pathlib import Path
 from typing import Any
 
+import _common as common
 import numpy as np
+import pandas as pd
 
 from manykernels import KernelBank, Linear, regularization_path
 from manykernels.threads import blas_threads
@@ -29,6 +33,8 @@ PROBLEMS = {
 }
 SMOKE = {"200 x 20 groups": (200, 20, "squared"), "200 x 20 groups, logistic": (200, 20, "logistic")}
 SIZE, TRUE, N_ALPHAS, RATIO, TOL = 10, 6, 30, 0.05, 1e-4
+DEFAULT = 1e-7  # of adelie's tolerance
+TOLERANCES = (DEFAULT, 1e-9, 1e-11, 3e-12, 1e-12, 1e-13)
 
 
 def data(n: int, groups: int, loss: str) -> tuple[np.ndarray, np.ndarray]:
@@ -59,13 +65,13 @@ def ours(X: np.ndarray, y: np.ndarray, loss: str) -> Any:
     )
 
 
-def with_adelie(X: np.ndarray, y: np.ndarray, loss: str, alphas: np.ndarray) -> None:
-    """Solve the same strengths by adelie, whose penalty of a group is unscaled here as well."""
+def with_adelie(X: np.ndarray, y: np.ndarray, loss: str, alphas: np.ndarray, tol: float = DEFAULT) -> Any:
+    """Solve the same strengths by adelie, whose penalty of a group is unscaled here as well; return its state."""
     import adelie
 
     glm = adelie.glm.gaussian(y) if loss == "squared" else adelie.glm.binomial((y + 1) / 2)
     groups = np.arange(0, X.shape[1], SIZE)
-    adelie.grpnet(
+    return adelie.grpnet(
         X=X,
         glm=glm,
         groups=groups,
@@ -74,17 +80,84 @@ def with_adelie(X: np.ndarray, y: np.ndarray, loss: str, alphas: np.ndarray) -> 
         early_exit=False,
         progress_bar=False,
         n_threads=1,
+        tol=tol,
+        irls_tol=tol,
     )
 
 
-def seconds(call: Callable[[], Any], repeats: int) -> tuple[float, Any]:
-    """Return the median CPU seconds of a call, and what it returned last."""
-    spent, out = [], None
-    for _ in range(repeats):
-        start = time.process_time()
-        out = call()
-        spent.append(time.process_time() - start)
-    return median(spent), out
+def relative_gap(X: np.ndarray, y: np.ndarray, loss: str, alpha: float, v: np.ndarray, b: float) -> float:
+    """Return the relative duality gap of a model, with the slopes of its loss, scaled, as the dual point."""
+    n, z = len(y), X @ v + b
+    if loss == "squared":
+        value, rho = 0.5 * np.mean((y - z) ** 2), (y - z) / n
+    else:
+        value, rho = np.mean(np.logaddexp(0.0, -y * z)), y / (1.0 + np.exp(y * z)) / n
+    rho = rho - rho.mean()
+    norms = np.sqrt(((X.T @ rho).reshape(-1, SIZE) ** 2).sum(axis=1))
+    rho *= min(1.0, alpha / norms.max())
+    if loss == "squared":
+        dual = float(rho @ y - 0.5 * n * rho @ rho)
+    else:
+        q = np.clip(n * rho * y, 1e-300, 1.0 - 1e-16)
+        dual = -float(np.mean(q * np.log(q) + (1.0 - q) * np.log1p(-q)))
+    primal = value + alpha * float(np.sqrt((v.reshape(-1, SIZE) ** 2).sum(axis=1)).sum())
+    return (primal - dual) / primal
+
+
+def largest_gap(X: np.ndarray, y: np.ndarray, loss: str, alphas: np.ndarray, state: Any) -> float:
+    """Return the largest gap of the models of adelie on a path."""
+    models = zip(alphas, state.betas.toarray(), state.intercepts, strict=True)
+    return max(relative_gap(X, y, loss, alpha, v, b) for alpha, v, b in models)
+
+
+def seconds(call: Callable[[], Any]) -> tuple[float, Any]:
+    """Return the CPU seconds of a call, and what it returned."""
+    start = time.process_time()
+    out = call()
+    return time.process_time() - start, out
+
+
+def tolerances(X: np.ndarray, y: np.ndarray, loss: str, alphas: np.ndarray) -> list[float]:
+    """Return adelie's own tolerance, and the loosest at which its gaps are at most ours, if that is another."""
+    for tol in TOLERANCES:
+        if largest_gap(X, y, loss, alphas, with_adelie(X, y, loss, alphas, tol)) <= TOL:
+            return list(dict.fromkeys((DEFAULT, tol)))
+    return [DEFAULT]
+
+
+def runs(name: str, problem: tuple[int, int, str], repeats: int) -> list[dict[str, Any]]:
+    """Return a row for each run on one problem: ours, then adelie to each of its tolerances, and so on."""
+    n, groups, loss = problem
+    X, y = data(n, groups, loss)
+    rows: list[dict[str, Any]] = []
+    with blas_threads(n, 1):
+        ours(*data(200, 20, loss), loss)  # compiles
+        alphas = ours(X, y, loss).alphas
+        peers = tolerances(X, y, loss, alphas) if find_spec("adelie") is not None else []
+        for repeat in range(repeats):
+            spent, path = seconds(lambda: ours(X, y, loss))
+            table, own = path.summary(), {"problem": name, "repeat": repeat}
+            found = {"largest_gap": table["relative_gap"].max(), "active": int(table["n_active"].iloc[-1])}
+            rows.append({**own, "solver": "manykernels", "tol": TOL, "cpu_s": spent, **found})
+            for tol in peers:
+                spent, state = seconds(lambda tol=tol: with_adelie(X, y, loss, alphas, tol))
+                last = np.abs(state.betas[-1].toarray().reshape(-1, SIZE)).sum(axis=1)
+                found = {"largest_gap": largest_gap(X, y, loss, alphas, state), "active": int(np.sum(last > 0))}
+                rows.append({**own, "solver": "adelie", "tol": tol, "cpu_s": spent, **found})
+    return rows
+
+
+def told(rows: pd.DataFrame) -> str:
+    """Return the runs on one problem in a line: medians, gaps and ratios."""
+    parts = []
+    for (solver, tol), own in rows.groupby(["solver", "tol"], sort=False):
+        spent = own["cpu_s"].median()
+        part = f"{solver}, tol {tol:g}: {spent:.2f} CPU s, largest gap {own['largest_gap'].max():.1e}, "
+        part += f"{own['active'].iloc[-1]} groups at the end"
+        if solver != "manykernels":
+            part += f", ratio {rows.loc[rows['solver'] == 'manykernels', 'cpu_s'].median() / spent:.1f}"
+        parts.append(part)
+    return "; ".join(parts)
 
 
 def main() -> None:
@@ -93,24 +166,18 @@ def main() -> None:
     parser.add_argument("--smoke", action="store_true", help="two small problems, once")
     parser.add_argument("--problem", nargs="*", help="only these")
     parser.add_argument("--repeats", type=int, default=3)
+    parser.add_argument("--output", type=Path, help="a table (CSV) that every run is added to")
     arguments = parser.parse_args()
     problems = SMOKE if arguments.smoke else PROBLEMS
-    repeats = 1 if arguments.smoke else arguments.repeats
     warnings.simplefilter("ignore")
+    record = common.environment()
+    of_run = {"revision": record["revision"], "machine": record["cpu"], "numpy": np.__version__}
     for name in arguments.problem or problems:
-        n, groups, loss = problems[name]
-        X, y = data(n, groups, loss)
-        with blas_threads(n, 1):
-            ours(*data(200, 20, loss), loss)  # compiles
-            spent, path = seconds(lambda X=X, y=y, loss=loss: ours(X, y, loss), repeats)
-            table = path.summary()
-            gap, active = table["relative_gap"].max(), int(table["n_active"].iloc[-1])
-            line = f"{name}: {spent:.2f} CPU s, largest gap {gap:.1e}, {active} groups at the end"
-            if find_spec("adelie") is not None:
-                alphas = table["alpha"].to_numpy()
-                peer, _ = seconds(lambda X=X, y=y, loss=loss, a=alphas: with_adelie(X, y, loss, a), repeats)
-                line += f"; adelie {peer:.2f}, ratio {spent / peer:.1f}"
-        print(line)
+        rows = pd.DataFrame(runs(name, problems[name], 1 if arguments.smoke else arguments.repeats)).assign(**of_run)
+        print(f"{name}: {told(rows)}", flush=True)
+        if arguments.output is not None:
+            first = not arguments.output.exists()
+            rows.to_csv(arguments.output, mode="a", header=first, index=False, float_format="%.4g")
 
 
 if __name__ == "__main__":

@@ -91,3 +91,23 @@ def test_gaps_on_a_path_are_those_of_matrices_and_a_strength_takes_one_pass(step
         assert (primal - dual) / primal <= found.certificate.relative_gap + 1e-9 <= 1e-4 + 1e-9
     assert steps
     assert path.summary()["passes"].sum() < 2 * len(path.alphas)  # a start without its pass would take one more each
+
+
+@pytest.mark.parametrize("loss", ["squared", "logistic"])
+def test_a_path_by_sweeps_is_that_by_hessians(loss: str, steps: list[int], monkeypatch: pytest.MonkeyPatch) -> None:
+    X, y, _ = data(4)
+    options = {"kernels": bank(), "loss": loss, "n_alphas": 8, "alpha_min_ratio": 0.02, "representation": "factored"}
+    targets = np.sign(y) if loss == "logistic" else y
+    by_rows = regularization_path(X, targets, **options, tol=1e-7)
+    swept = len(steps)
+    monkeypatch.setattr(block_descent, "PRODUCT_COST", np.inf)
+    by_moments = regularization_path(X, targets, **options, tol=1e-7)
+    assert swept
+    assert len(steps) == swept  # the second path took none
+    for path in (by_rows, by_moments):
+        assert path.summary()["relative_gap"].max() <= 1e-7
+    assert np.array_equal(by_rows.alphas, by_moments.alphas)
+    assert np.array_equal(by_rows.weights > 0, by_moments.weights > 0)
+    assert by_rows.norms == pytest.approx(by_moments.norms, rel=1e-3, abs=1e-4 * by_moments.norms.max())
+    primal = [path.summary()["primal"].to_numpy() for path in (by_rows, by_moments)]
+    assert primal[0] == pytest.approx(primal[1], rel=2e-7)
