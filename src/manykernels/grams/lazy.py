@@ -208,7 +208,6 @@ class LazyStack(GramStack):
         return 0
 
     def diag(self) -> Array:
-        """Diagonals of all kernels, (M, N) float64."""
         return self.bank.diag(self._tiles.left, kernels=self._kernels)
 
     def _block(self, rows: Array, cols: Array, kernels: Array) -> Array:

@@ -115,7 +115,6 @@ class PackedStack(GramStack):
         return True
 
     def diag(self) -> Array:
-        """Diagonals of all kernels, (M, N) float64."""
         return self._packed[:, triangle_starts(self.n_samples)[:-1]].astype(np.float64, copy=False)
 
     def _block(self, rows: Array, cols: Array, kernels: Array) -> Array:

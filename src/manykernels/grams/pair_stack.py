@@ -124,7 +124,6 @@ class PairStack(GramStack):
         return self.n_samples > MOST_FORMED
 
     def diag(self) -> Array:
-        """Diagonals of all kernels, (M, N) float64."""
         return np.stack([self._index.diagonal(*self._factors.of(pair)) for pair in self._products])
 
     # --- prediction ---------------------------------------------------------------------------------------------------
@@ -177,7 +176,6 @@ class PairStack(GramStack):
 
     @property
     def quad_cost(self) -> float:
-        """Multiplications of one quadratic form of every kernel, about."""
         return min(self._quad_costs)
 
     @property

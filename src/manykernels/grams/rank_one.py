@@ -45,7 +45,6 @@ class RankOneStack(GramStack):
 
     @property
     def quad_cost(self) -> float:
-        """Multiplications of one quadratic form of every kernel."""
         return float(self.n_kernels * self.n_samples)
 
     @property
@@ -66,7 +65,6 @@ class RankOneStack(GramStack):
         return True
 
     def diag(self) -> Array:
-        """Diagonals of all kernels, (M, N) float64."""
         return self._features**2
 
     def _block(self, rows: Array, cols: Array, kernels: Array) -> Array:

@@ -302,7 +302,6 @@ class FactoredStack(GramStack):
         return USUAL_RANK * self.n_kernels * float(self.n_samples)
 
     def diag(self) -> Array:
-        """Diagonals of all kernels, (M, N) float64."""
         return np.stack([self._kernel_diag(m) for m in range(self.n_kernels)])
 
     @property

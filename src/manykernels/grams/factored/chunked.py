@@ -107,7 +107,6 @@ class ChunkedTable(ColumnTable):
     # --- sums over rows ---------------------------------------------------------------------------------------------
 
     def ones(self) -> Any:
-        """Return a vector of ones, (n,), where the rows are."""
         if isinstance(self.source, DaskRows):
             return self.source.hold(_ones, None, [Held(np.diff(self.source.starts).tolist())])
         return np.ones(self.n_rows)
@@ -163,15 +162,12 @@ class ChunkedTable(ColumnTable):
         return table
 
     def column(self, position: int) -> Array:
-        """Return one column as it is stored, (n,)."""
         return self.gather([position], slice(None)).columns[position]
 
     def values(self, column: int, rows: RowIndex = slice(None)) -> Array:
-        """Return entries of one column in units of its deviation, float64; 0 for what is missing."""
         return self.gather([column], rows).values(column)
 
     def points(self, positions: tuple[int, ...], rows: RowIndex = slice(None)) -> Array:
-        """Return rows of several columns in units of their deviations, (n, len(positions)) float64."""
         return self.gather(positions, rows).points(positions)
 
     def known(self, column: int, rows: RowIndex = slice(None)) -> Array | None:
@@ -179,7 +175,6 @@ class ChunkedTable(ColumnTable):
         return self.gather([column], rows).known(column) if self.gaps[column] else None
 
     def reading(self, spec: KernelSpec, positions: tuple[int, ...], rows: RowIndex = slice(None)) -> Reading:
-        """Return rows as a kernel on these columns reads them."""
         return self.gather(positions, rows).reading(spec, positions)
 
     def features_of(self, spec: ObjectKernel, column: int) -> FeatureRows:
@@ -197,7 +192,6 @@ class ChunkedTable(ColumnTable):
         return self._sample
 
     def drawn(self, positions: tuple[int, ...], size: int) -> Array:
-        """Return at most so many points of rows that have these columns, the same rows every time."""
         return self._sample.drawn(positions, size)
 
     def levels(self, column: int, most: int) -> Array | None:
@@ -206,7 +200,6 @@ class ChunkedTable(ColumnTable):
         return None if len(found) > most else found
 
     def chunks(self, size: int) -> Iterator[tuple[slice, ColumnTable]]:
-        """Yield slices of rows and the table of these rows, in the same units."""
         for chunk in range(self.source.n_chunks):
             start = int(self.source.starts[chunk])
             part = self.part(self.source.read(chunk, self._at(self.in_use)), self.in_use)

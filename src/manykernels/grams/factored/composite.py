@@ -86,16 +86,13 @@ class CompositeStack(FactoredStack):
 
     @cached_property
     def largest(self) -> Array:
-        """Largest diagonal entry of every kernel, (M,)."""
         return self._gather([part.largest for part in self.parts])
 
     def spec_of(self, kernel: int) -> KernelSpec:
-        """Return a kernel by itself, without scale."""
         part, place = self._at(kernel)
         return part.spec_of(place)
 
     def columns_of(self, kernel: int) -> tuple[int, ...]:
-        """Return the columns that a kernel acts on."""
         part, place = self._at(kernel)
         return part.columns_of(place)
 
@@ -133,12 +130,10 @@ class CompositeStack(FactoredStack):
         return part.expansion(place, rho)
 
     def left_over(self, kernel: int, tol: float) -> float:
-        """Return what a factor leaves of the trace because its rank may not grow."""
         part, place = self._at(kernel)
         return part.left_over(place, tol)
 
     def constraints_of(self, kernel: int) -> Array | None:
-        """Return the inequalities of the coefficients of a kernel, None if it has none."""
         part, place = self._at(kernel)
         return part.constraints_of(place)
 
@@ -148,12 +143,10 @@ class CompositeStack(FactoredStack):
         return any(part.shaped for part in self.parts)
 
     def many_directions(self, kernel: int) -> bool:
-        """Return whether a factor of few columns leaves much of a kernel."""
         part, place = self._at(kernel)
         return part.many_directions(place)
 
     def for_products(self, kernel: int) -> bool:
-        """Return whether a factor has so many columns that solvers ask for products with it only."""
         part, place = self._at(kernel)
         return part.for_products(place)
 

@@ -49,7 +49,6 @@ class LinearFeatures(FeatureMap):
     rank: int
 
     def __call__(self, points: Array) -> Array:
-        """Return the points."""
         return points
 
 

@@ -332,7 +332,6 @@ class FourierStack(FactoredStack):
     # --- entries ----------------------------------------------------------------------------------------------------
 
     def spec_of(self, kernel: int) -> Gaussian:
-        """Return a kernel by itself, without scale."""
         return Gaussian(float(self.widths[kernel]))
 
     def _take(self, kernels: Array) -> FourierStack:
@@ -346,12 +345,10 @@ class FourierStack(FactoredStack):
         )
 
     def columns_of(self, kernel: int) -> tuple[int, ...]:
-        """Return the columns that a kernel acts on."""
         return (int(self.columns[kernel]),)
 
     @property
     def largest(self) -> Array:  # one reading of others
-        """The largest diagonal entry of every kernel, (M,)."""
         return self.scales
 
     def diag_sums(self, weight: Array) -> Array:
@@ -363,7 +360,6 @@ class FourierStack(FactoredStack):
         return self.scales * totals[self.columns]
 
     def name_of(self, kernel: int) -> str:
-        """Return the name of a kernel."""
         if self.names is not None:
             return self.names[kernel]
         return f"x{self.columns[kernel]}: gaussian(width={self.widths[kernel]:g})"

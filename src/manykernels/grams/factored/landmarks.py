@@ -122,7 +122,6 @@ class NystroemFeatures(FeatureMap):
         return solve_triangular(self.lower.T, v if self.directions is None else self.directions @ v, lower=False)
 
     def __call__(self, points: Array) -> Array:
-        """Return features of points."""
         features = solve_triangular(self.lower, self.spec(points, self.landmarks).T, lower=True).T
         return features if self.directions is None else features @ self.directions
 

@@ -245,7 +245,6 @@ class SparseStack(FactoredStack):
 
     @cached_property
     def largest(self) -> Array:
-        """Return the largest diagonal entry of every kernel, (M,)."""
         return np.asarray(self.table.reduce(self._used, partial(_largest, self._plain), combine=np.maximum))
 
     def diag_sums(self, weight: Array) -> Array:

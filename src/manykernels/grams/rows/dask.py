@@ -134,7 +134,6 @@ class DaskRows(RowSource):
             raise InvalidInputError(f"There are {self.n_rows} rows, but y or sample_weight is of shape {shape}.")
 
     def without(self, name: object) -> DaskRows:
-        """Return the source without one of its columns."""
         if self.columns is None:
             raise InvalidInputError("The columns of an array have no names; give y as an array.")
         return DaskRows(self._data.drop(columns=name))

@@ -100,7 +100,6 @@ class ParquetRows(RowSource):
         return table.to_pandas(ignore_metadata=False)[names].reset_index(drop=True)
 
     def without(self, name: object) -> ParquetRows:
-        """Return the source without one of its columns."""
         assert self.columns is not None
         kept = [column for column in self.columns if column != name]
         return ParquetRows(self._paths, chunk_rows=self._chunk_rows, columns=kept, n_threads=self.n_threads)
@@ -260,7 +259,6 @@ class ArrayRows(RowSource):
         return part if list(positions) == list(range(self.n_columns)) else part[:, list(positions)]
 
     def without(self, name: object) -> ArrayRows:
-        """Return the source without one of its columns."""
         if not isinstance(self._data, pd.DataFrame):
             raise InvalidInputError("The columns of an array have no names; give y as an array.")
         data = self._data.drop(columns=name)

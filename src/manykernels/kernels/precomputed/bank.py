@@ -171,11 +171,9 @@ class StackKernels(RawKernels[StackSamples]):
         return HeldGrams(data.matrices._whole(), data.ids, self.unproven(data))
 
     def unproven(self, data: StackSamples) -> Unproven | None:
-        """Return which kernels nobody has yet proven positive semidefinite."""
         return data.matrices._unproven_of(data.kernel_ids)
 
     def take(self, kernels: Array) -> StackKernels:
-        """Return these kernels only, in that order."""
         names = tuple(self.names[m] for m in kernels)
         return replace(self, names=names, kernel_ids=self.kernel_ids[kernels], probe=self.probe[kernels])
 

@@ -50,7 +50,6 @@ class Dirichlet(KernelSpec):
         object.__setattr__(self, "frequency", check_positive(self.frequency, "frequency", allow_zero=True))
 
     def __call__(self, A: Array, B: Array | None = None) -> Array:
-        """Return the matrix of kernel values."""
         first, second = as_pair(A, B)
         values = np.ones((len(first), len(second)))
         with np.errstate(over="ignore", invalid="ignore"):
@@ -101,7 +100,6 @@ class ChiSquared(KernelSpec):
         object.__setattr__(self, "gamma", check_positive(self.gamma, "gamma"))
 
     def __call__(self, A: Array, B: Array | None = None) -> Array:
-        """Return the matrix of kernel values."""
         first, second = as_pair(A, B)
         for points in (first, second):
             _check_counts(points)
@@ -150,7 +148,6 @@ class Pairwise(KernelSpec):
         return f"sklearn {self.name}({', '.join(f'{key}={value}' for key, value in self.params)})"
 
     def __call__(self, A: Array, B: Array | None = None) -> Array:
-        """Return the matrix of kernel values."""
         first, second = as_pair(A, B)
         try:
             # A copy: scikit-learn may hand back a view of its argument.
@@ -193,7 +190,6 @@ class FromCallable(KernelSpec):
             raise InvalidInputError(f"function must be callable as k(A, B), got {self.function!r}.")
 
     def __call__(self, A: Array, B: Array | None = None) -> Array:
-        """Return the matrix of kernel values."""
         first, second = as_pair(A, B)
         values = np.array(self.function(first, second), dtype=np.float64)
         if values.shape != (len(first), len(second)):

@@ -77,7 +77,6 @@ class WeightedPolynomial(KernelSpec):
             )
 
     def __call__(self, A: Array, B: Array | None = None) -> Array:
-        """Return the matrix of kernel values."""
         first, second = as_pair(A, B)
         self.check_columns(first.shape[1])
         # The root on both sides, so that the matrix of a set with itself is exactly symmetric.
@@ -109,7 +108,6 @@ class InnerProductSpec(KernelSpec):
     family: ClassVar[str] = "inner_product"
 
     def __call__(self, A: Array, B: Array | None = None) -> Array:
-        """Return the matrix of kernel values."""
         first, second = as_pair(A, B)
         return self.from_inner_product(first @ second.T)
 
@@ -204,7 +202,6 @@ class Cosine(KernelSpec):
     kind: ClassVar[str] = "cosine"
 
     def __call__(self, A: Array, B: Array | None = None) -> Array:
-        """Return the matrix of kernel values."""
         first = _unit_rows(as_pair(A, B)[0])
         second = first if B is None else _unit_rows(as_points(B, "B"))
         return first @ second.T
@@ -238,7 +235,6 @@ class Tanimoto(KernelSpec):
     kind: ClassVar[str] = "tanimoto"
 
     def __call__(self, A: Array, B: Array | None = None) -> Array:
-        """Return the matrix of kernel values."""
         first, second = as_pair(A, B)
         common = first @ second.T
         either = (row_norms(first)[:, None] + row_norms(second)) - common

@@ -64,7 +64,6 @@ class Unpenalized(Ridge):
         return Curve(ridge=1.0 if self.resting is None else np.array(self.resting))
 
     def take(self, kernels: slice | Array) -> Unpenalized:
-        """Return it for some of the kernels."""
         if self.resting is None:
             return self
         return replace(self, resting=tuple(np.array(self.resting)[kernels].tolist()))
@@ -143,18 +142,15 @@ class PenaltyByGroup(Regularizer):
         return replace(self, parts=tuple(parts), owners=tuple(owners.tolist()))
 
     def resting_on(self, ridge: Array) -> PenaltyByGroup:
-        """Return the penalty with these ridge terms (M,), read at kernels without a penalty, in the place of none."""
         parts = (part.resting_on(ridge[self._owners == g]) for g, part in enumerate(self.parts))
         return replace(self, parts=tuple(parts))
 
     @property
     def rests(self) -> bool:
-        """Whether it knows what stands in the place of no penalty."""
         return all(part.rests for part in self.parts)
 
     @cached_property
     def unpenalized(self) -> Array:  # computed once
-        """Positions of the kernels without a penalty."""
         free = [g for g, part in enumerate(self.parts) if not part.penalizes]
         return np.flatnonzero(np.isin(self._owners, free))
 
@@ -239,7 +235,6 @@ class PenaltyByGroup(Regularizer):
 
     @property
     def weight_range(self) -> tuple[Array, Array]:
-        """Ends of the interval of each kernel weight, (M,)."""
         return self._each(lambda part: part.weight_range[0]), self._each(lambda part: part.weight_range[1])
 
     @cached_property

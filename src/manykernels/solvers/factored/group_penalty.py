@@ -237,7 +237,6 @@ class FunctionPenalty(GroupPenalty):
         return self._own(self.scale * self.functions.derivative(self._all(norms)))
 
     def excess(self, norms: Array, sizes: Array) -> Array:
-        """Return by how much gradients of these sizes are more than holds groups at zero, (G,)."""
         whole, here = np.zeros(len(self.scale)), self._here
         whole[here] = (sizes[: here.stop - here.start]) / self.scale[here]
         return self._own(self.scale * self.functions.excess(self._all(norms), whole))

@@ -60,7 +60,6 @@ class MixedStack(GramStack):
         return out
 
     def diag(self) -> Array:
-        """Diagonals of all kernels, (M, N) float64."""
         squares = self._factors**2
         own = [squares[:, low:high].sum(axis=1) for low, high in pairwise(self._starts)]
         return np.vstack([*(gram.diag()[0] for gram in self._whole), *own])

@@ -261,7 +261,6 @@ class SubgradientLearner(OnlineLearner):
         self.moving = False  # averages leave the feasible set, so that only a certificate knows the gap
 
     def epoch(self) -> None:
-        """Update every sample once."""
         for chosen, columns in self.columns(self.generator.permutation(self.problem.n_samples)):
             b = self.measure().b
             subgradient_sweep(columns, chosen, self.samples, self.penalty, self._seen, self.point, b)
