@@ -677,7 +677,6 @@ class GramView(GramStack):
             self._parent._triangles_among(self._samples, self._kernels[kernels], out)
 
     def diag(self) -> Array:
-        """Diagonals of all kernels, (M, N) float64."""
         return self._parent.diag()[np.ix_(self._kernels, self._samples)]
 
     @property

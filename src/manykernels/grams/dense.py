@@ -84,7 +84,6 @@ class DenseStack(GramStack):
         return True
 
     def diag(self) -> Array:
-        """Diagonals of all kernels, (M, N) float64."""
         return np.diagonal(self._array, axis1=1, axis2=2).astype(np.float64)
 
     def _block(self, rows: Array, cols: Array, kernels: Array) -> Array:

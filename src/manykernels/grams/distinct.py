@@ -169,21 +169,17 @@ class DistinctStack(GramStack):
 
     @property
     def quad_cost(self) -> float:
-        """Multiplications of one quadratic form of every kernel, about."""
         return sum(part.stack.quad_cost for part in self._parts)
 
     @property
     def n_entries(self) -> int:
-        """Entries of triangles of all kernels."""
         return sum(part.stack.n_entries for part in self._parts)
 
     @property
     def in_memory(self) -> bool:
-        """Whether entries are stored."""
         return not self.evaluates
 
     def diag(self) -> Array:
-        """Diagonals of all kernels, (M, N) float64."""
         found = np.empty((self.n_kernels, self.n_samples))
         for part in self._parts:
             found[part.kernels] = part.spread(part.stack.diag()[:, :, None])[:, :, 0]
@@ -191,7 +187,6 @@ class DistinctStack(GramStack):
 
     @property
     def largest(self) -> Array:
-        """Largest diagonal entry of every kernel, (M,) float64."""
         found = np.empty(self.n_kernels)
         for part in self._parts:
             found[part.kernels] = part.stack.largest

@@ -291,12 +291,7 @@ class Problem:
         return problem
 
     def take(self, kernels: slice | Array) -> Problem:
-        """Return the problem on the given kernels only.
-
-        Parameters
-        ----------
-        kernels : slice, mask or positions
-        """
+        """Return the problem on the given kernels only."""
         return self.on(self.stack.take(kernels), kernels)
 
     def on(self, stack: GramStack, kernels: slice | Array) -> Problem:
@@ -318,10 +313,6 @@ class Problem:
 
     def constant_scores(self, b: float | Array) -> Array:
         """Scores (N,) or (N, T) of the model without kernels.
-
-        Parameters
-        ----------
-        b : float or array of shape (T,)
 
         Returns
         -------
@@ -366,10 +357,6 @@ class Problem:
         """``u_m = sqrt(tr R' K_m R) / w_m`` (M,), or of many kernels on factors bounds from above: one pass.
 
         Squares of small or large coefficients would leave the range of float64: they are scaled by a power of two.
-
-        Parameters
-        ----------
-        rho : ndarray of shape (N,)
         """
         many = self.n_targets * self.stack.exact_cost * self.n_kernels > PLAIN_BUDGET
         if many or isinstance(rho, RowVector):
@@ -415,11 +402,6 @@ class Problem:
         """Return the norm of a function of a kernel without a penalty from its values at the samples.
 
         Quadratic forms of dual coefficients, which are orthogonal to such functions, would be rounding.
-
-        Parameters
-        ----------
-        kernel : int
-        values : ndarray of shape (N,) or (N, T)
         """
         return float(np.linalg.norm(np.linalg.lstsq(self._free_factors(kernel), values, rcond=None)[0]))
 

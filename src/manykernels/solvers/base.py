@@ -173,43 +173,20 @@ class Solver(ABC, Generic[State]):
     def extract(self, problem: Problem, state: State) -> Model:
         """Return the model ``(rho, d, b)`` that the state stands for.
 
-        Parameters
-        ----------
-        problem : Problem
-        state : object
-
         Returns
         -------
         tuple of (ndarray of shape (n_samples,), ndarray of shape (n_kernels,), float)
         """
 
     def worth_certifying(self, problem: Problem, state: State) -> bool:
-        """Return whether the state deserves a certificate, which costs a pass; always, unless overridden.
-
-        Parameters
-        ----------
-        problem : Problem
-        state : object
-        """
+        """Return whether the state deserves a certificate, which costs a pass; always, unless overridden."""
         return True
 
     def observe(self, problem: Problem, state: State, certificate: Certificate) -> None:
-        """Take notice of the certificate of the current model and of the kernel norms it had to compute.
-
-        Parameters
-        ----------
-        problem : Problem
-        state : object
-        certificate : Certificate
-        """
+        """Take notice of the certificate of the current model and of the kernel norms it had to compute."""
 
     def newton_steps(self, state: State) -> int:
-        """Return how many linear systems were solved so far.
-
-        Parameters
-        ----------
-        state : object
-        """
+        """Return how many linear systems were solved so far."""
         return 0
 
     @property
@@ -271,13 +248,7 @@ class Solver(ABC, Generic[State]):
 
     @classmethod
     def refusals_of(cls, loss: AnyLoss, regularizer: Regularizer) -> list[str]:
-        """Return what this algorithm lacks for a loss and a penalty, in words; empty if nothing.
-
-        Parameters
-        ----------
-        loss : Loss
-        regularizer : Regularizer
-        """
+        """Return what this algorithm lacks for a loss and a penalty, in words; empty if nothing."""
         owners: dict[str, AnyLoss | Regularizer] = {"loss": loss, "regularizer": regularizer}
         found = {name: owner.capabilities for name, owner in owners.items()}
         return [

@@ -262,7 +262,6 @@ class UnitDiagonal(KernelSpec):
         return "missing" if self.base.family == "missing" else "other"
 
     def __call__(self, A: Array, B: Array | None = None) -> Array:
-        """Return the matrix of kernel values."""
         left = unit_factors(self.base.diag(A))
         right = left if B is None else unit_factors(self.base.diag(B))
         return np.asarray(left[:, None] * self.base(A, B) * right)

@@ -44,15 +44,12 @@ class TablePoints(RowData):
 
     @property
     def point_sets(self) -> tuple[Any, ...]:
-        """The points of all groups."""
         return self.groups
 
     def points(self, group: int) -> Any:
-        """Return the points of a group."""
         return self.groups[group]
 
     def take(self, rows: Index) -> TablePoints:
-        """Return the chosen rows."""
         taken: dict[int, Points] = {}
         # Groups may share one array; they go on sharing it.
         groups = tuple(taken.setdefault(id(points), _rows_of(points, rows)) for points in self.groups)
@@ -267,7 +264,6 @@ class TableKernels(RawKernels[TablePoints]):
         return TablePoints(tuple(data.keys[g] for g in kept), data.n_samples, tuple(map(data.points, kept)), norms)
 
     def described(self) -> tuple[list[str], list[str]]:
-        """Return what every kernel is, and the columns that it reads."""
         names = self.feature_names or tuple(f"x{j}" for j in range(self.n_features))
         return [spec.label for spec in self.specs], [_listed([names[j] for j in own]) for own in self.positions]
 

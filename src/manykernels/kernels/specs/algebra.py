@@ -59,7 +59,6 @@ class CompositeSpec(KernelSpec):
         return any(part.pending for part in self.parts)
 
     def resolve(self, medians: MedianDistances) -> Self:
-        """Return the kernel with every width a number."""
         return replace(self, parts=tuple(part.resolve(medians) for part in self.parts))
 
     def reads(self, column: int) -> frozenset[str]:
@@ -72,7 +71,6 @@ class CompositeSpec(KernelSpec):
             part.check_columns(n_columns, name)
 
     def __call__(self, A: Array, B: Array | None = None) -> Array:
-        """Return the matrix of kernel values."""
         return self._fold(lambda part, out: part(A, B), None)
 
     def diag(self, A: Array) -> Array:
@@ -210,11 +208,9 @@ class Scaled(KernelSpec):
         return f"{self.factor:g} * {text}"
 
     def resolve(self, medians: MedianDistances) -> Self:
-        """Return the kernel with every width a number."""
         return replace(self, base=self.base.resolve(medians))
 
     def reads(self, column: int) -> frozenset[str]:
-        """Kinds of columns that the kernel can read."""
         return self.base.reads(column)
 
     def check_columns(self, n_columns: int, name: str = "the kernel") -> None:
@@ -222,7 +218,6 @@ class Scaled(KernelSpec):
         self.base.check_columns(n_columns, name)
 
     def __call__(self, A: Array, B: Array | None = None) -> Array:
-        """Return the matrix of kernel values."""
         return self.factor * self.base(A, B)
 
     def diag(self, A: Array) -> Array:

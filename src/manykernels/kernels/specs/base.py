@@ -296,7 +296,6 @@ class KernelOfFeatures(KernelSpec):
         return None
 
     def __call__(self, A: Array, B: Array | None = None) -> Array:
-        """Return the matrix of kernel values."""
         first, second = as_pair(A, B)
         left = self.features(first)
         return np.asarray(left @ (left if B is None else self.features(second)).T)

@@ -48,7 +48,6 @@ class Overlap(KernelSpec):
         return frozenset({"number", "ordered", "category"})
 
     def __call__(self, A: Array, B: Array | None = None) -> Array:
-        """Return the matrix of kernel values."""
         first, second = as_pair(A, B)
         values = np.zeros((len(first), len(second)))
         for left, right in zip(first.T, second.T, strict=True):
@@ -88,7 +87,6 @@ class Ordinal(KernelSpec):
         return frozenset({"number", "ordered"})
 
     def __call__(self, A: Array, B: Array | None = None) -> Array:
-        """Return the matrix of kernel values."""
         first, second = as_pair(A, B)
         values = np.zeros((len(first), len(second)))
         with np.errstate(over="ignore"):
@@ -126,7 +124,6 @@ class Missing(KernelSpec):
         return frozenset({"number", "ordered", "category"})
 
     def __call__(self, A: Array, B: Array | None = None) -> Array:
-        """Return the matrix of kernel values."""
         first, second = as_pair(A, B)
         left, right = (_missing(points).astype(np.float64) for points in (first, second))
         return left @ right.T / max(first.shape[1], 1)

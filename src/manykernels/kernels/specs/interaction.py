@@ -79,7 +79,6 @@ class ColumnPower(KernelSpec):
             return (powers - self.center) / self.scale
 
     def __call__(self, A: Array, B: Array | None = None) -> Array:
-        """Return the matrix of kernel values."""
         first, second = as_pair(A, B)
         left = self.feature(first)
         with np.errstate(over="ignore", under="ignore", invalid="ignore"):
@@ -227,7 +226,6 @@ class Interaction(KernelSpec):
         return values
 
     def __call__(self, A: Array, B: Array | None = None) -> Array:
-        """Return the matrix of kernel values."""
         first, second = as_pair(A, B)
         left = self.features(first)
         right = left if second is first else self.features(second)

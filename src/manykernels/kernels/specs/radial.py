@@ -54,7 +54,6 @@ class Periodic(KernelSpec):
         object.__setattr__(self, "width", check_positive(self.width, "width"))
 
     def __call__(self, A: Array, B: Array | None = None) -> Array:
-        """Return the matrix of kernel values."""
         first, second = as_pair(A, B)
         exponents = np.zeros((len(first), len(second)))
         for left, right in zip(first.T, second.T, strict=True):
@@ -124,7 +123,6 @@ class Gaussian(RadialSpec):
         object.__setattr__(self, "width", as_width(self.width))
 
     def resolve(self, medians: MedianDistances) -> Self:
-        """Return the kernel with its width a number."""
         return replace(self, width=resolve_width(self.width, medians, "euclidean"))
 
     def from_squared_distance(self, D: Array, out: Array | None = None) -> Array:
@@ -170,7 +168,6 @@ class Matern(RadialSpec):
             raise InvalidInputError(f"nu must be 0.5, 1.5 or 2.5, got {self.nu!r}.")
 
     def resolve(self, medians: MedianDistances) -> Self:
-        """Return the kernel with its width a number."""
         return replace(self, width=resolve_width(self.width, medians, "euclidean"))
 
     def from_squared_distance(self, D: Array, out: Array | None = None) -> Array:
@@ -262,11 +259,9 @@ class Laplacian(KernelSpec):
         object.__setattr__(self, "width", as_width(self.width))
 
     def resolve(self, medians: MedianDistances) -> Self:
-        """Return the kernel with its width a number."""
         return replace(self, width=resolve_width(self.width, medians, "cityblock"))
 
     def __call__(self, A: Array, B: Array | None = None) -> Array:
-        """Return the matrix of kernel values."""
         distances = cdist(*as_pair(A, B), "cityblock")
         with np.errstate(over="ignore", under="ignore"):
             distances *= -1.0 / known_width(self.width)

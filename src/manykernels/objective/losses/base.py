@@ -42,7 +42,8 @@ class Loss(abc.ABC):
 
     The dual variable is ``r = -dl/dz``; every conjugate quantity is a function of ``r``: ``conjugate(y, r)`` is
     ``l*(y, -r) = sup_z (-r z - l(y, z))`` and its derivative in ``r`` is ``-z`` at the supremum. A sample weight ``s``
-    multiplies the loss, so that the dual variable of the weighted sample is ``rho = s r``.
+    multiplies the loss, so that the dual variable of the weighted sample is ``rho = s r``. Everywhere below,
+    ``y``, ``z`` and ``r`` have shape (n_samples,).
 
     Attributes
     ----------
@@ -145,12 +146,7 @@ class Loss(abc.ABC):
         return self
 
     def refusal_of_constant(self, y: Array) -> str:
-        """Return why no finite constant fits these targets best, in words; empty if one does.
-
-        Parameters
-        ----------
-        y : ndarray of shape (n_samples,)
-        """
+        """Return why no finite constant fits these targets best, in words; empty if one does."""
         return ""
 
     def bind(self, y: Array, weight: Array) -> BoundLoss:
@@ -192,29 +188,14 @@ class Loss(abc.ABC):
 
     @abc.abstractmethod
     def derivative(self, y: Array, z: Array) -> Array:
-        """``dl/dz`` (N,); at a kink, one element of the subdifferential.
-
-        Parameters
-        ----------
-        y, z : ndarray of shape (n_samples,)
-        """
+        """``dl/dz`` (N,); at a kink, one element of the subdifferential."""
 
     @abc.abstractmethod
     def second_derivative(self, y: Array, z: Array) -> Array:
-        """Second derivative ``d2l/dz2`` (N,); 0 at kinks.
-
-        Parameters
-        ----------
-        y, z : ndarray of shape (n_samples,)
-        """
+        """Second derivative ``d2l/dz2`` (N,); 0 at kinks."""
 
     def conjugate(self, y: Array, r: Array) -> Array:
-        """Conjugate ``l*(y, -r)`` (N,); ``inf`` outside the dual box (overshoot by 1e-12 relative is clipped).
-
-        Parameters
-        ----------
-        y, r : ndarray of shape (n_samples,)
-        """
+        """Conjugate ``l*(y, -r)`` (N,); ``inf`` outside the dual box (overshoot by 1e-12 relative is clipped)."""
         return self._conjugate_between(y, *self.dual_bounds(y), r)
 
     def conjugate_of(self, y: Array) -> Callable[[Array], Array]:
@@ -238,29 +219,15 @@ class Loss(abc.ABC):
 
     @abc.abstractmethod
     def conjugate_derivative(self, y: Array, r: Array) -> Array:
-        """``d l*(y, -r) / dr`` (N,), that is ``-z``; with ``sign(0) = 0`` in the part ``kink * |r|``.
-
-        Parameters
-        ----------
-        y, r : ndarray of shape (n_samples,)
-        """
+        """``d l*(y, -r) / dr`` (N,), that is ``-z``; with ``sign(0) = 0`` in the part ``kink * |r|``."""
 
     @abc.abstractmethod
     def conjugate_second_derivative(self, y: Array, r: Array) -> Array:
-        """Second derivative in ``r`` of the part without ``kink * |r|`` (N,).
-
-        Parameters
-        ----------
-        y, r : ndarray of shape (n_samples,)
-        """
+        """Second derivative in ``r`` of the part without ``kink * |r|`` (N,)."""
 
     @abc.abstractmethod
     def dual_bounds(self, y: Array) -> tuple[Array, Array]:
         """Return the ends ``lo <= r <= hi`` of each dual box, (N,) each, possibly infinite; 0 is always inside.
-
-        Parameters
-        ----------
-        y : ndarray of shape (n_samples,)
 
         Returns
         -------
@@ -275,20 +242,11 @@ class Loss(abc.ABC):
         """
 
     def dual_from_scores(self, y: Array, z: Array) -> Array:
-        """Dual variable ``r = -dl/dz`` (N,) at scores ``z``.
-
-        Parameters
-        ----------
-        y, z : ndarray of shape (n_samples,)
-        """
+        """Dual variable ``r = -dl/dz`` (N,) at scores ``z``."""
         return -self.derivative(y, z)
 
     def dual_interval(self, y: Array, z: Array) -> tuple[Array, Array]:
         """Return the ends of ``-dl(y, z)``, the dual variables that fit scores ``z``; kinks are met up to rounding.
-
-        Parameters
-        ----------
-        y, z : ndarray of shape (n_samples,)
 
         Returns
         -------
@@ -298,12 +256,7 @@ class Loss(abc.ABC):
         return r, r
 
     def dual_distance(self, y: Array, z: Array, r: Array) -> Array:
-        """Distance of ``r`` to the set ``-dl(y, z)`` (N,); zero exactly when (z, r) satisfies stationarity.
-
-        Parameters
-        ----------
-        y, z, r : ndarray of shape (n_samples,)
-        """
+        """Distance of ``r`` to the set ``-dl(y, z)`` (N,); zero exactly when (z, r) satisfies stationarity."""
         lo, hi = self.dual_interval(y, z)
         return np.maximum(np.maximum(lo - r, r - hi), 0.0)
 

@@ -44,7 +44,8 @@ class Regularizer:
     and on factors reads what it needs: nothing else is to be written. Any other gives ``value``, ``conjugate`` and
     ``prox``, which say what the problem is, and ``sparse``; each of the optional methods, ``derivative``,
     ``second_derivative`` (`curvature` where it is no sum over kernels), ``conjugate_derivative`` and ``norm_bound``,
-    opens more solvers; ``capabilities`` lists what there is.
+    opens more solvers; ``capabilities`` lists what there is. One that a regularizer does not have raises
+    `IncompatibleError`.
 
     Parameters
     ----------
@@ -378,25 +379,13 @@ class Regularizer:
     # --- what more solvers ask for ----------------------------------------------------------------------------------
 
     def derivative(self, t: Array) -> Array:
-        """``dOmega/dt_m`` at ``t >= 0`` (M,); where ``t_m = 0``, the derivative to the right.
-
-        Raises
-        ------
-        IncompatibleError
-            If this regularizer does not have it; so in the other optional methods.
-        """
+        """``dOmega/dt_m`` at ``t >= 0`` (M,); where ``t_m = 0``, the derivative to the right."""
         if self.curve is None:
             raise self._lacks(Capability.WEIGHTS_FROM_NORMS)
         return self.curve.derivative(t)
 
     def second_derivative(self, t: Array) -> Array:
-        """``d2Omega/dt_m^2`` at ``t >= 0`` (M,), infinite where a kernel of zero norm bends.
-
-        Raises
-        ------
-        IncompatibleError
-            If this regularizer does not have it.
-        """
+        """``d2Omega/dt_m^2`` at ``t >= 0`` (M,), infinite where a kernel of zero norm bends."""
         if self.curve is None and not self._defines("curvature"):
             raise self._lacks(Capability.CURVATURE)
         diagonal, coupling = self.curvature(t)
@@ -440,13 +429,7 @@ class Regularizer:
         return self.weights_from_norms(t)
 
     def conjugate_derivative(self, u: Array) -> Array:
-        """``dOmega*/du_m`` (M,): the block norms that belong to dual norms, where the conjugate is differentiable.
-
-        Raises
-        ------
-        IncompatibleError
-            If this regularizer does not have it.
-        """
+        """``dOmega*/du_m`` (M,): the block norms that belong to dual norms, where the conjugate is differentiable."""
         if self.curve is None:
             raise self._lacks(Capability.SMOOTH_CONJUGATE)
         return self.curve.conjugate_derivative(u)
@@ -472,11 +455,6 @@ class Regularizer:
         Returns
         -------
         squares, slopes : ndarray of shape (n_kernels,)
-
-        Raises
-        ------
-        IncompatibleError
-            If this regularizer does not have it.
         """
         if self.curve is None:
             raise self._lacks(Capability.MULTIPLIERS)
@@ -492,11 +470,6 @@ class Regularizer:
         -------
         slopes, bends : ndarray of shape (n_kernels,)
         missing : float
-
-        Raises
-        ------
-        IncompatibleError
-            If this regularizer does not have it.
         """
         raise self._lacks(Capability.MULTIPLIERS)
 

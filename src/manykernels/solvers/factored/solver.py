@@ -207,7 +207,6 @@ class FactoredNewton(Solver):
 
     @property
     def patience(self) -> float:
-        """Certificates in a row without a smaller gap after which a run counts as stalled."""
         return ROUNDS_WITHOUT_GAIN
 
     def _solve_apart(self, problem: Problem, warm_start: Solution | None) -> Solution:
