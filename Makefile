@@ -14,6 +14,7 @@ CANDIDATES := $(PYTHON) python3.13 python3.12 python3.11 python3 python
 
 EXTRAS_demo := plot
 EXTRAS_test := test,plot,parquet
+EXTRAS_nightly := test,nightly,plot,parquet
 EXTRAS_lint := lint,test,plot
 EXTRAS_docs := docs,conic,plot,report
 EXTRAS_dist := release
@@ -21,6 +22,8 @@ EXTRAS_dist := release
 # One thread a process: the tests run in WORKERS processes, and small factorizations are slower on several threads.
 # Bytecode is kept: tests that start Python anew, and the next run, need not compile every module again.
 ONE_THREAD := PYTHONDONTWRITEBYTECODE= OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 MKL_NUM_THREADS=1 MPLBACKEND=Agg
+WARM = $(ONE_THREAD) $(BIN)/manykernels warm --workers $(WORKERS)
+LOOPS := $(shell grep -rl --include=*.py "^@compiled" src)
 # The tests of a file stay on one worker: fixtures of files run experiments.
 PARALLEL := -n $(WORKERS) --dist loadfile --no-loadscope-reorder
 
@@ -50,13 +53,23 @@ help:
 demo: $(VENV)/.installed-demo
 	$(BIN)/manykernels demo --output $(OUTPUT)
 
-# Loops are compiled before the workers start: each would compile them for itself.
-test: $(VENV)/.installed-test
-	$(ONE_THREAD) $(BIN)/manykernels warm --workers $(WORKERS)
+test: $(VENV)/.installed-test $(VENV)/.compiled
 	$(ONE_THREAD) $(BIN)/python -m pytest $(PARALLEL)
 
-nightly: $(VENV)/.installed-test
-	$(ONE_THREAD) $(BIN)/manykernels warm --workers $(WORKERS)
+# What the tests need besides is installed while loops are compiled: pip keeps one core busy.
+$(VENV)/.installed-test: pyproject.toml | $(BIN)/python
+	@echo "installing manykernels, and [$(EXTRAS_test)] while its loops are compiled, into $(VENV)"
+	@$(PIP) --editable .
+	@$(WARM) & compiling=$$!; $(PIP) $$($(BIN)/python .ci/requirements $(EXTRAS_test)) || exit; \
+	  wait $$compiling && touch $(VENV)/.compiled
+	@touch $@
+
+# Loops are compiled before the workers start: each would compile them for itself.
+$(VENV)/.compiled: $(LOOPS) | $(VENV)/.installed-test
+	$(WARM)
+	@touch $@
+
+nightly: $(VENV)/.installed-nightly $(VENV)/.compiled
 	$(ONE_THREAD) $(BIN)/python -m pytest $(PARALLEL) --session-timeout 7200 -m "nightly or not nightly"
 	$(ONE_THREAD) $(BIN)/python benchmarks/estimator_checks.py
 
@@ -96,10 +109,10 @@ docs: $(VENV)/.installed-docs
 	$(BIN)/python docs/_extensions/promises.py docs/gallery
 
 # Those of the gallery run when the documentation is built.
-examples: $(VENV)/.installed-test
+examples: $(VENV)/.installed-nightly
 	$(ONE_THREAD) $(BIN)/python -m pytest -n $(WORKERS) --dist load -m example tests
 
-bench-smoke: $(VENV)/.installed-test
+bench-smoke: $(VENV)/.installed-nightly
 	@printf '%s --smoke\n' benchmarks/[a-z]*.py | $(SIDE_BY_SIDE)
 
 # The wheel is tried where nothing but its own requirements is installed.
@@ -130,11 +143,13 @@ clean:
 	rm -rf .pytest_cache .mypy_cache .ruff_cache examples/gallery/.ruff_cache .hypothesis
 	find src tests lint benchmarks examples experiments -name __pycache__ -type d -prune -exec rm -rf {} +
 
-# The stamp is newer than pyproject.toml once its extras are installed, so nothing is installed twice.
 # Bytecode is written as modules are imported: of most of what is installed nothing ever is.
+PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check --no-compile
+
+# The stamp is newer than pyproject.toml once its extras are installed, so nothing is installed twice.
 $(VENV)/.installed-%: pyproject.toml | $(BIN)/python
 	@echo "installing manykernels[$(EXTRAS_$*)] into $(VENV)"
-	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-compile --editable '.[$(EXTRAS_$*)]'
+	@$(PIP) --editable '.[$(EXTRAS_$*)]'
 	@touch $@
 
 # The check imports what `-m venv` needs, since some systems ship Python without it.

@@ -73,7 +73,7 @@ def test_classes_hazards_and_searches_keep_shapes(rows: pd.DataFrame, y: np.ndar
     check_shapes(MKLClassifier(bank(), loss="hinge", alpha=0.01, tol=1e-3).fit(rows, y > np.median(y)), rows)
     rng = np.random.default_rng(2)
     hazard = MKLSurvival(bank(), alpha=0.003).fit(
-        rows, survival_array(rng.random(250) < 0.7, rng.exponential(np.exp(-y)))
+        rows, survival_array(rng.random(len(y)) < 0.7, rng.exponential(np.exp(-y)))
     )
     assert hazard.dual_gap_ <= hazard.tol
     check_shapes(hazard, rows)

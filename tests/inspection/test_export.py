@@ -167,9 +167,17 @@ def score_columns(found):
     return found[[name for name in found.columns if name == "score" or name.startswith("score_")]].to_numpy(dtype=float)
 
 
-@pytest.mark.sampled(4)
-@pytest.mark.parametrize("run", [by_sqlite, by_duckdb])
-def test_sql_gives_the_scores_and_predictions_of_the_model(case, run, tmp_path):
+@pytest.mark.sampled(2)
+def test_sql_gives_the_scores_and_predictions_of_the_model(case, tmp_path):
+    check_sql(case, by_sqlite, tmp_path)
+
+
+@pytest.mark.nightly
+def test_sql_in_a_second_engine_gives_them_too(case, tmp_path):
+    check_sql(case, by_duckdb, tmp_path)
+
+
+def check_sql(case, run, tmp_path):
     model, X = case
     told = export_model(model, tmp_path / "model.sql")
     rows = with_unseen(X)

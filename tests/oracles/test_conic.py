@@ -52,8 +52,10 @@ def test_one_kernel_with_squared_loss_is_kernel_ridge() -> None:
     assert cvxpy_optimum(single) == pytest.approx(expected, rel=1e-9)
 
 
+@pytest.mark.nightly
 @pytest.mark.parametrize(("loss", "regularizer"), [("hinge", "l1"), ("logistic", "elasticnet"), ("huber", "simplex")])
 def test_a_second_solver_agrees(loss: str, regularizer: str) -> None:
+    pytest.importorskip("scs")
     problem = random_problem(21, loss=loss, regularizer=regularizer, weighted=True)
     second = conic_optimum(problem, solver="SCS", eps_abs=1e-10, eps_rel=1e-10, max_iters=200_000)
     assert cvxpy_optimum(problem) == pytest.approx(second.primal, rel=1e-7)
@@ -116,8 +118,9 @@ def test_the_bound_notices_an_answer_that_is_not_optimal() -> None:
 
 
 def test_a_sloppy_solver_is_refused_rather_than_believed() -> None:
-    with pytest.raises(ArithmeticError, match=r"SCS gave only .* instead of 1e-07 on 'logistic \+ l1"):
-        conic_optimum(random_problem(13, loss="logistic"), solver="SCS", max_iters=20)
+    sloppy = {"tol_gap_abs": 1e-2, "tol_gap_rel": 1e-2, "tol_feas": 1e-2}
+    with pytest.raises(ArithmeticError, match=r"CLARABEL gave only .* instead of 1e-07 on 'logistic \+ l1"):
+        conic_optimum(random_problem(13, loss="logistic"), **sloppy)
 
 
 def test_a_missing_cvxpy_is_explained(monkeypatch: pytest.MonkeyPatch) -> None:

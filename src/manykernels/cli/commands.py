@@ -143,15 +143,15 @@ def fits() -> dict[str, Callable[[], Any]]:
                 limits: dict[str, Any] = {"strength": 1.0, "tol": 0.1, "max_iter": 3}
                 solve(kernels, target, loss=loss, regularizer=penalty, solver=solver, **limits)
 
-    return {
+    return {  # what shares loops is far apart: processes side by side would compile them twice
+        "kernels as factors": on_factors,
         "methods of papers that learn online": lambda: solvers(list(ONLINE)),
         "other methods of papers": lambda: solvers([name for name in SOLVERS if name not in ONLINE]),
         "kernels as matrices": on_matrices,
-        "kernels as factors": on_factors,
         "survival": of_survival,
         "products of columns": lambda: (PolynomialMKL(2).fit(X, y), HierarchicalMKL(degree=2).fit(X, y)),
-        "sequences": of_sequences,
         "alignment": lambda: KernelAligner(wide).fit(X, labels),
+        "sequences": of_sequences,
     }
 
 
