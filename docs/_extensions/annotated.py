@@ -23,7 +23,7 @@ def sections(text: str) -> dict[str, str]:
 def overridden(function: Callable[..., Any]) -> str:
     """Return the docstring of what a method overrides; empty if that is nothing."""
     owner, _, name = function.__qualname__.rpartition(".")
-    cls = getattr(sys.modules[function.__module__], owner, object)
+    cls = getattr(sys.modules.get(function.__module__), owner, object)
     texts = (inspect.getdoc(vars(base)[name]) for base in cls.__mro__[1:] if name in vars(base))
     return next((text for text in texts if text), "")
 

@@ -284,10 +284,6 @@ class KernelOfFeatures(KernelSpec):
         Parameters
         ----------
         A : array-like of shape (n, n_columns)
-
-        Returns
-        -------
-        ndarray of shape (n, rank)
         """
 
     @property
