@@ -80,6 +80,7 @@ def test_numba_alone_fails_without_a_folder(here: Path, monkeypatch: pytest.Monk
         answer_here(here)
 
 
+@pytest.mark.nightly
 def test_the_library_computes_without_a_folder(folder: Path) -> None:
     assert answer(folder, NO_FOLDER + WHOLE) == (14.0, 0)
     assert not (folder / "cache").exists()

@@ -192,7 +192,7 @@ def test_ikl(loss: str) -> None:
     assert_certified(found, best, EXACT)
 
 
-@pytest.mark.sampled(3)
+@pytest.mark.nightly
 @pytest.mark.parametrize("loss", LOSSES)
 def test_gcd_1s_by_pairwise_steps(loss: str) -> None:
     found, best = greedy(*wave(loss), loss, "pairwise", Limits(tol=EXACT, max_iter=400))

@@ -365,7 +365,7 @@ def test_a_hull_of_one_kernel_says_that_it_is_full(points: np.ndarray, signal: n
     assert "max_kernels=1: increase it" in found.solution.message
 
 
-@pytest.mark.sampled(2)
+@pytest.mark.sampled(6)
 @pytest.mark.parametrize("fit_intercept", [True, False])
 @pytest.mark.parametrize("unit", [1e-150, 1e-17, 1e-12, 1e-6, 1e6, 1e12, 1e100])
 def test_the_unit_of_the_target_is_the_unit_of_the_model(

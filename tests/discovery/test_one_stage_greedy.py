@@ -105,7 +105,7 @@ def test_the_certificate_holds_over_a_dense_grid(loss: str, update: str) -> None
     assert abs(found.solution.dual_coef.sum()) < 1e-8
 
 
-@pytest.mark.sampled(2)
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize("loss", LOSSES)
 def test_sliding_ends_at_the_same_optimum_in_fewer_iterations(loss: str) -> None:
     points, y = drawn_task(loss)

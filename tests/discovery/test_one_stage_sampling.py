@@ -106,6 +106,7 @@ def test_averaged_weights_give_the_model_they_stand_for() -> None:
     assert solution.status is Status.MAX_ITER
 
 
+@pytest.mark.nightly
 def test_draws_repeat_with_the_seed() -> None:
     points, y = drawn_task()
     first, second, other = (

@@ -120,7 +120,7 @@ def recomputed(
     return float(primal), float(-conjugate - top / (2 * STRENGTH))
 
 
-@pytest.mark.sampled(4)
+@pytest.mark.sampled(8)
 @pytest.mark.parametrize("p", [1.0, 1.5, 2.0])
 @pytest.mark.parametrize(("loss", "normalize"), CASES)
 def test_the_objective_is_the_optimum_over_ordered_products(
@@ -137,7 +137,7 @@ def test_the_objective_is_the_optimum_over_ordered_products(
     assert (found.n_family, found.n_distinct, found.method) == (21, 15, "enumeration")
 
 
-@pytest.mark.sampled(4)
+@pytest.mark.sampled(8)
 @pytest.mark.parametrize("p", [1.0, 1.5, 2.0])
 @pytest.mark.parametrize(("loss", "normalize"), CASES)
 def test_the_certificate_is_that_of_brute_force(
@@ -217,6 +217,7 @@ def test_the_gradient_estimate_is_unbiased(points: np.ndarray, signal: np.ndarra
         assert abs(mean - gradient[index]) < 4.5 * spread
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("batch", [1, 7])
 @pytest.mark.parametrize("loss", LOSSES)
 def test_steps_keep_the_weighted_sum_of_kernels(points: Any, signal: Any, loss: str, batch: int) -> None:

@@ -110,7 +110,7 @@ def test_weights_of_any_size_are_taken(factor: float) -> None:
     assert scaled.alignment == pytest.approx(usual.alignment, rel=5e-2)
 
 
-@pytest.mark.sampled(4)
+@pytest.mark.sampled(8)
 @pytest.mark.parametrize("scale", [1e-300, 1e-150, 1e80, 1e200])
 @pytest.mark.parametrize("criterion", ["alignment", "distance"])
 def test_the_scale_of_the_target_does_not_count(criterion: str, scale: float) -> None:
@@ -154,6 +154,7 @@ def test_the_second_stage_is_an_svm_on_the_kernel_found() -> None:
     assert "centered alignment" in found.solution.message
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("criterion", ["alignment", "distance"])
 def test_a_width_a_feature_aligns_better(criterion: str) -> None:
     rng = np.random.default_rng(0)

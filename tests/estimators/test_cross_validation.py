@@ -90,6 +90,7 @@ def test_a_second_parameter_is_chosen_too() -> None:
     np.testing.assert_allclose(model.kernel_weights_, plain.kernel_weights_, rtol=1e-9)
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.filterwarnings("ignore:The best strength:UserWarning")
 @pytest.mark.parametrize("n_classes", [2, 3])
 def test_classes_are_scored_on_held_out_samples(n_classes: int) -> None:

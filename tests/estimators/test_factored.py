@@ -87,7 +87,7 @@ CASES = {
 }
 
 
-@pytest.mark.sampled(2)
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize("name", CASES)
 def test_models_are_those_of_gram_matrices(name: str) -> None:
     estimator, y = CASES[name]

@@ -85,7 +85,7 @@ def test_leaving_a_row_out_in_closed_form_is_a_fit_without_it(fit_intercept: boo
         assert_allclose(left.parts[:, row, 0], again.decompose(X[[row]])[:, 0], rtol=1e-5, atol=1e-8)
 
 
-@pytest.mark.sampled(8)
+@pytest.mark.sampled(16)
 @pytest.mark.parametrize("held", HELD)
 @pytest.mark.parametrize("loss", [*NUMBERS, "logistic", "squared_hinge", "cox"])
 def test_rows_left_out_are_nearer_to_refits_than_to_the_fit(loss: str, held: str, seen: list[LeftOut]) -> None:

@@ -70,6 +70,7 @@ def regressor(scoring: Any, solver: Any, **parameters: Any) -> MKLRegressorCV:
     return MKLRegressorCV(bank(), alphas=ALPHAS, cv=3, scoring=scoring, solver=solver, **parameters)
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("press", PRESSES)
 @pytest.mark.parametrize("solver", SOLVERS)
 def test_a_path_keeps_its_complete_points(data: Any, solver: Any, press: Any) -> None:
@@ -183,7 +184,7 @@ def test_an_interrupt_of_one_class_stops_the_folds(data: Any) -> None:
     assert {str(found.status) for found in model.solution_} == {"converged"}
 
 
-@pytest.mark.sampled(2)
+@pytest.mark.sampled(4)
 @pytest.mark.filterwarnings("ignore:The best strength:UserWarning")
 @pytest.mark.parametrize("n_jobs", [None, 2])
 @pytest.mark.parametrize("press", PRESSES)

@@ -602,12 +602,14 @@ def test_every_splitter_of_scikit_learn_will_do() -> None:
         assert model.n_folds_ == n_folds
 
 
+@pytest.mark.nightly
 def test_threads_find_the_same() -> None:
     one, two = (MKLClassifierCV(bank(), cv=2, n_alphas=4, resources={"n_jobs": n}).fit(X, LABELS) for n in (None, 2))
     pd.testing.assert_frame_equal(one.cv_frame(), two.cv_frame())
     np.testing.assert_array_equal(one.kernel_weights_, two.kernel_weights_)
 
 
+@pytest.mark.nightly
 def test_a_scorer_sees_whole_models() -> None:
     asked: list[int] = []
 

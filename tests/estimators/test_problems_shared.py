@@ -200,6 +200,7 @@ def test_what_cannot_be_shared_is_refused_in_words():
         regularization_path(X[:50], LABELS[:50], outputs="shared", loss="logistic")
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize(("estimator", "check"), CHECKED)
 def test_scikit_learn_accepts_the_estimator(estimator, check):
     check(estimator)

@@ -91,6 +91,7 @@ def test_the_unit_of_a_column_does_not_matter(table: pd.DataFrame, response: np.
     np.testing.assert_allclose(sparse(standardize=False).fit(scaled, response).predict(scaled), plain, atol=0.02)
 
 
+@pytest.mark.nightly
 def test_cross_validation_and_the_second_step_find_what_made_the_target(table: Any, response: Any) -> None:
     first = sparse(cv=4).fit(table, response)
     second = sparse(cv=4, adaptive=True).fit(table, response)

@@ -116,7 +116,7 @@ def test_scores_are_those_of_folds_with_their_own_kernels(name: str, n_targets: 
     np.testing.assert_allclose(auto.predict(X), own.predict(X), atol=1e-3)
 
 
-@pytest.mark.sampled(2)
+@pytest.mark.sampled(6)
 @pytest.mark.parametrize(
     ("reason", "options"),
     [

@@ -196,6 +196,7 @@ def test_the_strength_is_kept_in_the_file(tmp_path: Any) -> None:
 # --- kernels that are found -----------------------------------------------------------------------------------------
 
 
+@pytest.mark.nightly
 def test_a_search_for_widths_has_the_strength_of_its_best_kernel() -> None:
     widths = np.geomspace(0.05, 50.0, 9)
     centered, rows = Y - Y.mean(), (X - X.mean(axis=0)) / X.std(axis=0)

@@ -16,6 +16,7 @@ BLOCKS, BLOCK_SIZE = 6, 20
 QUICK = 2.0  # seconds a fit may take here
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("path", FOUND, ids=lambda path: path.stem)
 def test_a_case_that_once_failed(path: Path) -> None:
     verdict = judge(Case.load(path), QUICK)

@@ -16,7 +16,7 @@ def small() -> list[int]:
     return [seed for seed in range(60) if len(draw_table(seed).X) <= 45]
 
 
-@pytest.mark.sampled(4)
+@pytest.mark.sampled(8)
 @pytest.mark.parametrize("turn", range(len(USES)), ids=list(USES))
 def test_a_table_with_gaps(turn: int) -> None:
     case = draw_table(small()[turn])

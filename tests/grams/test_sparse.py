@@ -178,6 +178,7 @@ def test_a_table_keeps_what_kernels_share() -> None:
 # --- rows in chunks -------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.nightly
 def test_rows_in_chunks_make_the_same_model(tmp_path: Path) -> None:
     """Sequences are read row group after row group, and what is kept of the model is weights of features."""
     pytest.importorskip("pyarrow")

@@ -247,6 +247,7 @@ def test_held_out_scores_are_those_of_the_model(tmp_path: Path) -> None:
     assert f"accuracy {model.score(X[80:], y[80:]):.3f}" in other.text
 
 
+@pytest.mark.nightly
 @pytest.mark.usefixtures("without_pictures")
 def test_rows_of_the_fit_are_predicted_by_refits(tmp_path: Path) -> None:
     # Labels that are chance: a score on the training rows would be far above one half.

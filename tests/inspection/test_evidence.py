@@ -101,6 +101,7 @@ def test_a_penalty_that_selects_nothing_is_refused() -> None:
 # --- permutation ---
 
 
+@pytest.mark.nightly
 def test_permutation_is_that_of_the_part_of_a_view() -> None:
     X, y = _table(2, n=90)
     model = MKLRegressor(BANK, alpha=0.01).fit(X[:60], y[:60])

@@ -195,7 +195,7 @@ def check_sql(case, run, tmp_path):
             np.testing.assert_allclose(last[:, -1], model.predict_proba(rows)[:, -1], atol=1e-5)
 
 
-@pytest.mark.sampled(2)
+@pytest.mark.sampled(4)
 def test_onnx_gives_the_scores_and_predictions_of_the_model(case, tmp_path):
     model, X = case
     told = export_model(model, tmp_path / "model.onnx")
@@ -212,7 +212,7 @@ def test_onnx_gives_the_scores_and_predictions_of_the_model(case, tmp_path):
         np.testing.assert_allclose(found["prediction"], predicted, rtol=1e-4, atol=1e-4)
 
 
-@pytest.mark.sampled(2)
+@pytest.mark.sampled(4)
 def test_python_gives_the_predictions_of_the_model(case, tmp_path):
     model, X = case
     told = export_model(model, tmp_path / "model.py")

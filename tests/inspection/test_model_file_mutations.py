@@ -18,7 +18,7 @@ N_FILES = int(os.environ.get("MANYKERNELS_MUTATED_FILES", "40"))  # of each of s
 SEED = int(os.environ.get("MANYKERNELS_MUTATION_SEED", "0"))
 
 
-@pytest.mark.sampled(4)
+@pytest.mark.sampled(8)
 def test_mutated_files_are_refused_or_work(fitted: tuple[Any, Any], tmp_path: Path) -> None:
     model, rows = fitted
     save_model(model, tmp_path / "model.mkl")

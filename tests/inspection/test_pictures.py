@@ -52,6 +52,7 @@ def test_a_report_draws_curves_and_surfaces_and_says_what_they_show(tmp_path: Pa
         assert sign * float(found[1]) * (1.0 if found[2] == "urban" else -1.0) > 0.6
 
 
+@pytest.mark.nightly
 def test_surfaces_have_the_color_of_their_sign_on_one_scale() -> None:
     X, y = table()
     found = functions_of(additive().fit(X, y), X)

@@ -103,6 +103,7 @@ def test_names_of_kernels_that_name_no_columns_stay() -> None:
     assert unwrapped(model)[0].weights_frame(active_only=False)["columns"].tolist() == ["age, dose", "x0"]
 
 
+@pytest.mark.nightly
 @pytest.mark.usefixtures("without_pictures")
 def test_a_report_refits_all_steps_of_a_pipeline(tmp_path: Path) -> None:
     seen: list[int] = []

@@ -93,6 +93,7 @@ def test_concordance_of_a_report_is_that_of_pairs_within_folds() -> None:
     assert rivals[ONE_KERNEL["survival"]].score.value > 0.6
 
 
+@pytest.mark.nightly
 @pytest.mark.usefixtures("without_pictures")
 def test_rows_held_out_and_a_frame_as_target(tmp_path: Path) -> None:
     X, y = study()

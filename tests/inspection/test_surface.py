@@ -46,6 +46,7 @@ def test_a_surface_is_what_a_pair_adds(form: str) -> None:
         SurfaceDisplay.from_estimator(alone, X)
 
 
+@pytest.mark.nightly
 def test_a_slice_of_a_triple_is_what_its_kernels_and_those_of_the_pair_add() -> None:
     rng = np.random.default_rng(0)
     X = pd.DataFrame(rng.uniform(-1, 1, (600, 4)), columns=["a", "b", "c", "d, e"])

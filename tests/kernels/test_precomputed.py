@@ -94,7 +94,7 @@ class MeanKernelOnColumns(MeanKernelClassifier):
         return self
 
 
-@pytest.mark.sampled(2)
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize("pairwise", [False, True])
 @pytest.mark.parametrize("normalize", ["trace", "unit_diagonal"])
 def test_cross_validation_is_that_of_the_same_kernels_on_columns(

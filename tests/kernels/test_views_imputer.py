@@ -53,6 +53,7 @@ def test_any_imputer_that_keeps_the_columns_serves() -> None:
         ViewImputer().fit(VIEWS).transform(Views({"genes": GAPS.drop(columns="g3")}))
 
 
+@pytest.mark.nightly
 def test_masks_that_cost_most_samples_are_said_and_filling_pays() -> None:
     specs = [Linear()]
     numbers = Views({"genes": GAPS, "side": SIDE[["dose"]]})

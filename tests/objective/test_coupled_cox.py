@@ -37,7 +37,7 @@ def test_risk_sets_are_the_plain_sums(case: CoxCase) -> None:
     assert joint.value(z + 3.0 * (case.strata == 0)) == pytest.approx(joint.value(z), rel=1e-12)
 
 
-@pytest.mark.sampled(4)
+@pytest.mark.sampled(12)
 @pytest.mark.parametrize("index", range(COUNT))
 def test_the_default_solver_finds_the_optimum_of_the_conic_oracle(index: int) -> None:
     case = cases()[index]

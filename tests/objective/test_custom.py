@@ -143,6 +143,7 @@ def cases() -> Iterator[tuple[Any, Any]]:
     yield from ((get_loss("squared"), replace(mixture, strength=0.3)) for mixture in MIXTURES)
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize(("loss", "regularizer"), list(cases()), ids=str)
 def test_the_default_solver_finds_the_optimum(loss: Any, regularizer: Any) -> None:
     kernels, y = kernels_and_target()

@@ -69,6 +69,7 @@ def optimum(problem: Problem, factors: np.ndarray) -> float:
         return float(cp.Problem(cp.Minimize(losses[problem.loss.name]() + omega)).solve(solver="CLARABEL"))
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("seed", range(4, 16))
 def test_the_default_solver_agrees_with_cvxpy(seed: int) -> None:
     problem, factors = drawn(seed)
@@ -99,6 +100,7 @@ def test_the_published_constants() -> None:
         obscure(0.1, 2, 16)
 
 
+@pytest.mark.nightly
 def test_it_has_a_name_in_estimators_and_cross_validation() -> None:
     rng = np.random.default_rng(0)
     X = rng.normal(size=(40, 3))

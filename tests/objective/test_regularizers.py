@@ -168,6 +168,7 @@ def test_dual_scale_is_always_feasible(u, regularizer) -> None:
     assert np.isfinite(regularizer.conjugate(regularizer.dual_scale(u) * u)) or not regularizer.dual_constraint
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("theta_set", [one for one in INSTANCES if one.weight_set], ids=repr)
 def test_weight_sets_agree_with_their_definition(theta_set, rng) -> None:
     """Value and conjugate bound every feasible theta, and the weights attain the value."""

@@ -35,6 +35,7 @@ def _problem(seed: int, loss: str, l1_ratio: float, intercept: bool) -> Problem:
     )
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("loss", ["squared", "huber", "logistic", "squared_hinge"])
 def test_what_is_proved_is_true_at_every_gap(loss: str) -> None:
     proved_at = {1e-2: 0, 1e-6: 0, 1e-10: 0}

@@ -69,6 +69,7 @@ def slope(problem: SmallProblem, norms: np.ndarray) -> np.ndarray:
     return np.diff(ends, axis=1)[:, 0] / (-2 * np.diag(steps))
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("regularizer", ["ridge", "lq", "simplex", "lp_ball"])
 def test_plain_minimization_over_coefficients_agrees(regularizer: str) -> None:
     problem = random_problem(5, loss="squared_hinge", regularizer=regularizer, weighted=True)
@@ -92,6 +93,7 @@ def test_plain_minimization_over_coefficients_agrees(regularizer: str) -> None:
     assert cvxpy_optimum(problem) == pytest.approx(found.fun, rel=1e-6)
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("loss", ["quantile", "hinge", "squared"])
 @pytest.mark.parametrize("regularizer", ["lp_ball", "elasticnet_ball"])
 def test_the_other_weight_sets_and_the_quantile_loss_are_certified(loss: str, regularizer: str) -> None:

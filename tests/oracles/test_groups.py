@@ -39,6 +39,7 @@ def case(number: int) -> tuple[SmallProblem, list[str], list[list[int]], list[fl
     return small, kinds, groups, np.exp(rng.uniform(-1, 1, len(kinds))).tolist()
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("number", NUMBERS)
 def test_optima_of_penalties_by_group(number: int) -> None:
     small, kinds, groups, factors = case(number)

@@ -32,7 +32,7 @@ def case(number: int) -> tuple[SmallProblem, int]:
     return SmallProblem(**values), len(more)
 
 
-@pytest.mark.sampled(2)
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize("number", NUMBERS)
 def test_optima_with_kernels_without_a_penalty(number: int) -> None:
     small, n_free = case(number)

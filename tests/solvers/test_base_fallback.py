@@ -13,6 +13,7 @@ from manykernels.testing.solver import build_problem, certificate_in_numpy
 BROKEN = [("silp", 9), ("spicymkl", 21), ("ufo_mkl", 8), ("obscure", 71)]
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize(("solver", "number"), BROKEN)
 def test_another_solver_goes_on(solver: str, number: int) -> None:
     small = low_rank_problem(number)

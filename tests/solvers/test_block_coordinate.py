@@ -32,7 +32,7 @@ def balls() -> tuple[SmallProblem, ...]:
     return tuple(small_problems(36, regularizers=("lp_ball", "elasticnet_ball")))
 
 
-@pytest.mark.sampled(9)
+@pytest.mark.sampled(18)
 @pytest.mark.parametrize("index", range(36))
 def test_weight_sets_against_the_conic_oracle(index: int) -> None:
     small = balls()[index]

@@ -41,6 +41,7 @@ def test_cuts_are_lower_models_that_touch_where_they_were_made(loss: str) -> Non
         assert state.cuts.value(theta) <= value + 1e-9 * abs(value)
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("loss", LOSSES)
 @pytest.mark.parametrize("solver", [SILP(tol=1e-6), LevelMKL(tol=1e-6)])
 def test_the_linear_program_rises_and_never_passes_the_best_value(loss: str, solver: CuttingPlane) -> None:
@@ -122,6 +123,7 @@ def test_a_linear_program_without_a_solution_is_named(monkeypatch: pytest.Monkey
         _solved(c=[-1.0], bounds=[(0, None)])
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("solver", [SILP, LevelMKL])
 @pytest.mark.parametrize("loss", ["epsilon_insensitive", "quantile"])
 def test_kernels_of_low_rank_under_a_weak_penalty(loss: str, solver: type[CuttingPlane]) -> None:

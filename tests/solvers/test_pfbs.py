@@ -132,6 +132,7 @@ def test_the_heuristic_diverges_on_copies_and_falls_back(accelerate: bool) -> No
     assert (np.diff(values) <= 1e-13 * values[0]).all()
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.filterwarnings("ignore:Solver 'pfbs' stopped")
 @pytest.mark.parametrize("accelerate", [False, True])
 def test_the_fallback_outlasts_a_change_of_the_work_set(accelerate: bool) -> None:
@@ -186,6 +187,7 @@ def test_the_largest_tau_gives_the_empty_model() -> None:
         assert ForwardBackward(tol=1e-9).solve(posed).active.size == n_active
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("given", [{}, {"step_rule": "safe"}, {"step_rule": "heuristic"}, {"accelerate": False}])
 @pytest.mark.parametrize("regularizer", ["l1", "elasticnet", "lq", "ridge", "simplex"])
 def test_every_variant_finds_the_optimum(regularizer: str, given: dict[str, Any]) -> None:

@@ -101,6 +101,7 @@ def test_values_fall_from_iteration_to_iteration() -> None:
     assert values[-1] < values[0]
 
 
+@pytest.mark.nightly
 def test_conjugate_directions_save_iterations_where_kernels_are_correlated() -> None:
     problem = build_problem(random_problem(1018, loss="logistic", regularizer="simplex", weighted=True))
     counts = [SimpleMKL(tol=1e-2, conjugate=conjugate).solve(problem).n_iter for conjugate in (True, False)]

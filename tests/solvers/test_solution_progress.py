@@ -72,6 +72,7 @@ def test_a_bar_is_taken_down_by_an_interrupt(terminal: io.StringIO) -> None:
     assert terminal.getvalue().count("\x1b[?25l") == terminal.getvalue().count("\x1b[?25h") == 1  # cursor off and on
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.filterwarnings(EDGE)
 @pytest.mark.parametrize("n_jobs", [None, 2])
 @pytest.mark.parametrize("verbose", [1, 2])

@@ -69,6 +69,7 @@ def test_the_optimum_is_that_of_the_interior_point_solver(loss: str, regularizer
     assert primals[0] == pytest.approx(primals[1], rel=1e-8)
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("loss", ["logistic", "hinge", "squared"])
 @pytest.mark.parametrize("strength", [0.05, 0.5])
 def test_outer_iterations_are_as_few_as_the_papers(loss: str, strength: float, ringnorm: tuple[Array, Array]) -> None:
@@ -87,6 +88,7 @@ def test_convergence_of_the_outer_iteration_is_superlinear(ringnorm: tuple[Array
     assert np.median(factors[-3:]) < np.median(factors[:3])
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("max_iter", [1, 2, 3])
 def test_the_returned_model_is_the_certified_one_after_any_stop(max_iter: int) -> None:
     for seed, loss in enumerate(["logistic", "hinge", "squared_hinge", "squared", "epsilon_insensitive", "huber"]):

@@ -40,7 +40,7 @@ def bank(standardize: bool = True) -> KernelBank:
     return KernelBank(kernels, standardize=standardize)
 
 
-@pytest.mark.sampled(4)
+@pytest.mark.sampled(8)
 @pytest.mark.parametrize("penalty", ["l1", "elasticnet", "ridge", "lq", "simplex", "lp_ball"])
 @pytest.mark.parametrize("loss", ["squared", "logistic"])
 def test_the_optimum_is_that_on_matrices(loss: str, penalty: str, steps: list[int]) -> None:

@@ -114,6 +114,7 @@ def test_the_reported_gap_is_never_below_the_brute_force_gap(block: int, monkeyp
 OTHERS = (BlockLq(1.0, q=1.2), BlockLq(1.0, q=1.8), Simplex(0.3), LpBall(1.0, p=1.5), LpBall(1.0, p=4.0), Ridge(1.0))
 
 
+@pytest.mark.nightly
 def test_the_gap_of_every_penalty_is_never_below_the_brute_force_gap(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(fallback, "LITTLE", 0.0)
     monkeypatch.setattr(working_set, "FEW_ROWS", 0)
@@ -136,7 +137,7 @@ def test_the_gap_of_every_penalty_is_never_below_the_brute_force_gap(monkeypatch
         assert brute >= -1e-9
 
 
-@pytest.mark.sampled(2)
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize("loss", ["logistic", "squared", "hinge"])
 @pytest.mark.parametrize("penalty", OTHERS, ids=repr)
 def test_every_penalty_has_the_optimum_of_the_gram_solvers(

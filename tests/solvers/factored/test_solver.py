@@ -54,6 +54,7 @@ def test_values_are_those_of_the_predictions_and_never_above_no_kernels(offset: 
         assert told <= empty * (1 + 1e-9)
 
 
+@pytest.mark.nightly
 def test_a_model_that_rounding_spoils_says_why() -> None:
     X, labels = far(1e7, 0)
     bank = KernelBank(

@@ -88,7 +88,7 @@ def solved(problem: Problem, **options: Any) -> Solution:
     return solution
 
 
-@pytest.mark.sampled(2)
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize("loss", ["squared", "logistic", "huber", "squared_hinge"])
 def test_the_optimum_is_that_of_the_gram_solver(loss: str) -> None:
     rng = np.random.default_rng(1)

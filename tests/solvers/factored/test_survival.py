@@ -55,7 +55,7 @@ def drawn(seed: int, n: int = 200) -> tuple[CoxCase, Problem]:
     return case, problem
 
 
-@pytest.mark.sampled(2)
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize("seed", range(12))
 def test_factors_and_matrices_have_one_optimum(seed: int) -> None:
     case, problem = drawn(seed)
@@ -144,6 +144,7 @@ def test_hessians_of_some_rows_lead_to_the_same_optimum(monkeypatch: pytest.Monk
     assert sampled.primal == pytest.approx(whole.primal, rel=2e-7)
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("seed", [4, 5, 13, 26])
 def test_bounds_on_norms_are_settled_as_finely_as_the_gap_asks(seed: int) -> None:
     """A product on one column is known by Fourier series to 1e-4 only: that held Cox's gap at 2e-6 to 2e-5."""
