@@ -7,7 +7,7 @@ from abc import ABC, abstractmethod
 from contextlib import contextmanager
 from dataclasses import dataclass
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar, TypeGuard
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -262,7 +262,7 @@ class GramStack(ABC):
         >>> stack.quad([1.0, 2.0])
         array([5., 9.])
         """
-        vector = check_vector(r, self.n_samples, "r")
+        vector = r if _is_plain(r, self.n_samples) else check_vector(r, self.n_samples, "r")
         self._count(self.n_kernels)
         squares = self._quad(vector)
         if self._unproven is not None:
@@ -314,7 +314,7 @@ class GramStack(ABC):
         >>> stack.apply_each([1.0, 2.0]).tolist()
         [[1.0, 2.0], [3.0, 3.0]]
         """
-        right = check_columns(R, self.n_samples, "R")
+        right = R if _is_plain(R, self.n_samples) else check_columns(R, self.n_samples, "R")
         every = kernels is None
         indices = np.arange(self.n_kernels) if every else check_indices(kernels, self.n_kernels, "kernels")
         self._count(len(indices))
@@ -584,7 +584,7 @@ class GramStack(ABC):
         self.counters.bytes_read += entries * self.dtype.itemsize
 
     def _active(self, d: ArrayLike) -> tuple[Array, Array]:
-        weights = check_vector(d, self.n_kernels, "d")
+        weights = d if _is_plain(d, self.n_kernels) else check_vector(d, self.n_kernels, "d")
         return weights, np.flatnonzero(weights)
 
     def _names_of(self, kernels: Array) -> tuple[str, ...] | None:
@@ -604,6 +604,18 @@ class GramStack(ABC):
             for top in range(0, self.n_samples, n_rows):
                 at = np.arange(first, min(first + n_kernels, len(kernels)))
                 yield at, np.arange(top, min(top + n_rows, self.n_samples))
+
+
+def _is_plain(vector: ArrayLike, size: int) -> TypeGuard[Array]:
+    """Whether a vector is one of so many finite float64 numbers as it is, as those of solvers are: no check is due."""
+    if type(vector) is not np.ndarray or vector.dtype != np.float64 or vector.shape != (size,):
+        return False
+    return vector.flags.carray and bool(np.isfinite(vector).all())
+
+
+def is_stack(kernels: object) -> TypeGuard[GramStack]:
+    """Tell whether kernels are a stack already, which answers quadratic forms of all of them."""
+    return hasattr(type(kernels), "quads")
 
 
 class GramView(GramStack):

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, TypeGuard
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from manykernels.exceptions import InvalidInputError
 from manykernels.grams import loops
-from manykernels.grams.base import MOST_SAMPLES, GramStack, mirror_upper
+from manykernels.grams.base import MOST_SAMPLES, GramStack, is_stack, mirror_upper
 from manykernels.grams.packed import pack_triangle, packed_accumulate
 from manykernels.threads import blas_threads, run_ranges
 from manykernels.validation.arrays import Array
@@ -185,11 +185,6 @@ def as_stack(
         return kernels
     array, unproven = examined(check_gram_array(kernels), psd)
     return DenseStack(array, names=names, n_threads=n_threads, unproven=unproven)
-
-
-def is_stack(kernels: object) -> TypeGuard[GramStack]:
-    """Tell whether kernels are a stack already, which answers quadratic forms of all of them."""
-    return hasattr(type(kernels), "quads")
 
 
 def definite_copy(stack: GramStack) -> DenseStack | None:

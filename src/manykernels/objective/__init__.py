@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from manykernels.objective.capabilities import Capability
-from manykernels.objective.certificate import Certificate, KKTResiduals
+from manykernels.objective.certificate import Certificate, KKTResiduals, proved_inactive
 from manykernels.objective.losses import (
     LOSSES,
     CoupledLoss,
@@ -43,7 +43,6 @@ from manykernels.objective.regularizers import (
     get_regularizer,
 )
 from manykernels.objective.regularizers.elastic_net_ball import elastic_net_linear, elastic_net_reciprocals
-from manykernels.objective.screening import proved_inactive
 
 __all__ = [
     "LOSSES",

@@ -12,8 +12,9 @@ import numpy as np
 
 from manykernels.exceptions import IncompatibleError, InvalidInputError
 from manykernels.grams import GramStack, as_stack
+from manykernels.grams.base import is_stack
 from manykernels.grams.rows.vectors import RowVector
-from manykernels.objective.certificate import Certificate, KKTResiduals
+from manykernels.objective.certificate import EPS, FEW, Certificate, KKTResiduals, growth, term_sizes
 from manykernels.objective.dual_norms import (
     PLAIN_BUDGET,
     SHARP,
@@ -26,7 +27,6 @@ from manykernels.objective.losses import get_loss, get_shared_loss
 from manykernels.objective.losses.base import LossOnRows, rows_weight
 from manykernels.objective.losses.bound import BoundLoss, SampleSum
 from manykernels.objective.regularizers.base import Regularizer, check_regularizer
-from manykernels.objective.rounding import EPS, FEW, growth, term_sizes
 from manykernels.validation.arrays import Array, check_positive_vector, check_vector
 
 __all__ = ["Certificate", "KKTResiduals", "Problem"]
@@ -115,7 +115,8 @@ class Problem:
     kernel_penalties: Array | None = None
 
     def __post_init__(self) -> None:
-        self._set("stack", as_stack(self.stack))
+        if not is_stack(self.stack):
+            self._set("stack", as_stack(self.stack))
         self._set("loss", self._known_loss())
         if self.fit_intercept is None:
             self._set("fit_intercept", not self.loss.couples_samples)
@@ -144,7 +145,7 @@ class Problem:
             return LossOnRows(get_loss(self.loss))
         if np.ndim(self.y) == 2:
             return get_shared_loss(self.loss, kinks=self.stack.has_factors)
-        return get_loss(self.loss)
+        return self.loss if hasattr(self.loss, "bind") else get_loss(self.loss)
 
     def _positive(self, name: str, size: int) -> Array:
         """Return a read-only copy of positive weights, ones if there are none."""

@@ -8,6 +8,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass, field, fields, replace
+from functools import cached_property
 from typing import Any, ClassVar, Generic, TypeVar
 
 import numpy as np
@@ -63,7 +64,7 @@ def check_warm_start(warm_start: object, n_samples: int, n_kernels: int) -> None
 def in_order(problem: Problem, solvers: Iterable[type[Solver]]) -> Iterator[type[Solver]]:
     """Yield those of these solvers that accept a problem, the preferred ones first; each is asked in its turn."""
     asked = [cls for cls in solvers if problem.stack.has_factors or not cls.on_factors]
-    first = [cls for cls in asked if cls.preference(problem)]
+    first = [cls for cls in asked if cls.may_prefer(problem) and cls.preference(problem)]
     for cls in [*first, *(cls for cls in asked if cls not in first)]:
         if not cls.refusals(problem):
             yield cls
@@ -140,6 +141,9 @@ class Solver(ABC, Generic[State]):
     supports_coupled: ClassVar[bool] = False  # whether it solves losses that couple samples, as a partial likelihood
     unpenalized: ClassVar[bool] = False  # whether it solves for kernels without a penalty, whose weights are huge
     attainable_gap: ClassVar[float] = 1e-8  # relative, that the algorithm reaches on every problem it accepts
+    prefers: ClassVar[str] = (
+        ""  # what of a stack, by the name of its attribute, it may be preferred for; "" for nothing
+    )
     fallback: ClassVar[type[Solver] | None] = None  # goes on where this one breaks down, stalls or is too slow
 
     @abstractmethod
@@ -258,6 +262,14 @@ class Solver(ABC, Generic[State]):
         ]
 
     @classmethod
+    def may_prefer(cls, problem: Problem) -> bool:
+        """Return whether what it declares leaves room for a `preference`: most algorithms need not be asked."""
+        if not cls.prefers or not getattr(problem.stack, cls.prefers):
+            return False
+        held = problem.loss.capabilities | problem.regularizer.capabilities
+        return cls.on_factors or cls.needs <= held
+
+    @classmethod
     def preference(cls, problem: Problem) -> str:
         """Return why this algorithm is to be taken before others that can solve ``problem``; empty if it is not.
 
@@ -323,13 +335,14 @@ class Solver(ABC, Generic[State]):
 
     def _check_arguments(self, problem: Problem, warm_start: object) -> None:
         """Name a wrong argument before any work."""
-        self._limits()
+        _ = self._limits
         for entry in fields(self):
             if entry.type in ("bool", bool):
                 check_flag(getattr(self, entry.name), entry.name)
         check_problem(problem)
         check_warm_start(warm_start, problem.n_samples, problem.n_kernels)
 
+    @cached_property
     def _limits(self) -> Limits:
         """Return the limits of a run, checked."""
         patience = None if math.isinf(self.patience) else int(self.patience)
@@ -343,7 +356,7 @@ class Solver(ABC, Generic[State]):
         """Run this algorithm alone."""
         before = problem.stack.counters.passes
         enough = self.good_enough(problem)
-        run: Run[CertifiedModel] = Run(self._limits(), f"Solver '{self.name}'", converged=enough)
+        run: Run[CertifiedModel] = Run(self._limits, f"Solver '{self.name}'", converged=enough)
         with deadline(self.time_limit), blas_threads(problem.stack.n_samples, problem.stack.n_threads):
             run.follow(self._models(problem, warm_start, run), lambda: _certified(problem, _empty(problem), before))
         return replace(run.solution(), passes=problem.stack.counters.passes - before)

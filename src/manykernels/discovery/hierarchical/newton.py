@@ -244,11 +244,12 @@ class HierarchicalWeights:
         shift = self._zeta * (self._shares @ self._fixed) / strength
         return self._coupling_factor(), shift
 
-    def set_direction(self, products: Array) -> None:
+    def set_direction(self, products: Array) -> tuple[float, float]:
         """Derive all directions from ``products = q_w'drho``."""
         pull = (self._zeta * products) @ self._shares / self.norm.strength
         self._growth = self._fixed + self._projected(pull)
         self._dweights = self._zeta * (self._shares @ self._growth) / self.norm.strength
+        return 1.0, 1.0  # what limits them is asked of the groups
 
     @property
     def _dslack(self) -> Array:
@@ -411,12 +412,12 @@ class HierarchicalNewton(PrimalDual):
         """
         self._tracked, self._modeled = self.samples.scores(), self.scores()
         system = self._factorize(self._linearized(0.0))
-        drho, db = self._direction(system, self._linearized(self._next_target(wanted)))
+        drho, db, longest = self._direction(system, self._linearized(self._next_target(wanted)))
         if not np.isfinite(drho).all():
             raise FloatingPointError("the Newton direction is not finite")
         dproducts = self._products_of(drho)
         trusted = min(self._trusted_step(drho, dproducts), self._groups.longest_step())
-        primal_step, dual_step = (min(self._shortened(step), trusted) for step in self.samples.longest_steps())
+        primal_step, dual_step = (min(self._shortened(step), trusted) for step in longest)
         self._share = FAST if min(primal_step, dual_step) > FULL else SLOW
         linear = self.samples.move(primal_step, dual_step)
         self._groups.move(dual_step)

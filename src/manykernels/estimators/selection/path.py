@@ -20,7 +20,7 @@ from manykernels.estimators.supervised.problems import Fit, solve_problems
 from manykernels.estimators.supervised.samples import class_labels, encode_labels, kernel_factors, numeric_targets
 from manykernels.exceptions import ConvergenceWarning, InvalidInputError
 from manykernels.grams import GramStack
-from manykernels.grams.dense import is_stack
+from manykernels.grams.base import is_stack
 from manykernels.grams.training import is_precomputed, open_training
 from manykernels.kernels.precomputed.stack import as_kernel_stack
 from manykernels.kernels.tables.encoding import some

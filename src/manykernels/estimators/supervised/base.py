@@ -68,10 +68,10 @@ from manykernels.grams.training import (
 )
 from manykernels.kernels import FittedBank, KernelBank
 from manykernels.kernels.pairs.data import as_pairs
+from manykernels.objective.certificate import proved_inactive
 from manykernels.objective.losses import LOSSES, Loss, get_loss
 from manykernels.objective.problem import Problem
 from manykernels.objective.regularizers import Regularizer, get_regularizer, parameters_of
-from manykernels.objective.screening import proved_inactive
 from manykernels.solvers import Solution, Status
 from manykernels.solvers.factored.model import FactorFunctions
 from manykernels.solvers.solve import refusal_of_factors

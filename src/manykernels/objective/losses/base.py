@@ -18,7 +18,7 @@ from scipy.optimize import brentq
 from manykernels.exceptions import InvalidInputError
 from manykernels.grams.rows.vectors import RowVector, on_rows
 from manykernels.objective.capabilities import Capability
-from manykernels.objective.losses.bound import BoundLoss, SampleSum
+from manykernels.objective.losses.bound import BoundLoss, SampleSum, conjugate_between
 from manykernels.validation.arrays import Array
 
 __all__ = ["ClassificationLoss", "Loss", "LossOnRows", "RegressionLoss", "piecewise_linear_minimizer", "rows_weight"]
@@ -26,14 +26,6 @@ __all__ = ["ClassificationLoss", "Loss", "LossOnRows", "RegressionLoss", "piecew
 
 MOST_WIDENINGS = 60
 """Doublings of the interval in which an intercept is looked for: a loss that still falls has no minimizer."""
-
-DOMAIN_SLACK = 1e-12
-"""Relative overshoot of the dual box that is rounding, not infeasibility: ``(s * bound) / s`` may miss by one ulp."""
-
-
-def _slack(end: Array) -> Array:
-    """Overshoot of one end of the dual box that counts as rounding."""
-    return DOMAIN_SLACK * np.maximum(1.0, np.where(np.isfinite(end), np.abs(end), 0.0))
 
 
 @dataclass(frozen=True)
@@ -196,22 +188,13 @@ class Loss(abc.ABC):
 
     def conjugate(self, y: Array, r: Array) -> Array:
         """Conjugate ``l*(y, -r)`` (N,); ``inf`` outside the dual box (overshoot by 1e-12 relative is clipped)."""
-        return self._conjugate_between(y, *self.dual_bounds(y), r)
+        return conjugate_between(self._conjugate_inside, y, *self.dual_bounds(y), r)
 
     def conjugate_of(self, y: Array) -> Callable[[Array], Array]:
         """Return `conjugate` as a function of ``r``: the dual boxes of these targets are found once."""
         if type(self).conjugate is not Loss.conjugate:  # a loss that has it in another way
             return partial(self.conjugate, y)
-        return partial(self._conjugate_between, y, *self.dual_bounds(y))
-
-    def _conjugate_between(self, y: Array, lo: Array, hi: Array, r: Array) -> Array:
-        """Conjugate for ``r`` in the dual box ``lo <= r <= hi``, and outside."""
-        clipped = np.clip(r, lo, hi)
-        with np.errstate(over="ignore", invalid="ignore"):
-            values = self._conjugate_inside(y, clipped)
-            if np.array_equal(clipped, r):
-                return values
-            return np.where((r >= lo - _slack(lo)) & (r <= hi + _slack(hi)), values, np.inf)
+        return partial(conjugate_between, self._conjugate_inside, y, *self.dual_bounds(y))
 
     @abc.abstractmethod
     def _conjugate_inside(self, y: Array, r: Array) -> Array:

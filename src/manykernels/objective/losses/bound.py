@@ -14,10 +14,7 @@ from typing import Any, ClassVar
 import numpy as np
 
 from manykernels.exceptions import IncompatibleError
-from manykernels.objective.losses.curvature import Curvature, OutputCurvature, SampleCurvature, inner
-from manykernels.objective.losses.smoothing import FLOOR, ScoreFunction, Smoothed, check_smoothable, lifted
-from manykernels.objective.projection import balance, project_box_hyperplane, project_box_orthogonal
-from manykernels.objective.rounding import (
+from manykernels.objective.certificate import (
     EPS,
     FEW,
     Sizes,
@@ -27,6 +24,9 @@ from manykernels.objective.rounding import (
     primal_rounding,
     score_errors,
 )
+from manykernels.objective.losses.curvature import Curvature, OutputCurvature, SampleCurvature, inner
+from manykernels.objective.losses.smoothing import FLOOR, ScoreFunction, Smoothed, check_smoothable, lifted
+from manykernels.objective.projection import balance, project_box_hyperplane, project_box_orthogonal
 from manykernels.validation.arrays import Array
 
 __all__ = ["BoundLoss", "CoupledLossBound", "OutputSum", "SampleSum"]
@@ -36,6 +36,7 @@ SLOWEST = 0.5  # reduction of what is missing that makes another step worth whil
 MOST_STEPS = 40
 ORTHOGONAL, NEARLY = 1e-15, 1e-11  # slopes along free directions beside all slopes: enough, and where it is a failure
 MOST_NEWTON_STEPS, ENOUGH = 100, 1e-4  # to the best scores along free directions
+DOMAIN_SLACK = 1e-12  # relative overshoot of the dual box that is rounding: ``(s * bound) / s`` may miss by one ulp
 
 
 class BoundLoss(ScoreFunction):
@@ -154,6 +155,21 @@ class BoundLoss(ScoreFunction):
     @abc.abstractmethod
     def dual_rounding(self, problem: Sizes, rho: Array, signed: Array, conjugates: Array | float, z: Array) -> float:
         """Return by how much rounding may move the dual value at feasible coefficients."""
+
+
+def conjugate_between(inside: Callable[[Array, Array], Array], y: Array, lo: Array, hi: Array, r: Array) -> Array:
+    """Return a conjugate, known ``inside`` the dual box ``lo <= r <= hi``, at any ``r``: infinite beyond rounding."""
+    clipped = np.clip(r, lo, hi)
+    with np.errstate(over="ignore", invalid="ignore"):
+        values = inside(y, clipped)
+        if np.array_equal(clipped, r):
+            return values
+        return np.where((r >= lo - _slack(lo)) & (r <= hi + _slack(hi)), values, np.inf)
+
+
+def _slack(end: Array) -> Array:
+    """Overshoot of one end of the dual box that counts as rounding."""
+    return DOMAIN_SLACK * np.maximum(1.0, np.where(np.isfinite(end), np.abs(end), 0.0))
 
 
 class SampleSum(BoundLoss):

@@ -85,16 +85,22 @@ class Regularizer:
     penalizes: ClassVar[bool] = True  # whether it is a penalty at all; what stands for none is not
     separable: ClassVar[bool]
     weight_set: ClassVar[bool] = False
+    _lacking: ClassVar[tuple[str, ...]] = ESSENTIAL
 
     def __post_init__(self) -> None:
         if type(self.strength) is not float or not 0.0 < self.strength < np.inf:
             object.__setattr__(self, "strength", check_positive(self.strength, "strength"))
-        lacking = [name for name in ESSENTIAL if not self._defines(name)]
-        if lacking and not self._defines("curve"):
+        if self._lacking:
             raise InvalidInputError(
                 f"A regularizer gives its `curve`, or {', '.join(ESSENTIAL[:-1])} and {ESSENTIAL[-1]}; "
-                f"{type(self).__name__} lacks {', '.join(lacking)}."
+                f"{type(self).__name__} lacks {', '.join(self._lacking)}."
             )
+
+    def __init_subclass__(cls, **kwargs: Any) -> None:
+        """See once what a class lacks: penalties of it are made at every strength of a search."""
+        super().__init_subclass__(**kwargs)
+        found = () if cls._defines("curve") else ESSENTIAL
+        cls._lacking = tuple(name for name in found if not cls._defines(name))
 
     @classmethod
     def _defines(cls, name: str) -> bool:
@@ -135,17 +141,17 @@ class Regularizer:
         """Return the penalty with these ridge terms (M,), read at kernels without a penalty, in the place of none."""
         return self
 
-    @property
+    @cached_property
     def sparse(self) -> bool:
         """Whether optimal kernel weights contain exact zeros."""
         return self._numbers.sparse
 
-    @property
+    @cached_property
     def dual_constraint(self) -> bool:
         """Whether the conjugate is infinite somewhere: unless overridden, where a linear term stands alone."""
         return self.curve is not None and self.curve.dual_constraint
 
-    @property
+    @cached_property
     def inactive_below(self) -> Any:
         """Kernels with ``u_m`` below it have zero weight: unless overridden, the coefficients of linear terms."""
         return 0.0 if self.curve is None else self.curve.linear
@@ -473,7 +479,7 @@ class Regularizer:
         """
         raise self._lacks(Capability.MULTIPLIERS)
 
-    @property
+    @cached_property
     def weight_range(self) -> tuple[Any, Any]:
         """Ends of the interval of each kernel weight, floats or (M,).
 

@@ -130,6 +130,7 @@ class FactoredNewton(Solver):
 
     name: ClassVar[str] = "factored"
     on_factors: ClassVar[bool] = True
+    prefers: ClassVar[str] = "has_factors"
     supports_coupled: ClassVar[bool] = True
     unpenalized: ClassVar[bool] = True
 
@@ -223,7 +224,7 @@ class FactoredNewton(Solver):
         return self._ended(problem, run, work)
 
     def _run(self) -> Run[CertifiedModel]:
-        return Run(self._limits(), f"Solver '{self.name}'")
+        return Run(self._limits, f"Solver '{self.name}'")
 
     def _ended(self, problem: Problem, run: Run[CertifiedModel], work: FactoredWorkingSet) -> Solution:
         """Return the best model of a run, with its functions, and what keeps it from a smaller gap."""

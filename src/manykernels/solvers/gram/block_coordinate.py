@@ -349,6 +349,7 @@ class BlockCoordinate(Solver):
     weight_update: str = "exact"
 
     name: ClassVar[str] = "block_coordinate"
+    prefers: ClassVar[str] = "matrix_free"
     supports_coupled: ClassVar[bool] = True
     needs: ClassVar[frozenset[Capability]] = frozenset({Capability.CURVED_CONJUGATE, Capability.WEIGHTS_FROM_NORMS})
 

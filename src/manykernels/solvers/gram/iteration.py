@@ -24,12 +24,13 @@ import numpy as np
 from scipy.linalg import LinAlgError
 from scipy.optimize import minimize_scalar
 
-from manykernels.objective.rounding import EPS, term_sizes
+from manykernels.objective.certificate import EPS, term_sizes
 from manykernels.solvers.gram.newton_system import NewtonSystem, add_rank_update
 from manykernels.solvers.gram.set_weights import RootWeights, SetWeights
 from manykernels.solvers.gram.tuning import (
     AGREEMENT,
     CAUTIOUS_TRUST,
+    CLOSER,
     FALLEN,
     FAR,
     LARGEST_RISE,
@@ -38,6 +39,7 @@ from manykernels.solvers.gram.tuning import (
     LOWEST_TARGET,
     LOWEST_TARGET_NEAR,
     MOST_HALVINGS,
+    MOST_INNER_STEPS,
     NEAR,
     PATIENCE,
     PRUNING_FACTORS,
@@ -46,6 +48,7 @@ from manykernels.solvers.gram.tuning import (
     SMALL_SHARES,
     START_FRACTION,
     STEADY_SHARE,
+    STEPS_FOR_ZEROS,
     TRUST,
     WANTED_SHARE,
 )
@@ -73,6 +76,7 @@ class PrimalDual:
     b: float
 
     def __post_init__(self) -> None:
+        self.n_steps = 0  # Newton steps so far, those on other kernels included
         self._inverse_penalties = self.problem.penalties**-2.0
         self._penalty = self.problem.regularizer.formulas
         self._n_pairs = self.samples.n_pairs + self.kernels.n_pairs
@@ -96,6 +100,7 @@ class PrimalDual:
             except (LinAlgError, FloatingPointError):
                 self._restart()
         self._watch()
+        self.n_steps += 1
 
     def _keep_origin(self) -> None:
         """Keep the point to start again from; its arrays are replaced as it moves, never written to."""
@@ -106,17 +111,15 @@ class PrimalDual:
         linear = self._linearized(0.0)
         system = self._factorize(linear)
         barrier = self.barrier()
-        self._direction(system, linear)
-        primal_step, dual_step = self._longest_steps()
+        _, _, (primal_step, dual_step) = self._direction(system, linear)
         target = max(barrier * self._centering(primal_step, dual_step, barrier), self._lowest_target(wanted))
-        drho, db = self._direction(system, self._linearized(target))
+        drho, db, longest = self._direction(system, self._linearized(target))
         if not np.isfinite(drho).all():
             raise FloatingPointError("the Newton direction is not finite")
         dproducts = self._products_of(drho)
         trusted = self._trusted_step(drho, dproducts)
         if self._steady:
             trusted = min(trusted, self._steady_step(drho, dproducts))
-        longest = self._longest_steps()
         steps = min(self._shortened(longest[0]), trusted), min(self._shortened(longest[1]), trusted)
         if self._cautious:
             steps = min(steps[0], self.samples.interior_steps(SHORTEST_FRACTION)[0]), steps[1]
@@ -215,6 +218,7 @@ class PrimalDual:
         self.samples.recenter(barrier)
         kernels = self.kernels.resized(keep, norms_added**2, barrier, problem.regularizer)
         moved = type(self)(problem, self.samples, kernels, self.b)
+        moved.n_steps = self.n_steps
         moved.fit_weights(int(np.count_nonzero(keep)), largest=1.0)
         return moved
 
@@ -234,9 +238,31 @@ class PrimalDual:
         self.kernels.grow(1.0 / scale, self._squared_norms * scale**2)
         return scale
 
-    def pruned_gap(self) -> float:
-        """Return the gap of the model without its inactive kernels."""
-        return self._primal(self._pruned()) - self.bounds()[1]
+    def within(self, wanted: float) -> bool:
+        """Return whether the gap is at most ``wanted``, relative to the primal value."""
+        primal, dual = self.bounds()
+        return bool(primal - dual <= wanted * max(abs(primal), self.problem.tiny))
+
+    def within_with_zeros(self, wanted: float) -> bool:
+        """Return whether the model is as good without its inactive kernels, whose weights shrink with every step."""
+        primal, dual = self.bounds()
+        inactive = self.kernels.inactive()
+        pruned = self._primal(np.where(inactive, 0.0, self.kernels.weights)) if inactive.any() else primal
+        return bool(pruned - dual <= wanted * max(abs(primal), self.problem.tiny))
+
+    def descend(self, wanted: float, with_zeros: float) -> None:
+        """Take steps until the gap is within ``wanted``, and a few more for inactive kernels to become negligible.
+
+        That is until the model without them is within ``with_zeros``.
+        """
+        spare, share = STEPS_FOR_ZEROS, 1.0
+        for _ in range(MOST_INNER_STEPS):
+            self.newton_step(share * wanted * max(abs(self.bounds()[0]), self.problem.tiny))
+            if not self.within(wanted):
+                continue
+            if spare == 0 or self.within_with_zeros(with_zeros):
+                break
+            spare, share = spare - 1, share * CLOSER
 
     def model(self, tol: float) -> tuple[Array, Array, float]:
         """Return ``(rho, d, b)``, with zero weight for inactive kernels if that keeps the relative gap below ``tol``.
@@ -245,9 +271,14 @@ class PrimalDual:
         """
         primal, dual = self.bounds()
         allowed = max(tol * max(abs(primal), self.problem.tiny), (1.0 + PRUNING_SHARE) * (primal - dual))
-        weights = next(
-            (pruned for pruned in self._prunings() if self._primal(pruned) - dual <= allowed), self.kernels.weights
-        )
+        weights = tried = self.kernels.weights
+        for pruned in self._prunings():
+            if np.array_equal(pruned, weights):
+                break
+            if not np.array_equal(pruned, tried) and self._primal(pruned) - dual <= allowed:
+                weights = pruned
+                break
+            tried = pruned
         return self.samples.rho, weights * self._inverse_penalties, self.b
 
     def _prunings(self) -> Iterator[Array]:
@@ -282,17 +313,13 @@ class PrimalDual:
         add_rank_update(matrix, self.kernels.centered(self._products), couplings)
         return NewtonSystem(matrix, self.problem.fit_intercept)
 
-    def _direction(self, system: NewtonSystem, linear: Linearized) -> tuple[Array, float]:
+    def _direction(self, system: NewtonSystem, linear: Linearized) -> tuple[Array, float, tuple[float, float]]:
+        """Set the direction of all variables; return those of ``rho`` and ``b``, and the longest steps along it."""
         (_, shift), (_, weight_shift) = linear
         right = shift + self._tracked - self._modeled - weight_shift @ self._products
         drho, db = system.solve(right, -float(self.samples.rho.sum()))
-        self.samples.set_direction(drho)
-        self.kernels.set_direction(self._products @ drho)
-        return drho, db
-
-    def _longest_steps(self) -> tuple[float, float]:
-        sample_steps, kernel_steps = self.samples.longest_steps(), self.kernels.longest_steps()
-        return min(sample_steps[0], kernel_steps[0]), min(sample_steps[1], kernel_steps[1])
+        sample_steps, kernel_steps = self.samples.set_direction(drho), self.kernels.set_direction(self._products @ drho)
+        return drho, db, (min(sample_steps[0], kernel_steps[0]), min(sample_steps[1], kernel_steps[1]))
 
     def _centering(self, primal_step: float, dual_step: float, barrier: float) -> float:
         if barrier == 0:

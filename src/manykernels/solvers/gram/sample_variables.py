@@ -57,8 +57,8 @@ class SampleVariables(Protocol):
     def linearize(self, target: float) -> tuple[Array, Array]:
         """Return ``(diagonal, shift)`` of the linearized scores; a matrix in its place if the loss couples samples."""
 
-    def set_direction(self, drho: Array) -> None:
-        """Derive the directions of all other variables from that of ``rho``."""
+    def set_direction(self, drho: Array) -> tuple[float, float]:
+        """Derive the directions of all other variables from that of ``rho``; return their `longest_steps`."""
 
     def longest_steps(self) -> tuple[float, float]:
         """Return the longest primal and dual steps that keep everything feasible."""
@@ -141,7 +141,7 @@ class BoxSamples:
             diagonal, shift = diagonal + 1.0 / conductance, shift + surplus / conductance
         return diagonal, shift
 
-    def set_direction(self, drho: Array) -> None:
+    def set_direction(self, drho: Array) -> tuple[float, float]:
         self._drho = drho
         self._dslack = -self.side * drho[self.sample]
         self._dmultiplier = (self._residual() - self.multiplier * self._dslack) / self.slack
@@ -152,6 +152,7 @@ class BoxSamples:
             residual = self._split_residual()
             self._dsplit = (residual - signs * self.split * self._dtilt) / self._split_multiplier(self.tilt)
         self._remember_second_order()
+        return self.longest_steps()
 
     def longest_steps(self) -> tuple[float, float]:
         if not self.n_pairs:
@@ -318,9 +319,10 @@ class EntropicSamples:
             self._linear_at = self.rho, self.z
         return self._diagonal, self._shift
 
-    def set_direction(self, drho: Array) -> None:
+    def set_direction(self, drho: Array) -> tuple[float, float]:
         self._drho = drho
         self._dz = self._shift - self._diagonal * drho
+        return self.longest_steps()
 
     def within_reach(self, drho: Array, share: float) -> Array:
         """Cut each change to a share of the way to the end that it leads to: a tangent of ``l'`` may lead beyond."""
@@ -427,10 +429,11 @@ class CoupledSamples:
         means = np.divide((self.z - scores) @ shares, totals, out=np.zeros_like(totals), where=totals > 0)
         return scores + self.groups @ means
 
-    def set_direction(self, drho: Array) -> None:
+    def set_direction(self, drho: Array) -> tuple[float, float]:
         inverse, shift = self.linearize(0.0)
         self._drho = drho
         self._dz = shift - inverse @ drho
+        return self.longest_steps()
 
     def longest_steps(self) -> tuple[float, float]:
         """Damp steps as far as scores change: exponentials of them make Newton's method cycle otherwise."""

@@ -155,13 +155,14 @@ class SetWeights(PairedWeights):
         self._coupling = self.weights / self._denominator
         return self._coupling, self._balanced(self._shift(0.0))[0]
 
-    def set_direction(self, products: Array) -> None:
+    def set_direction(self, products: Array) -> tuple[float, float]:
         self._dweights, half = self._balanced(self._shift(products))
         self._dbound = 2.0 * half
         bend = self._denominator - self.slack
         safe = np.where(self.weights > 0, self.weights, 1.0)
         self._dslack = half * self._slopes - self._residual - products + bend / safe * self._dweights
         self._second = self._dweights * self._dslack
+        return self.longest_steps()
 
     def _shift(self, products: Array | float) -> Array:
         """Return the change of the weights for these ``q_m'drho`` at the present ``tau``."""
@@ -246,10 +247,11 @@ class RootWeights:
         self._shift = implied - self.weights
         return self._coupling, self._shift
 
-    def set_direction(self, products: Array) -> None:
+    def set_direction(self, products: Array) -> tuple[float, float]:
         change = self._coupling * products
         pull = self._coupling * self._slopes
         self._dweights = self._shift + change - pull * (float(self._slopes @ change) / float(pull @ self._slopes))
+        return self.longest_steps()
 
     def centered(self, products: Array) -> Array:
         pull = self._coupling * self._slopes

@@ -245,6 +245,7 @@ class SmoothDual(Solver):
     """
 
     name: ClassVar[str] = "smooth_dual"
+    prefers: ClassVar[str] = "in_memory"
     unpenalized: ClassVar[bool] = True
     needs: ClassVar[frozenset[Capability]] = frozenset(
         {Capability.CURVED_CONJUGATE, Capability.SMOOTH_CONJUGATE, Capability.CURVATURE}

@@ -27,6 +27,9 @@ PRUNING_SHARE = 0.1  # of the gap that setting small weights to zero may cost
 PRUNING_FACTORS = (1e4, 1e3, 1e2, 1e1, 1.0)  # how far in favor of zero the doubtful kernels are judged, tried in turn
 SMALL_SHARES = (1e-2, 1e-3, 1e-4, 1e-6, 1e-8)  # of the largest block norm: what is left out where no factor helps
 PRUNING_TOLERANCE = 0.9  # of tol: the gap within which a model with zeros is preferred to a better one without
+MOST_INNER_STEPS = 60  # on one set of kernels
+STEPS_FOR_ZEROS = 3  # spent, once a set of kernels is solved on, on making its inactive kernels negligible
+CLOSER = 0.05  # factor by which each of them comes closer to the boundary
 SHORTEST_FRACTION = 0.95  # of the way to the boundary; tends to one as the gap closes
 
 # Start

@@ -42,8 +42,8 @@ class WeightVariables(Protocol):
     def linearize(self, squared_norms: Array, target: float) -> tuple[Array, Array]:
         """Return ``(coupling, shift)`` of the linearized weights."""
 
-    def set_direction(self, products: Array) -> None:
-        """Derive all directions from ``products = q_m'drho``."""
+    def set_direction(self, products: Array) -> tuple[float, float]:
+        """Derive all directions from ``products = q_m'drho``; return their `longest_steps`."""
 
     def longest_steps(self) -> tuple[float, float]:
         """Return the longest primal and dual steps that keep everything feasible."""
@@ -182,8 +182,9 @@ class PowerWeights:
             self._shift = self._coupling * (squared_norms - bound) / 2
         return self._coupling, self._shift
 
-    def set_direction(self, products: Array) -> None:
+    def set_direction(self, products: Array) -> tuple[float, float]:
         self._dweights = self._shift + self._coupling * products
+        return self.longest_steps()
 
     def longest_steps(self) -> tuple[float, float]:
         return 1.0, 1.0
@@ -234,8 +235,8 @@ class FixedWeights:
     def linearize(self, squared_norms: Array, target: float) -> tuple[Array, Array]:
         return np.zeros_like(self.weights), np.zeros_like(self.weights)
 
-    def set_direction(self, products: Array) -> None:
-        """Nothing moves."""
+    def set_direction(self, products: Array) -> tuple[float, float]:
+        return 1.0, 1.0
 
     def longest_steps(self) -> tuple[float, float]:
         return 1.0, 1.0
@@ -287,12 +288,13 @@ class BoundedWeights(PairedWeights):
         denominator = self.slack + self.weights * self._bound_slope()
         return self.weights / denominator, (self._wanted() + self.weights * self._residual) / denominator
 
-    def set_direction(self, products: Array) -> None:
+    def set_direction(self, products: Array) -> tuple[float, float]:
         slope = self._bound_slope()
         denominator = self.slack + self.weights * slope
         self._dweights = (self._wanted() + self.weights * (self._residual + products)) / denominator
         self._dslack = -self._residual - products + slope * self._dweights
         self._second = self._dweights * self._dslack
+        return self.longest_steps()
 
     def longest_steps(self) -> tuple[float, float]:
         if not self._limited:
@@ -385,8 +387,8 @@ class PartlyFixedWeights:
         coupling, shift = self.inner.linearize(squared_norms[self.free], target)
         return self._whole(coupling, 0.0), self._whole(shift, 0.0)
 
-    def set_direction(self, products: Array) -> None:
-        self.inner.set_direction(products[self.free])
+    def set_direction(self, products: Array) -> tuple[float, float]:
+        return self.inner.set_direction(products[self.free])
 
     def longest_steps(self) -> tuple[float, float]:
         return self.inner.longest_steps()

@@ -42,10 +42,7 @@ FIRST_GAP = 0.1  # of the first working set
 WARM, LEAST_WARM = 2, 10  # size of the first working set from a model: in kernels of that model, and at least
 NEARLY_VIOLATED = 0.995  # kernels this close to the bound are taken in along with the violators
 NEARLY_ACTIVE = 0.98  # kernels this close to the bound stay
-MOST_INNER_STEPS = 60
 DENSE_START = 20  # regularizers without a hard dual constraint keep many kernels: start with this part of all
-STEPS_FOR_ZEROS = 3  # spent, once a working set is solved, on making its inactive kernels negligible
-CLOSER = 0.05  # factor by which each of them comes closer to the boundary
 MOST_TRIMS = 3
 GROWTH = 3  # most kernels added to a working set, in sizes of it
 WORTH_DROPPING = 0.25  # share of the working set below which copying the rest costs more than it saves
@@ -135,7 +132,6 @@ class _State:
     previous_gap: float = np.inf
     absolute_gap: float = np.inf
     share: float = INNER_SHARE
-    steps: int = 0
     trims: int = 0
     trimmed: Array = field(default_factory=lambda: np.zeros(0, dtype=np.intp))
     missed: Array = field(default_factory=lambda: np.zeros(0, dtype=np.intp))
@@ -207,9 +203,9 @@ class WorkingSet(Solver):
         else:
             self._revise(problem, state, state.iteration)
         wanted = max(state.share * self.tol, min(INNER_PROGRESS * state.gap, FIRST_GAP))
-        self._descend(problem, state, wanted)
         assert state.iteration is not None
-        if state.trims < MOST_TRIMS and self._near(problem, state.iteration, self.tol):
+        self._descend(state.iteration, wanted)
+        if state.trims < MOST_TRIMS and state.iteration.within(self.tol):
             self._trim(problem, state, state.share * self.tol)
 
     def extract(self, problem: Problem, state: _State) -> Model:
@@ -222,7 +218,7 @@ class WorkingSet(Solver):
 
     def newton_steps(self, state: _State) -> int:
         """Return the number of Newton steps over all working sets."""
-        return state.steps
+        return 0 if state.iteration is None else state.iteration.n_steps
 
     def _open(self, problem: Problem, state: _State) -> None:
         rho, d, b = state.start
@@ -264,6 +260,7 @@ class WorkingSet(Solver):
             rho, b = problem.zero_model()
             lost = moved.bounds()[0] > problem.empirical_loss(np.full(problem.n_samples, b))
             state.iteration = start_iteration(chosen, rho, b) if lost else moved
+            state.iteration.n_steps = moved.n_steps
 
     def _trim(self, problem: Problem, state: _State, wanted: float) -> None:
         """Solve once more without inactive kernels whose small weights the model still needs.
@@ -273,36 +270,21 @@ class WorkingSet(Solver):
         """
         assert state.iteration is not None
         keep = ~state.iteration.kernels.inactive() | np.isin(state.kernels, state.missed)
-        if keep.all() or not keep.any() or self._near_with_zeros(problem, state.iteration, wanted):
+        if keep.all() or not keep.any() or state.iteration.within_with_zeros(self._with_zeros(wanted)):
             return
         state.trims += 1
         state.trimmed, state.kernels = state.kernels[~keep], state.kernels[keep]
         chosen = state.copy.choose(state.kernels)
         distance = wanted * max(abs(state.iteration.bounds()[0]), problem.tiny)
         state.iteration = state.iteration.moved_to(chosen, keep, np.zeros(0), distance)
-        self._descend(problem, state, wanted)
+        self._descend(state.iteration, wanted)
 
-    def _descend(self, problem: Problem, state: _State, wanted: float) -> None:
-        assert state.iteration is not None
-        spare, share = STEPS_FOR_ZEROS, 1.0
-        for _ in range(MOST_INNER_STEPS):
-            primal, _ = state.iteration.bounds()
-            state.iteration.newton_step(share * wanted * max(abs(primal), problem.tiny))
-            state.steps += 1
-            if not self._near(problem, state.iteration, wanted):
-                continue
-            if spare == 0 or self._near_with_zeros(problem, state.iteration, wanted):
-                break
-            spare, share = spare - 1, share * CLOSER
+    def _descend(self, iteration: PrimalDual, wanted: float) -> None:
+        iteration.descend(wanted, self._with_zeros(wanted))
 
-    def _near(self, problem: Problem, iteration: PrimalDual, wanted: float) -> bool:
-        primal, dual = iteration.bounds()
-        return bool(primal - dual <= wanted * max(abs(primal), problem.tiny))
-
-    def _near_with_zeros(self, problem: Problem, iteration: PrimalDual, wanted: float) -> bool:
-        """Whether the model is also good without its inactive kernels, whose weights shrink with every step."""
-        unit = max(abs(iteration.bounds()[0]), problem.tiny)
-        return iteration.pruned_gap() <= max(2.0 * wanted, PRUNING_TOLERANCE * self.tol) * unit
+    def _with_zeros(self, wanted: float) -> float:
+        """Return the relative gap within which a model without inactive kernels is as good as one with them."""
+        return max(2.0 * wanted, PRUNING_TOLERANCE * self.tol)
 
 
 def _relative(norms: Array, bounds: Array | float) -> Array:
