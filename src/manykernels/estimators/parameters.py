@@ -277,5 +277,11 @@ def check_parameters(given: Mapping[str, Any]) -> None:
     manykernels.exceptions.InvalidInputError: p must be a finite positive number, got 0.
     """
     for name, parameter in PARAMETERS.items():
-        if name in given:
+        if name in given and not _is_default(given[name], parameter):
             parameter.check(given[name])
+
+
+def _is_default(value: object, parameter: Parameter) -> bool:
+    """Whether a value is the default, which can be used: no loss and no penalty need be made to say so."""
+    default = parameter.default
+    return default is not None and type(value) is type(default) and bool(value == default)

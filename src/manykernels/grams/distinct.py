@@ -60,15 +60,16 @@ def pays(m: int, n: int, v: int) -> bool:
 def worthwhile(bank: FittedBank, prepared: PreparedRows[Any]) -> list[Distinct]:
     """Return the kernels of a fitted bank whose points repeat so often that matrices among distinct ones pay."""
     sharing: dict[Any, list[int]] = {}  # groups of the same columns, whose points repeat alike
-    for index, group in enumerate(bank.groups):
-        if not isinstance(prepared.points(index), SparsePoints):
+    groups, point_sets = bank.groups, prepared.data.point_sets
+    for index, group in enumerate(groups):
+        if not isinstance(point_sets[index], SparsePoints):
             sharing.setdefault(group.positions, []).append(index)
     found = []
-    for groups in sharing.values():
-        kernels = np.sort([kernel for index in groups for kernel in bank.groups[index].kernels]).astype(np.intp)
+    for alike in sharing.values():
+        kernels = np.sort([kernel for index in alike for kernel in groups[index].kernels]).astype(np.intp)
         if not pays(len(kernels), prepared.n_samples, 1):
             continue
-        points = prepared.points(groups[0])
+        points = point_sets[alike[0]]
         if prepared.factors is not None:  # rows that lack a column, or have a norm of their own
             points = np.column_stack([points, *prepared.factors[kernels]])
         by_point: dict[str, Any] = {"return_index": True, "return_inverse": True}

@@ -237,9 +237,12 @@ class KernelBank(BankConstructors, Bank):
         problems = {found.column: found for entry in self.kernels for found in entry.issues(table)}
         objects = _object_columns(kernels)
         readers: dict[tuple[int, frozenset[str]], KernelSpec] = {}  # the first of each column and what it can read
+        can_read: dict[tuple[int, int], frozenset[str]] = {}  # by spec, which many columns may share, and place in it
         for _, spec, positions in kernels:
             for place, j in enumerate(positions) if spec.family != "features" else ():
-                readers.setdefault((j, spec.reads(place)), spec)
+                if (id(spec), place) not in can_read:
+                    can_read[id(spec), place] = spec.reads(place)
+                readers.setdefault((j, can_read[id(spec), place]), spec)
         for (j, kinds), spec in readers.items():
             if READ_AS.get(table.kind(j)) not in kinds:
                 for found in table.unreadable(j, kinds, f"{spec.label} needs numbers"):
@@ -293,8 +296,11 @@ class KernelBank(BankConstructors, Bank):
         if self.missing == "indicator" and not table.is_sparse:
             kernels += indicators(table, kernels)
         _check_unique([name for name, _, _ in kernels])
+        checked = set()  # specs on so many columns
         for name, spec, positions in kernels:
-            spec.check_columns(len(positions), f"Kernel {name!r}")
+            if (id(spec), len(positions)) not in checked:
+                spec.check_columns(len(positions), f"Kernel {name!r}")
+                checked.add((id(spec), len(positions)))
             if spec.family == "features" and self.center:
                 raise InvalidInputError(
                     f"Kernel {name!r} reads objects by sparse features, which centering would fill. Take center=False: "

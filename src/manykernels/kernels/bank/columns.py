@@ -104,17 +104,17 @@ class Table:
             return pd.DataFrame(np.empty((0, self.n_columns)), columns=pd.Index(self.columns))
         return self.data
 
-    @property
+    @cached_property
     def is_sparse(self) -> bool:
         """Whether the rows are in compressed form."""
         return issparse(self.data)
 
-    @property
+    @cached_property
     def n_columns(self) -> int:
         """Number of columns."""
         return int(self.data.shape[1])
 
-    @property
+    @cached_property
     def names(self) -> tuple[str, ...]:
         """The column names as text; ``x0, x1, ...`` for an array."""
         if self.columns is None:
@@ -242,6 +242,11 @@ class Table:
         values = self.codes(readable)
         refuse(problems + entry_issues(values, None, [self.names[j] for j in readable], "error"))
         return values
+
+    def numbers_only(self, columns: Iterable[int], asked: str) -> None:
+        """Refuse the columns of these that hold no numbers, all at once."""
+        if isinstance(self.data, pd.DataFrame):
+            refuse([found for j in columns for found in self.unreadable(j, frozenset({"number"}), asked)])
 
     def unreadable(self, column: int, kinds: frozenset[str], kernel: str) -> list[ColumnIssue]:
         """Return why a kernel that reads these kinds of columns cannot read this one, if so."""

@@ -144,14 +144,13 @@ class TableKernels(RawKernels[TablePoints]):
         """Return columns as in fit, (n, n_used), NaN where a gap is allowed."""
         encodings = self.encodings or (NUMBERS,) * len(places)
         if not self.encodings:
-            refuse([found for j in places for found in table.unreadable(j, frozenset({"number"}), "numbers in fit")])
+            table.numbers_only(places, "numbers in fit")
         elif table.columns is None and any(found.kind != "number" for found in encodings):
             raise InvalidInputError(
                 "The kernels read categories, dates or booleans of a DataFrame, which an array has not; pass one."
             )
         values = table.codes(places, encodings)
-        every = table.names  # made anew each time: thousands of columns would make thousands of names as often
-        refuse(entry_issues(values, table.lacking(places), [every[j] for j in places], self.missing))
+        refuse(entry_issues(values, table.lacking(places), [table.names[j] for j in places], self.missing))
         return values
 
     def points(self, values: object) -> PreparedRows[TablePoints]:

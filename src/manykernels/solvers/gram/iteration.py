@@ -79,7 +79,8 @@ class PrimalDual:
         self.n_steps = 0  # Newton steps so far, those on other kernels included
         self._inverse_penalties = self.problem.penalties**-2.0
         self._penalty = self.problem.regularizer.formulas
-        self._n_pairs = self.samples.n_pairs + self.kernels.n_pairs
+        self._pairs = self.samples.n_pairs, self.kernels.n_pairs  # complementarity products of either side
+        self._n_pairs = sum(self._pairs)
         self._keep_origin()
         self._cautious, self._steady = False, False
         self._bounds: tuple[float, float] | None = None
@@ -155,7 +156,9 @@ class PrimalDual:
 
     def barrier(self) -> float:
         """Mean complementarity product."""
-        return (self.samples.complementarity() + self.kernels.complementarity()) / max(self._n_pairs, 1)
+        total = self.samples.complementarity() if self._pairs[0] else 0.0
+        total += self.kernels.complementarity() if self._pairs[1] else 0.0
+        return total / max(self._n_pairs, 1)
 
     def scores(self) -> Array:
         """Scores of the model, ``sum_m d_m K_m rho + b``."""
@@ -324,8 +327,8 @@ class PrimalDual:
     def _centering(self, primal_step: float, dual_step: float, barrier: float) -> float:
         if barrier == 0:
             return 0.0
-        after = self.samples.complementarity_after(primal_step, dual_step)
-        after += self.kernels.complementarity_after(primal_step, dual_step)
+        after = self.samples.complementarity_after(primal_step, dual_step) if self._pairs[0] else 0.0
+        after += self.kernels.complementarity_after(primal_step, dual_step) if self._pairs[1] else 0.0
         share = float(np.clip(after / (barrier * self._n_pairs), 0.0, 1.0)) ** 3
         return max(share, STEADY_SHARE) if self._steady else share
 

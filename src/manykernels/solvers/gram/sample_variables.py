@@ -44,9 +44,7 @@ class SampleVariables(Protocol):
 
     rho: Array
 
-    @property
-    def n_pairs(self) -> int:
-        """Number of complementarity products."""
+    n_pairs: int  # number of complementarity products
 
     def scores(self) -> Array:
         """Return the scores that the loss side holds at the current point."""
@@ -117,12 +115,9 @@ class BoxSamples:
 
     def __post_init__(self) -> None:
         self.kink = self.loss.kink
+        self.n_pairs = self.slack.size + self.split.size
         self._quadratic = self.loss.conjugate_form == "quadratic"
         self._forget_direction()
-
-    @property
-    def n_pairs(self) -> int:
-        return self.slack.size + self.split.size
 
     def scores(self) -> Array:
         z = self.tilt - self._smooth_slope()
