@@ -8,7 +8,8 @@ import pytest
 from manykernels import KernelBank
 from manykernels.grams import DistinctStack, LazyStack, build_stack
 from manykernels.grams.base import GramView
-from manykernels.grams.distinct import Distinct, worthwhile
+from manykernels.grams.build import worthwhile
+from manykernels.grams.distinct import Distinct
 from manykernels.kernels import Gaussian, Laplacian, Linear
 from manykernels.testing.kernels import GramStackContract
 

@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import DTypeLike
@@ -20,19 +20,11 @@ from manykernels.grams.base import GramStack, GramView, mirror_upper
 from manykernels.grams.lazy import LazyStack
 from manykernels.grams.loops import add_spread
 from manykernels.grams.packed import PackedStack
-from manykernels.kernels.specs.distances import SparsePoints
 from manykernels.validation.arrays import Array
 
 if TYPE_CHECKING:
-    from manykernels.kernels import FittedBank, PreparedRows
+    pass
 
-# Seconds, by which it is decided what is held among distinct points, measured by `python benchmarks/distinct.py`
-READ = 4.3e-10  # an entry of a triangle, in a weighted sum, a product or a form
-SPREAD, SPREAD_ROW = 6e-10, 1.5e-12  # an entry of a weighted sum, spread from one among v points: the second v times
-UNPACKED = 6e-9  # an entry of a triangle among distinct points, made the matrix that is spread
-OPERATION = 2e-5  # one of these on the kernels of one set of distinct points, however few these are
-PRODUCTS = 2  # with a kernel, for each weighted sum that it is part of
-SHARE = 0.5  # of the kernels of a column that are part of a sum, about
 BAND = 64  # rows of a sum that are written at once
 
 
@@ -48,35 +40,6 @@ class Distinct:
     def sizes(self) -> tuple[int, int]:
         """Numbers of kernels and of distinct points."""
         return len(self.kernels), len(self.samples)
-
-
-def pays(m: int, n: int, v: int) -> bool:
-    """Whether a weighted sum of ``m`` kernels among ``v`` of ``n`` points, and the products with it, gain seconds."""
-    read = READ * (1 + PRODUCTS) * SHARE * m * (n * n - v * v) / 2
-    spread = (SPREAD + SPREAD_ROW * v) * n * n / 2 + UNPACKED * v * v / 2
-    return read > spread + (1 + PRODUCTS) * OPERATION
-
-
-def worthwhile(bank: FittedBank, prepared: PreparedRows[Any]) -> list[Distinct]:
-    """Return the kernels of a fitted bank whose points repeat so often that matrices among distinct ones pay."""
-    sharing: dict[Any, list[int]] = {}  # groups of the same columns, whose points repeat alike
-    groups, point_sets = bank.groups, prepared.data.point_sets
-    for index, group in enumerate(groups):
-        if not isinstance(point_sets[index], SparsePoints):
-            sharing.setdefault(group.positions, []).append(index)
-    found = []
-    for alike in sharing.values():
-        kernels = np.sort([kernel for index in alike for kernel in groups[index].kernels]).astype(np.intp)
-        if not pays(len(kernels), prepared.n_samples, 1):
-            continue
-        points = point_sets[alike[0]]
-        if prepared.factors is not None:  # rows that lack a column, or have a norm of their own
-            points = np.column_stack([points, *prepared.factors[kernels]])
-        by_point: dict[str, Any] = {"return_index": True, "return_inverse": True}
-        _, samples, codes = np.unique(points[:, 0] if points.shape[1] == 1 else points, axis=0, **by_point)
-        if pays(len(kernels), prepared.n_samples, len(samples)):
-            found.append(Distinct(kernels, samples, codes.ravel().astype(np.uint32)))
-    return found
 
 
 @dataclass(frozen=True, eq=False)

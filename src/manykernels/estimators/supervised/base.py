@@ -35,6 +35,7 @@ from manykernels.estimators.strength import (
 )
 from manykernels.estimators.supervised.deferred import MOST_BYTES, QUESTIONS, Answer, forget, put_off, settle
 from manykernels.estimators.supervised.explanation import Explanations, NotebookCard
+from manykernels.estimators.supervised.importance import keep_importance
 from manykernels.estimators.supervised.problems import (
     Fit,
     build_problems,
@@ -58,6 +59,7 @@ from manykernels.exceptions import ConvergenceWarning, InvalidInputError
 from manykernels.grams.expansion import Expansion
 from manykernels.grams.plan import FACTORED, GRAM
 from manykernels.grams.training import (
+    DEFAULT_BANK,
     LAZY,
     Training,
     is_precomputed,
@@ -117,7 +119,7 @@ class BaseMKL(SaysWhichParameter, NotebookCard, Explanations, TakesGroups):
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
         tags.input_tags.pairwise = self._takes_kernels
-        if hasattr(self, "kernels") and isinstance(bank := self.kernels or KernelBank.auto(), KernelBank):
+        if hasattr(self, "kernels") and isinstance(bank := self.kernels or DEFAULT_BANK, KernelBank):
             tags.input_tags.categorical = tags.input_tags.string = bank.reads_categories
             tags.input_tags.allow_nan = bank.missing != "error"
         tags.input_tags.sparse = self._takes_sparse and reads_sparse(self.kernels, self._resources.representation)
@@ -378,6 +380,9 @@ class BaseMKL(SaysWhichParameter, NotebookCard, Explanations, TakesGroups):
         self._keep(training.bank, fit, samples)
         losses = [problem.loss for problem in fit.problems]
         self._keep_importance(as_solved, samples, losses, training.stack if training.factored else training.prepared)
+
+    def _keep_importance(self, fit: Fit, samples: Samples, losses: Sequence[Any], kernels: Any) -> None:
+        keep_importance(self, fit, samples, losses, kernels)
 
     def _keep(self, bank: FittedBank, fit: Fit, samples: Samples) -> None:
         """Set the fitted attributes."""

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import copy
 from abc import abstractmethod
-from collections.abc import Callable, Sequence
-from functools import partial
+from collections.abc import Sequence
 from pkgutil import resolve_name
 from typing import Any
 
@@ -15,22 +13,18 @@ from sklearn.exceptions import NotFittedError
 from sklearn.utils import estimator_html_repr
 from sklearn.utils.validation import check_is_fitted
 
-from manykernels.estimators.supervised.deferred import MOST_BYTES, Answer, forget, put_off, without_questions
-from manykernels.estimators.supervised.importance import LeftOut, all_bends, of_factors, of_rows, of_support, units_of
-from manykernels.estimators.supervised.problems import Fit
-from manykernels.estimators.supervised.samples import Rows, Samples
+from manykernels.estimators.supervised.deferred import Answer
+from manykernels.estimators.supervised.importance import IMPORTANCE, drops, keeps_rows, of_support, units_of
+from manykernels.estimators.supervised.samples import Rows
 from manykernels.grams.expansion import Expansion
-from manykernels.grams.training import numbers_of_rows
 from manykernels.kernels import FittedBank
 from manykernels.kernels.bank.columns import Table
 from manykernels.threads import blas_limit
 from manykernels.validation.arrays import Array, TableLike, check_choice
 
 INTERCEPT = "intercept"
-IMPORTANCE = "importance"
 LEAVE_OUT, FOLDS = "leave-out", "folds"
 BY = ("columns", "kernel")
-UNKNOWN = (np.linalg.LinAlgError, FloatingPointError)  # rows cannot be left out, which is said when somebody asks
 EVIDENCE = 2.0  # standard errors that do not count of columns that are within what noise reaches by themselves
 NORMAL = 1.96
 FRAME = ("name", "weight", "norm_share", "norm", "kernel", "columns")
@@ -253,54 +247,13 @@ class Explanations:
         kept = getattr(self, "_lost_by", None)
         if kept is not None:
             return np.asarray(kept[by])
-        if not self._keeps_rows([self._loss]):
+        if not keeps_rows(self, [self._loss]):
             raise AttributeError(
                 "Importances are not known of this model: rows of pairs cannot be left out, nor where hazards or "
                 "kernels are beyond what numbers hold. Use predictive_importance(model, X, y) on other rows."
             )
         with blas_limit(self._n_threads):
             return drops(self._expansion.bank, of_support(self))[by]
-
-    def _keeps_rows(self, losses: Sequence[Any]) -> bool:
-        """Whether a model keeps all that it takes to leave its rows out."""
-        each = [loss.each for loss in losses]
-        smooth = all(loss.couples_samples or (loss.smooth and loss == each[0]) for loss in each)
-        known = self._expansion.of_samples and "_support_targets" in self.__dict__
-        return known and smooth and self._expansion.bank.on_columns  # others are kernels of given samples
-
-    def _keep_importance(self, fit: Fit, samples: Samples, losses: Sequence[Any], kernels: Any) -> None:
-        """See to what rows that are left out lose, where the model keeps too little to be asked later.
-
-        ``kernels`` are the rows as all kernels need them, or a stack of factors; None where folds have measured it.
-        It is measured when somebody asks, from as little as it takes, or at once where that is much.
-        """
-        forget(self, IMPORTANCE, ("_lost_by", "_importance_method", "_norm_bends"))
-        expansion = self._expansion
-        if not expansion.active.size:
-            return
-        if fit.problems:
-            self._norm_bends = all_bends(fit, expansion.active)
-        whole = losses[0].couples_samples or len(self.__dict__.get("support_", ())) == len(samples.weight)
-        if kernels is None or (whole and self._keeps_rows(losses)) or expansion.bank.raw.of_pairs:
-            return
-        known = (samples.y.copy(), samples.weight.copy())
-        if not expansion.of_samples:
-            try:
-                rows = of_factors(self, kernels, fit, *known)
-            except UNKNOWN:
-                return
-            later, left = rows.nbytes <= MOST_BYTES, rows.left_out
-        else:
-            rho = np.vstack([found.dual_coef.T for found in fit.solutions])
-            narrowed = expansion.bank.narrow(kernels)
-            own, model = numbers_of_rows(narrowed, MOST_BYTES), without_questions(copy.copy(self))
-            later, narrowed = own is not None, narrowed if own is None else own
-            left = partial(of_rows, model, expansion.bank, narrowed, rho, losses, *known)
-        answer = partial(_lost_by, expansion.bank, left)
-        if later:
-            put_off(self, IMPORTANCE, ("_lost_by",), answer)
-        else:
-            self.__dict__.update(answer())
 
     def _columns_bank(self, asked: str) -> FittedBank:
         """Return the active kernels, if they have columns."""
@@ -453,24 +406,6 @@ def _variances(parts: pd.DataFrame) -> pd.DataFrame:
     share, own = whole @ centered / scale, (centered**2).sum(axis=0) / scale
     frame = pd.DataFrame({"name": values.columns, "share": share, "variance": own, "covariance": share - own})
     return frame.sort_values("share", ascending=False, kind="stable", ignore_index=True)
-
-
-def drops(bank: FittedBank, left: LeftOut) -> dict[str, Array]:
-    """Return what is lost without each set of columns and without each active kernel."""
-    n_active = len(left.parts)
-    return {
-        "columns": left.drops(units_of(bank, n_active)),
-        "kernel": left.drops([[m] for m in range(n_active)]),
-    }
-
-
-def _lost_by(bank: FittedBank, left_out: Callable[[], LeftOut]) -> dict[str, Any]:
-    """Return what is lost as an attribute, or none."""
-    try:
-        lost = drops(bank, left_out())
-    except UNKNOWN:
-        return {}
-    return {"_lost_by": lost} if all(np.isfinite(each).all() for each in lost.values()) else {}
 
 
 # How a notebook shows a fitted estimator: a card of what was learned, above scikit-learn's diagram.

@@ -36,8 +36,10 @@ dimensions", ICML 2018, for kinks and norms of groups.
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
@@ -45,9 +47,11 @@ import numpy as np
 from scipy.linalg import block_diag, cho_factor, cho_solve
 from sklearn.base import BaseEstimator
 
+from manykernels.estimators.supervised.deferred import MOST_BYTES, forget, put_off, without_questions
 from manykernels.exceptions import IncompatibleError
 from manykernels.grams.factored import FactoredStack
 from manykernels.grams.factored.cones import face
+from manykernels.grams.training import numbers_of_rows
 from manykernels.kernels import FittedBank, PreparedRows
 from manykernels.objective.losses import Loss, get_shared_loss
 from manykernels.objective.losses.coupled import STRATUM
@@ -57,9 +61,12 @@ from manykernels.validation.arrays import Array
 
 if TYPE_CHECKING:
     from manykernels.estimators.supervised.problems import Fit
+    from manykernels.estimators.supervised.samples import Samples
 
 __all__ = ["LeftOut", "Target", "bends_of", "by_factors", "by_matrices", "curvatures", "losses_of_rows", "some_rows"]
 
+IMPORTANCE = "importance"
+UNKNOWN = (np.linalg.LinAlgError, FloatingPointError)  # rows cannot be left out, which is said when somebody asks
 EDGE = 1e-3  # of the dual box: what is nearer to an end than that is at the end
 STIFF = 1e4  # curvature at a kink, in units of the inverse of the prior variance
 LOOSE = 1e-4  # smallest curvature of the penalty along functions, in units of that across them
@@ -432,3 +439,67 @@ def _joined(left: Sequence[tuple[Array, Array]], losses: Sequence[Any], y: Array
     if losses[0].couples_samples:  # the level belongs to the hazard, not to the scores
         scores = tuple(own.sum(axis=0) for own in parts)
     return LeftOut(np.column_stack(scores), np.stack(parts, axis=-1), tuple(losses), y, weight)
+
+
+# --- what a fitted model keeps of them --------------------------------------------------------------------------------
+
+
+def keeps_rows(model: BaseEstimator, losses: Sequence[Any]) -> bool:
+    """Whether a model keeps all that it takes to leave its rows out."""
+    each = [loss.each for loss in losses]
+    smooth = all(loss.couples_samples or (loss.smooth and loss == each[0]) for loss in each)
+    known = model._expansion.of_samples and "_support_targets" in model.__dict__
+    return known and smooth and model._expansion.bank.on_columns  # others are kernels of given samples
+
+
+def keep_importance(model: BaseEstimator, fit: Fit, samples: Samples, losses: Sequence[Any], kernels: Any) -> None:
+    """See to what rows that are left out lose, where the model keeps too little to be asked later.
+
+    ``kernels`` are the rows as all kernels need them, or a stack of factors; None where folds have measured it.
+    It is measured when somebody asks, from as little as it takes, or at once where that is much.
+    """
+    forget(model, IMPORTANCE, ("_lost_by", "_importance_method", "_norm_bends"))
+    expansion = model._expansion
+    if not expansion.active.size:
+        return
+    if fit.problems:
+        model._norm_bends = all_bends(fit, expansion.active)
+    whole = losses[0].couples_samples or len(model.__dict__.get("support_", ())) == len(samples.weight)
+    if kernels is None or (whole and keeps_rows(model, losses)) or expansion.bank.raw.of_pairs:
+        return
+    known = (samples.y.copy(), samples.weight.copy())
+    if not expansion.of_samples:
+        try:
+            rows = of_factors(model, kernels, fit, *known)
+        except UNKNOWN:
+            return
+        later, left = rows.nbytes <= MOST_BYTES, rows.left_out
+    else:
+        rho = np.vstack([found.dual_coef.T for found in fit.solutions])
+        narrowed = expansion.bank.narrow(kernels)
+        own, apart = numbers_of_rows(narrowed, MOST_BYTES), without_questions(copy.copy(model))
+        later, narrowed = own is not None, narrowed if own is None else own
+        left = partial(of_rows, apart, expansion.bank, narrowed, rho, losses, *known)
+    answer = partial(_lost_by, expansion.bank, left)
+    if later:
+        put_off(model, IMPORTANCE, ("_lost_by",), answer)
+    else:
+        model.__dict__.update(answer())
+
+
+def _lost_by(bank: FittedBank, left_out: Callable[[], LeftOut]) -> dict[str, Any]:
+    """Return what is lost as an attribute, or none."""
+    try:
+        lost = drops(bank, left_out())
+    except UNKNOWN:
+        return {}
+    return {"_lost_by": lost} if all(np.isfinite(each).all() for each in lost.values()) else {}
+
+
+def drops(bank: FittedBank, left: LeftOut) -> dict[str, Array]:
+    """Return what is lost without each set of columns and without each active kernel."""
+    n_active = len(left.parts)
+    return {
+        "columns": left.drops(units_of(bank, n_active)),
+        "kernel": left.drops([[m] for m in range(n_active)]),
+    }

@@ -40,15 +40,15 @@ from manykernels.kernels.specs.shaped import Shaped
 from manykernels.kernels.specs.widths import MedianDistances
 from manykernels.kernels.tables.encoding import Encoding, MixedRows, numbers_of
 from manykernels.kernels.tables.kinds import (
+    MISSING,
     READ_AS,
-    check_missing,
     compressed,
     entry_issues,
     refuse,
     stored_issues,
     warn_of_masks,
 )
-from manykernels.validation.arrays import Array, check_choice
+from manykernels.validation.arrays import Array, check_choice, plainly_finite
 from manykernels.validation.parameters import check_flag
 
 LANDMARKS_BY = ("cholesky", "uniform", "k-means")
@@ -124,7 +124,7 @@ class KernelBank(BankConstructors, Bank):
             entries = tuple(replace(e, apart=apart) if isinstance(e, DefaultKernels) else e for e in entries)
         _check_unique([entry.name for entry in entries if isinstance(entry, OnColumns)])
         check_normalization(self.normalize)
-        check_missing(self.missing)
+        check_choice(self.missing, MISSING, "missing")
         check_choice(self.landmarks_by, LANDMARKS_BY, "landmarks_by")
         for name in ("standardize", "center"):
             check_flag(getattr(self, name), name)
@@ -133,7 +133,7 @@ class KernelBank(BankConstructors, Bank):
     def _fit(self, X: object) -> tuple[FittedBank, PreparedRows[TablePoints]]:
         """Learn columns, widths, standardization and normalization."""
         raw, values = self.fit_columns(X)
-        if not raw.sparse:  # whose rows have no gaps
+        if self.missing != "error" and not raw.sparse:  # whose rows have no gaps
             warn_of_masks(raw.names, raw.positions, raw.used, numbers_of(values), self.missing)
         rows = raw.points(values)
         return learn(raw.with_reference(values) if self.center else raw, rows, self.normalize, bool(self.center))
@@ -175,7 +175,7 @@ class KernelBank(BankConstructors, Bank):
         deviations, shifts = means + 1.0, means
         if not table.is_sparse:  # whose rows are read as they are
             encodings = _encodings(table, kernels, used)
-            values = numbers_of(held)
+            values = held.numbers if isinstance(held, MixedRows) else held
             means, deviations = self._statistics(values, encodings)
             own = isinstance(table.data, np.ndarray) and not np.may_share_memory(values, table.data)
             by_columns = len(values) >= BY_COLUMNS
@@ -252,8 +252,9 @@ class KernelBank(BankConstructors, Bank):
         values = table.codes(readable, _encodings(table, kernels, readable))
         every = table.names
         names = [every[j] for j in readable]
-        gaps = entry_issues(values, table.lacking(readable), names, self.missing)
-        refuse([*problems.values(), *gaps])
+        gaps = [] if plainly_finite(values) else entry_issues(values, table.lacking(readable), names, self.missing)
+        if problems or gaps:
+            refuse([*problems.values(), *gaps])
         return MixedRows(values, found_objects) if found_objects else values
 
     def _check(self, X: object) -> None:

@@ -128,7 +128,7 @@ class Table:
 
     def positions(self, selection: object) -> tuple[int, ...]:
         """Return the integer positions of a column selection, see :func:`select_columns`."""
-        return select_columns(selection, self.data, self.places)
+        return tuple(range(self.n_columns)) if selection is None else select_columns(selection, self.data, self.places)
 
     @cached_property
     def view_positions(self) -> dict[str, tuple[int, ...]]:

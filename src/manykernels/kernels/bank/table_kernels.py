@@ -18,9 +18,9 @@ from manykernels.kernels.bank.normalization import check_diagonal, standardized
 from manykernels.kernels.specs.base import KernelSpec
 from manykernels.kernels.specs.categorical import UNSEEN
 from manykernels.kernels.specs.distances import SparsePoints, row_norms, squared_distances
-from manykernels.kernels.tables.encoding import Encoding, MixedRows, numbers_of
+from manykernels.kernels.tables.encoding import Encoding, MixedRows
 from manykernels.kernels.tables.kinds import entry_issues, refuse, stored_issues
-from manykernels.validation.arrays import Array, check_finite
+from manykernels.validation.arrays import Array, check_finite, plainly_finite
 
 FEW_COLUMNS = 32  # up to which the columns of a kernel are made dense, whatever the kernel
 COMPRESSED = ("squared_distance", "inner_product")  # families that can do without
@@ -150,15 +150,16 @@ class TableKernels(RawKernels[TablePoints]):
                 "The kernels read categories, dates or booleans of a DataFrame, which an array has not; pass one."
             )
         values = table.codes(places, encodings)
-        refuse(entry_issues(values, table.lacking(places), [table.names[j] for j in places], self.missing))
+        if not plainly_finite(values):
+            refuse(entry_issues(values, table.lacking(places), [table.names[j] for j in places], self.missing))
         return values
 
-    def points(self, values: object) -> PreparedRows[TablePoints]:
+    def points(self, values: Array | MixedRows) -> PreparedRows[TablePoints]:
         """Return the used columns (n, n_used), already standardized, as points; what overflows is refused.
 
         NaN is missing: the factors of the rows are zero in the kernels of that column.
         """
-        numbers = numbers_of(values)
+        numbers = values.numbers if isinstance(values, MixedRows) else values
         rows, gaps = (csr_array(numbers), None) if self.sparse else (numbers, np.isnan(numbers))
         known = None if gaps is None or not gaps.any() else gaps
         objects = values.objects if isinstance(values, MixedRows) else {}

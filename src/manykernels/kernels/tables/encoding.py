@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -128,12 +129,12 @@ class Encoding:
         """What kernels take the column for: ``"number"``, ``"ordered"`` or ``"category"``."""
         return READ_AS[self.kind]
 
-    @property
+    @cached_property
     def scaled(self) -> bool:
         """Whether standardization divides the column: not days, whose unit has a meaning, and no codes."""
         return self.kind in ("number", "boolean", "duration")
 
-    @property
+    @cached_property
     def centered(self) -> bool:
         """Whether its mean is always subtracted: days since 1970 are far from zero."""
         return self.kind == "date"

@@ -96,9 +96,9 @@ class Regularizer:
                 f"{type(self).__name__} lacks {', '.join(self._lacking)}."
             )
 
-    def __init_subclass__(cls, **kwargs: Any) -> None:
+    def __init_subclass__(cls, **options: object) -> None:
         """See once what a class lacks: penalties of it are made at every strength of a search."""
-        super().__init_subclass__(**kwargs)
+        super().__init_subclass__(**options)
         found = () if cls._defines("curve") else ESSENTIAL
         cls._lacking = tuple(name for name in found if not cls._defines(name))
 
