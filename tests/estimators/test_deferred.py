@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 import manykernels.estimators.supervised.base as base
-import manykernels.estimators.supervised.explanation as explanation
+import manykernels.estimators.supervised.importance as importance
 from manykernels import KernelBank, MKLClassifier, MKLRegressor, MKLRegressorCV, MKLSurvival, survival_array
 from manykernels.estimators.strength import PermutedTargets
 from manykernels.estimators.supervised.deferred import QUESTIONS, Answer, put_off, settle
@@ -70,7 +70,7 @@ def test_what_is_put_off_is_what_the_fit_would_have_found(name: str, monkeypatch
     double, loaded = copy.copy(model), pickle.loads(pickle.dumps(copy.copy(model)))
     assert QUESTIONS not in vars(loaded)
     rows[:], target[:] = 0, target[0]  # the rows are the user's
-    for module in (base, explanation):
+    for module in (base, importance):
         monkeypatch.setattr(module, "MOST_BYTES", 0)
     at_once = make().fit(X, TARGETS[kind])
     assert QUESTIONS not in vars(at_once)

@@ -17,7 +17,7 @@ from manykernels.discovery.families.stationary import resolved_widths
 from manykernels.discovery.one_stage.discovery import UPDATES
 from manykernels.estimators.searches.base import on_bank
 from manykernels.exceptions import ConvergenceWarning, InvalidInputError
-from manykernels.kernels.specs.widths import median_distance
+from manykernels.kernels.specs.distances import median_distance
 
 BY_ROWS = {"check_sample_weight_equivalence_on_dense_data": "columns and the default strength count rows, not weights"}
 

@@ -22,7 +22,7 @@ from manykernels import (
     save_model,
     survival_array,
 )
-from manykernels.estimators.supervised import explanation
+from manykernels.estimators.supervised import explanation, importance
 from manykernels.estimators.supervised.importance import LeftOut, losses_of_rows, of_support
 from manykernels.exceptions import InvalidInputError
 from manykernels.kernels import Gaussian, Linear
@@ -55,13 +55,14 @@ def made(loss: str, held: str, **parameters: Any) -> tuple[Any, Any]:
 def seen(monkeypatch: pytest.MonkeyPatch) -> list[LeftOut]:
     """Return a list of what is left out from now on."""
     found: list[LeftOut] = []
-    drops = explanation.drops
+    drops = importance.drops
 
     def kept(bank: Any, left: LeftOut) -> dict[str, Any]:
         found.append(left)
         return drops(bank, left)
 
-    monkeypatch.setattr(explanation, "drops", kept)
+    for module in (explanation, importance):  # asked of a model, and put off by a fit
+        monkeypatch.setattr(module, "drops", kept)
     return found
 
 

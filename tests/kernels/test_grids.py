@@ -25,7 +25,7 @@ from manykernels.kernels import (
     Polynomial,
     width_grid,
 )
-from manykernels.kernels.specs.widths import median_distance
+from manykernels.kernels.specs.distances import median_distance
 
 
 @pytest.fixture

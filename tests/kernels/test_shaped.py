@@ -12,7 +12,7 @@ from manykernels import Gaussian, KernelBank, Laplacian, Linear, Missing, Overla
 from manykernels.exceptions import IncompatibleError, InvalidInputError
 from manykernels.grams.build import build_stack
 from manykernels.kernels import Shaped
-from manykernels.kernels.specs.widths import MedianDistances
+from manykernels.kernels.specs.distances import MedianDistances
 
 KNOTS = (-1.0, 0.0, 0.5, 2.0)
 BEYOND = np.array([[-9.0], [-1.0], [-0.5], [0.0], [0.25], [1.0], [2.0], [9.0]])

@@ -51,8 +51,7 @@ from manykernels.kernels import (
     register_kernel,
     spec_from_dict,
 )
-from manykernels.kernels.specs.distances import shuffled_by_content
-from manykernels.kernels.specs.widths import MedianDistances
+from manykernels.kernels.specs.distances import MedianDistances, shuffled_by_content
 
 
 def minimum(A: np.ndarray, B: np.ndarray) -> np.ndarray:

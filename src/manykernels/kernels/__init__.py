@@ -14,6 +14,7 @@ from manykernels.kernels.precomputed.stack import KernelStack
 from manykernels.kernels.specs.algebra import Product, Scaled, Sum
 from manykernels.kernels.specs.base import KERNELS, KernelSpec, register_kernel, spec_from_dict
 from manykernels.kernels.specs.categorical import Binned, Missing, Ordinal, Overlap
+from manykernels.kernels.specs.distances import MedianWidth
 from manykernels.kernels.specs.general import ChiSquared, Dirichlet, FromCallable, Pairwise
 from manykernels.kernels.specs.inner import Cosine, Linear, Polynomial, Tanimoto, WeightedPolynomial
 from manykernels.kernels.specs.interaction import ColumnPower, Interaction
@@ -23,7 +24,6 @@ from manykernels.kernels.specs.molecules import Fingerprint, GraphFeatures
 from manykernels.kernels.specs.objects import Ngrams, ObjectKernel
 from manykernels.kernels.specs.radial import ArdGaussian, Gaussian, Laplacian, Matern, Periodic
 from manykernels.kernels.specs.shaped import Shaped
-from manykernels.kernels.specs.widths import MedianWidth
 from manykernels.kernels.tables.views import ViewImputer, Views
 
 __all__ = [

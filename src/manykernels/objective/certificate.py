@@ -9,18 +9,60 @@ a pass over the kernels.
 from __future__ import annotations
 
 from dataclasses import asdict, dataclass, field
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import Any, Protocol
 
 import numpy as np
 
+from manykernels.grams.base import GramStack
 from manykernels.objective.capabilities import Capability
 from manykernels.objective.regularizers.base import Regularizer
 from manykernels.validation.arrays import Array
 
-if TYPE_CHECKING:
-    from manykernels.objective.problem import Problem
-
 __all__ = ["Certificate", "KKTResiduals", "proved_inactive"]
+
+
+class Sizes(Protocol):
+    """What a certificate needs to know of a problem."""
+
+    @property
+    def regularizer(self) -> Regularizer:
+        """The penalty."""
+
+    @property
+    def loss(self) -> Any:
+        """The loss."""
+
+    @property
+    def weight(self) -> Array:
+        """Sample weights ``s`` (N,)."""
+
+    @property
+    def y(self) -> Array:
+        """The target (N,)."""
+
+    @property
+    def n_samples(self) -> int:
+        """Number of samples N."""
+
+    @property
+    def n_kernels(self) -> int:
+        """Number of kernels M."""
+
+    @property
+    def fit_intercept(self) -> bool:
+        """Whether dual coefficients sum to zero."""
+
+    @property
+    def penalties(self) -> Array:
+        """Kernel penalties ``w`` (M,)."""
+
+    @property
+    def entry_roots(self) -> Array:
+        """Roots of the diagonals, (M, N), or of their largest entries, (M, 1)."""
+
+    @property
+    def stack(self) -> GramStack:
+        """The kernels."""
 
 
 @dataclass(frozen=True)
@@ -112,7 +154,7 @@ class Certificate:
 # --- what the gap proves ----------------------------------------------------------------------------------------------
 
 
-def proved_inactive(problem: Problem, certificate: Certificate) -> Array:
+def proved_inactive(problem: Sizes, certificate: Certificate) -> Array:
     r"""Return which kernels have weight zero in every optimal model, as the duality gap proves.
 
     The losses have second derivatives of at most :math:`L`, hence the dual is strongly concave, and its maximizer
@@ -173,44 +215,9 @@ INDEPENDENT = 4.0  # standard deviations of a sum of independent errors
 FEW = 8.0  # roundings on the way of one number that is not a sum: scaling, root, product with a weight
 
 
-class Sizes(Protocol):
-    """What the bounds need to know of a problem."""
-
-    @property
-    def regularizer(self) -> Regularizer:
-        """The penalty."""
-
-    @property
-    def loss(self) -> Any:
-        """The loss."""
-
-    @property
-    def weight(self) -> Array:
-        """Sample weights ``s`` (N,)."""
-
-    @property
-    def y(self) -> Array:
-        """The target (N,)."""
-
-    @property
-    def n_samples(self) -> int:
-        """Number of samples N."""
-
-    @property
-    def n_kernels(self) -> int:
-        """Number of kernels M."""
-
-    @property
-    def fit_intercept(self) -> bool:
-        """Whether dual coefficients sum to zero."""
-
-    @property
-    def penalties(self) -> Array:
-        """Kernel penalties ``w`` (M,)."""
-
-    @property
-    def entry_roots(self) -> Array:
-        """Roots of the diagonals, (M, N), or of their largest entries, (M, 1)."""
+def inner(x: Array, y: Array) -> float:
+    """Return the sum of the products of all entries of two vectors or two matrices."""
+    return float(x @ y) if x.ndim == 1 else float(x.T.ravel() @ y.T.ravel())
 
 
 def growth(n_terms: int) -> float:

@@ -16,9 +16,8 @@ from manykernels.solvers.published.simplemkl import SimpleMKL
 from manykernels.solvers.published.skm import SupportKernelMachine
 from manykernels.solvers.published.spicymkl import SpicyMKL
 from manykernels.solvers.published.ufo_mkl import UFOMKL, Obscure
-from manykernels.solvers.registry import ALIASES, SOLVERS, choose_solver, get_solver, solvers_for
 from manykernels.solvers.solution import IterationRecord, Solution, Status
-from manykernels.solvers.solve import configured_solver, solve
+from manykernels.solvers.solve import ALIASES, SOLVERS, choose_solver, configured_solver, get_solver, solve, solvers_for
 
 __all__ = [
     "ALIASES",

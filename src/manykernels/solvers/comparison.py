@@ -12,9 +12,8 @@ import pandas as pd
 from manykernels.exceptions import ConvergenceWarning, InvalidInputError
 from manykernels.objective.problem import Certificate, Problem
 from manykernels.solvers.base import Solver, check_problem
-from manykernels.solvers.registry import SOLVERS, choose_solver, solvers_for
 from manykernels.solvers.solution import Solution, Status
-from manykernels.solvers.solve import configured_solver
+from manykernels.solvers.solve import SOLVERS, choose_solver, configured_solver, solvers_for
 from manykernels.validation.arrays import check_positive
 
 if TYPE_CHECKING:

@@ -13,7 +13,7 @@ from scipy.spatial.distance import pdist, squareform
 from manykernels.discovery.families.base import KernelFamily, PairWeights
 from manykernels.exceptions import InvalidInputError
 from manykernels.kernels import ArdGaussian, Dirichlet, Gaussian, KernelSpec, Laplacian, Matern
-from manykernels.kernels.specs.widths import median_distance
+from manykernels.kernels.specs.distances import median_distance
 from manykernels.validation.arrays import Array, check_count
 
 # Which common widths are worth a search: what samples can tell apart.

@@ -40,8 +40,8 @@ from manykernels.exceptions import InvalidInputError, MemoryBudgetError
 from manykernels.grams import RankOneStack
 from manykernels.grams.plan import format_bytes, memory_bytes, stack_nbytes, working_nbytes
 from manykernels.kernels import Interaction, KernelSpec, Linear, Scaled
+from manykernels.kernels.specs.distances import MedianDistances
 from manykernels.kernels.specs.interaction import Part
-from manykernels.kernels.specs.widths import MedianDistances
 from manykernels.objective.problem import Problem
 from manykernels.solvers import Status
 from manykernels.solvers.run import interrupted

@@ -30,7 +30,7 @@ from manykernels.kernels import FittedBank, Gaussian, KernelBank, KernelSpec, La
 from manykernels.kernels.bank.columns import Table
 from manykernels.kernels.bank.normalization import CENTERED_ZERO, training_scales, unit_factors
 from manykernels.kernels.bank.patterns import NamedKernel
-from manykernels.kernels.specs.widths import BIN_ROWS, MEDIAN_ROWS, MedianDistances, MedianWidth, known_width
+from manykernels.kernels.specs.distances import BIN_ROWS, MEDIAN_ROWS, MedianDistances, MedianWidth, known_width
 from manykernels.kernels.tables.encoding import MixedRows, numbers_of
 from manykernels.validation.arrays import Array
 

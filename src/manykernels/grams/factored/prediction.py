@@ -19,7 +19,7 @@ from manykernels.grams.rows.columns import Reading
 from manykernels.kernels import Gaussian, ObjectKernel
 from manykernels.kernels.bank.normalization import unit_factors
 from manykernels.kernels.specs.base import KernelSpec
-from manykernels.kernels.specs.widths import known_width
+from manykernels.kernels.specs.distances import known_width
 from manykernels.validation.arrays import Array
 
 CHUNK_ROWS = 16384  # that are evaluated at once

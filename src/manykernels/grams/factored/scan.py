@@ -13,7 +13,7 @@ from manykernels.grams.factored.loops import matern_recursion
 from manykernels.grams.factored.operators import FeatureOperator
 from manykernels.grams.rows.columns import ColumnTable
 from manykernels.kernels import Laplacian, Matern
-from manykernels.kernels.specs.widths import known_width
+from manykernels.kernels.specs.distances import known_width
 from manykernels.validation.arrays import Array
 
 

@@ -19,7 +19,7 @@ from manykernels.grams.factored.fourier_factor import (
 from manykernels.grams.factored.nystroem import NystroemStack
 from manykernels.grams.rows.columns import ColumnTable
 from manykernels.kernels import Gaussian, KernelSpec
-from manykernels.kernels.specs.widths import known_width
+from manykernels.kernels.specs.distances import known_width
 from manykernels.validation.arrays import Array
 
 PASS_TOL = 1e-12  # of the expansion, and asked of the transform

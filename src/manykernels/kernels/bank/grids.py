@@ -23,12 +23,12 @@ from manykernels.kernels.bank.patterns import (
 )
 from manykernels.kernels.specs.base import KernelSpec
 from manykernels.kernels.specs.categorical import Binned, Ordinal, Overlap
+from manykernels.kernels.specs.distances import MedianWidth, width_grid
 from manykernels.kernels.specs.inner import Linear, Polynomial
 from manykernels.kernels.specs.interaction import Interaction
 from manykernels.kernels.specs.kmers import Kmers
 from manykernels.kernels.specs.landmarks import Landmarks
 from manykernels.kernels.specs.radial import Gaussian, Matern, Periodic
-from manykernels.kernels.specs.widths import MedianWidth, width_grid
 from manykernels.kernels.tables.kinds import READ_AS, ColumnIssue, alphabet_of, describe
 from manykernels.validation.arrays import Array, check_count
 

@@ -12,7 +12,7 @@ import numpy as np
 
 from manykernels.exceptions import InvalidInputError
 from manykernels.kernels.specs.base import KernelSpec, register_kernel
-from manykernels.kernels.specs.widths import MedianDistances
+from manykernels.kernels.specs.distances import MedianDistances
 from manykernels.validation.arrays import Array, check_positive
 
 

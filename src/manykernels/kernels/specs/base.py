@@ -11,7 +11,7 @@ from typing import Any, ClassVar, TypeVar
 import numpy as np
 
 from manykernels.exceptions import InvalidInputError
-from manykernels.kernels.specs.widths import MedianDistances, MedianWidth
+from manykernels.kernels.specs.distances import MedianDistances, MedianWidth
 from manykernels.validation.arrays import Array
 
 KERNELS: dict[str, type[KernelSpec]] = {}
@@ -212,7 +212,7 @@ class KernelSpec(ABC):
         --------
         >>> import numpy as np
         >>> from manykernels import Gaussian
-        >>> from manykernels.kernels.specs.widths import MedianDistances
+        >>> from manykernels.kernels.specs.distances import MedianDistances
         >>> Gaussian("median").resolve(MedianDistances(np.array([[0.0], [2.0]])))
         Gaussian(width=2.0)
         """

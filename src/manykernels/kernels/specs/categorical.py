@@ -13,7 +13,7 @@ import numpy as np
 
 from manykernels.exceptions import InvalidInputError
 from manykernels.kernels.specs.base import KernelSpec, as_pair, as_points, register_kernel
-from manykernels.kernels.specs.widths import MedianDistances
+from manykernels.kernels.specs.distances import MedianDistances
 from manykernels.validation.arrays import Array, check_count
 from manykernels.validation.parameters import check_flag
 

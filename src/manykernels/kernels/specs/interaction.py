@@ -12,8 +12,8 @@ import numpy as np
 
 from manykernels.exceptions import InvalidInputError
 from manykernels.kernels.specs.base import MOST_DEGREE, KernelSpec, as_pair, as_points, register_kernel
+from manykernels.kernels.specs.distances import MedianDistances
 from manykernels.kernels.specs.inner import Linear
-from manykernels.kernels.specs.widths import MedianDistances
 from manykernels.validation.arrays import Array, check_count, check_finite, check_positive
 
 # A power of one column, shifted and scaled: the factor of normalized monomials.

@@ -11,8 +11,7 @@ from scipy.linalg import eigh
 
 from manykernels.exceptions import InvalidInputError
 from manykernels.kernels.specs.base import KernelOfFeatures, KernelSpec, as_points, register_kernel
-from manykernels.kernels.specs.distances import shuffled_by_content
-from manykernels.kernels.specs.widths import MedianDistances
+from manykernels.kernels.specs.distances import MedianDistances, shuffled_by_content
 from manykernels.validation.arrays import Array, check_count, check_positive
 from manykernels.validation.parameters import check_flag
 

@@ -11,7 +11,7 @@ from scipy.spatial.distance import cdist
 
 from manykernels.exceptions import InvalidInputError
 from manykernels.kernels.specs.base import KernelSpec, as_pair, as_points, register_kernel
-from manykernels.kernels.specs.widths import MedianDistances, MedianWidth, as_width, known_width, resolve_width
+from manykernels.kernels.specs.distances import MedianDistances, MedianWidth, as_width, known_width, resolve_width
 from manykernels.validation.arrays import Array, check_positive
 
 # The periodic kernel: what dates have besides their order.

@@ -23,7 +23,7 @@ from scipy.linalg import eigh
 
 from manykernels.exceptions import InvalidInputError
 from manykernels.kernels.specs.base import KernelOfFeatures, KernelSpec, as_points, register_kernel
-from manykernels.kernels.specs.widths import MedianDistances
+from manykernels.kernels.specs.distances import MedianDistances
 from manykernels.validation.arrays import Array, check_count
 
 SHAPES = ("increasing", "decreasing", "convex", "concave")

@@ -21,10 +21,11 @@ from manykernels.objective.certificate import (
     coupled_primal_rounding,
     dual_rounding,
     growth,
+    inner,
     primal_rounding,
     score_errors,
 )
-from manykernels.objective.losses.curvature import Curvature, OutputCurvature, SampleCurvature, inner
+from manykernels.objective.losses.curvature import Curvature, OutputCurvature, SampleCurvature
 from manykernels.objective.losses.smoothing import FLOOR, ScoreFunction, Smoothed, check_smoothable, lifted
 from manykernels.objective.projection import balance, project_box_hyperplane, project_box_orthogonal
 from manykernels.validation.arrays import Array

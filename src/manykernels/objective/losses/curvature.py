@@ -16,6 +16,7 @@ import numpy as np
 from manykernels.grams.factored.cells import CellOperator
 from manykernels.grams.factored.operators import CHUNK_ROWS, ChunkedOperator
 from manykernels.grams.rows.vectors import RowVector, on_rows, sums
+from manykernels.objective.certificate import inner
 from manykernels.validation.arrays import Array
 
 CERTAIN_ROUNDS = 3
@@ -23,11 +24,6 @@ CHUNK_ENTRIES, MIN_ROWS = 2**19, 1024  # of rows of factors held at once for a H
 MOST_ENTRIES = 2**25  # of factors that a Hessian of coupled samples holds at once: 256 MB
 SAMPLE_PER_RANK = 15  # rows that a Hessian is summed over, for each of its columns
 COUPLED_REACH = 10.0  # change of a logarithm of hazards in one step: beyond, the shares in risk sets are others
-
-
-def inner(x: Array, y: Array) -> float:
-    """Return the sum of the products of all entries of two vectors or two matrices."""
-    return float(x @ y) if x.ndim == 1 else float(x.T.ravel() @ y.T.ravel())
 
 
 class Curvature(abc.ABC):

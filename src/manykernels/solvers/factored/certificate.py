@@ -7,9 +7,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from manykernels.grams.rows.vectors import RowVector, sums
-from manykernels.objective.certificate import Certificate, KKTResiduals
+from manykernels.objective.certificate import Certificate, KKTResiduals, inner
 from manykernels.objective.dual_norms import TIGHT, dual_exponent, tighten
-from manykernels.objective.losses.curvature import inner
 from manykernels.objective.problem import Problem
 from manykernels.objective.regularizers import Regularizer
 from manykernels.solvers.factored.objective import FactoredObjective, Point

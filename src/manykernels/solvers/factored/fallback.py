@@ -14,7 +14,7 @@ from manykernels.grams.factored import FactoredStack
 from manykernels.grams.factored.base import columns_of
 from manykernels.grams.factored.landmarks import rank_limit
 from manykernels.grams.plan import CUBE, FLOOR_BYTES, memory_bytes, working_nbytes
-from manykernels.objective.losses.curvature import inner
+from manykernels.objective.certificate import inner
 from manykernels.objective.problem import Problem
 from manykernels.solvers.base import in_order
 from manykernels.solvers.factored.objective import Point, per_output

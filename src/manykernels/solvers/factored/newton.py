@@ -31,7 +31,8 @@ import numpy as np
 
 from manykernels.grams.factored.base import FactorOperator
 from manykernels.grams.rows.vectors import held
-from manykernels.objective.losses.curvature import SAMPLE_PER_RANK, Curvature, inner
+from manykernels.objective.certificate import inner
+from manykernels.objective.losses.curvature import SAMPLE_PER_RANK, Curvature
 from manykernels.solvers.factored.block_descent import DescentModel, descends
 from manykernels.solvers.factored.group_penalty import GroupPenalty, PenaltyCurve
 from manykernels.solvers.factored.group_problem import GroupProblem, line_minimum
