@@ -31,8 +31,7 @@ from manykernels import (
 from manykernels.cli import app
 from manykernels.cli.fit import FitOptions, estimator_for
 from manykernels.estimators import Resources
-from manykernels.estimators.groups import GROUPS
-from manykernels.estimators.parameters import PARAMETERS, place_of
+from manykernels.estimators.parameters import GROUPS, PARAMETERS, place_of
 
 Runner = Callable[..., Any]
 

@@ -17,8 +17,7 @@ from manykernels import (
     MKLRegressorCV,
     regularization_path,
 )
-from manykernels.estimators.groups import GROUPS
-from manykernels.estimators.parameters import DEFAULT_LOSS, PARAMETERS, check_parameters, defaults
+from manykernels.estimators.parameters import DEFAULT_LOSS, GROUPS, PARAMETERS, check_parameters, defaults
 from manykernels.objective.losses import LOSSES, Huber
 from manykernels.objective.regularizers import REGULARIZERS
 

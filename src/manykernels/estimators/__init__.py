@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from manykernels.estimators.aligner import KernelAligner
-    from manykernels.estimators.groups import LossParameters, Resources, Search
+    from manykernels.estimators.parameters import LossParameters, Resources, Search
     from manykernels.estimators.searches.gaussian import GaussianMKL
     from manykernels.estimators.searches.products import HierarchicalMKL, NonlinearMKL, PolynomialMKL
     from manykernels.estimators.selection.cold_start import ColdStartKFold
@@ -47,7 +47,7 @@ __all__ = [
 # Each name by its module: one estimator needs a third of what all of them do, and importing that takes time.
 _HOMES = {
     "aligner": ("KernelAligner",),
-    "groups": ("LossParameters", "Resources", "Search"),
+    "parameters": ("LossParameters", "Resources", "Search"),
     "searches.gaussian": ("GaussianMKL",),
     "searches.products": ("HierarchicalMKL", "NonlinearMKL", "PolynomialMKL"),
     "selection.cold_start": ("ColdStartKFold",),

@@ -12,7 +12,7 @@ from sklearn.base import ClassNamePrefixFeaturesOutMixin, TransformerMixin
 from sklearn.utils.validation import check_is_fitted
 
 from manykernels.alignment import CODINGS, METHODS, AlignedWeights, aligned_weights
-from manykernels.estimators.groups import Kernels, Resources, TakesGroups
+from manykernels.estimators.parameters import Kernels, Resources, TakesGroups
 from manykernels.estimators.supervised.samples import check_lengths, checked_rows
 from manykernels.exceptions import InvalidInputError
 from manykernels.grams import cross_combine

@@ -1,24 +1,60 @@
-"""The parameters of the estimators as data: what each may be, its default and its help, for Python and command line."""
+"""The parameters of the estimators as data: what each may be, its default and its help, for Python and command line.
+
+What changes the answer of an estimator is a parameter of its own. What decides how long it may take, where its kernels
+are kept and what it prints is in ``resources``; how cross-validation goes about its search is in ``search``; what one
+loss alone needs is in ``loss_parameters``. A group is immutable, is given as an object or as a dictionary, and is
+replaced, never changed, by ``set_params(resources__n_jobs=2)``; so is a bank by ``set_params(kernels__center=True)``.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
+from functools import cache
 from itertools import pairwise
-from typing import Any
+from typing import Any, ClassVar, Self, TypeAlias
 
 import numpy as np
+from sklearn.base import BaseEstimator, clone
 
 from manykernels.estimators.strength import AUTO, check_alpha, number_or_auto
 from manykernels.exceptions import InvalidInputError
 from manykernels.grams.plan import REPRESENTATIONS, memory_bytes
+from manykernels.grams.training import as_bank
+from manykernels.kernels import KernelBank, KernelStack, PairKernels, Pairs, PrecomputedBank
+from manykernels.kernels.bank.columns import Table
 from manykernels.objective.losses import LOSSES, Loss
 from manykernels.objective.regularizers import REGULARIZERS, Regularizer, check_penalty
 from manykernels.solvers import SOLVERS, Solver, get_solver
-from manykernels.validation.arrays import check_choice, check_count, check_positive
-from manykernels.validation.parameters import LOSS_NAMES, check_flag, check_n_jobs, check_random_state, hint
+from manykernels.solvers.solution import Callback
+from manykernels.validation.arrays import TableLike, check_choice, check_count, check_positive
+from manykernels.validation.parameters import (
+    LOSS_NAMES,
+    check_flag,
+    check_n_jobs,
+    check_random_state,
+    close_name,
+    hint,
+    unknown_parameter,
+)
 
-__all__ = ["DEFAULT_LOSS", "PARAMETERS", "Parameter", "Range", "check_parameters", "defaults", "place_of", "shape_of"]
+__all__ = [
+    "DEFAULT_LOSS",
+    "PARAMETERS",
+    "Kernels",
+    "LossParameters",
+    "Parameter",
+    "ParameterGroup",
+    "Range",
+    "Resources",
+    "Search",
+    "TakesGroups",
+    "check_parameters",
+    "defaults",
+    "place_of",
+    "shape_of",
+    "with_kernels_of",
+]
 
 DEFAULT_LOSS = {"classification": "logistic", "regression": "squared"}
 OUTPUTS = ("own", "shared")
@@ -285,3 +321,315 @@ def _is_default(value: object, parameter: Parameter) -> bool:
     """Whether a value is the default, which can be used: no loss and no penalty need be made to say so."""
     default = parameter.default
     return default is not None and type(value) is type(default) and bool(value == default)
+
+
+# --- parameters inside parameters: those that come in groups, and those of the bank of kernels ---
+
+BANK = "kernels"
+Kernels: TypeAlias = KernelBank | PrecomputedBank | PairKernels | str | None  # what it may be; as text "precomputed"
+
+
+@dataclass(frozen=True, repr=False)
+class ParameterGroup:
+    """Base of the groups of parameters."""
+
+    @classmethod
+    def of(cls, value: object, name: str) -> Self:
+        """Return the group that was given as the parameter ``name``: an object of this class, a dictionary, or None."""
+        if value is None:
+            return cls()
+        if isinstance(value, cls):
+            return value
+        if not isinstance(value, Mapping):
+            raise InvalidInputError(
+                f"{name} must be a dictionary or {cls.__name__}(...) with some of {', '.join(cls.names())}, got "
+                f"{value!r}."
+            )
+        unknown = [key for key in value if key not in cls.names()]
+        if unknown:
+            close = close_name(unknown[0], cls.names())
+            advice = f"Take {close!r}." if close else f"It has: {', '.join(cls.names())}."
+            raise InvalidInputError(f"{name} has no {unknown[0]!r}. {advice}")
+        return cls(**value)
+
+    @classmethod
+    @cache
+    def names(cls) -> tuple[str, ...]:
+        """Return the names of the parameters in this group."""
+        return tuple(field.name for field in fields(cls))
+
+    def get_params(self, deep: bool = True) -> dict[str, Any]:
+        """Return the parameters by their names, as estimators do.
+
+        Parameters
+        ----------
+        deep : bool, default=True
+            Of no account; scikit-learn passes it.
+        """
+        return {name: getattr(self, name) for name in self.names()}
+
+    def __sklearn_clone__(self) -> Self:
+        return self
+
+    def __repr__(self) -> str:
+        default = type(self)()
+        given = {name: value for name, value in self.get_params().items() if value is not getattr(default, name)}
+        return f"{type(self).__name__}({', '.join(f'{name}={value!r}' for name, value in given.items())})"
+
+
+@dataclass(frozen=True, repr=False)
+class Resources(ParameterGroup):
+    """What a fit may take and what it tells meanwhile: none of it is a choice between models.
+
+    Every estimator has these under ``resources``, as an object or a dictionary, or those of them that its kind of fit
+    knows.
+
+    Parameters
+    ----------
+    max_iter : int or None, default=None
+        Most outer iterations of the solver, or rounds of a search. None is what suits the estimator: 200, for
+        :class:`GaussianMKL` 50, for :class:`NonlinearMKL` 100, for :class:`PolynomialMKL` 30.
+    time_limit : float or None, default=None
+        Most seconds of the solver, for all classes or targets together; Gram matrices are not counted. What is reached
+        by then is kept, with its gap and a ConvergenceWarning; classes that found no time left are constant. With
+        cross-validation it is for search and last fit together: four fifths are for the search, which then takes the
+        best of what it scored, with a warning; the rest, and what the search leaves, is for the last fit.
+    callback : callable or None, default=None
+        Called with an :class:`IterationRecord` after each certified iteration; a true value stops and keeps the model.
+        With several classes it is called for each, in threads with ``n_jobs``, and stops that one only. With
+        cross-validation it is called in the last fit only. A model file does not keep it.
+    representation : {"auto", "gram", "factored"}, default="auto"
+        "gram" holds N x N matrices. "factored" holds every kernel as ``Z Z'`` with few columns: time and memory grow
+        with N alone, prediction and model file do not grow with it at all, and ``dual_gap_`` is still that of the exact
+        kernels; penalties and losses of :func:`solve` there. "auto" takes factors for large samples, or where Gram
+        matrices would not fit; :func:`manykernels.grams.plan.plan_kernels` says which and why. On factors a search
+        tries strengths of the block 1-norm, and no averages.
+    memory_budget : int, str or None, default=None
+        Bytes, or text such as "2 GB", that Gram matrices may take; None is half of the memory of the machine. Decides
+        whether they are stored or computed anew when needed.
+    n_jobs : int or None, default=None
+        Threads: over the kernels with two classes or one target, over the classes or targets with more; of the folds
+        in a search. -1 takes all cores.
+    verbose : int, default=0
+        1 shows the gap falling toward ``tol``, 2 prints a line an iteration; with cross-validation also a bar, or
+        lines, of the models of the folds.
+
+    Examples
+    --------
+    >>> from manykernels import MKLRegressor
+    >>> model = MKLRegressor(resources={"n_jobs": 2, "time_limit": 60.0})
+    >>> model.set_params(resources__n_jobs=None).resources
+    Resources(time_limit=60.0)
+    """
+
+    max_iter: int | None = None
+    time_limit: float | None = None
+    callback: Callback | None = None
+    representation: str = "auto"
+    memory_budget: int | str | None = None
+    n_jobs: int | None = None
+    verbose: int = 0
+
+    def limits(self) -> dict[str, Any]:
+        """Return what a solver takes of it.
+
+        Returns
+        -------
+        dict
+            ``max_iter``, ``time_limit``, ``callback`` and ``verbose``.
+        """
+        return {name: getattr(self, name) for name in ("max_iter", "time_limit", "callback", "verbose")}
+
+
+@dataclass(frozen=True, repr=False)
+class Search(ParameterGroup):
+    """How cross-validation searches: the estimators whose names end in CV have these under ``search``.
+
+    Parameters
+    ----------
+    alpha_min_ratio : float or None, default=None
+        Smallest strength of the default grid over the largest; None is 0.001, for :class:`MKLSurvivalCV` 0.01.
+    rule : {"best", "1se"}, default="best"
+        With "1se", of all candidates within one standard error of the best the one with the fewest kernels, and of
+        these the strongest: fewer kernels at a score that the folds cannot tell from the best. For a search over
+        mixtures.
+    fold_tol : float or None, default=None
+        Relative duality gap of the models of the folds; None is 0.01 in a search over mixtures, or ``tol`` if that is
+        larger, and ``tol`` on a grid.
+    fold_kernels : {"auto", "own", "shared"}, default="auto"
+        "own": every fold learns standardization, widths and normalization of its kernels from its own training samples.
+        "shared": they are those of all samples, no target of which is seen, and folds share sums over samples; for the
+        squared loss on factors, under penalties that select, where folds train on all that they do not hold out. "auto"
+        shares where kernels are the same either way, since nothing of them is learned.
+    keep_folds : bool, default=False
+        Whether to keep the models that the folds have of the choice: :func:`manykernels.inspection.conformal_intervals`
+        and ``conformal_sets`` are then those of CV+. Each takes the memory of a fitted model: its training rows as the
+        kernels read them, for factors nothing that grows with the rows. A model file does not keep them.
+
+    Examples
+    --------
+    >>> from manykernels import MKLRegressorCV
+    >>> MKLRegressorCV(search={"rule": "1se"}).get_params()["search__rule"]
+    '1se'
+    """
+
+    alpha_min_ratio: float | None = None
+    rule: str = "best"
+    fold_tol: float | None = None
+    fold_kernels: str = "auto"
+    keep_folds: bool = False
+
+
+@dataclass(frozen=True, repr=False)
+class LossParameters(ParameterGroup):
+    """What losses given by name need besides the target; :class:`MKLRegressor` has these under ``loss_parameters``.
+
+    Parameters
+    ----------
+    epsilon : float or "auto", default="auto"
+        For ``"epsilon_insensitive"``: errors up to this size do not count; "auto" is 0.1 standard deviations of y.
+    delta : float or "auto", default="auto"
+        For ``"huber"``: size of error beyond which the loss is linear; "auto" is 1.35 standard deviations of y.
+    tau : float or sequence of float, default=0.5
+        For ``"quantile"``: which quantile. Of several, in increasing order, all are estimated, each by a problem of its
+        own, and ``predict`` returns a column for each.
+
+    Examples
+    --------
+    >>> from manykernels import MKLRegressor
+    >>> MKLRegressor(loss="quantile", loss_parameters={"tau": 0.9}).get_params()["loss_parameters__tau"]
+    0.9
+    """
+
+    epsilon: float | str = "auto"
+    delta: float | str = "auto"
+    tau: Any = 0.5
+
+
+GROUPS: Mapping[str, type[ParameterGroup]] = {
+    "resources": Resources,
+    "search": Search,
+    "loss_parameters": LossParameters,
+}
+
+
+class TakesGroups(BaseEstimator):
+    """An estimator with groups of parameters, and with a bank under ``kernels``, which can be searched like its own."""
+
+    # Of what a group may hold, the parameters that this kind of fit knows; of a group that is not here, all of them.
+    _uses: ClassVar[Mapping[str, tuple[str, ...]]] = {}
+    _groups: ClassVar[tuple[str, ...]] = ("resources",)
+    _max_iter: ClassVar[int] = 200
+
+    def _group(self, name: str) -> Any:
+        """Return a group of parameters, with their defaults where they were not given."""
+        kind = GROUPS[name]
+        group = kind.of(getattr(self, name, None), name)  # estimators of users need not have all of them
+        known = self._uses.get(name, kind.names())
+        foreign = [own for own in kind.names() if own not in known and getattr(group, own) != getattr(kind(), own)]
+        if foreign:
+            raise InvalidInputError(
+                f"{type(self).__name__} has no use for {foreign[0]!r} in {name}: it knows {', '.join(known)}."
+            )
+        return group
+
+    @property
+    def _resources(self) -> Resources:
+        """What this fit may take, the number of iterations decided."""
+        resources: Resources = self._group("resources")
+        return resources if resources.max_iter is not None else replace(resources, max_iter=self._max_iter)
+
+    def _all_parameters(self) -> dict[str, Any]:
+        """Return all parameters by their names, those of groups beside the others."""
+        given = self.get_params(deep=False)
+        return given | {key: part for name in self._groups for key, part in self._group(name).get_params().items()}
+
+    @classmethod
+    @cache
+    def _get_param_names(cls) -> list[str]:
+        """Return the names of the parameters, which scikit-learn reads off the signature: once a class."""
+        names: list[str] = super()._get_param_names()
+        return names
+
+    def get_params(self, deep: bool = True) -> dict[str, Any]:
+        """Return the parameters by their names.
+
+        Parameters
+        ----------
+        deep : bool, default=True
+            Also those in groups, as ``resources__n_jobs``, whether or not they were given, and those of a bank.
+
+        Examples
+        --------
+        >>> from manykernels import MKLRegressor
+        >>> model = MKLRegressor(resources={"n_jobs": 2})
+        >>> model.get_params(deep=False)["resources"], model.get_params()["resources__n_jobs"]
+        ({'n_jobs': 2}, 2)
+        """
+        found: dict[str, Any] = super().get_params(deep)
+        for name in self._groups if deep else ():
+            if name not in found:
+                continue
+            own = GROUPS[name]().get_params() | (dict(found[name]) if isinstance(found[name], Mapping) else {})
+            found = {f"{name}__{key}": value for key, value in own.items()} | found
+        return found
+
+    def set_params(self, **params: Any) -> Self:
+        """Set parameters of the estimator, by ``resources__name`` those of a group, by ``kernels__name`` of its bank.
+
+        Parameters
+        ----------
+        **params
+            ``resources__n_jobs`` and so on give the estimator another group, ``kernels__normalize``,
+            ``kernels__center`` and so on another bank; what was passed in stays as it is, and no bank counts as the
+            default one.
+
+        Returns
+        -------
+        estimator
+            This estimator.
+
+        Raises
+        ------
+        InvalidInputError
+            If there is no such parameter, or the bank cannot use its value.
+
+        Examples
+        --------
+        >>> from manykernels import KernelBank, MKLRegressor
+        >>> model = MKLRegressor(KernelBank.auto()).set_params(kernels__normalize="trace", resources__n_jobs=2)
+        >>> model.kernels.normalize, model.resources
+        ('trace', Resources(n_jobs=2))
+        """
+        own = self._get_param_names()
+        nested: dict[str, dict[str, Any]] = {}
+        whole: dict[str, Any] = {}
+        for name, value in params.items():
+            owner, inside, inner = name.partition("__")
+            if owner not in own:
+                raise InvalidInputError(unknown_parameter(owner, type(self).__name__, own))
+            if inside and (owner in self._groups or owner == BANK):
+                nested.setdefault(owner, {})[inner] = value
+            else:
+                whole[name] = value
+        super().set_params(**whole)
+        for owner, values in nested.items():
+            if owner == BANK:
+                changed: Any = as_bank(getattr(self, BANK)).set_params(**values)
+            else:
+                known = GROUPS[owner].of(getattr(self, owner), owner).get_params()
+                changed = GROUPS[owner].of(known | values, owner)
+            setattr(self, owner, changed)
+        return self
+
+
+def with_kernels_of(estimator: BaseEstimator, X: TableLike | Table | KernelStack | Pairs) -> Any:
+    """Return a clone whose list of kernels is decided by these rows, for whoever fits it on parts of them.
+
+    An estimator without a bank, or behind other steps of a pipeline, is cloned as it is.
+    """
+    again, own = clone(estimator), getattr(estimator, BANK, None)
+    if isinstance(own, (KernelBank, PairKernels)) or (own is None and BANK in again.get_params(deep=False)):
+        rows = X if isinstance(X, (Pairs, Table)) else Table.of(X, sparse=True)
+        again.set_params(kernels=as_bank(own, rows).resolve(rows))
+    return again

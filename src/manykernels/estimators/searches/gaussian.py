@@ -26,7 +26,7 @@ from manykernels.discovery.families.stationary import resolved_widths
 from manykernels.discovery.one_stage.discovery import UPDATES
 from manykernels.discovery.two_stage.discovery import NO_KERNEL
 from manykernels.discovery.two_stage.first_stage import CRITERIA
-from manykernels.estimators.groups import Resources
+from manykernels.estimators.parameters import Resources
 from manykernels.estimators.searches.base import BaseKernelSearch, with_widths
 from manykernels.estimators.supervised.problems import Fit
 from manykernels.estimators.supervised.samples import Samples

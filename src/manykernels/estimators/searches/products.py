@@ -19,7 +19,7 @@ from manykernels.discovery import (
     discover_polynomial,
 )
 from manykernels.discovery.polynomial.family_norm import weakest
-from manykernels.estimators.groups import Resources
+from manykernels.estimators.parameters import Resources
 from manykernels.estimators.searches.base import BaseKernelSearch
 from manykernels.estimators.strength import alpha_from_strength
 from manykernels.estimators.supervised.problems import Fit

@@ -14,7 +14,7 @@ import pandas as pd
 from numpy.typing import ArrayLike
 from sklearn.metrics import check_scoring
 
-from manykernels.estimators.groups import Search
+from manykernels.estimators.parameters import Search
 from manykernels.estimators.selection.cold_start import ColdStartKFold
 from manykernels.estimators.selection.folds import Folds, HeldOut, OpenedKernels, begun, on_stored
 from manykernels.estimators.selection.held_out import KeepsHeldOut

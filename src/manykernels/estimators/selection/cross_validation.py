@@ -7,7 +7,7 @@ from typing import Any, ClassVar
 
 from numpy.typing import ArrayLike
 
-from manykernels.estimators.groups import LossParameters, Resources, Search
+from manykernels.estimators.parameters import LossParameters, Resources, Search
 from manykernels.estimators.selection.choice import CrossValidated
 from manykernels.estimators.supervised.classifier import MKLClassifier
 from manykernels.estimators.supervised.regressor import MKLRegressor

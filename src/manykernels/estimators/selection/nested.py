@@ -12,7 +12,7 @@ from sklearn.base import BaseEstimator, clone, is_classifier
 from sklearn.metrics import check_scoring
 from sklearn.utils import _safe_indexing
 
-from manykernels.estimators.groups import with_kernels_of
+from manykernels.estimators.parameters import with_kernels_of
 from manykernels.estimators.selection.choice import CrossValidated
 from manykernels.estimators.selection.splits import splits_of
 from manykernels.exceptions import InvalidInputError

@@ -14,8 +14,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 from sklearn.utils.validation import check_is_fitted
 
-from manykernels.estimators.groups import TakesGroups
-from manykernels.estimators.parameters import check_parameters, shape_of
+from manykernels.estimators.parameters import TakesGroups, check_parameters, shape_of
 from manykernels.estimators.strength import (
     AUTO,
     IN_UNIT_SPREAD,

@@ -10,7 +10,7 @@ from scipy.special import softmax
 from sklearn.base import ClassifierMixin
 from sklearn.utils.metaestimators import available_if
 
-from manykernels.estimators.groups import Kernels, Resources
+from manykernels.estimators.parameters import Kernels, Resources
 from manykernels.estimators.supervised.base import BaseMKL
 from manykernels.estimators.supervised.samples import Samples, class_factors, class_labels, encode_labels, likeliest
 from manykernels.grams.prediction import class_probabilities

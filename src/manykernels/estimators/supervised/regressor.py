@@ -12,7 +12,7 @@ from sklearn.base import RegressorMixin
 from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import check_is_fitted
 
-from manykernels.estimators.groups import Kernels, LossParameters, Resources
+from manykernels.estimators.parameters import Kernels, LossParameters, Resources
 from manykernels.estimators.supervised.base import BaseMKL
 from manykernels.estimators.supervised.posterior import posterior_of
 from manykernels.estimators.supervised.samples import Samples, numeric_targets, sample_weights

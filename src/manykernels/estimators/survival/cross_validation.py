@@ -9,7 +9,7 @@ from typing import Any, ClassVar
 import numpy as np
 from numpy.typing import ArrayLike
 
-from manykernels.estimators.groups import Resources, Search
+from manykernels.estimators.parameters import Resources, Search
 from manykernels.estimators.selection.choice import CrossValidated
 from manykernels.estimators.selection.splits import splits_of
 from manykernels.estimators.survival.estimator import MKLSurvival

@@ -10,8 +10,7 @@ import pandas as pd
 from numpy.typing import ArrayLike
 from sklearn.utils.validation import check_is_fitted
 
-from manykernels.estimators.groups import Kernels, Resources
-from manykernels.estimators.parameters import check_parameters
+from manykernels.estimators.parameters import Kernels, Resources, check_parameters
 from manykernels.estimators.supervised.base import BaseMKL
 from manykernels.estimators.supervised.problems import Fit
 from manykernels.estimators.supervised.samples import Samples

@@ -19,7 +19,7 @@ from sklearn.model_selection import BaseCrossValidator, GroupKFold, StratifiedGr
 
 from manykernels.alignment import aligned_weights, margin_weights
 from manykernels.estimators import MKLClassifier, MKLRegressor, MKLSurvival
-from manykernels.estimators.groups import with_kernels_of
+from manykernels.estimators.parameters import with_kernels_of
 from manykernels.estimators.selection.choice import CrossValidated
 from manykernels.estimators.selection.folds import HeldOut
 from manykernels.estimators.selection.splits import splits_of

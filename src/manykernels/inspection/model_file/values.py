@@ -32,7 +32,7 @@ from sklearn.pipeline import Pipeline
 from manykernels import discovery, estimators
 from manykernels.alignment import AlignedWeights
 from manykernels.discovery import KernelFamily
-from manykernels.estimators.groups import GROUPS, TakesGroups
+from manykernels.estimators.parameters import GROUPS, TakesGroups
 from manykernels.estimators.selection.held_out import FoldModel
 from manykernels.estimators.selection.penalties import PenaltyFamily
 from manykernels.estimators.supervised.base import BaseMKL

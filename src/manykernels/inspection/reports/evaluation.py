@@ -25,7 +25,7 @@ from sklearn.svm import SVC
 from sklearn.utils import _safe_indexing
 
 from manykernels.estimators import GaussianMKL, KernelAligner, MKLSurvivalCV, NonlinearMKL, concordance_index
-from manykernels.estimators.groups import with_kernels_of
+from manykernels.estimators.parameters import with_kernels_of
 from manykernels.estimators.selection.splits import CrossValidation, splits_of
 from manykernels.exceptions import ConvergenceWarning, InvalidInputError
 from manykernels.inspection.evidence.importance import pooled_drops, score_drops
