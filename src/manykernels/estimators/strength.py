@@ -346,7 +346,9 @@ def _squares_of(stack: GramStack, rhos: Sequence[Array], orders: Array) -> list[
         columns = [rho[orders.T].reshape(len(rho), -1) for rho in some]  # (N, orders, T)
         flat = np.concatenate(columns, axis=1)
         unit = np.abs(flat).max() or 1.0
-        bounds = [unit**2 * each for each in _quads_of(stack, flat / unit)]
+        bounds = _quads_of(stack, flat / unit)
+        for each in bounds[:1] if bounds[0] is bounds[1] else bounds:
+            each *= unit**2  # in place: of a million kernels they are large
         ends = np.cumsum([0] + [part.shape[1] for part in columns]).tolist()
         for start, end, own in zip(ends, ends[1:], some, strict=False):
             parts = (each[:, start:end].reshape(len(each), len(orders), own.shape[1]) for each in bounds)
@@ -360,8 +362,11 @@ def _quads_of(stack: Any, columns: Array) -> tuple[Array, Array]:
     if not stack.has_factors:
         each = stack.quad_each(columns)
         return each, each
-    low, high = zip(*stack.quad_bounds_each([np.ascontiguousarray(column) for column in columns.T]), strict=True)
-    return np.stack(low, axis=1), np.stack(high, axis=1)
+    found = stack.quad_bounds_each([np.ascontiguousarray(column) for column in columns.T])
+    low, high = np.empty((2, stack.n_kernels, len(found)))
+    for slot in reversed(range(len(found))):  # each is let go of once it is copied
+        low[:, slot], high[:, slot] = found.pop()
+    return low, high
 
 
 def _begins_at(problem: Problem, rho: Array) -> bool:

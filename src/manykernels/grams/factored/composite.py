@@ -59,10 +59,11 @@ class CompositeStack(FactoredStack):
         """Return bounds of every one of these vectors, from every part."""
         self._count(self.n_kernels)
         parts = [part.quad_bounds_each(rhos) for part in self.parts]
-        return [
-            (self._gather([low for low, _ in bounds]), self._gather([high for _, high in bounds]))
-            for bounds in zip(*parts, strict=True)
-        ]
+        found = []
+        for _ in rhos:  # the last first: what is gathered is let go of
+            bounds = [part.pop() for part in parts]
+            found.append((self._gather([low for low, _ in bounds]), self._gather([high for _, high in bounds])))
+        return found[::-1]
 
     def quad_bounds(self, rho: Array) -> tuple[Array, Array]:
         """Return bounds (M,) from below and above on ``rho' K_m rho``: one pass."""
