@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 
 from manykernels import KernelBank
-from manykernels.grams import DistinctStack, LazyStack, build_stack
+from manykernels.grams import DistinctStack, LazyStack, RankOneStack, build_stack
 from manykernels.grams.base import GramView
-from manykernels.grams.build import worthwhile
+from manykernels.grams.build import lines_of, worthwhile
 from manykernels.grams.distinct import Distinct
 from manykernels.kernels import Gaussian, Laplacian, Linear
 from manykernels.testing.kernels import GramStackContract
@@ -102,3 +102,34 @@ def test_triangles_among_samples_in_any_order_are_those_of_blocks(options):
     for samples in (np.arange(len(FEW))[::-1], np.array([4, 1, 9]), np.arange(len(FEW))):
         expected = lazy.block(samples, samples, kernels)[:, *np.triu_indices(len(samples))]
         np.testing.assert_allclose(GramView(lazy, kernels, samples).triangles(), expected, rtol=1e-14, atol=1e-15)
+
+
+@pytest.mark.parametrize("kind", ["auto", "lazy"])
+def test_linear_kernels_of_columns_are_held_as_columns(kind):
+    rng = np.random.default_rng(0)
+    X = np.column_stack([table(200), rng.normal(size=(200, 4))])
+    kernels = [(f"{name}{j}", spec, [j]) for j in range(7) for name, spec in (("g", Gaussian(1.0)), ("line", Linear()))]
+    bank, prepared = KernelBank([*kernels, ("plane", Linear(), [3, 4])], standardize=True).fit_prepare(X)
+    stack, packed = (build_stack(bank, prepared, kind=own) for own in (kind, "packed"))
+    lines = lines_of(bank, prepared, [])
+    assert [bank.names[m] for m in lines.kernels] == [f"line{j}" for j in range(7)]
+    held = next(part for part in stack.stacks if isinstance(part, RankOneStack))
+    assert 4 <= held.n_kernels <= 7  # those among few points may have matrices among them
+    np.testing.assert_allclose(stack.block(), packed.block(), rtol=1e-12, atol=1e-13)
+    weights, columns = rng.random(len(bank)), rng.normal(size=(200, 3))
+    np.testing.assert_allclose(stack.combine(weights), packed.combine(weights), rtol=1e-12, atol=1e-12)
+    np.testing.assert_allclose(stack.combine(-weights), packed.combine(-weights), rtol=1e-12, atol=1e-12)
+    np.testing.assert_allclose(stack.quad_each(columns), packed.quad_each(columns), rtol=1e-10)
+    np.testing.assert_allclose(stack.apply(weights, columns), packed.apply(weights, columns), rtol=1e-10, atol=1e-10)
+    assert stack.n_entries < packed.n_entries - (held.n_kernels - 1) * packed.n_entries // len(bank)
+
+
+def test_linear_kernels_keep_matrices_where_they_are_no_products_of_columns():
+    X = table(200)
+    for options in ({"center": True}, {"normalize": "unit_diagonal"}, {"missing": "mask"}):
+        gaps = X.copy()
+        gaps[::9, 2] = np.nan if "missing" in options else 0.0
+        bank, prepared = KernelBank.auto(**options).fit_prepare(gaps)
+        stack, packed = build_stack(bank, prepared), build_stack(bank, prepared, kind="packed")
+        assert lines_of(bank, prepared, []) is None
+        np.testing.assert_allclose(stack.block(), packed.block(), rtol=1e-10, atol=1e-13)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any, cast
 
 import numpy as np
@@ -10,12 +11,13 @@ from numpy.typing import DTypeLike
 from manykernels.exceptions import IncompatibleError, InvalidInputError
 from manykernels.grams.base import GramStack, mirror_upper
 from manykernels.grams.dense import DenseStack
-from manykernels.grams.distinct import Distinct, DistinctStack
+from manykernels.grams.distinct import Distinct, DistinctStack, Lines
 from manykernels.grams.lazy import LazyStack
 from manykernels.grams.packed import PackedStack
 from manykernels.grams.pair_stack import stack_of
 from manykernels.grams.plan import plan_stack
-from manykernels.kernels import FittedBank, PreparedRows, Shaped
+from manykernels.grams.rank_one import RankOneStack
+from manykernels.kernels import FittedBank, Linear, PreparedRows, Shaped
 from manykernels.kernels.pairs.bank import ProductKernels
 from manykernels.kernels.specs.distances import SparsePoints
 from manykernels.threads import n_threads
@@ -59,6 +61,24 @@ def worthwhile(bank: FittedBank, prepared: PreparedRows[Any]) -> list[Distinct]:
         if pays(len(kernels), prepared.n_samples, len(samples)):
             found.append(Distinct(kernels, samples, codes.ravel().astype(np.uint32)))
     return found
+
+
+def lines_of(bank: FittedBank, prepared: PreparedRows[Any], distinct: Sequence[Distinct]) -> Lines | None:
+    """Return the linear kernels of single columns, but those among few points; None where that spares little."""
+    taken = {kernel for own in distinct for kernel in own.kernels.tolist()}
+    found: dict[int, Array] = {}
+    if not bank.center and prepared.factors is None:
+        for index, group in enumerate(bank.groups):
+            pairs = zip(group.kernels, group.specs, strict=True)
+            own = [kernel for kernel, spec in pairs if isinstance(spec, Linear) and kernel not in taken]
+            if own and len(group.positions) == 1 and not isinstance(prepared.points(index), SparsePoints):
+                points = prepared.points(index)
+                found |= dict.fromkeys(own, points[:, 0]) if points.shape[1] == 1 else {}
+    if not found or not pays(len(found), prepared.n_samples, 1):
+        return None
+    kernels = np.sort(np.fromiter(found, dtype=np.intp))
+    features = np.array([found[kernel] for kernel in kernels.tolist()])
+    return Lines(kernels, np.sqrt(bank.scales[kernels])[:, None] * features)
 
 
 def build_stack(
@@ -123,6 +143,7 @@ def build_stack(
         every = n_samples == whole.n_samples and np.array_equal(held.samples, np.arange(n_samples))
         return whole if every else whole.restrict(held.samples)
     distinct = worthwhile(bank, prepared) if kind in ("auto", "lazy") else []
+    lines = lines_of(bank, prepared, distinct) if kind in ("auto", "lazy") else None
     plan = plan_stack(
         bank.n_kernels,
         prepared.n_samples,
@@ -130,7 +151,7 @@ def build_stack(
         dtype=dtype,
         n_targets=n_targets,
         kind=kind,
-        repeats=[own.sizes for own in distinct],
+        repeats=[own.sizes for own in distinct] + ([] if lines is None else [lines.sizes]),
     )
     lazy = LazyStack(
         bank,
@@ -140,18 +161,17 @@ def build_stack(
         spare_bytes=plan.budget - plan.working_nbytes,
     )
     _check_finite(lazy.diag(), lazy)
-    if distinct and plan.kind != "dense":
-        return _among_distinct(lazy, distinct, None if plan.kind == "lazy" else plan.dtype)
+    if (distinct or lines is not None) and plan.kind != "dense":
+        stored = None if plan.kind == "lazy" else plan.dtype
+        return _in_parts(DistinctStack(lazy, distinct, dtype=stored, lines=lines))
     if plan.kind == "lazy":
         return lazy
     return _dense(lazy, plan.dtype) if plan.kind == "dense" else _packed(lazy, plan.dtype)
 
 
-def _among_distinct(lazy: LazyStack, distinct: list[Distinct], dtype: str | None) -> DistinctStack:
-    stack = DistinctStack(lazy, distinct, dtype=dtype)
-    if stack.in_memory:
-        for part in cast("list[PackedStack]", stack.stacks):
-            _check_finite(part.packed, part)
+def _in_parts(stack: DistinctStack) -> DistinctStack:
+    for part in stack.stacks if stack.in_memory else ():
+        _check_finite(part.features if isinstance(part, RankOneStack) else cast("PackedStack", part).packed, part)
     return stack
 
 

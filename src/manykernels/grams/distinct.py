@@ -4,6 +4,7 @@
 has few, and its kernels are functions of them. Sums over samples with the same point come first, so that a product
 ``K_m r = P T_m (P' r)`` and a form ``(P' r)' T_m (P' r)`` read ``v^2 / 2`` entries in place of ``N^2 / 2``, and only as
 many are evaluated. A weighted sum is formed among distinct points, and spread once for all kernels of a column.
+Linear kernels of single columns need no matrix at all: they are held as these columns.
 """
 
 from __future__ import annotations
@@ -20,6 +21,7 @@ from manykernels.grams.base import GramStack, GramView, mirror_upper
 from manykernels.grams.lazy import LazyStack
 from manykernels.grams.loops import add_spread
 from manykernels.grams.packed import PackedStack
+from manykernels.grams.rank_one import RankOneStack
 from manykernels.validation.arrays import Array
 
 if TYPE_CHECKING:
@@ -40,6 +42,19 @@ class Distinct:
     def sizes(self) -> tuple[int, int]:
         """Numbers of kernels and of distinct points."""
         return len(self.kernels), len(self.samples)
+
+
+@dataclass(frozen=True, eq=False)
+class Lines:
+    """Linear kernels of single columns, which are products of one feature."""
+
+    kernels: Array  # (m,) int: positions among all kernels, increasing
+    features: Array  # (m, N) float64
+
+    @property
+    def sizes(self) -> tuple[int, int]:
+        """Number of kernels, and that they have no matrix among any points."""
+        return len(self.kernels), 0
 
 
 @dataclass(frozen=True, eq=False)
@@ -87,6 +102,8 @@ class DistinctStack(GramStack):
         Kernels that are functions of few points; the others have a part of their own.
     dtype : float32, float64 or None
         Hold all parts as packed triangles of this type; None evaluates them in every pass, as ``stack`` does.
+    lines : Lines or None
+        Kernels that are held as one feature each, whatever ``dtype`` is.
 
     Examples
     --------
@@ -102,17 +119,25 @@ class DistinctStack(GramStack):
     True
     """
 
-    def __init__(self, stack: LazyStack, distinct: Sequence[Distinct], *, dtype: DTypeLike | None = None) -> None:
+    def __init__(
+        self,
+        stack: LazyStack,
+        distinct: Sequence[Distinct],
+        *,
+        dtype: DTypeLike | None = None,
+        lines: Lines | None = None,
+    ) -> None:
         held = stack.dtype if dtype is None else dtype
         super().__init__(stack.n_kernels, stack.n_samples, held, names=stack.names, n_threads=stack.n_threads)
         self.evaluates, self.spare_bytes = dtype is None, stack.spare_bytes
-        rest = np.setdiff1d(np.arange(stack.n_kernels), np.concatenate([own.kernels for own in distinct]))
+        apart = [*(own.kernels for own in distinct), *([] if lines is None else [lines.kernels])]
+        rest = np.setdiff1d(np.arange(stack.n_kernels), np.concatenate(apart))
         parts: list[tuple[Array, GramStack, Array | None]] = [
             (own.kernels, GramView(stack, own.kernels, own.samples), own.codes) for own in distinct
         ]
         if rest.size:
             parts.append((rest, stack.take(rest), None))
-        self._parts = []
+        self._parts = [] if lines is None else [_Part(lines.kernels, RankOneStack(lines.features), None)]
         for kernels, own, codes in parts:
             held = own if dtype is None else PackedStack.from_stack(own, dtype=dtype)
             held.n_threads = stack.n_threads if codes is None else 1  # few entries, which threads would wait for
@@ -128,8 +153,8 @@ class DistinctStack(GramStack):
 
     @property
     def nbytes(self) -> int:
-        """Bytes of the triangles among distinct points and among all samples."""
-        return sum(part.stack.nbytes for part in self._parts)
+        """Bytes of the triangles among distinct points and among all samples; columns are no entries."""
+        return sum(part.stack.nbytes for part in self._parts if not isinstance(part.stack, RankOneStack))
 
     @property
     def quad_cost(self) -> float:
@@ -203,7 +228,7 @@ class DistinctStack(GramStack):
             weighted[own] = weights[active[at]]
             combined = part.stack._combine(weighted, own)
             if part.codes is None:
-                total = combined
+                total = combined if total is None else np.add(total, combined, out=total)
             else:
                 spread.append((combined, part.codes))
         total = np.zeros((self.n_samples, self.n_samples)) if total is None else total

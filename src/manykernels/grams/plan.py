@@ -128,6 +128,7 @@ def plan_stack(
         Insist on a representation; the budget still binds.
     repeats : sequence of (int, int)
         Kernels of points that repeat, and of how many distinct ones: packed, they are triangles among these only.
+        Zero points: kernels that are products of one column, and have no matrix.
 
     Raises
     ------
@@ -289,8 +290,9 @@ def _reason(kind: Kind, dtype: str, sizes: tuple[int, int, int], budget: int, as
     m, n, k = sizes
     size, allowed = format_bytes(stack_nbytes(kind, m, n, dtype)), f"the budget is {format_bytes(budget)}"
     full, half = (format_bytes(stack_nbytes("packed", m, n, name, repeats)) for name in ("float64", "float32"))
-    if repeats and kind != "dense":
-        allowed = f"{sum(own for own, _ in repeats)} kernels are matrices among distinct points; {allowed}"
+    among = sum(own for own, n_points in repeats if n_points)
+    if among and kind != "dense":
+        allowed = f"{among} kernels are matrices among distinct points; {allowed}"
     if asked != "auto":
         return f"{kind.capitalize()}, as asked: {size} stored in {dtype}; {allowed}."
     if kind == "lazy":

@@ -48,6 +48,11 @@ class RankOneStack(GramStack):
         return float(self.n_kernels * self.n_samples)
 
     @property
+    def n_entries(self) -> int:
+        """Entries of all features."""
+        return int(self._features.size)
+
+    @property
     def features(self) -> Array:
         """The features, (M, N), as a read-only view."""
         view = self._features.view()

@@ -35,6 +35,7 @@ from manykernels.kernels import (
     KernelBank,
     KernelSpec,
     Landmarks,
+    Linear,
     ObjectKernel,
     PairKernels,
     Pairs,
@@ -262,7 +263,7 @@ def plan_for(
     expanded = bank.expand(table)
     if not expanded:
         return None  # fitting the bank says what is wrong with the columns
-    quick, repeats = None, partial(_repeats, expanded, table)
+    quick, repeats = None, partial(_repeats, bank, expanded, table)
     if representation == "auto":
         quick = quick_matrices(len(expanded), len(table), n_targets, shared, memory_budget, repeats)
     features, object_bytes = (0.0, 0) if quick else object_sizes(expanded, table)
@@ -281,11 +282,15 @@ def plan_for(
     )
 
 
-def _repeats(expanded: list[NamedKernel], table: Table) -> list[tuple[int, int]]:
-    """Return numbers of kernels and of distinct points, where `build_stack` will hold matrices among these."""
+def _repeats(bank: KernelBank, expanded: list[NamedKernel], table: Table) -> list[tuple[int, int]]:
+    """Return numbers of kernels and of distinct points, where `build_stack` will hold matrices among these.
+
+    Of linear kernels that are held as their columns the number of points is zero.
+    """
     counts = Counter(columns for _, spec, columns in expanded if spec.family != "features")
     found: list[tuple[int, int]] = []
     values: dict[int, Array] = {}
+    lines = [columns for _, spec, columns in expanded if isinstance(spec, Linear) and len(columns) == 1]
     for columns in sorted(counts, key=len) if not table.is_sparse else ():
         n_kernels, fewest = counts[columns], max((int(values[j].max()) + 1 for j in columns if j in values), default=1)
         if not pays(n_kernels, len(table), fewest):
@@ -299,6 +304,10 @@ def _repeats(expanded: list[NamedKernel], table: Table) -> list[tuple[int, int]]
         n_points = len(np.unique(points[:, 0] if len(columns) == 1 else points, axis=0))
         if pays(n_kernels, len(table), n_points):
             found.append((n_kernels, n_points))
+            lines = [own for own in lines if own != columns]
+    scaled_by_row = bank.center or bank.normalize == "unit_diagonal" or bank.missing != "error"
+    if lines and not scaled_by_row and not table.is_sparse and pays(len(lines), len(table), 1):
+        found.append((len(lines), 0))
     return found
 
 
