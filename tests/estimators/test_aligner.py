@@ -119,8 +119,9 @@ def test_what_it_tells(data: Data) -> None:
 
 def test_a_small_budget_computes_kernels_anew_with_the_same_result(data: Data) -> None:
     X, y = np.tile(data.X, (4, 1)) + np.random.default_rng(0).normal(size=(240, 3)), np.tile(data.labels, 4)
-    budget = working_nbytes(16, 240) + 1000  # not enough for a single Gram matrix
-    small, large = KernelAligner(resources={"memory_budget": budget}), KernelAligner()
+    bank = KernelBank.per_feature(widths=list(np.geomspace(0.1, 10.0, 12)))
+    budget = working_nbytes(36, 240) + 1000  # not enough for their Gram matrices
+    small, large = KernelAligner(bank, resources={"memory_budget": budget}), KernelAligner(bank)
     np.testing.assert_allclose(small.fit_transform(X, y), large.fit_transform(X, y), atol=1e-9)
 
 

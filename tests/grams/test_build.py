@@ -60,10 +60,11 @@ def test_every_kind_holds_the_kernels_of_the_bank(bank, kind, cls, dtype, rtol):
 def test_auto_follows_the_budget(bank):
     assert isinstance(build_stack(bank, bank.prepare(X), memory_budget="1 GB"), PackedStack)
     assert isinstance(build_stack(bank, X, memory_budget="1 GB", n_targets=10), DenseStack)
-    working = 2**20 + 8 * (4 * 40**2 + 8 * 5 + 16 * 40) + 8 * 8 * 40**2
-    assert isinstance(build_stack(bank, X, memory_budget=working + 100), LazyStack)
+    working = 2**20 + 8 * (4 * 40**2 + 8 * 50 + 16 * 40) + 8 * 8 * 40**2
+    many = KernelBank([(f"g{m}", Gaussian(1.0 + m), None) for m in range(50)]).fit(X)  # 164 kB, of blocks 77
+    assert isinstance(build_stack(many, X, memory_budget=working + 100), LazyStack)
     with pytest.raises(MemoryBudgetError, match="cannot be fitted"):
-        build_stack(bank, X, memory_budget=working - 1)
+        build_stack(many, X, memory_budget=working - 1)
 
 
 class Overflowing(Linear):

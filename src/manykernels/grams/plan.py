@@ -55,6 +55,7 @@ FACTOR_TILES = 2  # blocks of rows of them that a Hessian holds at once, when ma
 TRANSFORM_BYTES = 8 * 2**20  # of a pass over factors: moments of a few columns, padded, transformed, and in passing
 TILE_BYTES = 64 * 2**20  # blocks a pass holds at once, where matrices are that large
 TILE_SQUARES = 8  # matrices among samples that blocks are never larger than together
+STORED_TILE_BYTES, STORED_SQUARES = 16 * 2**20, 2  # the same where matrices are stored: passes evaluate no blocks
 MANY_TARGETS = 8  # from here on one BLAS product with all targets beats a fused loop over them
 UNITS = {"": 1, **{f"{p}b": 1000**k for k, p in enumerate(("", "k", "m", "g", "t", "p"))}}
 UNITS |= {f"{p}ib": 1024**k for k, p in enumerate(("k", "m", "g", "t", "p"), start=1)}
@@ -147,17 +148,14 @@ def plan_stack(
     sizes = (("n_kernels", n_kernels), ("n_samples", n_samples), ("n_targets", n_targets))
     m, n, k = (_positive_int(value, name) for name, value in sizes)
     budget = memory_bytes(memory_budget)
-    working = working_nbytes(m, n, k)
-    room = budget - working
-    if room < 0:
-        raise MemoryBudgetError(_too_large(m, n, working, budget))
     candidates, repeats = _candidates(kind, _dtype_names(dtype), k), repeats if kind == "auto" else ()
     for chosen, name in candidates:
-        nbytes = stack_nbytes(chosen, m, n, name, repeats)
-        if nbytes <= room:
+        nbytes, working = stack_nbytes(chosen, m, n, name, repeats), working_nbytes(m, n, k, stored=chosen != "lazy")
+        if nbytes + working <= budget:
             reason = _reason(chosen, name, (m, n, k), budget, kind, repeats)
             return MemoryPlan(chosen, name, nbytes, working, budget, reason)
-    chosen, name = candidates[-1]
+    if budget < working:
+        raise MemoryBudgetError(_too_large(m, n, working, budget))
     raise MemoryBudgetError(
         f"A {chosen} {name} stack of {m} kernels on {n} samples takes {format_bytes(stack_nbytes(chosen, m, n, name))} "
         f"besides {format_bytes(working)} of working arrays, but the memory budget is {format_bytes(budget)}. "
@@ -174,10 +172,11 @@ def stack_nbytes(kind: str, n_kernels: int, n_samples: int, dtype: str, repeats:
     return entries * np.dtype(dtype).itemsize
 
 
-def working_nbytes(n_kernels: int, n_samples: int, n_targets: int = 1) -> int:
-    """Return the bytes a fit holds besides the stack, an exact Python integer."""
+def working_nbytes(n_kernels: int, n_samples: int, n_targets: int = 1, *, stored: bool = False) -> int:
+    """Return the bytes a fit holds besides the stack, an exact Python integer; less where matrices are stored."""
     numbers = SQUARE_ARRAYS * n_samples**2 + KERNEL_VECTORS * n_kernels + SAMPLE_VECTORS * n_samples * n_targets
-    return FLOOR_BYTES + 8 * numbers + min(TILE_BYTES, 8 * TILE_SQUARES * n_samples**2)
+    most, squares = (STORED_TILE_BYTES, STORED_SQUARES) if stored else (TILE_BYTES, TILE_SQUARES)
+    return FLOOR_BYTES + 8 * numbers + min(most, 8 * squares * n_samples**2)
 
 
 def factored_nbytes(
