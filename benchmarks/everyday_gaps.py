@@ -226,7 +226,8 @@ def of_solve(found: Any, kernels: Any, y: Floats, options: dict[str, Any], grid:
     X, columns = grid["X"], np.asarray(grid["X"], dtype=np.float64)
     columns = (columns - columns.mean(axis=0)) / columns.std(axis=0)
     dual_norms = partial(of_waves, columns, grid["widths"])
-    return Fitted(y, loss, "l1", strength, found.decision_function(X), found.kernel_norms, None, dual_norms, told, tol)
+    rho = found.dual_coef if found.dual_coef.size else None
+    return Fitted(y, loss, "l1", strength, found.decision_function(X), found.kernel_norms, rho, dual_norms, told, tol)
 
 
 def of_path(path: Any, X: Floats, y: Floats, loss: str) -> Iterator[Fitted]:
