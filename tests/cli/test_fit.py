@@ -241,3 +241,11 @@ def test_scores_stand_beside_those_of_a_constant(run: Runner, tmp_path: Path) ->
     assert set(scores["constant_scores"]) == set(scores["scores"])
     fitted, held = train_test_split(table["truth"].to_numpy(), test_size=0.2, random_state=0)
     assert scores["constant_scores"]["rmse"] == pytest.approx(np.sqrt(np.mean((held - fitted.mean()) ** 2)))
+
+
+def test_few_numbers_that_are_no_classes_are_told_of_regression(run: Runner, tmp_path: Path) -> None:
+    rows = pd.DataFrame({"a": np.arange(40.0), "grade": [3, *[5] * 20, *[6] * 19]})
+    rows.to_csv(tmp_path / "grades.csv", index=False)
+    done = run("fit", tmp_path / "grades.csv", "--target", "grade")
+    assert done.code == 1
+    assert "The 3 numbers are taken for classes; --task regression" in " ".join(done.err.split())

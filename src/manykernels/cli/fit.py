@@ -299,9 +299,13 @@ def hold_out(samples: LabeledTable, test_size: float, seed: int) -> tuple[Array,
         stratify = by_task[samples.task]
         return tuple(train_test_split(rows, test_size=test_size, stratify=stratify, random_state=seed))
     except ValueError as error:
+        why = str(error).rstrip(".")
+        if samples.task == "classification" and np.issubdtype(samples.target.dtype, np.number):
+            classes = len(np.unique(samples.target))
+            why += f". The {classes} numbers are taken for classes; --task regression takes them as they are"
         raise InvalidInputError(
-            f"The rows cannot be split for --test-size {test_size:g}: {error} Choose another --test-size; 0 fits on "
-            "all rows."
+            f"The rows cannot be split for --test-size {test_size:g}: {why}. Choose another --test-size; 0 "
+            "fits on all rows."
         ) from error
 
 
