@@ -12,7 +12,6 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import DTypeLike
@@ -23,9 +22,6 @@ from manykernels.grams.loops import add_spread
 from manykernels.grams.packed import PackedStack
 from manykernels.grams.rank_one import RankOneStack
 from manykernels.validation.arrays import Array
-
-if TYPE_CHECKING:
-    pass
 
 BAND = 64  # rows of a sum that are written at once
 
