@@ -66,7 +66,7 @@ print("fitted")
     Case(
         "1", "Brier score where T and C are uniform on 1..5; expected are 0.24, 0.24, 0.16 at 2, 3, 4",
         """
-from manykernels.estimators.survival.scores import brier_score
+from manykernels.estimators.survival import brier_score
 T, C = (np.repeat(np.arange(1.0, 6), 5), np.tile(np.arange(1.0, 6), 5))
 y = survival_array(T <= C, np.minimum(T, C))
 true = np.tile(1 - np.arange(2, 5) / 5, (25, 1))

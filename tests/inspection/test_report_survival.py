@@ -22,8 +22,7 @@ from manykernels import (
     survival_array,
 )
 from manykernels.estimators import concordance_index
-from manykernels.estimators.survival.estimator import martingale_residuals
-from manykernels.estimators.survival.scores import kaplan_meier
+from manykernels.estimators.survival import kaplan_meier, martingale_residuals
 from manykernels.inspection import MKLReport, plot_overview, summary_html
 from manykernels.inspection.reports import pictures, scores
 from manykernels.inspection.reports.evaluation import CONSTANT, ONE_KERNEL, SUM, apart_by_folds, evaluate

@@ -16,9 +16,7 @@ if TYPE_CHECKING:
     from manykernels.estimators.selection.path import RegularizationPath, regularization_path
     from manykernels.estimators.supervised.classifier import MKLClassifier
     from manykernels.estimators.supervised.regressor import MKLRegressor
-    from manykernels.estimators.survival.cross_validation import MKLSurvivalCV
-    from manykernels.estimators.survival.estimator import MKLSurvival
-    from manykernels.estimators.survival.scores import brier_score, concordance_index
+    from manykernels.estimators.survival import MKLSurvival, MKLSurvivalCV, brier_score, concordance_index
 
 __all__ = [
     "ColdStartKFold",
@@ -56,9 +54,7 @@ _HOMES = {
     "selection.path": ("RegularizationPath", "regularization_path"),
     "supervised.classifier": ("MKLClassifier",),
     "supervised.regressor": ("MKLRegressor",),
-    "survival.cross_validation": ("MKLSurvivalCV",),
-    "survival.estimator": ("MKLSurvival",),
-    "survival.scores": ("brier_score", "concordance_index"),
+    "survival": ("MKLSurvival", "MKLSurvivalCV", "brier_score", "concordance_index"),
 }
 
 

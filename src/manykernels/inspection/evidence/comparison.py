@@ -25,7 +25,7 @@ from manykernels.estimators.selection.folds import HeldOut
 from manykernels.estimators.selection.splits import splits_of
 from manykernels.estimators.supervised.base import BaseMKL
 from manykernels.estimators.supervised.samples import Rows, Samples, check_alignment, check_lengths, checked_rows
-from manykernels.estimators.survival.estimator import martingale_residuals
+from manykernels.estimators.survival import martingale_residuals
 from manykernels.exceptions import InvalidInputError
 from manykernels.grams import cross_combine
 from manykernels.grams.training import Training, is_precomputed, open_training

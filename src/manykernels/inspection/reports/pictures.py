@@ -16,7 +16,7 @@ from scipy.stats import rankdata
 from sklearn.base import BaseEstimator
 from sklearn.metrics import PredictionErrorDisplay
 
-from manykernels.estimators.survival.scores import kaplan_meier
+from manykernels.estimators.survival import kaplan_meier
 from manykernels.exceptions import InvalidInputError
 from manykernels.inspection.displays.intervals import IntervalDisplay
 from manykernels.inspection.displays.kernel_table import effect_of

@@ -19,7 +19,7 @@ from sklearn.metrics import (
 )
 
 from manykernels.estimators import MKLSurvival
-from manykernels.estimators.survival.scores import concordance_indices
+from manykernels.estimators.survival import concordance_indices
 from manykernels.exceptions import InvalidInputError
 from manykernels.inspection.pipelines import last_step
 from manykernels.validation.arrays import Array, TableLike

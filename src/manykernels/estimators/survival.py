@@ -1,8 +1,13 @@
-"""Cox's proportional hazards with many kernels, and Breslow's baseline hazard."""
+"""Survival: Cox's proportional hazards with many kernels, by one strength or one that folds choose.
+
+Predictions of hazards take Breslow's baseline. How good they are: concordance of risks with times, and Brier scores
+under censoring.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import numbers
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, ClassVar
 
 import numpy as np
@@ -10,11 +15,13 @@ import pandas as pd
 from numpy.typing import ArrayLike
 from sklearn.utils.validation import check_is_fitted
 
-from manykernels.estimators.parameters import Kernels, Resources, check_parameters
+from manykernels.compiled import compiled
+from manykernels.estimators.parameters import Kernels, Resources, Search, check_parameters
+from manykernels.estimators.selection.choice import CrossValidated
+from manykernels.estimators.selection.splits import splits_of
 from manykernels.estimators.supervised.base import BaseMKL
 from manykernels.estimators.supervised.problems import Fit
-from manykernels.estimators.supervised.samples import Samples
-from manykernels.estimators.survival.scores import concordance_index
+from manykernels.estimators.supervised.samples import Samples, sample_weights
 from manykernels.exceptions import InvalidInputError
 from manykernels.grams.training import Training
 from manykernels.objective.losses import CoxPartial, survival_target
@@ -23,6 +30,190 @@ from manykernels.objective.regularizers import Regularizer
 from manykernels.solvers import Solver
 from manykernels.validation.arrays import Array, TableLike, check_vector
 from manykernels.validation.parameters import RandomSource
+
+__all__ = ["MKLSurvival", "MKLSurvivalCV", "brier_score", "concordance_index"]
+
+
+def concordance_index(y: ArrayLike, risk: ArrayLike, sample_weight: ArrayLike | None = None) -> float:
+    r"""Return the share of comparable pairs whose risks are in the order of their events (Harrell's C).
+
+    .. math:: C = \sum_{(i, j)} s_i s_j \big([r_i > r_j] + \tfrac12 [r_i = r_j]\big) \Big/ \sum_{(i, j)} s_i s_j
+
+    over the comparable pairs, those of which the earlier of the two times, :math:`t_i`, is an event; at equal times, if
+    only one of them is. Samples of different strata are not compared.
+
+    Parameters
+    ----------
+    y : structured array of shape (n_samples,)
+        Events and times.
+    risk : array-like of shape (n_samples,)
+        Higher means an earlier event.
+    sample_weight : array-like of shape (n_samples,), float or None, default=None
+        Non-negative weights; a pair counts by the product of its two, so that a weight of two is the sample twice.
+
+    Returns
+    -------
+    float
+        0.5 for risks that say nothing.
+
+    Raises
+    ------
+    InvalidInputError
+        If no pair of positive weight is comparable.
+
+    References
+    ----------
+    F. Harrell, K. Lee, D. Mark, "Multivariable prognostic models", Statistics in Medicine 15 (1996).
+
+    Examples
+    --------
+    >>> from manykernels import survival_array
+    >>> y = survival_array([True, False, True], [1.0, 2.0, 3.0])
+    >>> concordance_index(y, [2.0, 0.0, 1.0])
+    1.0
+    >>> concordance_index(y, [2.0, 3.0, 1.0]), concordance_index(y, [2.0, 3.0, 1.0], sample_weight=[1.0, 3.0, 1.0])
+    (0.5, 0.25)
+    """
+    target = check_survival(y)
+    weight = sample_weights(sample_weight, len(target))
+    found = float(concordance_indices(target, check_vector(risk, len(target), "risk"), weight[None])[0])
+    if np.isnan(found):
+        among = "" if sample_weight is None else " of positive weight"
+        raise InvalidInputError(
+            f"No two samples{among} can be compared: there is no event before the time of another sample."
+        )
+    return found
+
+
+def concordance_indices(target: Array, risk: Array, weights: Array) -> Array:
+    """Return the concordance index for each of several weights of the samples, (D,) float64."""
+    order = np.lexsort((target["event"], -target["time"], target["stratum"]))  # of one time the censored come first
+    ranks = np.unique(risk, return_inverse=True)[1][order].astype(np.int64)
+    sorted_target = target[order]
+    opens = np.r_[True, np.diff(sorted_target["stratum"]) != 0]
+    times = np.cumsum(np.r_[True, np.diff(sorted_target["time"]) != 0] | opens)
+    parts = sorted_target["event"], times, opens, ranks, int(ranks.max()) + 1
+    found = np.array([concordant_pairs(np.ascontiguousarray(weight[order]), *parts) for weight in weights])
+    right, pairs = found.reshape(-1, 2).T
+    return np.divide(right, pairs, out=np.full(len(weights), np.nan), where=pairs > 0)
+
+
+@compiled()
+def concordant_pairs(weight: Array, event: Array, times: Array, opens: Array, ranks: Array, n_ranks: int) -> Array:
+    """Return the weights of the pairs in order and of all comparable pairs, from sums over ranks of risks in a tree.
+
+    Samples are sorted by stratum, latest first: those before an event, up to its own tie, outlived it.
+    """
+    found = np.zeros(2)
+    tree, later, waiting = np.zeros(n_ranks + 1), 0.0, 0
+    for i in range(event.size):
+        if opens[i]:
+            tree[:], later, waiting = 0.0, 0.0, i
+        if event[i]:
+            while times[waiting] < times[i] or not event[waiting]:
+                later += weight[waiting]
+                k = ranks[waiting] + 1
+                while k <= n_ranks:
+                    tree[k] += weight[waiting]
+                    k += k & -k
+                waiting += 1
+            below, k = 0.0, ranks[i]
+            while k > 0:
+                below += tree[k]
+                k -= k & -k
+            until, k = 0.0, ranks[i] + 1
+            while k > 0:
+                until += tree[k]
+                k -= k & -k
+            found[0] += weight[i] * 0.5 * (below + until)
+            found[1] += weight[i] * later
+    return found
+
+
+def brier_score(y_train: ArrayLike, y: ArrayLike, survival: ArrayLike, times: ArrayLike) -> Array:
+    r"""Return mean squared errors of survival probabilities at some times, weighted by the chance of being uncensored.
+
+    .. math:: B(t) = \frac1n \sum_{i \text{ known at } t} \frac{([T_i > t] - S_i(t))^2}{P(C \ge \min(T_i, t))}
+
+    At one time events come before censoring. So whether a sample outlives :math:`t` is known if its event :math:`T_i`
+    was seen by then, or if it was not censored before :math:`t`; the chance of that is :math:`P(C \ge \min(T_i, t))`,
+    with ties the left limit of the Kaplan-Meier curve of censoring, as in Gerds and Schumacher. scikit-survival takes
+    :math:`P(C > T_i)`, which is the same without ties and counts events at tied times too much with them.
+
+    Parameters
+    ----------
+    y_train : structured array of shape (n_train,)
+        Events and times from which censoring is estimated (Kaplan and Meier).
+    y : structured array of shape (n_samples,)
+        What happened to the samples that were predicted.
+    survival : array-like of shape (n_samples, n_times)
+        Predicted probabilities of no event up to each time.
+    times : array-like of shape (n_times,)
+        Not beyond the last time of ``y_train``, if that is one of censoring.
+
+    Returns
+    -------
+    ndarray of shape (n_times,)
+        0 is perfect, 0.25 is a constant probability of one half.
+
+    Raises
+    ------
+    InvalidInputError
+        If shapes differ, or some sample outlives every time of censoring in ``y_train``, so that its weight is unknown.
+
+    References
+    ----------
+    E. Graf, C. Schmoor, W. Sauerbrei, M. Schumacher, "Assessment and comparison of prognostic classification schemes
+    for survival data", Statistics in Medicine 18 (1999).
+    T. Gerds, M. Schumacher, "Consistent estimation of the expected Brier score in general survival models with
+    right-censored event times", Biometrical Journal 48 (2006).
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from manykernels import survival_array
+    >>> y = survival_array([True, True, True], [1.0, 2.0, 3.0])
+    >>> brier_score(y, y, np.array([[0.0], [1.0], [1.0]]), [1.5]).tolist()
+    [0.0]
+    """
+    train, target = check_survival(y_train), check_survival(y)
+    at, guesses = np.asarray(times, dtype=np.float64), np.asarray(survival, dtype=np.float64)
+    if guesses.shape != (len(target), len(at)):
+        raise InvalidInputError(f"survival must have shape {(len(target), len(at))}, got {guesses.shape}.")
+    if not np.isfinite(at).all() or not np.isfinite(guesses).all():
+        raise InvalidInputError("times and survival must be finite numbers.")
+    time, event = target["time"][:, None], target["event"][:, None]
+    lives = (time > at) | ((time == at) & ~event)
+    known = lives | event
+    chances = _uncensored(train, np.minimum(time, at))
+    if (known & (chances <= 0)).any():
+        beyond = at[(known & (chances <= 0)).any(axis=0)]
+        raise InvalidInputError(
+            f"By the time {beyond.min():g} everybody in y_train is censored, so that no weight is known: ask for "
+            "earlier times."
+        )
+    errors = (lives - guesses) ** 2
+    return np.asarray(np.divide(errors, chances, out=np.zeros_like(errors), where=known).mean(axis=0))
+
+
+def kaplan_meier(time: Array, event: Array) -> tuple[Array, Array]:
+    """Return the times of events and the estimated shares without one after them."""
+    times, events = np.unique(time[event], return_counts=True)
+    at_risk = len(time) - np.searchsorted(np.sort(time), times)
+    return times, np.cumprod(1.0 - events / at_risk)
+
+
+def _uncensored(train: Array, times: Array) -> Array:
+    """Return the Kaplan-Meier estimate of the chance that censoring comes at each time or later, `times.shape`.
+
+    Events at a time come before the censoring at it, so that they are not at risk of it.
+    """
+    time, event = train["time"], train["event"]
+    steps, censored = np.unique(time[~event], return_counts=True)
+    at_risk = len(time) - np.searchsorted(np.sort(time[event]), steps, side="right")
+    at_risk -= np.searchsorted(np.sort(time[~event]), steps)
+    curve = np.r_[1.0, np.cumprod(1.0 - censored / at_risk)]
+    return np.asarray(curve[np.searchsorted(steps, times)])
 
 
 def baseline_hazard(target: Array, scores: Array, weight: Array) -> pd.DataFrame:
@@ -374,3 +565,144 @@ class MKLSurvival(BaseMKL):
 
     def _target_labels(self) -> Array:
         return np.arange(1)
+
+
+DEFAULT_FOLDS = 5
+
+
+class MKLSurvivalCV(CrossValidated, MKLSurvival):
+    """Hazards of many kernels, with the strength of the penalty chosen by the partial likelihood of held-out folds.
+
+    The grid of strengths starts at the smallest ``alpha`` under which no kernel is selected and falls geometrically.
+
+    Parameters
+    ----------
+    kernels : KernelBank, PrecomputedBank, "precomputed" or None, default=None
+        As in :class:`MKLSurvival`, and so are all parameters not described here.
+    ties : {"efron", "breslow"}, default="efron"
+        How events of one time share a risk set.
+    penalty : str, dict or Regularizer, default="l1"
+        Name of the penalty, or an object, whose strength is replaced by those that are tried. One that gives every
+        kernel a weight ("lq", "ridge", weight sets) needs ``alphas``.
+    alphas : array-like or None, default=None
+        Strengths relative to the mean loss, instead of the default grid.
+    n_alphas : int, default=15
+        Length of the default grid.
+    l1_ratios : float or sequence of float or None, default=None
+        For ``"elasticnet"``: mixtures to try, each with a path of its own; None is 0.5.
+    q, p, eta : float
+        Shape of the penalties ``"lq"``, ``"lp_ball"`` and ``"elasticnet_ball"``.
+    cv : int, splitter or iterable, default=None
+        Folds of K-fold selection (5 by default), with events in equal shares, or any splitter of scikit-learn, which
+        gets the events (true or false) as y.
+    scoring : str, callable or None, default=None
+        None is minus the loss of held-out rows an event, the logarithm of their partial likelihood: a proper score,
+        which the concordance is not.
+    search : Search, dict or None, default=None
+        How the search goes: ``alpha_min_ratio`` and ``fold_tol``; see
+        :class:`~manykernels.estimators.Search`.
+    solver : str or Solver, default="auto"
+        Solver of every problem.
+    kernel_penalties : array-like of shape (n_kernels,), dict, list of dict or None, default=None
+        Factors on the norms inside the penalty. Of several dictionaries each is tried.
+    tol : float, default=1e-4
+        Relative duality gap to reach.
+    random_state : int, RandomState instance or None, default=None
+        Not used by the solvers of this loss.
+    resources : Resources, dict or None, default=None
+        Time, memory, threads and progress: ``max_iter``, ``time_limit``, ``callback``, ``representation``,
+        ``memory_budget``, ``n_jobs``, ``verbose``; see :class:`~manykernels.estimators.Resources`.
+
+    Attributes
+    ----------
+    alpha_ : float
+        The chosen strength.
+    alphas_ : ndarray
+        The grid, decreasing.
+    best_score_ : float
+        Mean score of the choice over the folds.
+    cv_results_ : DataFrame
+        A row a candidate, also from :meth:`cv_frame`.
+    n_folds_ : int
+        Number of folds.
+    cv_predictions_ : ndarray of shape (n_samples,) or (n_samples, n_classes) or (n_samples, n_outputs)
+        What models of the chosen strength that have not seen a row predict for it: risk scores; NaN for
+        rows that no fold held out, the mean of several. Not there where the search ended early.
+
+    See Also
+    --------
+    MKLSurvival : The same at a given strength, and all other fitted attributes.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from manykernels import MKLSurvivalCV, survival_array
+    >>> rng = np.random.default_rng(0)
+    >>> X = rng.uniform(-2, 2, size=(60, 2))
+    >>> time = rng.exponential(np.exp(-2 * np.sin(2 * X[:, 1])))
+    >>> model = MKLSurvivalCV(cv=3, n_alphas=5).fit(X, survival_array(time < 3, np.minimum(time, 3)))
+    >>> bool(model.alphas_[0] > model.alpha_), len(model.cv_frame())
+    (True, 5)
+    """
+
+    fitted_extras = (*CrossValidated.fitted_extras, *MKLSurvival.fitted_extras)
+
+    outputs = "own"
+
+    _groups = ("resources", "search")
+    _uses: ClassVar[Mapping[str, tuple[str, ...]]] = {"search": ("alpha_min_ratio", "fold_tol")}  # there is one mixture
+    _least_ratio = 1e-2
+    _plain = MKLSurvival
+
+    def __init__(
+        self,
+        kernels: Any = None,
+        *,
+        ties: str = "efron",
+        penalty: Any = "l1",
+        alphas: ArrayLike | None = None,
+        n_alphas: int = 15,
+        l1_ratios: float | Sequence[float] | None = None,
+        q: float = 1.5,
+        p: float = 2.0,
+        eta: float = 0.5,
+        cv: Any = None,
+        scoring: str | Callable[..., float] | None = None,
+        search: Search | Mapping[str, Any] | None = None,
+        solver: Any = "auto",
+        kernel_penalties: ArrayLike | Mapping[str, float] | None = None,
+        tol: float = 1e-4,
+        random_state: RandomSource = None,
+        resources: Resources | Mapping[str, Any] | None = None,
+    ) -> None:
+        self.kernels = kernels
+        self.ties = ties
+        self.penalty = penalty
+        self.alphas = alphas
+        self.n_alphas = n_alphas
+        self.l1_ratios = l1_ratios
+        self.q = q
+        self.p = p
+        self.eta = eta
+        self.cv = cv
+        self.scoring = scoring
+        self.search = search
+        self.solver = solver
+        self.kernel_penalties = kernel_penalties
+        self.tol = tol
+        self.random_state = random_state
+        self.resources = resources
+
+    def _splits(self, y: Array, groups: ArrayLike | None) -> Iterator[tuple[Array, Array]]:
+        """Return folds that share the events among them: one without events teaches nothing."""
+        events, folds = y["event"], DEFAULT_FOLDS if self.cv is None else self.cv
+        number = isinstance(folds, numbers.Integral)
+        enough = bool(np.bincount(events, minlength=2).min() >= folds) if number else True
+        return iter(splits_of(folds, events, groups, classifier=enough))
+
+    def _checked_loss(self) -> Any:
+        if isinstance(self.penalty, str) and self.penalty == "auto":
+            raise InvalidInputError(
+                "MKLSurvivalCV has no search over mixtures: name a penalty, 'l1', or 'elasticnet' with l1_ratios."
+            )
+        return super()._checked_loss()

@@ -1,1 +1,0 @@
-"""Survival: times until an event, with censoring, and models of hazards."""
