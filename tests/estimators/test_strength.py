@@ -344,7 +344,7 @@ def test_fewer_orders_are_drawn_of_more_samples_and_where_they_cost_more() -> No
 def test_noise_is_told_from_truth() -> None:
     rng = np.random.default_rng(0)
     rows, noise = rng.normal(size=(120, 6)), rng.normal(size=120)
-    with pytest.warns(UserWarning, match="pure noise would select about as many kernels as these"):
+    with pytest.warns(UserWarning, match="pure noise would select about as many kernels as this fit"):
         doubtful = MKLRegressor(tol=1e-2).fit(rows, noise)
     assert doubtful.noise_p_value_ > 0.05
     with warnings.catch_warnings():

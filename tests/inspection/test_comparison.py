@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from typing import Any
 
 import numpy as np
@@ -140,6 +141,16 @@ def test_what_is_not_defined_is_said() -> None:
         compare(GaussianMKL(), X, y)
     with pytest.raises(InvalidInputError, match="groups has 3 entries for 30 samples"):
         compare(MKLRegressor(BANK), X, y, groups=[1, 2, 3])
+
+
+def test_single_kernels_that_are_noise_are_not_remarked_on() -> None:
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(60, 5))
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        table = compare(MKLRegressor(BANK), X, 3 * X[:, 0] + 0.1 * rng.normal(size=60), cv=2).set_index("method")
+    assert table.loc[SINGLE, "n_kernels"] == 1
+    assert [str(warning.message) for warning in caught] == []
 
 
 def test_a_single_kernel_is_its_own_average() -> None:

@@ -23,7 +23,7 @@ def test_a_model_of_noise_is_doubted_and_one_of_truth_is_not() -> None:
     doubt = noise_doubt(noise)
     assert doubt is not None
     n_selected = int((noise.kernel_weights_ > 0).sum())
-    assert f"about as many kernels as these {n_selected} of 10" in doubt
+    assert f"about as many kernels as this fit, {n_selected} of 10" in doubt
     assert "pure noise would select" in summary_html(noise)
     assert noise_doubt(truth) is None
     clear = int((truth.above_noise_ & (truth.kernel_weights_ > 0)).sum())

@@ -481,7 +481,7 @@ class BaseMKL(SaysWhichParameter, NotebookCard, Explanations, TakesGroups):
         n_selected = int((np.atleast_2d(self.kernel_weights_) > 0).any(axis=0).sum())
         warnings.warn(
             "The kernels are not more strongly related to y than to y in random order (p = "
-            f"{chance:.2g}): pure noise would select about as many kernels as these {n_selected}. Check held-out "
+            f"{chance:.2g}): pure noise would select about as many kernels as this fit, {n_selected}. Check held-out "
             "scores before reading the selection.",
             UserWarning,
             stacklevel=4,

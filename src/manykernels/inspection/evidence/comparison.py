@@ -41,6 +41,7 @@ __all__ = ["compare"]
 # The same learner with kernel weights that are not learned: what is made of the kernels of one fold.
 
 
+WEAK = "No kernel (was selected|predicts better than a constant)|The kernels are not more strongly related to y"
 AVERAGE, ALIGNED, MARGIN, SINGLE = "average kernel", "centered alignment", "EasyMKL margin", "best single kernel"
 INNER_FOLDS = 3
 MOST_SINGLE = 10  # kernels that are tried alone, those most like the target
@@ -72,7 +73,7 @@ class FixedWeights:
     def score_of(self, method: str) -> tuple[float, int, float]:
         """Return score on the test rows, number of kernels, and CPU seconds of a method that fixes the weights."""
         start, training, held = time.process_time(), self.training, self.held_out
-        with _without_remarks("No kernel (was selected|predicts better than a constant)"):
+        with _without_remarks(WEAK):
             theta = self.weights_of(method)
             model = self._fitted(self.gram(theta), slice(None))
             seconds = time.process_time() - start + self.opened_s

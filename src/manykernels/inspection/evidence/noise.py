@@ -52,7 +52,7 @@ def noise_doubt(model: BaseEstimator) -> str | None:
         return None
     return (
         "The kernels are not more strongly related to y than to y in random order (p = "
-        f"{chance:.2g}): pure noise would select about as many kernels as these {int(selected.sum())} of "
+        f"{chance:.2g}): pure noise would select about as many kernels as this fit, {int(selected.sum())} of "
         f"{len(selected)}."
     )
 
