@@ -29,9 +29,9 @@ from experiments import paper_problems
 
 from manykernels.datasets import load_bundled
 from manykernels.grams.base import GramStack
-from manykernels.grams.build import build_stack
 from manykernels.grams.dense import DenseStack
 from manykernels.grams.packed import PackedStack
+from manykernels.grams.training import build_stack
 from manykernels.kernels import KernelBank
 from manykernels.solvers import Solution, configured_solver
 from manykernels.testing.problems import SmallProblem

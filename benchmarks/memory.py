@@ -16,8 +16,8 @@ import numpy as np
 import pandas as pd
 
 from manykernels.datasets import make_ringnorm
-from manykernels.grams.build import build_stack
 from manykernels.grams.plan import format_bytes, plan_stack, stack_nbytes
+from manykernels.grams.training import build_stack
 from manykernels.kernels import KernelBank
 from manykernels.solvers import solve
 

@@ -21,7 +21,7 @@ import pandas as pd
 
 from manykernels.datasets import make_ringnorm
 from manykernels.grams.base import GramStack
-from manykernels.grams.build import build_stack
+from manykernels.grams.training import build_stack
 from manykernels.objective.losses import get_loss
 from manykernels.objective.problem import Problem
 from manykernels.objective.regularizers import get_regularizer

@@ -31,8 +31,7 @@ from manykernels import (
     solve,
 )
 from manykernels.estimators.selection.averages import Spectrum, fit_averages
-from manykernels.estimators.selection.descent import _uninterrupted, descend
-from manykernels.estimators.selection.folds import begun, calibrated_loss
+from manykernels.estimators.selection.folds import begun, calibrated_loss, exchanges, of_fewer_rows
 from manykernels.estimators.selection.mixtures import (
     EMPTY,
     EVERY,
@@ -45,8 +44,7 @@ from manykernels.estimators.selection.mixtures import (
 )
 from manykernels.estimators.selection.rules import Candidate, Evidence, chosen
 from manykernels.estimators.selection.search import ROOM, MixtureSearch, Rung, rivals_of
-from manykernels.estimators.selection.splits import exchanges, of_fewer_rows
-from manykernels.estimators.selection.strengths import COARSE, Grid, StrengthPath
+from manykernels.estimators.selection.strengths import COARSE, Grid, StrengthPath, _uninterrupted, descend
 from manykernels.exceptions import InvalidInputError
 from manykernels.grams.plan import gram_seconds
 from manykernels.objective import BlockL1, Problem, get_loss
@@ -492,8 +490,8 @@ def test_interior_points_with_a_box_go_on_from_coarse_models_only(loss: str) -> 
     for inside, warm in ((0.0, True), (np.inf, False)):
         given.clear()
         with (
-            patch("manykernels.estimators.selection.descent.INSIDE", inside),
-            patch("manykernels.estimators.selection.descent._uninterrupted", lambda p, s, m: remembered(s, p, m)),
+            patch("manykernels.estimators.selection.strengths.INSIDE", inside),
+            patch("manykernels.estimators.selection.strengths._uninterrupted", lambda p, s, m: remembered(s, p, m)),
         ):
             fits = list(descend([problem], penalties, "working_set", tol=1e-2))
         assert [start is not None for start in given][:2] == [False, warm or loss == "logistic"]

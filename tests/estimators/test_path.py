@@ -21,8 +21,8 @@ from manykernels import (
     solve,
     survival_array,
 )
+from manykernels.estimators.selection.mixtures import alpha_grid, checked_alphas
 from manykernels.estimators.selection.path import regularization_path
-from manykernels.estimators.selection.penalties import alpha_grid, checked_alphas
 from manykernels.exceptions import ConvergenceWarning, InvalidInputError
 from manykernels.grams import as_stack
 

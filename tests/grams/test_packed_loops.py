@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from manykernels.grams import gaussian
+from manykernels.grams import lazy as gaussian
 from manykernels.grams import packed as packed_loops
 from manykernels.grams.base import mirror_upper, triangle_size, triangle_starts
 

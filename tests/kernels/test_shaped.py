@@ -10,7 +10,7 @@ import pytest
 
 from manykernels import Gaussian, KernelBank, Laplacian, Linear, Missing, Overlap
 from manykernels.exceptions import IncompatibleError, InvalidInputError
-from manykernels.grams.build import build_stack
+from manykernels.grams.training import build_stack
 from manykernels.kernels import Shaped
 from manykernels.kernels.specs.distances import MedianDistances
 

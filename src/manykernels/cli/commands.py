@@ -57,7 +57,7 @@ from manykernels.estimators import (
 )
 from manykernels.estimators.parameters import DEFAULT_LOSS, PARAMETERS, Parameter
 from manykernels.exceptions import IncompatibleError
-from manykernels.grams.build import build_stack
+from manykernels.grams.training import build_stack
 from manykernels.inspection import ConvergenceDisplay, MKLReport, plot_overview, predictive_importance, save_model
 from manykernels.inspection.files import save_figure, write_file
 from manykernels.kernels import Binned, Gaussian, KernelBank, Kmers, Laplacian, Linear

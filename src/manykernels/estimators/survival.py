@@ -18,7 +18,7 @@ from sklearn.utils.validation import check_is_fitted
 from manykernels.compiled import compiled
 from manykernels.estimators.parameters import Kernels, Resources, Search, check_parameters
 from manykernels.estimators.selection.choice import CrossValidated
-from manykernels.estimators.selection.splits import splits_of
+from manykernels.estimators.selection.folds import splits_of
 from manykernels.estimators.supervised.base import BaseMKL
 from manykernels.estimators.supervised.problems import Fit
 from manykernels.estimators.supervised.samples import Samples, sample_weights

@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 from manykernels.grams.base import GramCounters, GramStack
-from manykernels.grams.build import build_stack
 from manykernels.grams.dense import DenseStack, as_stack
 from manykernels.grams.distinct import DistinctStack
+from manykernels.grams.expansion import cross_apply, cross_apply_each, cross_combine
 from manykernels.grams.lazy import LazyStack
 from manykernels.grams.packed import PackedStack
 from manykernels.grams.pair_stack import PairStack
 from manykernels.grams.plan import MemoryPlan, plan_stack
-from manykernels.grams.prediction import cross_apply, cross_apply_each, cross_combine
 from manykernels.grams.rank_one import RankOneStack
+from manykernels.grams.training import build_stack
 
 __all__ = [
     "DenseStack",

@@ -41,8 +41,7 @@ from manykernels.estimators.supervised.samples import (
 )
 from manykernels.exceptions import InvalidInputError
 from manykernels.grams import DenseStack
-from manykernels.grams.expansion import Expansion
-from manykernels.grams.prediction import class_probabilities
+from manykernels.grams.expansion import Expansion, class_probabilities
 from manykernels.kernels import ArdGaussian, FittedBank, KernelBank, KernelSpec, Linear, PreparedRows
 from manykernels.kernels.bank.table_kernels import TablePoints
 from manykernels.objective.losses import Loss, get_loss

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import cache, partial
 from threading import Event
-from typing import Any, ClassVar, Self
+from typing import Any, ClassVar, Self, cast
 
 import numpy as np
 import pandas as pd
@@ -16,32 +16,38 @@ from sklearn.metrics import check_scoring
 
 from manykernels.estimators.parameters import Search
 from manykernels.estimators.selection.cold_start import ColdStartKFold
-from manykernels.estimators.selection.folds import Folds, HeldOut, OpenedKernels, begun, on_stored
+from manykernels.estimators.selection.folds import (
+    Folds,
+    HeldOut,
+    OpenedKernels,
+    Split,
+    begun,
+    begun_in,
+    exchanges,
+    of_fewer_rows,
+    on_stored,
+    splits_of,
+    weighed_splits,
+)
 from manykernels.estimators.selection.held_out import KeepsHeldOut
-from manykernels.estimators.selection.mixtures import mixtures_of, nothing_of
-from manykernels.estimators.selection.penalties import (
+from manykernels.estimators.selection.mixtures import (
     PenaltyFamily,
     alpha_grid,
     checked_alphas,
+    mixtures_of,
+    nothing_of,
     tried_factors,
 )
-from manykernels.estimators.selection.refit import in_closed_form, learned
-from manykernels.estimators.selection.rules import Candidate, Evidence, chosen, first_best, results_of
-from manykernels.estimators.selection.search import ROOM, MixtureSearch, PenaltyGrid, Rung
-from manykernels.estimators.selection.shared_folds import (
-    FOLD_KERNELS,
-    SHARED,
-    pooled_folds,
-    refusal_of_sharing,
-)
-from manykernels.estimators.selection.splits import Split, exchanges, of_fewer_rows, splits_of, weighed_splits
-from manykernels.estimators.selection.stopping import limited
-from manykernels.estimators.selection.strengths import COARSE
+from manykernels.estimators.selection.rules import Candidate, Evidence, chosen, first_best, of_family, results_of
+from manykernels.estimators.selection.search import ROOM, MixtureSearch, PenaltyGrid, Rung, in_closed_form, learned
+from manykernels.estimators.selection.shared_folds import FOLD_KERNELS, SHARED, pooled_folds, refusal_of_sharing
+from manykernels.estimators.selection.strengths import COARSE, limited
 from manykernels.estimators.strength import AUTO, NoiseLevel, default_fraction, noise_levels, noise_seed
 from manykernels.estimators.supervised.base import BaseMKL
 from manykernels.estimators.supervised.problems import Fit, time_left
 from manykernels.estimators.supervised.samples import Rows, Samples, sample_weights
 from manykernels.exceptions import ConvergenceWarning, IncompatibleError, InvalidInputError, MemoryBudgetError
+from manykernels.grams.plan import FACTORED
 from manykernels.grams.training import LAZY, as_bank
 from manykernels.kernels import Pairs
 from manykernels.objective.losses import Loss
@@ -80,8 +86,7 @@ class CrossValidated(KeepsHeldOut):
     @property
     def _search_options(self) -> Search:
         """How the search goes."""
-        options: Search = self._group("search")
-        return options
+        return cast("Search", self._group("search"))
 
     @property
     def _alpha_min_ratio(self) -> float:
@@ -249,6 +254,8 @@ class CrossValidated(KeepsHeldOut):
     ) -> bool:
         """Return whether folds share their sums; refuse in words where they should and cannot."""
         wish, plain = self._search_options.fold_kernels, self._at_given_strength(samples.rows)
+        if wish != SHARED and form != FACTORED:
+            return False  # folds of matrices take parts of these
         penalties = [family.unit for family in tried.families]
         refusal = refusal_of_sharing(wish, plain, samples, form, loss, penalties, splits, lambda: whole().training)
         if wish == SHARED and refusal is not None:
@@ -292,7 +299,7 @@ class CrossValidated(KeepsHeldOut):
                     if scouting is not None and pooled is None:
                         folds.below = replace(folds, folds=scouting()[0], finest=COARSE)
                         for fold, fewer in zip(own, folds.below.folds, strict=False):
-                            fold.begin = partial(_begun_in, fold, fewer)
+                            fold.begin = partial(begun_in, fold, fewer)
                     found = tried.scored(folds)
                     break
                 except (IncompatibleError, MemoryBudgetError):
@@ -454,7 +461,7 @@ class CrossValidated(KeepsHeldOut):
             self.best_index_ = 0 if self.alphas is not None else int(nearest.argmin())
         family = candidates[self.best_index_].family
         if self.alphas is None and not self._beats_constant(candidates, folds, evidence):
-            self.best_index_ = _of_family(candidates, family)[0]  # the strength under which no kernel is left
+            self.best_index_ = of_family(candidates, family)[0]  # the strength under which no kernel is left
         best = candidates[self.best_index_]
         self.best_score_ = float(best.scores.mean())
         self.alphas_ = grid.alphas[0] if len(grid.alphas) == 1 else np.array(grid.alphas)
@@ -566,7 +573,7 @@ class CrossValidated(KeepsHeldOut):
 
     def _warn_of_grid(self, candidates: list[Candidate], folds: Rung, evidence: Evidence, *, exchanges: bool) -> None:
         """Warn of a choice at an end of its grid, and of given strengths at which nothing is found."""
-        own = _of_family(candidates, candidates[self.best_index_].family)
+        own = of_family(candidates, candidates[self.best_index_].family)
         first, last = self.best_index_ == own[0], self.best_index_ == own[-1]
         nothing = first and self.alphas is None  # which has been said
         if folds.ending.status is None and len(own) > 1 and not nothing and (first or last):
@@ -587,15 +594,3 @@ class CrossValidated(KeepsHeldOut):
                 UserWarning,
                 stacklevel=3,
             )
-
-
-def _begun_in(
-    fold: Fold[OpenedKernels, HeldOut], fewer: Fold[OpenedKernels, HeldOut], family: Any, strength: float
-) -> list[Solution] | None:
-    """Return where the first model of a family in a fold begins: that of a fold of fewer of its rows."""
-    return None if fold.rows is None else begun(fold.opened, fold.rows, fewer, family, strength)
-
-
-def _of_family(candidates: list[Candidate], family: PenaltyFamily) -> list[int]:
-    """Return the positions of the candidates of a family."""
-    return [index for index, candidate in enumerate(candidates) if candidate.family is family]

@@ -22,9 +22,9 @@ from manykernels.objective.losses.coupled import STRATUM
 from manykernels.validation.arrays import Array
 
 if TYPE_CHECKING:
+    from manykernels.estimators.selection.folds import Split
     from manykernels.estimators.selection.rules import Candidate
     from manykernels.estimators.selection.search import Rung
-    from manykernels.estimators.selection.splits import Split
     from manykernels.estimators.supervised.problems import Fit
     from manykernels.estimators.supervised.samples import Samples
     from manykernels.solvers.fold import Fold

@@ -14,7 +14,7 @@ from sklearn.utils import _safe_indexing
 
 from manykernels.estimators.parameters import with_kernels_of
 from manykernels.estimators.selection.choice import CrossValidated
-from manykernels.estimators.selection.splits import splits_of
+from manykernels.estimators.selection.folds import splits_of
 from manykernels.exceptions import InvalidInputError
 from manykernels.grams.training import is_precomputed
 from manykernels.kernels.precomputed.stack import as_kernel_stack

@@ -14,8 +14,8 @@ from numpy.typing import ArrayLike
 
 from manykernels.estimators.parameters import check_parameters, place_of
 from manykernels.estimators.selection.cross_validation import MKLClassifierCV, MKLRegressorCV
-from manykernels.estimators.selection.descent import descend, without_bar
-from manykernels.estimators.selection.penalties import PenaltyFamily, alpha_grid, checked_alphas
+from manykernels.estimators.selection.mixtures import PenaltyFamily, alpha_grid, checked_alphas
+from manykernels.estimators.selection.strengths import descend, without_bar
 from manykernels.estimators.supervised.problems import Fit, solve_problems
 from manykernels.estimators.supervised.samples import class_labels, encode_labels, kernel_factors, numeric_targets
 from manykernels.exceptions import ConvergenceWarning, InvalidInputError
@@ -35,7 +35,7 @@ from manykernels.solvers.solve import problem_of, refusal_of_factors
 from manykernels.threads import blas_threads
 
 if TYPE_CHECKING:
-    from manykernels.estimators.selection.penalties import PenaltyFamily
+    from manykernels.estimators.selection.mixtures import PenaltyFamily
     from manykernels.objective.losses import Loss
     from manykernels.validation.arrays import Array
 

@@ -170,3 +170,8 @@ def results_of(candidates: Sequence[Candidate], told: Sequence[dict[str, Any]]) 
     frame["mean_score"], frame["std_score"] = scores.mean(axis=1), scores.std(axis=1)
     frame["n_active"] = [candidate.n_active for candidate in candidates]
     return frame.assign(**{f"score_{fold}": row for fold, row in enumerate(scores.T)})
+
+
+def of_family(candidates: Sequence[Candidate], family: object) -> list[int]:
+    """Return the positions of the candidates of a family."""
+    return [index for index, candidate in enumerate(candidates) if candidate.family is family]

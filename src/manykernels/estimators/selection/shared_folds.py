@@ -22,7 +22,7 @@ from manykernels.solvers.factored.pooled import MOST_RANK, Moments, PooledNewton
 from manykernels.solvers.fold import Fold
 
 if TYPE_CHECKING:
-    from manykernels.estimators.selection.splits import Split
+    from manykernels.estimators.selection.folds import Split
     from manykernels.objective.losses import Loss
     from manykernels.objective.problem import Problem
     from manykernels.objective.regularizers import Regularizer

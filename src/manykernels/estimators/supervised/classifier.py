@@ -13,7 +13,7 @@ from sklearn.utils.metaestimators import available_if
 from manykernels.estimators.parameters import Kernels, Resources
 from manykernels.estimators.supervised.base import BaseMKL
 from manykernels.estimators.supervised.samples import Samples, class_factors, class_labels, encode_labels, likeliest
-from manykernels.grams.prediction import class_probabilities
+from manykernels.grams.expansion import class_probabilities
 from manykernels.objective.losses import Loss
 from manykernels.objective.regularizers import Regularizer
 from manykernels.solvers import Solver

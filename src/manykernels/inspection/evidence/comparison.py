@@ -21,8 +21,7 @@ from manykernels.alignment import aligned_weights, margin_weights
 from manykernels.estimators import MKLClassifier, MKLRegressor, MKLSurvival
 from manykernels.estimators.parameters import with_kernels_of
 from manykernels.estimators.selection.choice import CrossValidated
-from manykernels.estimators.selection.folds import HeldOut
-from manykernels.estimators.selection.splits import splits_of
+from manykernels.estimators.selection.folds import HeldOut, splits_of
 from manykernels.estimators.supervised.base import BaseMKL
 from manykernels.estimators.supervised.samples import Rows, Samples, check_alignment, check_lengths, checked_rows
 from manykernels.estimators.survival import martingale_residuals

@@ -15,7 +15,7 @@ from sklearn.metrics import check_scoring
 from sklearn.utils import _safe_indexing
 from sklearn.utils.validation import check_is_fitted
 
-from manykernels.estimators.selection.splits import CrossValidation, splits_of
+from manykernels.estimators.selection.folds import CrossValidation, splits_of
 from manykernels.estimators.supervised.base import BaseMKL
 from manykernels.exceptions import InvalidInputError
 from manykernels.grams.training import as_bank

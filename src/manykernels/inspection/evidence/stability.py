@@ -13,8 +13,8 @@ from joblib import Parallel, delayed
 from numpy.typing import ArrayLike
 from sklearn.base import clone
 
-from manykernels.estimators.selection.descent import descend, without_bar
-from manykernels.estimators.selection.penalties import PenaltyFamily, alpha_grid
+from manykernels.estimators.selection.mixtures import PenaltyFamily, alpha_grid
+from manykernels.estimators.selection.strengths import descend, without_bar
 from manykernels.estimators.supervised.base import BaseMKL
 from manykernels.estimators.supervised.samples import Samples, sample_weights
 from manykernels.exceptions import ConvergenceWarning, InvalidInputError

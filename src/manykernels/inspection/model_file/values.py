@@ -34,7 +34,7 @@ from manykernels.alignment import AlignedWeights
 from manykernels.discovery import KernelFamily
 from manykernels.estimators.parameters import GROUPS, TakesGroups
 from manykernels.estimators.selection.held_out import FoldModel
-from manykernels.estimators.selection.penalties import PenaltyFamily
+from manykernels.estimators.selection.mixtures import PenaltyFamily
 from manykernels.estimators.supervised.base import BaseMKL
 from manykernels.estimators.supervised.deferred import QUESTIONS, Answer
 from manykernels.exceptions import InvalidInputError, ModelFileError

@@ -28,7 +28,7 @@ from sklearn.model_selection import BaseCrossValidator, BaseShuffleSplit
 from sklearn.pipeline import Pipeline
 from sklearn.utils.validation import check_is_fitted
 
-from manykernels.estimators.selection.splits import CrossValidation
+from manykernels.estimators.selection.folds import CrossValidation
 from manykernels.exceptions import InvalidInputError
 from manykernels.inspection.displays.kernel_table import groups_of, kernel_table, summed_by
 from manykernels.inspection.displays.plotting import cut_text, short_label

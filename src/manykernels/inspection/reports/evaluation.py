@@ -26,7 +26,7 @@ from sklearn.utils import _safe_indexing
 
 from manykernels.estimators import GaussianMKL, KernelAligner, MKLSurvivalCV, NonlinearMKL, concordance_index
 from manykernels.estimators.parameters import with_kernels_of
-from manykernels.estimators.selection.splits import CrossValidation, splits_of
+from manykernels.estimators.selection.folds import CrossValidation, splits_of
 from manykernels.exceptions import ConvergenceWarning, InvalidInputError
 from manykernels.inspection.evidence.importance import pooled_drops, score_drops
 from manykernels.inspection.pipelines import after_steps_of, fresh, last_step, unwrapped
