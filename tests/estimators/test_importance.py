@@ -127,6 +127,27 @@ def test_factors_and_matrices_tell_the_same(loss: str) -> None:
         assert_allclose(frames[0].loc[["x0", "x1"], column], frames[1].loc[["x0", "x1"], column], atol=0.1 * largest)
 
 
+def test_factors_of_more_ranks_than_rows_tell_the_same_by_matrices(monkeypatch: pytest.MonkeyPatch) -> None:
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(300, 8))
+    y = np.where(np.sin(2 * X[:, 0]) + rng.logistic(size=300) > 0, 1, 0)
+    asked: list[str] = []
+    drops = []
+    for rank_per_row in (np.inf, 0.0):
+        monkeypatch.setattr(importance, "RANK_PER_ROW", rank_per_row)
+        model = MKLClassifier(
+            KernelBank.per_feature(widths=[0.3, 1.0]), alpha="0.2*noise", resources={"representation": "factored"}
+        ).fit(X, y)
+        with monkeypatch.context() as patched:
+            for name in ("by_matrices", "by_factors"):
+                whole = getattr(importance, name)
+                patched.setattr(importance, name, lambda *given, way=whole: asked.append(way.__name__) or way(*given))
+            drops.append(model.feature_importances_)
+    assert asked == ["by_factors", "by_matrices"]
+    assert drops[0].max() > 0
+    assert_allclose(drops[1], drops[0], rtol=1e-6, atol=1e-9)
+
+
 @pytest.mark.parametrize("outputs", ["own", "shared"])
 @pytest.mark.parametrize("held", HELD)
 def test_several_classes_have_one_importance(outputs: str, held: str) -> None:

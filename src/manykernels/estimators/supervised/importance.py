@@ -22,7 +22,8 @@ norm, which for the block 1-norm is zero: how large a function is costs nothing 
 Without this term a noise category of many levels, and whatever else follows single rows, gains by its own weight.
 
 **In factors** ``K_m = Z_m Z_m'`` the same covariances are ``C_m = diag(P_m A^-1 P')`` with ``P = [D^1/2 Z, B]`` and
-``A = P' W P + (I - V (I - S) V')``, ``V`` the directions of the coefficients: systems of the size of all ranks.
+``A = P' W P + (I - V (I - S) V')``, ``V`` the directions of the coefficients: systems of the size of all ranks. Where
+these are far more than the rows that are left out, matrices ``Z_m Z_m'`` among the rows are smaller.
 
 **When.** Models of Gram matrices and smooth losses keep all rows that matter, and are asked when somebody wants to
 know. Factors keep no rows, and losses with kinks only those at or beyond a kink: there what it takes is held until
@@ -249,6 +250,7 @@ def _losses_of_events(y: Array, z: Array, weight: Array) -> tuple[Array, Array]:
 
 MOST_ROWS, FEWER_ROWS = 2000, 1000  # left out in turn when somebody asks, and by every fit that cannot be asked later
 HELD_BYTES = 2**27  # of Gram matrices that are evaluated once for all targets
+RANK_PER_ROW = 2  # of factors, above which matrices among the rows take less time than systems of all ranks
 FACTOR_TOL = 1e-4  # share of the trace that factors leave of kernels whose functions are sums over rows
 
 
@@ -332,9 +334,16 @@ class FactorRows:
         if self.grams is not None:
             left = [by_matrices(target, self.grams.__getitem__) for target in self.targets]
         else:
-            pairs = zip(self.targets, self.factors, strict=True)
-            left = [by_factors(target, [Z for Z, _ in own], [v for _, v in own]) for target, own in pairs]
+            left = [_by_least(*pair) for pair in zip(self.targets, self.factors, strict=True)]
         return _joined(left, self.losses, self.y, self.weight)
+
+
+def _by_least(target: Target, pairs: Sequence[tuple[Array, Array]]) -> tuple[Array, Array]:
+    """Return the same as `by_factors`, from matrices among the rows where coefficients are more than these."""
+    factors, coefficients = zip(*pairs, strict=True) if pairs else ((), ())
+    if sum(factor.shape[1] for factor in factors) > RANK_PER_ROW * len(target.rho):
+        return by_matrices(target, lambda m: factors[m] @ factors[m].T)
+    return by_factors(target, factors, coefficients)
 
 
 def of_factors(model: BaseEstimator, stack: FactoredStack, fit: Fit, y: Array, weight: Array) -> FactorRows:
