@@ -20,7 +20,7 @@ def test_scikit_learn_accepts_the_estimator(estimator: Any, check: Any) -> None:
 
 
 # Small data of the checks: few columns, few rows of each class; some targets are constant within tol.
-@pytest.mark.sampled(3)
+@pytest.mark.sampled(6)
 @pytest.mark.filterwarnings("ignore:No kernel was selected:UserWarning", "ignore:The best strength:UserWarning")
 @pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning", "ignore:The least populated class")
 @pytest.mark.filterwarnings("ignore::manykernels.ConvergenceWarning")

@@ -114,10 +114,10 @@ def test_problems_end_where_dense_solvers_end(seed: int, loss: str, regularizer:
 def test_steps_without_hessians_reach_the_same_minimum(loss: str, regularizer: str, monkeypatch: Any) -> None:
     """Proximal steps and conjugate gradients on many features: the gap is certified on the very features."""
     monkeypatch.setattr(sparse, "FEW_FEATURES", 10)
-    X = table(3, 60)
+    X = table(3)
     stack = factored_stack_of(X, BANK.replace(kernels=KERNELS[:4]))
     rng = np.random.default_rng(0)
-    y = rng.normal(size=60) if loss == "squared" else np.sign(rng.normal(size=60))
+    y = rng.normal(size=40) if loss == "squared" else np.sign(rng.normal(size=40))
     problem = Problem(stack, y, get_loss(loss), get_regularizer(regularizer, 4.0))
     objective = FactoredObjective(problem, stack.operators(range(4), 0.0), 0.0)
     assert objective.matrix_free

@@ -8,6 +8,7 @@ from functools import cache
 from pathlib import Path
 
 import pytest
+from tests.support.imports import Import, imports
 
 SOURCE = Path(__file__).parents[2] / "src"
 PACKAGE = SOURCE / "manykernels"
@@ -29,20 +30,12 @@ def sources() -> dict[str, str]:
     return found
 
 
-@cache
-def parsed(text: str) -> ast.Module:
-    """Return the tree of a module; several tests look at those of the package."""
-    return ast.parse(text)
-
-
-def imported(node: ast.AST, modules: set[str]) -> set[str]:
+def imported(node: Import, modules: set[str]) -> set[str]:
     """Return the modules that one statement names: a submodule where there is one, else the module or package."""
     if isinstance(node, ast.Import):
         return {alias.name for alias in node.names}
-    if isinstance(node, ast.ImportFrom) and node.module:
-        names = {f"{node.module}.{alias.name}" for alias in node.names}
-        return {name if name in modules else node.module for name in names}
-    return set()
+    names = {f"{node.module}.{alias.name}" for alias in node.names}
+    return {name if name in modules else str(node.module) for name in names} if node.module else set()
 
 
 @cache
@@ -55,7 +48,7 @@ def graph_of(texts: Mapping[str, str]) -> Graph:
     """Return who imports whom: at module level, inside functions and under TYPE_CHECKING alike."""
     modules = set(texts)
     return {
-        name: {other for node in ast.walk(parsed(text)) for other in imported(node, modules)} & modules - {name}
+        name: {other for _, node in imports(text) for other in imported(node, modules)} & modules - {name}
         for name, text in texts.items()
     }
 
@@ -80,13 +73,8 @@ def circle(graph: Graph) -> list[str]:
 
 def local_imports(text: str) -> Iterator[str]:
     """Yield what is imported inside functions, by the first part of its name."""
-    outside: list[ast.AST] = [parsed(text)]
-    while outside:
-        part = outside.pop()
-        if not isinstance(part, ast.FunctionDef | ast.AsyncFunctionDef):
-            outside.extend(ast.iter_child_nodes(part))
-            continue
-        for node in ast.walk(part):
+    for inside, node in imports(text):
+        if inside:
             yield from (name.split(".")[0] for name in imported(node, set()))
 
 

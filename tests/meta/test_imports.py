@@ -11,6 +11,7 @@ import sys
 from pathlib import Path
 
 import pytest
+from tests.support.imports import imports
 
 PACKAGE = Path(__file__).parents[2] / "src" / "manykernels"
 SOURCES = sorted(PACKAGE.rglob("*.py"))
@@ -42,24 +43,24 @@ def layer_of(module: str) -> str:
     return module.split(".")[1] if "." in module else ""
 
 
-def imported_layers(tree: ast.AST) -> set[str]:
+def imported_layers(source: str) -> set[str]:
     """Layers named by any import, at module level, in a function or under TYPE_CHECKING."""
     found = set()
-    for node in ast.walk(tree):
+    for _, node in imports(source):
         if isinstance(node, ast.Import):
             found |= {layer_of(alias.name) for alias in node.names if alias.name.split(".")[0] == "manykernels"}
-        elif isinstance(node, ast.ImportFrom) and node.level:
+        elif node.level:
             found.add("a relative import")
-        elif isinstance(node, ast.ImportFrom) and node.module == "manykernels":
+        elif node.module == "manykernels":
             found |= {alias.name if alias.name in LIBRARY | {"testing", "datasets"} else "" for alias in node.names}
-        elif isinstance(node, ast.ImportFrom) and str(node.module).startswith("manykernels."):
+        elif str(node.module).startswith("manykernels."):
             found.add(layer_of(str(node.module)))
     return found
 
 
 def violations(source: str, layer: str) -> set[str]:
     """Layers that ``source`` imports although it lives in ``layer``."""
-    return imported_layers(ast.parse(source)) - allowed_imports(layer)
+    return imported_layers(source) - allowed_imports(layer)
 
 
 def layer_of_path(path: Path) -> str:
