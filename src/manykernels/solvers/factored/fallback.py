@@ -19,17 +19,19 @@ from manykernels.objective.problem import Problem
 from manykernels.solvers.base import in_order
 from manykernels.solvers.factored.objective import Point, per_output
 from manykernels.solvers.factored.state import Component, ExactContinuation
-from manykernels.solvers.factored.tuning import LANDMARK_STEPS, LAZY_ENTRY, LITTLE, MATRIX_FACTORS
+from manykernels.solvers.factored.tuning import FEW_KERNELS, LANDMARK_STEPS, LAZY_ENTRY, LITTLE, MATRIX_FACTORS
 from manykernels.solvers.gram.block_coordinate import BlockCoordinate
 from manykernels.solvers.gram.interior_point import InteriorPoint
 from manykernels.solvers.gram.shared_newton import SharedNewton
 from manykernels.solvers.gram.smooth_dual import SmoothDual
 from manykernels.solvers.gram.working_set import WorkingSet
-from manykernels.solvers.solution import Solution
+from manykernels.solvers.solution import Model, Solution, Status
 from manykernels.validation.arrays import Array
 
 ON_MATRICES = (WorkingSet, InteriorPoint, SmoothDual, SharedNewton, BlockCoordinate)
 """Who goes on where factors end, in the order of preference: the library's own solvers of Gram matrices."""
+ON_FEW = (InteriorPoint, *(solver for solver in ON_MATRICES if solver is not InteriorPoint))
+"""The same on the few kernels of a working set: it is chosen already, and to choose from it again costs steps."""
 
 
 def cost_little(n_kernels: int, n_samples: int) -> bool:
@@ -76,7 +78,21 @@ def solved(problem: Problem, tol: float, time_limit: float, start: Solution | No
     options = {"tol": tol} | ({"time_limit": max(time_limit, 1.0)} if np.isfinite(time_limit) else {})
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", ConvergenceWarning)  # the caller warns, with the gap of the exact kernels
-        return next(in_order(problem, ON_MATRICES)).configured(**options).solve(problem, start)
+        few = problem.stack.in_memory and problem.n_kernels <= FEW_KERNELS
+        return next(in_order(problem, ON_FEW if few else ON_MATRICES)).configured(**options).solve(problem, start)
+
+
+def start_at(problem: Problem, model: Model) -> Solution:
+    """Return a model as a solution that others begin with."""
+    told: dict[str, Any] = {
+        "message": "",
+        "history": (),
+        "passes": 0.0,
+        "newton_steps": 0,
+        "n_iter": 0,
+        "elapsed_s": 0.0,
+    }
+    return Solution(*model, problem.certificate(*model), Status.MAX_ITER, solver="factored", **told)
 
 
 def result_of(

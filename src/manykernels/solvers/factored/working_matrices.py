@@ -15,10 +15,10 @@ from manykernels.grams.dense import DenseStack
 from manykernels.grams.factored import FactoredStack
 from manykernels.grams.plan import SQUARE_ARRAYS
 from manykernels.objective.problem import Problem
-from manykernels.solvers.factored.fallback import allowed_bytes, matrix_first, result_of, solved
+from manykernels.solvers.factored.fallback import allowed_bytes, matrix_first, result_of, solved, start_at
 from manykernels.solvers.factored.state import ExactContinuation
 from manykernels.solvers.factored.tuning import MATRIX_FACTORS, SINGLE_PRECISION_TOL
-from manykernels.solvers.solution import Solution
+from manykernels.solvers.solution import Model, Solution
 from manykernels.validation.arrays import Array
 
 # Some kernels as N x N matrices, the others as factors: a Gram stack in memory for solvers that form sums of both.
@@ -94,9 +94,11 @@ class MixedStack(GramStack):
         used = np.flatnonzero(own)
         factors, signs = self._factors[:, used] * np.sqrt(np.abs(own[used])), np.sign(own[used])
         # A matrix times its own transpose costs half of another product, and is symmetric to the last bit.
-        total = factors[:, signs > 0] @ factors[:, signs > 0].T
-        if (signs < 0).any():
-            total -= factors[:, signs < 0] @ factors[:, signs < 0].T
+        added = factors if (signs > 0).all() else factors[:, signs > 0]
+        total = added @ added.T
+        if added is not factors:
+            taken = factors[:, signs < 0]
+            total -= taken @ taken.T
         for gram, weight in zip(self._whole, weights, strict=False):
             for start in range(0, self.n_samples, ROWS) if weight else ():
                 total[start : start + ROWS] += weight * gram.array[0, start : start + ROWS]
@@ -126,6 +128,11 @@ class WorkingMatrices:
         self._factors: list[tuple[Array, Array, Array]] = []  # kernels, starts, factors
         self._last: dict[int, float] = {}
         self._solution: Solution | None = None
+        self._begun: Model | None = None
+
+    def begin(self, model: Model) -> None:
+        """Begin where factors ended, with weights of all kernels of the stack."""
+        self._begun = model
 
     def over(self, problem: Problem) -> WorkingMatrices:
         """Return the same matrices for another problem on the same kernels and rows, which begins where this one is."""
@@ -190,13 +197,16 @@ class WorkingMatrices:
             kernel_penalties=problem.penalties[kernels],
             regularizer=problem.regularizer.take(kernels),
         )
-        solution = solved(own, tol, time_limit, self._started(kernels))
+        solution = solved(own, tol, time_limit, self._started(own, kernels))
         self._last = dict(zip(kernels.tolist(), solution.kernel_weights.tolist(), strict=True))
         self._solution = solution
         return result_of(self.problem, self.stack, solution, kernels, set(self.whole))
 
-    def _started(self, kernels: Array) -> Solution | None:
-        """Return the solution on fewer kernels as one on these."""
+    def _started(self, own: Problem, kernels: Array) -> Solution | None:
+        """Return the solution on fewer kernels, or what factors came to, as one on these."""
         if self._solution is None:
-            return None
+            if self._begun is None:
+                return None
+            rho, weights, b = self._begun
+            return start_at(own, (rho, weights[kernels], b))
         return replace(self._solution, kernel_weights=np.array([self._last.get(m, 0.0) for m in kernels.tolist()]))

@@ -52,6 +52,7 @@ from manykernels.solvers.factored.tuning import (
     INNER_FOR_PRODUCTS,
     LEAST_GROWTH,
     MATRIX_FACTORS,
+    MATRIX_GAP,
     NEW_FOR_PRODUCTS,
     NEWTON_STEPS,
     NEXT_GAP,
@@ -137,6 +138,8 @@ class FactoredWorkingSet:
                 return (yield from self._fall_back(state))  # smoothing costs more than matrices of this size
             before = (state.primal, len(state.kernels), state.factor_tol)
             kernels, finer = self._wanted(state, bound, gap)
+            if not len(state.kernels):
+                kernels = self._without_matrices(kernels)
             kinked = self._few_rows and not self.problem.loss.smooth
             if (kinked or self._at_once(kernels)) and (matrices := self._matrices(kernels)) is not None:
                 return (yield from self._go_over(state, matrices))
@@ -414,6 +417,13 @@ class FactoredWorkingSet:
             for m in kernels.tolist()
         )
 
+    def _without_matrices(self, kernels: Array) -> Array:
+        """Return the first kernels without those that are to be matrices: the others tell soon who enters next."""
+        if not self.problem.loss.smooth or self.problem.shared or self.stack.table.chunked:
+            return kernels
+        others = [m for m in kernels.tolist() if not matrix_first(self.stack, m)]
+        return np.array(others, dtype=kernels.dtype) if others else kernels
+
     def _matrices(self, kernels: Array) -> WorkingMatrices | None:
         """Return N x N matrices to go on with; None if there is no room, or nothing that would prove a gap."""
         problem = self.problem
@@ -428,10 +438,18 @@ class FactoredWorkingSet:
         return matrices
 
     def _go_over(self, state: State, matrices: WorkingMatrices) -> Generator[Array | State, Quads, tuple[State, str]]:
-        """Go on with N x N matrices of the kernels that need them, until no kernel is missing."""
-        state.matrices = matrices
+        """Go on with N x N matrices of the kernels that need them, until no kernel is missing.
+
+        While some are, to solve for the others closely is for nothing.
+        """
+        state.matrices, closest = matrices, 0.5 * self.tol
+        loosest = np.inf if state.best is not None else closest
+        if state.objective is not None and state.best is not None and not self.problem.shared:
+            matrices.begin((state.best.scale * state.best.rho, self._weights(state, state.best), state.point.b))
         while True:
-            bound, gap = yield from self._taken_over(state, matrices.solve(0.5 * self.tol, self._left))
+            gap = state.primal - state.best.value if state.best is not None else np.inf
+            wanted = min(max(MATRIX_GAP * gap / self._size(state), closest), loosest)
+            bound, gap = yield from self._taken_over(state, matrices.solve(wanted, self._left))
             yield state
             if gap <= self.tol * self._size(state):
                 return state, "converged"
@@ -442,9 +460,19 @@ class FactoredWorkingSet:
             missing = np.setdiff1d(self._entering(state, bound, held, gap), held)
             if len(state.rounds) > self.max_rounds:
                 return state, "max_iter"
-            if not len(missing) or matrices.needed(missing.tolist()) > matrices.allowed:
+            more = len(missing) > 0 and matrices.needed(missing.tolist()) <= matrices.allowed
+            if more:
+                matrices.add(missing.tolist())
+            elif wanted > closest:
+                loosest = closest
+            else:
                 return state, "stalled"
-            matrices.add(missing.tolist())
+
+    def _weights(self, state: State, bound: DualBound) -> Array:
+        """Return the weights (M,) of the kernels of a state, by their norms and the dual norms of a bound."""
+        norms = np.zeros(self.problem.n_kernels)
+        norms[state.kernels] = state.norms
+        return norms / (np.maximum(bound.norms, 1e-300) * self.problem.penalties**2)
 
     def _taken_over(
         self, state: State, exact: ExactContinuation
