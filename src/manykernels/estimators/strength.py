@@ -7,7 +7,8 @@ constant and ``P`` a permutation::
     max   = Omega*-threshold of u_m(R),     u_m(R) = sqrt(tr R' K_m R) / w_m
     noise = median over P of the threshold of u_m(P R)
 
-All permutations are columns of one matrix, so that they cost about a pass over the kernels.
+All permutations are columns of one matrix, so that they cost about a pass over the kernels; on factors of many rows
+target and permutations are compared by kernels on rounded rows, which cost less and keep the test exact.
 """
 
 from __future__ import annotations
@@ -49,6 +50,7 @@ __all__ = [
     "p_value",
     "random_orders",
     "relative_strength",
+    "share_first_pass",
     "strength_from_alpha",
     "stronger",
 ]
@@ -63,6 +65,7 @@ PERMUTED_ENTRIES = (
 )
 PERMUTED_COST = 2.5e9  # multiplications of all quadratic forms of permuted targets, beyond which fewer are drawn, too
 CLEARLY = 3.0  # standard deviations of permuted targets from the closest of them, at which a target is no noise
+FEW_ROWS, ABOUT = 100, 1e-6  # rows of two targets, which tell most of them apart, and how alike they are otherwise
 SAME = 1e-12  # spread of norms below which they are equal but for rounding
 SIGNIFICANT = 0.05  # p-value up to which a relation is no noise
 COLUMN_BYTES = 128 * 2**20  # of permuted dual coefficients that are held at once
@@ -229,6 +232,18 @@ def stronger(problem: Problem, other: Problem) -> Problem:
     return problem.with_penalty(replace(other.regularizer, strength=strength))
 
 
+def share_first_pass(problem: Problem, twin: Problem) -> None:
+    """Let a problem on factors know the pass that it begins with, where it is a multiple of its twin's.
+
+    So it is of two classes, of which weights multiply the dual coefficients of both by one factor.
+    """
+    if not problem.stack.has_factors or problem.shared or problem.unpenalized.size:
+        return
+    factor = None if "empty_quads" in vars(problem) else multiple_of(twin.empty_start, problem.empty_start)
+    if factor is not None:
+        problem.__dict__["empty_quads"] = _multiplied(twin.empty_quads, factor**2)
+
+
 def noise_seed(random_state: RandomSource) -> int:
     """Return the seed of permutations; a generator of the user's is read, and goes on from where it was."""
     return 0 if random_state is None else seed_from(copy.deepcopy(random_state))
@@ -278,7 +293,7 @@ class PermutedTargets:
         orders = np.vstack([np.arange(len(self.rhos[0])), self._orders(n_permutations)])
         squares = _squares_of(problems[0].stack, self.rhos, orders)
         for problem, own, (low, high) in zip(problems, self.rhos, squares, strict=True):
-            if _begins_at(problem, own):  # a fit begins with this pass
+            if low is not high and _begins_at(problem, own):  # a fit begins with this pass, where it is one
                 problem.__dict__["empty_quads"] = low[0].copy(), high[0].copy()
         norms = [self._norms(target, low) for target, (low, _) in enumerate(squares)]
         return [self._level(target, own[0], own[1:]) for target, own in enumerate(norms)]
@@ -337,10 +352,15 @@ def _squares_of(stack: GramStack, rhos: Sequence[Array], orders: Array) -> list[
 
     The columns of a target are summed over: they share their weights.
     """
+    multiples = _multiples(rhos)
+    asked = [target for target, (other, _) in enumerate(multiples) if other == target]
+    if len(asked) < len(rhos):  # as weights of two classes multiply the coefficients of both by one factor
+        found = dict(zip(asked, _squares_of(stack, [rhos[target] for target in asked], orders), strict=True))
+        return [_multiplied(found[other], factor**2) for other, factor in multiples]
     largest = max(rho.size for rho in rhos)
     most = min(COLUMN_BYTES // (8 * largest), MOST_COLUMNS * len(rhos[0]) // largest)
     together = max(1, most // len(orders))
-    found: list[tuple[Array, Array]] = []
+    squares: list[tuple[Array, Array]] = []
     for first in range(0, len(rhos), together):
         some = rhos[first : first + together]
         columns = [rho[orders.T].reshape(len(rho), -1) for rho in some]  # (N, orders, T)
@@ -353,14 +373,59 @@ def _squares_of(stack: GramStack, rhos: Sequence[Array], orders: Array) -> list[
         for start, end, own in zip(ends, ends[1:], some, strict=False):
             parts = (each[:, start:end].reshape(len(each), len(orders), own.shape[1]) for each in bounds)
             low, high = (part.sum(axis=2).T for part in parts)
-            found.append((low, high))
-    return found
+            squares.append((low, low if bounds[0] is bounds[1] else high))
+    return squares
+
+
+def _multiplied(bounds: tuple[Array, Array], factor: float) -> tuple[Array, Array]:
+    """Return bounds times a factor, one and the same if they were."""
+    if factor == 1.0:
+        return bounds
+    low = bounds[0] * factor
+    return low, low if bounds[0] is bounds[1] else bounds[1] * factor
+
+
+def _multiples(rhos: Sequence[Array]) -> list[tuple[int, float]]:
+    """Return of which later target each one is a multiple, and of which factor; of itself, if of none."""
+    known: dict[int, tuple[int, float]] = {}
+    for target in reversed(range(len(rhos))):
+        others = [other for other, (same, _) in known.items() if other == same]
+        factors = ((other, multiple_of(rhos[other], rhos[target])) for other in others)
+        known[target] = next(((other, factor) for other, factor in factors if factor is not None), (target, 1.0))
+    return [known[target] for target in range(len(rhos))]
+
+
+def multiple_of(other: Array, rho: Array) -> float | None:
+    """Return the factor of which dual coefficients are a multiple of others, but for rounding; None if they are not.
+
+    Examples
+    --------
+    >>> multiple_of(np.array([1.0, -2.0]), np.array([2.0, -4.0])), multiple_of(np.ones(2), np.arange(2.0))
+    (2.0, None)
+    """
+    if other.shape != rho.shape or not other.any():
+        return None
+    some = slice(0, FEW_ROWS)
+    if not _parallel(other[some], rho[some]):
+        return None
+    at = np.unravel_index(int(np.argmax(np.abs(other))), other.shape)
+    factor = float(rho[at] / other[at])
+    return factor if np.allclose(rho, factor * other, rtol=SAME, atol=0.0) else None
+
+
+def _parallel(other: Array, rho: Array) -> bool:
+    """Whether one of two vectors is about a multiple of the other: most pairs are told apart by few entries."""
+    lengths = np.linalg.norm(other) * np.linalg.norm(rho)
+    return bool(abs(np.vdot(other, rho)) >= (1.0 - ABOUT) * lengths)
 
 
 def _quads_of(stack: Any, columns: Array) -> tuple[Array, Array]:
-    """Return bounds (M, k) from below and above on ``r' K_m r`` of every column: one pass."""
-    if not stack.has_factors:
-        each = stack.quad_each(columns)
+    """Return bounds (M, k) from below and above on ``r' K_m r`` of every column: one pass.
+
+    They are one and the same where there are no bounds, of matrices and of rounded rows.
+    """
+    each = stack.rounded_quads(columns) if stack.has_factors else stack.quad_each(columns)
+    if each is not None:
         return each, each
     found = stack.quad_bounds_each([np.ascontiguousarray(column) for column in columns.T])
     low, high = np.empty((2, stack.n_kernels, len(found)))

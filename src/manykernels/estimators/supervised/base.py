@@ -29,6 +29,7 @@ from manykernels.estimators.strength import (
     noise_seed,
     p_value,
     relative_strength,
+    share_first_pass,
     strength_from_alpha,
     stronger,
 )
@@ -274,6 +275,8 @@ class BaseMKL(SaysWhichParameter, NotebookCard, Explanations, TakesGroups):
         permuted = PermutedTargets.of(posed, noise_seed(self.random_state), self._noise_strata(samples), samples.groups)
         levels, rest = self._noise_levels(permuted, posed, training, asked)
         if asked is not None:
+            for pair in zip(problems, plain, strict=False) if asked.unit == "max" else ():
+                share_first_pass(*pair)
             posed = [at_strength(*pair, asked) for pair in zip(posed, levels, strict=True)]
             n = len(problems)
             problems = [stronger(*pair) for pair in zip(posed[:n], posed[n:], strict=True)] if plain else posed

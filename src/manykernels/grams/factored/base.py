@@ -158,6 +158,10 @@ class FactoredStack(GramStack):
         """Return `quad_bounds` of every one of these vectors; a stack that can reads its rows once for all."""
         return [self.quad_bounds(rho) for rho in rhos]
 
+    def rounded_quads(self, columns: Array) -> Array | None:
+        """Return ``r' K_m r`` of every column (M, k) among rounded rows, or None where that is not much cheaper."""
+        return None
+
     def squares(self, R: Array, kernels: Array | None = None) -> Array:
         """``tr R' K_m R`` up to the errors of a pass, of all kernels or of some."""
         squares = np.sum([self.quad(column) for column in columns_of(R)], axis=0)

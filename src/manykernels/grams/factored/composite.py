@@ -71,6 +71,14 @@ class CompositeStack(FactoredStack):
         bounds = [part.quad_bounds(rho) for part in self.parts]
         return self._gather([low for low, _ in bounds]), self._gather([high for _, high in bounds])
 
+    def rounded_quads(self, columns: Array) -> Array | None:
+        """Return ``r' K_m r`` of every column (M, k), among rounded rows where parts have such; None if none has."""
+        parts = [part.rounded_quads(columns) for part in self.parts]
+        if all(part is None for part in parts):
+            return None
+        own = zip(self.parts, parts, strict=True)
+        return self._gather([part._quad_each(columns) if found is None else found for part, found in own])
+
     def near_passes(self) -> Any:
         """Return what bounds passes by earlier ones, where one part holds all kernels."""
         return self.parts[0].near_passes() if len(self.parts) == 1 else None

@@ -45,6 +45,26 @@ def add_moments(x: Array, origin: float, inverse: float, rho: Array, out: Array)
 
 
 @compiled(fastmath=FAST)
+def add_shares(x: Array, origin: float, inverse: float, rhos: Array, out: Array) -> None:
+    """Add every row of ``rhos`` (n, T) to the two rows of ``out`` (knots, T) beside its position, the nearer the more.
+
+    Rows outside the knots are left out.
+    """
+    last = out.shape[0] - 1
+    for i in range(x.size):
+        position = (x[i] - origin) * inverse
+        if position < -0.5 or position > last + 0.5:
+            continue
+        j = max(min(int(position), last - 1), 0)
+        after = position - j
+        before = 1.0 - after
+        for t in range(rhos.shape[1]):
+            out[j, t] += before * rhos[i, t]
+        for t in range(rhos.shape[1]):
+            out[j + 1, t] += after * rhos[i, t]
+
+
+@compiled(fastmath=FAST)
 def add_values(x: Array, origin: float, inverse: float, table: Array, out: Array) -> None:
     """Add ``sum_p table[bin_i, p] delta_i^p`` to ``out[i]``; zero outside the bins."""
     last = table.shape[0] - 1

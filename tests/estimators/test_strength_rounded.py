@@ -1,0 +1,103 @@
+"""What noise reaches among rounded rows is what it reaches among the rows, and the test by it stays a test."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+import manykernels.grams.factored.fourier as fourier
+from manykernels import KernelBank, MKLClassifier, MKLRegressor
+from manykernels.estimators.strength import multiple_of, noise_levels, p_value
+from manykernels.grams.factored import FourierStack
+from manykernels.grams.factored.rounded import LEAST_ROWS
+from manykernels.objective import Problem, get_regularizer
+from manykernels.objective.losses import get_loss
+from manykernels.validation.arrays import Array
+
+WIDTHS = [0.1, 0.3, 1.0, 3.0]
+N = LEAST_ROWS
+EXACT = N + 1  # rows at least that are rounded
+
+
+def drawn(columns: int, effect: float, seed: int = 0) -> tuple[Array, Array]:
+    """Return columns, and a target that the first of them has to do with."""
+    rng = np.random.default_rng(seed)
+    X = rng.normal(size=(N, columns))
+    return X, effect * np.sin(2.0 * X[:, 0]) + rng.normal(size=N)
+
+
+def posed(X: Array, y: Array) -> Problem:
+    """Return a problem on factors."""
+    return Problem(FourierStack.grid(X, WIDTHS), y, get_loss("squared"), get_regularizer("l1", 1.0))
+
+
+def test_a_target_of_noise_is_told_from_noise_in_one_of_twenty_cases() -> None:
+    X, _ = drawn(2, 0.0)
+    stack, rng = FourierStack.grid(X, WIDTHS), np.random.default_rng(1)
+    chances = []
+    for seed in range(200):
+        problem = Problem(stack, rng.exponential(size=N), get_loss("squared"), get_regularizer("l1", 1.0))
+        chances.append(p_value(noise_levels([problem], seed, n_permutations=19)))
+    assert 2 <= np.sum(np.array(chances) <= 0.05) <= 21  # ten expected; of a fair test beyond in 1 of 1,000 cases
+    assert 0.4 < np.mean(chances) < 0.65  # uniform on 0.05, 0.1, ..., 1: 0.525
+
+
+@pytest.mark.parametrize("effect", [0.1, 1.0])
+def test_rounded_rows_and_rows_tell_the_same(effect: float, monkeypatch: pytest.MonkeyPatch) -> None:
+    X, y = drawn(4, effect)
+    (rounded,) = noise_levels([posed(X, y)], 0)
+    monkeypatch.setattr(fourier, "LEAST_ROWS", EXACT)
+    (exact,) = noise_levels([posed(X, y)], 0)
+    assert len(rounded.permuted) == len(exact.permuted) == 99
+    assert np.allclose(rounded.permuted, exact.permuted, rtol=5e-3)
+    assert abs(p_value([rounded]) - p_value([exact])) <= 0.02
+    assert np.mean(rounded.above != exact.above) <= 1 / 16
+    penalties = [level.penalty(get_regularizer("l1", 1.0), 1.0, N).strength for level in (rounded, exact)]
+    assert penalties[0] == pytest.approx(penalties[1], rel=2e-3)
+    assert penalties[0] != penalties[1]  # it is not the same pass
+
+
+def test_an_estimator_tells_noise_among_rounded_rows_and_certifies_among_rows(monkeypatch: pytest.MonkeyPatch) -> None:
+    X, y = drawn(3, 1.0)
+    bank = KernelBank.per_feature(widths=WIDTHS, standardize=True)
+    models = []
+    for least in (LEAST_ROWS, EXACT):
+        monkeypatch.setattr(fourier, "LEAST_ROWS", least)
+        options = {"alpha": "0.1*max", "resources": {"representation": "factored"}}
+        models.append(MKLRegressor(bank, **options).fit(X, y))
+    first, second = models
+    assert first.alpha_ == pytest.approx(second.alpha_, rel=1e-9)  # the strength is not in units of noise
+    assert first.dual_gap_ <= first.tol
+    assert first.noise_ratio_ == pytest.approx(second.noise_ratio_, rel=5e-3)
+    assert first.noise_p_value_ == second.noise_p_value_
+    assert np.array_equal(first.above_noise_[:4], second.above_noise_[:4])
+
+
+def test_coefficients_that_are_multiples_of_others_are_known() -> None:
+    rng = np.random.default_rng(0)
+    rho = rng.normal(size=(300, 1))
+    assert multiple_of(rho, -3.0 * rho) == pytest.approx(-3.0, rel=1e-15)
+    assert multiple_of(rho, rho) == 1.0
+    other = rho.copy()
+    other[-1] *= 1.0 + 1e-9
+    assert multiple_of(rho, other) is None
+    assert multiple_of(rho, np.hstack([rho, rho])) is None
+    assert multiple_of(np.zeros((300, 1)), rho) is None
+
+
+@pytest.mark.parametrize("alpha", ["0.1*max", "0.3*noise"])
+@pytest.mark.parametrize("representation", ["gram", "factored"])
+def test_weights_of_two_classes_are_a_factor_and_their_plain_twin_takes_no_pass(
+    alpha: str, representation: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    X, y = drawn(2, 3.0)
+    X, labels = X[:150], y[:150] > 1.0
+    bank = KernelBank.per_feature(widths=WIDTHS)
+    options = {"loss": "logistic", "alpha": alpha, "resources": {"representation": representation}}
+    model = MKLClassifier(bank, class_weight="balanced", **options).fit(X, labels)
+    monkeypatch.setattr("manykernels.estimators.strength.multiple_of", lambda *_: None)
+    apart = MKLClassifier(bank, class_weight="balanced", **options).fit(X, labels)
+    assert model.alpha_ == pytest.approx(apart.alpha_, rel=1e-9)
+    assert model.noise_ratio_ == pytest.approx(apart.noise_ratio_, rel=1e-9)
+    assert model.noise_p_value_ == apart.noise_p_value_
+    assert model.dual_gap_ <= model.tol
