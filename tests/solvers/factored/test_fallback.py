@@ -98,6 +98,31 @@ def test_few_rows_and_many_kernels_become_matrices_of_a_working_set(monkeypatch:
     assert -1e-9 <= brute <= model.dual_gap + 1e-9
 
 
+@pytest.mark.parametrize("loss", ["squared", "logistic"])
+def test_more_coefficients_than_rows_go_on_in_matrices_from_where_factors_ended(
+    monkeypatch: pytest.MonkeyPatch, loss: str
+) -> None:
+    monkeypatch.setattr(fallback, "LITTLE", 0.0)
+    begun = []
+    begin = WorkingMatrices.begin
+
+    def recorded(matrices: WorkingMatrices, model: Any) -> None:
+        begun.append(model)
+        begin(matrices, model)
+
+    monkeypatch.setattr(WorkingMatrices, "begin", recorded)
+    X, y = data(np.random.default_rng(5), 200, 8, loss)
+    bank = KernelBank.per_feature(widths=[0.3, 0.6, 1.2], standardize=True)
+    fitted, prepared = bank.fit_prepare(X)
+    regularizer = get_regularizer("l1", 0.5)
+    model = on_factors(X, y, bank, loss=loss, regularizer=regularizer, tol=1e-5)
+    assert model.status == "converged"
+    (start,) = begun
+    assert np.count_nonzero(start[1]) > 1  # weights of the kernels that the first round of factors had
+    brute = brute_force(model, fitted.block(prepared, prepared), y, get_loss(loss), regularizer, {})
+    assert -1e-9 <= brute <= model.dual_gap + 1e-9
+
+
 @pytest.mark.sampled(3)
 @pytest.mark.parametrize("loss", ["squared", "logistic", "hinge"])
 def test_kernels_with_many_directions_are_matrices_as_soon_as_they_enter(

@@ -444,8 +444,7 @@ class FactoredWorkingSet:
         """
         state.matrices, closest = matrices, 0.5 * self.tol
         loosest = np.inf if state.best is not None else closest
-        if state.objective is not None and state.best is not None and not self.problem.shared:
-            matrices.begin((state.best.scale * state.best.rho, self._weights(state, state.best), state.point.b))
+        self._begin(matrices, state)
         while True:
             gap = state.primal - state.best.value if state.best is not None else np.inf
             wanted = min(max(MATRIX_GAP * gap / self._size(state), closest), loosest)
@@ -468,11 +467,15 @@ class FactoredWorkingSet:
             else:
                 return state, "stalled"
 
-    def _weights(self, state: State, bound: DualBound) -> Array:
-        """Return the weights (M,) of the kernels of a state, by their norms and the dual norms of a bound."""
-        norms = np.zeros(self.problem.n_kernels)
-        norms[state.kernels] = state.norms
-        return norms / (np.maximum(bound.norms, 1e-300) * self.problem.penalties**2)
+    def _begin(self, matrices: WorkingMatrices, state: State) -> None:
+        """Let matrices begin where factors ended: at the best dual coefficients, and weights that give the norms."""
+        objective, best = state.objective, state.best
+        if objective is None or best is None or self.problem.shared:
+            return
+        weights = np.zeros(self.problem.n_kernels)
+        weights[objective.kernels] = objective.penalty.norms(state.point.v)
+        weights /= np.maximum(best.norms * self.problem.penalties, 1e-300)
+        matrices.begin((best.scale * best.rho, weights, state.point.b))
 
     def _taken_over(
         self, state: State, exact: ExactContinuation
