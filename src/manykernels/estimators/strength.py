@@ -357,6 +357,8 @@ def _squares_of(stack: GramStack, rhos: Sequence[Array], orders: Array) -> list[
     if len(asked) < len(rhos):  # as weights of two classes multiply the coefficients of both by one factor
         found = dict(zip(asked, _squares_of(stack, [rhos[target] for target in asked], orders), strict=True))
         return [_multiplied(found[other], factor**2) for other, factor in multiples]
+    if not stack.has_factors and rhos[0].shape[1] > 1:
+        return [_squares_of_sets(stack, rho, orders) for rho in rhos]
     largest = max(rho.size for rho in rhos)
     most = min(COLUMN_BYTES // (8 * largest), MOST_COLUMNS * len(rhos[0]) // largest)
     together = max(1, most // len(orders))
@@ -417,6 +419,13 @@ def _parallel(other: Array, rho: Array) -> bool:
     """Whether one of two vectors is about a multiple of the other: most pairs are told apart by few entries."""
     lengths = np.linalg.norm(other) * np.linalg.norm(rho)
     return bool(abs(np.vdot(other, rho)) >= (1.0 - ABOUT) * lengths)
+
+
+def _squares_of_sets(stack: GramStack, rho: Array, orders: Array) -> tuple[Array, Array]:
+    """Return the same of one target (N, T) of several columns."""
+    unit = np.abs(rho).max() or 1.0
+    squares = unit**2 * stack.squares_each(rho[orders.T] / unit).T
+    return squares, squares
 
 
 def _quads_of(stack: Any, columns: Array) -> tuple[Array, Array]:

@@ -303,6 +303,11 @@ class GramStack(ABC):
         self._count(self.n_kernels)
         return self._quad_each(columns)
 
+    def squares_each(self, R: Array) -> Array:
+        """``tr R_k' K_m R_k`` (M, k) of several sets of vectors ``R`` (N, k, T): one pass for all of them."""
+        self._count(self.n_kernels)
+        return self._quad_each(R[:, :, 0]) if R.shape[2] == 1 else self._squares_each(R)
+
     def apply_each(self, R: ArrayLike, kernels: Index = None) -> Array:
         """Products ``K_m R``, (m, N) or (m, N, k), of the given kernels, each on its own.
 
@@ -515,6 +520,10 @@ class GramStack(ABC):
             each = self._apply_each(columns, np.arange(some.start, some.stop))
             np.einsum("mnk,nk->mk", each, columns, out=found[some])
         return found
+
+    def _squares_each(self, R: Array) -> Array:
+        """Return ``tr R_k' K_m R_k`` of several sets of more than one vector."""
+        return self._quad_each(R.reshape(len(R), -1)).reshape(-1, *R.shape[1:]).sum(axis=2)
 
     def _squares(self, between: Array, kernels: Array) -> Array:
         """Return the inner products of kernels with a symmetric matrix (N, N)."""

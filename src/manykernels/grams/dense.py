@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from manykernels.validation.gram import Unproven
 
 
+BAND = 64  # rows of which products of vectors are held at once: larger ones leave the cache
 MOST_BYTES = 2**28  # of a definite copy: it comes on top of what was planned for
 MOST_FLOPS = 1e10  # of eigenvalues, about ten seconds
 NEGATIVE = 1e-13  # relative to the largest eigenvalue, beyond what double precision leaves of a zero
@@ -101,6 +102,20 @@ class DenseStack(GramStack):
         with blas_threads(self.n_samples, self.n_threads):
             products = (gram.astype(np.float64, copy=False) @ columns for gram in self._array)
             return np.array([np.einsum("nk,nk->k", product, columns) for product in products])
+
+    def _squares_each(self, R: Array) -> Array:
+        # Products of vectors are made once for all kernels, whose entries then meet one number a set, not one a vector.
+        n, found = self.n_samples, np.zeros((self.n_kernels, R.shape[1]))
+        sets, flat = np.ascontiguousarray(R.transpose(1, 0, 2)), self._array.reshape(self.n_kernels, -1)
+        between = np.empty((len(sets), BAND, n))
+        with blas_threads(n, self.n_threads):
+            for first in range(0, n, BAND):
+                rows = slice(first, min(first + BAND, n))
+                own = between[:, : rows.stop - first]
+                np.matmul(sets[:, rows], sets.transpose(0, 2, 1), out=own)
+                entries = flat[:, first * n : rows.stop * n].astype(np.float64, copy=False)
+                found += entries @ own.reshape(len(sets), -1).T
+        return found
 
     def _apply_each(self, columns: Array, kernels: Array) -> Array:
         right = np.ascontiguousarray(columns.T)

@@ -175,6 +175,13 @@ class GramStackContract(ABC):
         columns = rng.normal(size=(stack.n_samples, 3))
         self.check_close(stack.quad_each(columns), np.einsum("ik,mij,jk->mk", columns, grams, columns))
 
+    def test_squares_each(self) -> None:
+        """Check ``tr R' K_m R`` of several sets of vectors, and of sets of one."""
+        stack, grams, rng = self.pair()
+        sets = rng.normal(size=(stack.n_samples, 4, 3))
+        self.check_close(stack.squares_each(sets), np.einsum("ikt,mij,jkt->mk", sets, grams, sets))
+        self.check_close(stack.squares_each(sets[:, :, :1]), stack.quad_each(sets[:, :, 0]))
+
     def test_squares(self) -> None:
         """Check ``tr R' K_m R`` of all kernels and of some, and single matrices."""
         stack, grams, rng = self.pair()
