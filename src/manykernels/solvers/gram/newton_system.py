@@ -43,6 +43,9 @@ RANK_TOLERANCE = 1e-13  # of the largest eigenvalue, below which intercepts are 
 
 # Machines at fixed weights
 MOST_STEPS = 50  # of Newton's method for one set of weights
+CONTRACTION = 0.25  # of what a step promised the next one may promise in the same system
+LEAST_TO_SPARE = 300  # samples from which on a factorization of every target costs more than two steps without
+NEAR = 0.01  # of the loss without kernels: gaps below let a fit begin in the system of the weights before
 MOST_HALVINGS = 40  # of a step that does not decrease the objective enough
 ENOUGH_DECREASE = 1e-4  # of what the slope promises
 
@@ -173,6 +176,14 @@ class SharedSystem:
         """Return the intercepts ``b`` (T,) with ``1' P 1 b = missing``, or zeros where there are none."""
         return np.zeros(missing.size) if self._constants is None else self._constants @ missing
 
+    def shifted(self, b: Array) -> Array:
+        """Return ``P 1 b'`` (N, T)."""
+        each: Array = self._ones * b
+        if self._coupling is None:
+            return each
+        shared = cho_solve(self._coupling, each.sum(axis=1), check_finite=False)
+        return each - self._diagonal(np.broadcast_to(shared[:, None], each.shape)[None])[0]
+
     def products(self, rights: Array) -> Array:
         """Return the inner products ``v_k' P v_l`` (k, k), the intercepts moving along."""
         solved = self.solve(rights)
@@ -213,10 +224,10 @@ class SharedSystem:
 
     def _inverse_of_constants(self) -> Array:
         """Return the pseudoinverse of ``1' P 1`` (T, T); coupled intercepts are only defined up to a constant."""
-        ones = self._diagonal(np.ones((1, *self._curvature.shape)))[0]
-        matrix = np.diag(ones.sum(axis=0))
+        self._ones = self._diagonal(np.ones((1, *self._curvature.shape)))[0]
+        matrix = np.diag(self._ones.sum(axis=0))
         if self._coupling is not None:
-            matrix -= ones.T @ cho_solve(self._coupling, ones, check_finite=False)
+            matrix -= self._ones.T @ cho_solve(self._coupling, self._ones, check_finite=False)
         return np.linalg.pinv(matrix, rcond=RANK_TOLERANCE, hermitian=True)
 
 

@@ -24,13 +24,16 @@ from manykernels.solvers.gram.newton_system import (
     BOUNDARY,
     CENTERING,
     CLOSEST,
+    CONTRACTION,
     ENOUGH_DECREASE,
     FIRST_SET,
     INNER_SHARE,
+    LEAST_TO_SPARE,
     MOST_HALVINGS,
     MOST_PROGRAM_STEPS,
     MOST_SHORTENINGS,
     MOST_STEPS,
+    NEAR,
     NEARLY_VIOLATED,
     PROGRAM_GAP,
     SHORTENING,
@@ -184,33 +187,50 @@ class FixedWeightFit:
         self.rho, self.products = best * self.rho, best * self.products
 
     def solve(self, accuracy: float) -> FixedWeightFit:
-        """Take Newton steps until the next one would gain less than ``accuracy``, in units of the objective."""
+        """Take Newton steps until the next one would gain less than ``accuracy``, in units of the objective.
+
+        Where systems cost more than steps, of coupled losses, they are taken in the system of a point before, at other
+        weights at first, as long as their promises fall fast. What one such step promises alone proves nothing, as
+        curvature may have fallen since.
+        """
+        spares = self.problem.loss.coupled and self.problem.n_samples >= LEAST_TO_SPARE
+        kept, last = spares and self.system is not None, np.inf
         for _ in range(MOST_STEPS):
-            gain, length = self._step()
-            if gain <= accuracy or not length:
+            gain, length = self._step(kept)
+            right = not kept or (length == 1.0 and gain <= CONTRACTION * last)
+            if right and (gain <= accuracy or not length) and not (kept and last == np.inf):
                 break
+            kept, last = spares and right and length == 1.0, gain
         return self
 
     def scores(self) -> Array:
         """``K R + b`` (N, T)."""
         return self.products + self.b
 
-    def _step(self) -> tuple[float, float]:
-        """Take one step; return half of the decrease that its slope promised, and the longest length taken."""
-        drho, db = self._direction()
+    def _step(self, kept: bool) -> tuple[float, float]:
+        """Take one step; return half of the decrease that its slope promised, and the longest length taken.
+
+        Of steps in a kept system it is the shortest, which says whether the system still is the right one.
+        """
+        drho, db = self._direction(kept)
         dproducts = self.gram @ drho
         excess = self.rho - self._dual_of_scores()
         slopes = self._whole(excess * dproducts).sum(axis=0) - self._whole((self.rho - excess) * db).sum(axis=0)
+        if kept and slopes.sum() > 0.0:
+            return np.inf, 0.0
         lengths = self._lengths(drho, db, dproducts, slopes)
         self.rho = self.rho + lengths * drho
         self.b = self.b + lengths * db
         self.products = self.products + lengths * dproducts
-        self.steps += 1
-        return -0.5 * float(slopes.sum()), float(lengths.max())
+        self.steps += not kept
+        return -0.5 * float(slopes.sum()), float(lengths.min() if kept else lengths.max())
 
-    def _direction(self) -> tuple[Array, Array]:
+    def _direction(self, kept: bool) -> tuple[Array, Array]:
+        """Return the step in the system of this point, or of one before."""
         residual = self._dual_of_scores() - self.rho
-        if self.system is None or not self.problem.loss.linear_dual:
+        if not (kept or self.problem.loss.linear_dual):
+            self.system = None  # its factors are let go of before there are others
+        if self.system is None:
             self.system = SharedSystem(
                 self.gram,
                 self.problem.weight[:, None] * self.problem.loss.curvature(self.problem.y, self.scores()),
@@ -221,7 +241,7 @@ class FixedWeightFit:
         drho = residual - self.system.solve((self.gram @ residual)[None])[0]
         db = self.system.intercepts((self.rho + drho).sum(axis=0))
         if db.any():
-            drho = drho - self.system.solve(np.broadcast_to(db, drho.shape)[None])[0]
+            drho = drho - self.system.shifted(db)
         return drho, db
 
     @cached_property
@@ -390,7 +410,8 @@ class SharedNewton(Solver):
     def _improved(self, problem: Problem, state: _State, weights: Array, before: float) -> bool:
         """Solve the fit for these weights and keep it if the objective is below ``before``, up to rounding."""
         old = state.fit
-        fit = FixedWeightFit(old.problem, problem.stack.combine(weights), old.rho, old.b, steps=old.steps)
+        system = old.system if problem.loss.coupled and state.gap <= NEAR * problem.loss_at_zero else None
+        fit = FixedWeightFit(old.problem, problem.stack.combine(weights), old.rho, old.b, system, old.steps)
         fit.solve(self._accuracy(problem, state))
         if _primal(problem, fit, weights) > before + CLOSEST * abs(before):
             old.steps = fit.steps
