@@ -11,12 +11,17 @@ from manykernels.inspection.displays.weights import KernelWeightsDisplay, Weight
 from manykernels.inspection.evidence.comparison import compare
 from manykernels.inspection.evidence.importance import leave_one_out_importance, predictive_importance
 from manykernels.inspection.evidence.intervals import conformal_intervals, conformal_sets
-from manykernels.inspection.evidence.knockoffs import KnockoffSelection, gaussian_knockoffs, knockoff_selection
 from manykernels.inspection.evidence.noise import noise_doubt, noise_selection
-from manykernels.inspection.evidence.stability import StabilityDisplay, StabilitySelection, stability_selection
+from manykernels.inspection.evidence.selection import (
+    KnockoffSelection,
+    StabilityDisplay,
+    StabilitySelection,
+    gaussian_knockoffs,
+    knockoff_selection,
+    stability_selection,
+)
 from manykernels.inspection.export.export import Export, export_model
-from manykernels.inspection.functions.sequence import SequenceDisplay
-from manykernels.inspection.functions.shape import ShapeDisplay, bootstrap_refits
+from manykernels.inspection.functions.shape import SequenceDisplay, ShapeDisplay, bootstrap_refits
 from manykernels.inspection.functions.surface import SurfaceDisplay
 from manykernels.inspection.model_file.file import load_model, read_metadata, save_model
 from manykernels.inspection.model_file.values import register_class

@@ -11,19 +11,25 @@ from manykernels.kernels.pairs.bank import PairKernels
 from manykernels.kernels.pairs.data import Pairs
 from manykernels.kernels.precomputed.bank import PrecomputedBank
 from manykernels.kernels.precomputed.stack import KernelStack
-from manykernels.kernels.specs.algebra import Product, Scaled, Sum
-from manykernels.kernels.specs.base import KERNELS, KernelSpec, register_kernel, spec_from_dict
+from manykernels.kernels.specs.base import KERNELS, KernelSpec, Product, Scaled, Sum, register_kernel, spec_from_dict
 from manykernels.kernels.specs.categorical import Binned, Missing, Ordinal, Overlap
 from manykernels.kernels.specs.distances import MedianWidth
-from manykernels.kernels.specs.general import ChiSquared, Dirichlet, FromCallable, Pairwise
 from manykernels.kernels.specs.inner import Cosine, Linear, Polynomial, Tanimoto, WeightedPolynomial
 from manykernels.kernels.specs.interaction import ColumnPower, Interaction
 from manykernels.kernels.specs.kmers import Kmers
-from manykernels.kernels.specs.landmarks import Landmarks
-from manykernels.kernels.specs.molecules import Fingerprint, GraphFeatures
-from manykernels.kernels.specs.objects import Ngrams, ObjectKernel
-from manykernels.kernels.specs.radial import ArdGaussian, Gaussian, Laplacian, Matern, Periodic
-from manykernels.kernels.specs.shaped import Shaped
+from manykernels.kernels.specs.landmarks import Landmarks, Shaped
+from manykernels.kernels.specs.objects import Fingerprint, GraphFeatures, Ngrams, ObjectKernel
+from manykernels.kernels.specs.radial import (
+    ArdGaussian,
+    ChiSquared,
+    Dirichlet,
+    FromCallable,
+    Gaussian,
+    Laplacian,
+    Matern,
+    Pairwise,
+    Periodic,
+)
 from manykernels.kernels.tables.views import ViewImputer, Views
 
 __all__ = [

@@ -36,7 +36,7 @@ from manykernels.kernels.bank.patterns import (
 from manykernels.kernels.bank.table_kernels import FEW_COLUMNS, TableKernels, TablePoints
 from manykernels.kernels.specs.base import KernelSpec
 from manykernels.kernels.specs.distances import MedianDistances, SparsePoints
-from manykernels.kernels.specs.shaped import Shaped
+from manykernels.kernels.specs.landmarks import Shaped
 from manykernels.kernels.tables.encoding import Encoding, MixedRows, numbers_of
 from manykernels.kernels.tables.kinds import (
     MISSING,

@@ -13,7 +13,7 @@ from manykernels.exceptions import InvalidInputError
 from manykernels.kernels.bank.columns import Table
 from manykernels.kernels.specs.base import KernelSpec
 from manykernels.kernels.specs.categorical import Missing
-from manykernels.kernels.specs.shaped import Shaped, checked_shape
+from manykernels.kernels.specs.landmarks import Shaped, checked_shape
 from manykernels.kernels.tables.kinds import READ_AS, ColumnIssue
 from manykernels.validation.arrays import check_choice, check_count
 

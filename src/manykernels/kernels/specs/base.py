@@ -1,18 +1,21 @@
-"""What a kernel is: hyper-parameters without data; the registry of kinds and the dictionary form of the model file."""
+"""What a kernel is: hyper-parameters without data; the registry of kinds and the dictionary form of the model file.
+
+Sums, products and multiples of kernels are kernels again.
+"""
 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Mapping
-from dataclasses import dataclass, fields
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, fields, replace
 from functools import cached_property
-from typing import Any, ClassVar, TypeVar
+from typing import Any, ClassVar, Self, TypeVar
 
 import numpy as np
 
 from manykernels.exceptions import InvalidInputError
 from manykernels.kernels.specs.distances import MedianDistances, MedianWidth
-from manykernels.validation.arrays import Array
+from manykernels.validation.arrays import Array, check_positive
 
 KERNELS: dict[str, type[KernelSpec]] = {}
 """Every registered kernel class by its ``kind``, the name used in model files and in kernel files."""
@@ -259,12 +262,12 @@ class KernelSpec(ABC):
         return {"kernel": self.kind} | {field.name: _encode(getattr(self, field.name)) for field in fields(self)}
 
     def __add__(self, other: object) -> KernelSpec:
-        return _composite("sum", parts=(self, other)) if isinstance(other, KernelSpec) else NotImplemented
+        return Sum((self, other)) if isinstance(other, KernelSpec) else NotImplemented
 
     def __mul__(self, other: object) -> KernelSpec:
         if isinstance(other, KernelSpec):
-            return _composite("product", parts=(self, other))
-        return _composite("scaled", base=self, factor=other) if isinstance(other, (int, float)) else NotImplemented
+            return Product((self, other))
+        return Scaled(self, other) if isinstance(other, (int, float)) else NotImplemented
 
     __rmul__ = __mul__
 
@@ -335,11 +338,6 @@ def spec_from_dict(state: Mapping[str, Any]) -> KernelSpec:
         raise InvalidInputError(f"Kernel {kind!r} cannot be built from {dict(state)!r}: {error}.") from error
 
 
-def _composite(kind: str, **parts: object) -> KernelSpec:
-    # Through the registry: the classes of the algebra are built on this one and cannot be imported here.
-    return KERNELS[kind](**parts)
-
-
 def as_points(A: Any, name: str = "A") -> Array:
     """Return ``A`` as a C-contiguous (n, d) float64 array, sharing memory where possible."""
     try:
@@ -383,3 +381,222 @@ def _decode(value: object) -> Any:
     if isinstance(value, Mapping) and set(value) == {"median"}:
         return MedianWidth(value["median"])
     return tuple(_decode(item) for item in value) if isinstance(value, (list, tuple)) else value
+
+
+@dataclass(frozen=True)
+class CompositeSpec(KernelSpec):
+    """Several kernels on the same rows made one; shares their distances when they all depend on the same ones."""
+
+    parts: tuple[KernelSpec, ...]
+
+    def __post_init__(self) -> None:
+        flat: list[KernelSpec] = []
+        for part in self.parts:
+            if not isinstance(part, KernelSpec):
+                raise InvalidInputError(f"The parts of a {self.kind} must be kernels, got {part!r}.")
+            flat.extend(part.parts if isinstance(part, CompositeSpec) and type(part) is type(self) else (part,))
+        if not flat:
+            raise InvalidInputError(f"A {self.kind} of kernels needs at least one kernel.")
+        families = {part.family == "missing" for part in flat}
+        if len(families) == 2:
+            raise InvalidInputError(
+                f"Kernels of missingness see gaps, not values; they cannot be parts of a {self.kind}."
+            )
+        object.__setattr__(self, "parts", tuple(flat))
+
+    @property
+    @abstractmethod
+    def operation(self) -> np.ufunc:
+        """The NumPy operation that joins two matrices."""
+
+    @property
+    def family(self) -> str:  # type: ignore[override]  # a constant of others
+        """The family of the parts if they agree on it and on the column widths, else ``"other"``."""
+        families = {(part.family, part.column_widths) for part in self.parts}
+        return self.parts[0].family if len(families) == 1 else "other"
+
+    @property
+    def column_widths(self) -> tuple[float, ...] | None:
+        """The column widths of the parts where they are shared."""
+        return None if self.family == "other" else self.parts[0].column_widths
+
+    @cached_property
+    def pending(self) -> bool:
+        """Whether a part still has a width to be resolved."""
+        return any(part.pending for part in self.parts)
+
+    def resolve(self, medians: MedianDistances) -> Self:
+        return replace(self, parts=tuple(part.resolve(medians) for part in self.parts))
+
+    def reads(self, column: int) -> frozenset[str]:
+        """Kinds of columns that every part can read."""
+        return frozenset.intersection(*(part.reads(column) for part in self.parts))
+
+    def check_columns(self, n_columns: int, name: str = "the kernel") -> None:
+        """Raise if a part cannot act on ``n_columns`` columns."""
+        for part in self.parts:
+            part.check_columns(n_columns, name)
+
+    def __call__(self, A: Array, B: Array | None = None) -> Array:
+        return self._fold(lambda part, out: part(A, B), None)
+
+    def diag(self, A: Array) -> Array:
+        """Return the diagonal, (n,)."""
+        return self._fold(lambda part, out: part.diag(A), None)
+
+    def from_squared_distance(self, D: Array, out: Array | None = None) -> Array:
+        """Return the values from squared distances."""
+        return self._fold(lambda part, target: part.from_squared_distance(D, target), out)
+
+    def from_inner_product(self, G: Array, out: Array | None = None) -> Array:
+        """Return the values from inner products."""
+        return self._fold(lambda part, target: part.from_inner_product(G, target), out)
+
+    def _fold(self, evaluate: Callable[[Any, Array | None], Array], out: Array | None) -> Array:
+        with np.errstate(over="ignore", under="ignore", invalid="ignore"):
+            total = evaluate(self.parts[0], out)
+            for part in self.parts[1:]:
+                total = self.operation(total, evaluate(part, None), out=total)
+        return total
+
+
+@register_kernel
+@dataclass(frozen=True)
+class Sum(CompositeSpec):
+    """The sum of kernels, ``k(x, z) = sum_p k_p(x, z)``; written ``first + second``.
+
+    Parameters
+    ----------
+    parts : tuple of KernelSpec
+        At least one; nested sums are flattened.
+
+    Examples
+    --------
+    >>> from manykernels.kernels import Gaussian, Linear
+    >>> (Gaussian(1.0) + Linear()).label
+    'gaussian(width=1) + linear()'
+    """
+
+    kind: ClassVar[str] = "sum"
+
+    @property
+    def operation(self) -> np.ufunc:
+        """Addition."""
+        return np.add
+
+    @cached_property
+    def label(self) -> str:
+        """The labels of the parts joined by plus signs."""
+        return " + ".join(part.label for part in self.parts)
+
+
+@register_kernel
+@dataclass(frozen=True)
+class Product(CompositeSpec):
+    """The product of kernels, ``k(x, z) = prod_p k_p(x, z)``; written ``first * second``.
+
+    Parameters
+    ----------
+    parts : tuple of KernelSpec
+        At least one; nested products are flattened.
+
+    Examples
+    --------
+    >>> from manykernels.kernels import Gaussian, Linear
+    >>> (Gaussian(1.0) * Linear()).label
+    'gaussian(width=1) * linear()'
+    """
+
+    kind: ClassVar[str] = "product"
+
+    @property
+    def operation(self) -> np.ufunc:
+        """Multiplication."""
+        return np.multiply
+
+    @property
+    def unit_diagonal(self) -> bool:  # type: ignore[override]  # a constant of others
+        """Whether every factor has a unit diagonal."""
+        return all(part.unit_diagonal for part in self.parts)
+
+    @cached_property
+    def label(self) -> str:
+        """The labels of the parts joined by stars; sums in parentheses."""
+        return " * ".join(f"({part.label})" if isinstance(part, Sum) else part.label for part in self.parts)
+
+
+@register_kernel
+@dataclass(frozen=True)
+class Scaled(KernelSpec):
+    """A positive multiple of a kernel, ``factor * k(x, z)``; written ``0.5 * kernel``.
+
+    Parameters
+    ----------
+    base : KernelSpec
+        The kernel that is multiplied.
+    factor : float
+        Positive.
+
+    Examples
+    --------
+    >>> from manykernels.kernels import Linear
+    >>> (0.5 * Linear())([[2.0]], [[3.0]])
+    array([[3.]])
+    """
+
+    kind: ClassVar[str] = "scaled"
+    base: KernelSpec
+    factor: float
+
+    def __post_init__(self) -> None:
+        if not isinstance(self.base, KernelSpec):
+            raise InvalidInputError(f"Only a kernel can be multiplied, got {self.base!r}.")
+        object.__setattr__(self, "factor", check_positive(self.factor, "the factor of a kernel"))
+
+    @property
+    def family(self) -> str:  # type: ignore[override]  # a constant of others
+        """The family of the kernel."""
+        return self.base.family
+
+    @property
+    def column_widths(self) -> tuple[float, ...] | None:
+        """The column widths of the kernel."""
+        return self.base.column_widths
+
+    @cached_property
+    def pending(self) -> bool:
+        """Whether the kernel still has a width to be resolved."""
+        return self.base.pending
+
+    @cached_property
+    def label(self) -> str:
+        """The factor and the label of the kernel."""
+        text = f"({self.base.label})" if isinstance(self.base, Sum) else self.base.label
+        return f"{self.factor:g} * {text}"
+
+    def resolve(self, medians: MedianDistances) -> Self:
+        return replace(self, base=self.base.resolve(medians))
+
+    def reads(self, column: int) -> frozenset[str]:
+        return self.base.reads(column)
+
+    def check_columns(self, n_columns: int, name: str = "the kernel") -> None:
+        """Raise if the kernel cannot act on ``n_columns`` columns."""
+        self.base.check_columns(n_columns, name)
+
+    def __call__(self, A: Array, B: Array | None = None) -> Array:
+        return self.factor * self.base(A, B)
+
+    def diag(self, A: Array) -> Array:
+        """Return the diagonal, (n,)."""
+        return self.factor * self.base.diag(A)
+
+    def from_squared_distance(self, D: Array, out: Array | None = None) -> Array:
+        """Return the values from squared distances."""
+        values = self.base.from_squared_distance(D, out)
+        return np.multiply(values, self.factor, out=values)
+
+    def from_inner_product(self, G: Array, out: Array | None = None) -> Array:
+        """Return the values from inner products."""
+        values = self.base.from_inner_product(G, out)
+        return np.multiply(values, self.factor, out=values)

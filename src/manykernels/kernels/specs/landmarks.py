@@ -1,10 +1,23 @@
-"""A kernel as a few training rows show it: of finite rank, so that factors of it are exact."""
+r"""A kernel as a few points of the training rows show it, landmarks or knots: of finite rank, so factors are exact.
+
+Of one column, with knots ``t_1 < ... < t_r`` among the training values, functions may keep a shape everywhere: rise,
+fall, be convex or concave. They are those of the base kernel between which lines are drawn,
+``f(x) = sum_k h_k(x) f(t_k)`` with the hat functions ``h_k``, and their norm is the smallest of any function of the
+base kernel through ``f(t_1), ..., f(t_r)``:
+
+.. math:: k(x, z) = h(x)' K_{tt} h(z) = \phi(x)'\phi(z), \qquad \phi(x) = C' h(x), \quad K_{tt} = C C'
+
+A line through knots rises where its values at knots do, and is convex where its slopes rise from knot to knot, so that
+the shape is ``G v >= 0`` of the coefficients ``v`` of ``f = phi'v``, finitely many inequalities, and holds between
+knots as it does at them. Beyond the knots functions are constant, or go on as lines if they are convex or concave.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import ClassVar, Self
+from typing import Any, ClassVar, Self
 
 import numpy as np
 from scipy.linalg import eigh
@@ -16,7 +29,7 @@ from manykernels.validation.arrays import Array, check_count, check_positive
 from manykernels.validation.parameters import check_flag
 
 MOST_LANDMARKS = 2000
-SMALLEST_EIGENVALUE = 1e-10  # beside the largest, of the kernel on landmarks: below it, directions are rounding
+SMALLEST_EIGENVALUE = 1e-10  # beside the largest, of the kernel on the points: below it, directions are rounding
 
 
 @register_kernel
@@ -178,3 +191,195 @@ def column_units(rows: Array) -> Array:
         if len(levels) > 1:
             units[j] = 1.0 / (levels[1] - levels[0] if len(levels) == 2 else column.std())
     return units
+
+
+SHAPES = ("increasing", "decreasing", "convex", "concave")
+MOST_KNOTS = 500
+ROUNDING = 1e-9  # beside the largest inequality: one that is this small holds for all functions
+
+
+@register_kernel
+@dataclass(frozen=True)
+class Shaped(KernelOfFeatures):
+    r"""A kernel of one column whose functions rise, fall, are convex or concave: lines between knots.
+
+    Functions have values of functions of the base kernel at knots, quantiles of the training rows, and are lines
+    between them; the shape holds at every value of the column, also between knots and beyond the training rows. There
+    functions are constant, and those that are convex or concave go on as lines. Between knots at a distance :math:`h`
+    lines are at most :math:`h^2 \max |f''| / 8` from the smooth function of the base kernel through the same values.
+
+    Parameters
+    ----------
+    base : KernelSpec
+        A kernel of one number.
+    shape : str or sequence of str
+        ``"increasing"``, ``"decreasing"``, ``"convex"`` or ``"concave"``, or two of them that can hold together, such
+        as ``"increasing and concave"``.
+    knots : int, default=32
+        At most 500. A column of no more values has its knots there.
+    points : tuple of float, optional
+        The knots, increasing; learned by :meth:`KernelBank.fit` where it is None.
+
+    Raises
+    ------
+    InvalidInputError
+        If a parameter cannot be used.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from manykernels import KernelBank, MKLRegressor
+    >>> from manykernels.kernels import Gaussian, Shaped
+    >>> x = np.linspace(-2, 2, 200)[:, None]
+    >>> y = np.sin(2 * x[:, 0])
+    >>> bank = KernelBank([("curve", Shaped(Gaussian(1.0), "increasing"), [0])])
+    >>> model = MKLRegressor(bank, alpha=0.001).fit(x, y)
+    >>> bool((np.diff(model.predict(np.linspace(-5, 5, 999)[:, None])) >= -1e-9).all())
+    True
+
+    Notes
+    -----
+    Only kernels held as factors have shapes, so that ``representation`` is ``"auto"`` or ``"factored"``. As a kernel by
+    itself it is that of its functions of any shape.
+    """
+
+    kind: ClassVar[str] = "shaped"
+    base: KernelSpec
+    shape: str
+    knots: int = 32
+    points: tuple[float, ...] | None = None
+
+    def __post_init__(self) -> None:
+        unfit = not isinstance(self.base, KernelSpec) or self.base.kind == self.kind
+        if unfit or self.base.family in ("missing", "features"):
+            raise InvalidInputError(
+                f"The base of a kernel with a shape must be a kernel of numbers without one, got {self.base!r}."
+            )
+        object.__setattr__(self, "shape", checked_shape(self.shape))
+        if check_count(self.knots, "knots", least=2) > MOST_KNOTS:
+            raise InvalidInputError(f"knots must be at most {MOST_KNOTS}, got {self.knots}.")
+        if self.points is not None:
+            points = np.asarray(self.points, dtype=np.float64).ravel()
+            if not len(points) or not np.isfinite(points).all() or not (np.diff(points) > 0).all():
+                raise InvalidInputError(f"The points of a kernel with a shape must increase, got {self.points!r}.")
+            object.__setattr__(self, "points", tuple(points.tolist()))
+
+    @cached_property
+    def pending(self) -> bool:
+        """Whether the knots are still to be learned."""
+        return self.points is None
+
+    @cached_property
+    def label(self) -> str:
+        """The label of the base, and the shape."""
+        return f"{self.base.label}, {self.shape}"
+
+    def resolve(self, medians: MedianDistances) -> Self:
+        """Return the kernel with knots at quantiles of training points."""
+        if self.points is not None:
+            return self
+        base = self.base.resolve(medians) if self.base.pending else self.base
+        rows: Any = medians.rows()
+        if not isinstance(rows, np.ndarray):
+            raise InvalidInputError(f"The kernel {self.label!r} needs dense columns, and these are sparse.")
+        values = np.unique(rows)
+        if len(values) > self.knots:
+            ranks = np.linspace(0.0, 1.0, self.knots)
+            values = np.unique(np.quantile(rows, ranks, method="inverted_cdf"))
+        points = values.tolist() or [0.0]
+        return replace(self, base=base, points=tuple(points))
+
+    def check_columns(self, n_columns: int, name: str = "the kernel") -> None:
+        """Raise if there is not one column."""
+        if n_columns != 1:
+            raise InvalidInputError(
+                f"{name} has the shape {self.shape!r}, which functions of one column have, but it has {n_columns}. "
+                "Take KernelBank.per_feature, or give it one column."
+            )
+        self.base.check_columns(n_columns, name)
+
+    def reads(self, column: int) -> frozenset[str]:
+        """Return what the base can read, of what has an order."""
+        return self.base.reads(column) - {"category"}
+
+    @cached_property
+    def _root(self) -> tuple[Array, Array]:
+        """Knots, and ``C`` with the kernel ``C C'`` on them."""
+        if self.points is None:
+            raise InvalidInputError(f"The knots of {self.label} are learned when its bank is fitted.")
+        knots = np.array(self.points)
+        values, vectors = eigh(self.base(knots[:, None]))
+        kept = values > SMALLEST_EIGENVALUE * max(float(values[-1]), np.finfo(np.float64).tiny)
+        return knots, vectors[:, kept] * np.sqrt(values[kept]) if kept.any() else np.zeros((len(knots), 1))
+
+    @property
+    def rank(self) -> int:
+        """The number of features, known once knots are."""
+        return self.knots if self.points is None else self._root[1].shape[1]
+
+    @property
+    def _bent(self) -> bool:
+        """Whether functions go on beyond the knots as lines."""
+        return "conv" in self.shape or "conc" in self.shape
+
+    def features(self, A: Array) -> Array:
+        """Return rows ``phi(x)`` with ``k(x, x') = phi(x)'phi(x')``.
+
+        Examples
+        --------
+        >>> from manykernels.kernels import Linear, Shaped
+        >>> kernel = Shaped(Linear(), "increasing", points=(1.0, 2.0))
+        >>> abs(kernel.features([[0.0], [1.5], [9.0]])).round(6).ravel().tolist()
+        [1.0, 1.5, 2.0]
+        """
+        knots, root = self._root
+        return lines(knots, root, as_points(A)[:, 0], beyond=self._bent)
+
+    @cached_property
+    def constraints(self) -> Array:
+        """The rows of ``G``, of length one, where functions of the shape are those with ``G v >= 0``, (c, rank)."""
+        knots, root = self._root
+        return shape_constraints(knots, root, self.shape)
+
+
+def checked_shape(shape: object) -> str:
+    """Return a shape, or several of them, as words joined by "and"; refuse what is none or contradicts itself."""
+    parts = shape.replace(",", " and ").split(" and ") if isinstance(shape, str) else shape
+    words = [str(part).strip() for part in parts] if isinstance(parts, Iterable) else [shape]
+    for word in words:
+        if word not in SHAPES:
+            raise InvalidInputError(
+                f"A shape must be one of {', '.join(map(repr, SHAPES))}, or two of them such as 'increasing and "
+                f"concave', got {shape!r}."
+            )
+    chosen = [name for name in SHAPES if name in words]
+    for pair in (SHAPES[:2], SHAPES[2:]):
+        if set(pair) <= set(chosen):
+            raise InvalidInputError(f"A curve cannot be {pair[0]} and {pair[1]}: leave the column out, or take a line.")
+    if not chosen:
+        raise InvalidInputError(f"A shape must be one of {', '.join(map(repr, SHAPES))}, got {shape!r}.")
+    return " and ".join(chosen)
+
+
+def lines(knots: Array, values: Array, x: Array, *, beyond: bool) -> Array:
+    """Return what lines through values (r, k) at knots (r,) are at points (n,): constant beyond them, or lines."""
+    if len(knots) == 1:
+        return np.repeat(values, len(x), axis=0)
+    x = x if beyond else np.clip(x, knots[0], knots[-1])
+    cell = np.clip(np.searchsorted(knots, x, side="right") - 1, 0, len(knots) - 2)
+    share = ((x - knots[cell]) / (knots[cell + 1] - knots[cell]))[:, None]
+    return np.asarray((1.0 - share) * values[cell] + share * values[cell + 1])
+
+
+def shape_constraints(knots: Array, root: Array, shape: str) -> Array:
+    """Return rows of length one whose products with coefficients are not negative for functions of a shape."""
+    slopes = np.diff(root, axis=0) / np.diff(knots)[:, None]
+    rows = {"increasing": slopes, "decreasing": -slopes, "convex": np.diff(slopes, axis=0)}
+    rows["concave"] = -rows["convex"]
+    found = [np.zeros((0, root.shape[1]))]
+    for word in shape.split(" and "):
+        sizes = np.linalg.norm(rows[word], axis=1)
+        scale = np.linalg.norm(root) / np.ptp(knots) if len(knots) > 1 else 1.0
+        kept = sizes > ROUNDING * max(scale, float(sizes.max(initial=0.0)), np.finfo(np.float64).tiny)
+        found.append(rows[word][kept] / sizes[kept, None])
+    return np.vstack(found)

@@ -5,18 +5,41 @@
 Nothing of size N x N is needed to work with the first: ``u^2 = ||sum_i r_i phi(x_i)||^2`` costs the nonzeros.
 
 Of texts, the features are hashed n-grams of words or characters, by scikit-learn's HashingVectorizer.
+
+Of molecules: fingerprints as sparse counts, by their inner product, Tanimoto's or the MinMax kernel.
+
+    linear       p = phi(x)' phi(z), of unit length if normalized
+    tanimoto     p / (|phi(x)|^2 + |phi(z)|^2 - p)
+    minmax       sum_j min(phi_j(x), phi_j(z)) / sum_j max(phi_j(x), phi_j(z))
+
+A count c is c places that are one: on these, min is a product of bits, and MinMax is Tanimoto's kernel.
+
+Ralaivola, Swamidass, Saigo, Baldi, "Graph kernels for chemical informatics", Neural Networks 18 (2005).
+
+Of graphs: counts of Weisfeiler-Lehman labels, or of shortest paths between labels.
+
+    subtree          phi counts the labels of nodes after 0, 1, ..., ``depth`` rounds, in which a node's label becomes
+                     the hash of its own and of the sorted labels of its neighbors
+    shortest_path    phi counts unordered pairs of nodes by (label, label, length of the shortest path)
+
+Shervashidze, Schweitzer, van Leeuwen, Mehlhorn, Borgwardt, J. Mach. Learn. Res. 12 (2011); Borgwardt, Kriegel, ICDM
+2005.
 """
 
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Sequence
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from hashlib import blake2b
+from importlib import import_module
 from typing import Any, ClassVar
 
 import numpy as np
 import pandas as pd
 from scipy.sparse import csr_array, diags_array
+from scipy.sparse.csgraph import shortest_path
 from sklearn.feature_extraction.text import HashingVectorizer
 
 from manykernels.exceptions import InvalidInputError
@@ -314,3 +337,328 @@ class Ngrams(ObjectKernel):
         matrix = csr_array(reader.transform(["" if item is None else item for item in found]))
         matrix.sort_indices()
         return matrix
+
+
+FEATURES = ("subtree", "shortest_path")
+
+
+@register_kernel
+@dataclass(frozen=True)
+class GraphFeatures(ObjectKernel):
+    """Graphs are alike that share Weisfeiler-Lehman subtrees, or shortest paths between labels.
+
+    A column holds networkx graphs, or pairs ``(edges, labels)``: edges as pairs of nodes, and a mapping from nodes to
+    labels, which also tells nodes without edges. Edges have no direction.
+
+    Parameters
+    ----------
+    counted : {"subtree", "shortest_path"}, default="subtree"
+    depth : int, default=3
+        Rounds of new labels; 0 counts labels alone. Of no account for paths.
+    node_label : str, default="label"
+        The attribute of networkx's nodes; nodes without it are all alike.
+    n_features : int, default=2**20
+        Places of the hash.
+    normalized : bool, default=True
+        Whether rows of features have unit length.
+
+    Raises
+    ------
+    InvalidInputError
+        If a parameter has no meaning.
+
+    Examples
+    --------
+    >>> from manykernels.kernels import GraphFeatures
+    >>> triangle, path = ([(0, 1), (1, 2), (2, 0)], {}), ([(0, 1), (1, 2)], {})
+    >>> GraphFeatures(depth=1, normalized=False)([triangle, path])
+    array([[18., 12.],
+           [12., 14.]])
+    """
+
+    kind: ClassVar[str] = "graph_features"
+    counted: str = "subtree"
+    depth: int = 3
+    node_label: str = "label"
+    n_features: int = 2**20
+    normalized: bool = True
+
+    def __post_init__(self) -> None:
+        check_choice(self.counted, FEATURES, "counted")
+        object.__setattr__(self, "depth", check_count(self.depth, "depth", least=0, most=50))
+        object.__setattr__(self, "n_features", check_count(self.n_features, "n_features", most=2**30))
+        check_flag(self.normalized, "normalized")
+
+    @property
+    def n_places(self) -> int:
+        """Places of the hash."""
+        return self.n_features
+
+    def features(self, objects: object) -> csr_array:
+        """Return the counts of every graph.
+
+        Parameters
+        ----------
+        objects : sequence of networkx.Graph, pairs of edges and labels, or None
+
+        Raises
+        ------
+        InvalidInputError
+            Objects that are no graphs, and graphs without nodes.
+        """
+        count = _subtrees if self.counted == "subtree" else _paths
+        counts = [
+            Counter[int]() if item is None else count(*_read(item, row, self.node_label), self.depth)
+            for row, item in enumerate(as_objects(objects))
+        ]
+        indptr = np.concatenate([[0], np.cumsum([len(each) for each in counts])]).astype(np.int64)
+        indices = np.array([j for each in counts for j in each], dtype=np.uint64) % np.uint64(self.n_features)
+        data = np.array([n for each in counts for n in each.values()], dtype=np.float64)
+        matrix = csr_array((data, indices.astype(np.int64), indptr), shape=(len(counts), self.n_features))
+        matrix.sum_duplicates()
+        return unit_rows(matrix) if self.normalized else matrix
+
+
+def _read(graph: object, row: int, attribute: str) -> tuple[list[str], list[tuple[int, int]]]:
+    """Return labels of nodes as text, and edges between positions of nodes."""
+    if hasattr(graph, "nodes") and hasattr(graph, "edges"):
+        labels = {node: str(data.get(attribute, "")) for node, data in graph.nodes(data=True)}
+        edges: Any = list(graph.edges())
+    elif isinstance(graph, tuple) and len(graph) == 2 and isinstance(graph[1], Mapping):
+        edges = [tuple(edge) for edge in graph[0]] if isinstance(graph[0], Iterable) else None
+        if edges is None or any(len(edge) != 2 for edge in edges):
+            raise InvalidInputError(f"Edges of the graph in row {row} must be pairs of nodes.")
+        labels = {node: "" for edge in edges for node in edge} | {node: str(own) for node, own in graph[1].items()}
+    else:
+        raise InvalidInputError(
+            f"A graph is a networkx graph or a pair (edges, labels) of pairs of nodes and a mapping, got "
+            f"{type(graph).__name__} in row {row}."
+        )
+    if not labels:
+        raise InvalidInputError(f"The graph in row {row} has no nodes; drop it, or put None in its place.")
+    place = {node: at for at, node in enumerate(labels)}
+    return list(labels.values()), [(place[a], place[b]) for a, b, *_ in edges]
+
+
+def _hash(text: str) -> int:
+    """Return 64 bits of a text, the same in every process."""
+    return int.from_bytes(blake2b(text.encode(), digest_size=8).digest(), "little")
+
+
+def _subtrees(labels: list[str], edges: list[tuple[int, int]], depth: int) -> Counter[int]:
+    """Count labels of nodes over all rounds."""
+    neighbors: list[list[int]] = [[] for _ in labels]
+    for a, b in edges:
+        neighbors[a].append(b)
+        if a != b:
+            neighbors[b].append(a)
+    current = [_hash("0:" + text) for text in labels]
+    counts = Counter(current)
+    for number in range(1, depth + 1):
+        current = [
+            _hash(f"{number}:{own}:{sorted(current[at] for at in near)}")
+            for own, near in zip(current, neighbors, strict=True)
+        ]
+        counts.update(current)
+    return counts
+
+
+def _paths(labels: list[str], edges: list[tuple[int, int]], depth: int) -> Counter[int]:
+    """Count pairs of nodes that a path joins, by their labels and its length."""
+    n = len(labels)
+    ends = np.array(edges, dtype=np.int64).reshape(-1, 2)
+    joined = csr_array((np.ones(len(ends)), (ends[:, 0], ends[:, 1])), shape=(n, n))
+    lengths = shortest_path(joined, directed=False, unweighted=True)
+    pairs = zip(*np.nonzero(np.triu(np.isfinite(lengths), 1)), strict=True)
+    found = Counter((*sorted((labels[a], labels[b])), int(lengths[a, b])) for a, b in pairs)
+    return Counter({_hash(repr(key)): count for key, count in found.items()})
+
+
+SIMILARITIES = ("tanimoto", "minmax", "linear")
+
+
+@register_kernel
+@dataclass(frozen=True)
+class Fingerprint(ObjectKernel):
+    """Molecules are alike that share substructures: Tanimoto, MinMax or linear kernel of sparse fingerprints.
+
+    A column holds SMILES, of which RDKit makes Morgan fingerprints of counts (``pip install rdkit``), or fingerprints
+    as they come: RDKit's vectors of bits or counts, mappings from positions to counts, or sets of positions.
+
+    Parameters
+    ----------
+    similarity : {"tanimoto", "minmax", "linear"}, default="tanimoto"
+        What becomes of counts; "tanimoto" and "linear" take them as numbers.
+    radius : int, default=2
+        Of Morgan's environments, for SMILES.
+    binary : bool, default=False
+        Whether counts above one are one.
+    n_features : int, default=4096
+        Places; positions beyond share them, modulo their number.
+    normalized : bool, default=True
+        Whether features of the linear kernel have unit length; the others are one for equal molecules in any case.
+
+    Raises
+    ------
+    InvalidInputError
+        If a parameter has no meaning.
+
+    Examples
+    --------
+    >>> from manykernels.kernels import Fingerprint
+    >>> Fingerprint("minmax")([{1: 2, 5: 1}, {1: 1, 7: 1}]).round(2)
+    array([[1.  , 0.25],
+           [0.25, 1.  ]])
+    """
+
+    kind: ClassVar[str] = "fingerprint"
+    similarity: str = "tanimoto"
+    radius: int = 2
+    binary: bool = False
+    n_features: int = 4096
+    normalized: bool = True
+
+    def __post_init__(self) -> None:
+        check_choice(self.similarity, SIMILARITIES, "similarity")
+        object.__setattr__(self, "radius", check_count(self.radius, "radius", least=0, most=20))
+        object.__setattr__(self, "n_features", check_count(self.n_features, "n_features", most=2**24))
+        for name in ("binary", "normalized"):
+            check_flag(getattr(self, name), name)
+
+    @property
+    def explicit(self) -> bool:
+        """Whether it is the linear kernel."""
+        return self.similarity == "linear"
+
+    @property
+    def n_places(self) -> int:
+        """Positions, and of counts as bits so many for each."""
+        return self.n_features * (MOST_COUNT if self.similarity == "minmax" else 1)
+
+    def features(self, objects: object) -> csr_array:
+        """Return the fingerprint of every molecule.
+
+        Parameters
+        ----------
+        objects : sequence of str, RDKit vectors, mappings, sets or None
+
+        Raises
+        ------
+        InvalidInputError
+            SMILES that do not parse, negative counts, and objects that are no fingerprints.
+        """
+        return self._featured(*self._table(objects))
+
+    def read(self, objects: object, shared: dict[Any, Any] | None = None) -> FeatureRows:
+        """Return molecules to work with; kernels of one column read them once."""
+        shared, found = {} if shared is None else shared, as_objects(objects)
+        if self.feature_map not in shared:
+            smiles = any(isinstance(item, str) for item in found)  # whose fingerprints are the kernel's own
+            key = ("fingerprints", self.radius, self.n_features) if smiles else "fingerprints"
+            if key not in shared:
+                shared[key] = self._table(found)
+            shared[self.feature_map] = FeatureRows(self._featured(*shared[key]))
+        return shared[self.feature_map]
+
+    def _table(self, objects: object) -> tuple[Array, Array, Array]:
+        """Return positions and counts of all molecules one after the other, and where each begins."""
+        counts = self._counted(as_objects(objects))
+        starts = np.concatenate([[0], np.cumsum([len(each) for each in counts])]).astype(np.int64)
+        places = np.fromiter((j for each in counts for j in each), dtype=np.int64, count=starts[-1])
+        values = np.fromiter((c for each in counts for c in each.values()), dtype=np.float64, count=starts[-1])
+        return places, values, starts
+
+    def _featured(self, places: Array, values: Array, starts: Array) -> csr_array:
+        """Return features of what `_table` has read."""
+        matrix = csr_array((values.copy(), places % self.n_features, starts), shape=(len(starts) - 1, self.n_features))
+        matrix.sum_duplicates()
+        matrix.eliminate_zeros()
+        if self.binary:
+            matrix.data[:] = 1.0
+        if self.similarity == "minmax":
+            return _unary(matrix, self.n_places)
+        return unit_rows(matrix) if self.explicit and self.normalized else matrix
+
+    def _counted(self, objects: Array) -> list[Mapping[int, float]]:
+        """Return positions with counts of every molecule, or say which objects have none."""
+        smiles = [i for i, item in enumerate(objects) if isinstance(item, str)]
+        counts: list[Any] = [None] * len(objects)
+        if smiles:
+            for i, found in zip(smiles, self._of_smiles([objects[i] for i in smiles], smiles), strict=True):
+                counts[i] = found
+        for i, item in enumerate(objects):
+            if counts[i] is None:
+                counts[i] = {} if item is None else _given(item, i)
+        wrong = [i for i, each in enumerate(counts) if any(not 0 <= count < np.inf for count in each.values())]
+        if wrong:
+            raise InvalidInputError(
+                f"Counts of a fingerprint must be finite and not negative, but row {wrong[0]} has others."
+            )
+        return counts
+
+    def _of_smiles(self, smiles: list[str], rows: list[int]) -> list[dict[int, float]]:
+        """Return Morgan fingerprints of counts, by RDKit."""
+        try:
+            chem, generators = import_module("rdkit.Chem"), import_module("rdkit.Chem.rdFingerprintGenerator")
+            log = import_module("rdkit.RDLogger")
+        except ImportError as error:
+            raise InvalidInputError(
+                "Strings are read as SMILES, of which RDKit makes fingerprints: python -m pip install rdkit. Or pass "
+                "fingerprints, such as {position: count}."
+            ) from error
+        generator = generators.GetMorganGenerator(radius=self.radius, fpSize=self.n_features)
+        log.DisableLog("rdApp.error")
+        try:
+            molecules = [chem.MolFromSmiles(text) for text in smiles]
+        finally:
+            log.EnableLog("rdApp.error")
+        wrong = [at for at, (text, one) in enumerate(zip(smiles, molecules, strict=True)) if one is None or not text]
+        if wrong:
+            raise InvalidInputError(
+                f"{len(wrong)} of {len(smiles)} SMILES do not parse, first {smiles[wrong[0]]!r} in row "
+                f"{rows[wrong[0]]}. Correct or drop them."
+            )
+        return [dict(generator.GetCountFingerprint(one).GetNonzeroElements()) for one in molecules]
+
+    def of_points(self, left: SparsePoints, right: SparsePoints) -> Array:
+        """Return the kernel between rows of fingerprints; two without any position are alike by zero."""
+        products = left.inner(right)
+        if self.explicit:
+            return products
+        union = left.squared_norms[:, None] + right.squared_norms - products
+        return np.divide(products, union, out=np.zeros_like(products), where=union > 0)
+
+    def diag_of_points(self, points: SparsePoints) -> Array:
+        """Return ``k(x, x)``: one, and zero without any position."""
+        return points.squared_norms if self.explicit else (points.squared_norms > 0).astype(np.float64)
+
+
+MOST_COUNT = 64  # as which larger counts are read by the MinMax kernel
+
+
+def _given(item: Any, row: int) -> Mapping[int, float]:
+    """Return positions with counts of a fingerprint as it came."""
+    if hasattr(item, "GetNonzeroElements"):
+        return dict(item.GetNonzeroElements())
+    if hasattr(item, "GetOnBits"):
+        return dict.fromkeys(item.GetOnBits(), 1.0)
+    if isinstance(item, (set, frozenset)):
+        item = dict.fromkeys(item, 1.0)
+    whole = isinstance(item, Mapping) and all(isinstance(j, (int, np.integer)) and j >= 0 for j in item)
+    if not whole:
+        raise InvalidInputError(
+            f"A fingerprint is SMILES, RDKit's vector, {{position: count}} or a set of positions, got "
+            f"{type(item).__name__} in row {row}."
+        )
+    return item
+
+
+def _unary(matrix: csr_array, n_places: int) -> csr_array:
+    """Return counts as bits: a count c is c places that are one."""
+    if (matrix.data != np.rint(matrix.data)).any():
+        raise InvalidInputError("The MinMax kernel needs whole counts; take similarity='tanimoto' for other numbers.")
+    counts = np.minimum(matrix.data, MOST_COUNT).astype(np.int64)
+    ends = np.concatenate([[0], np.cumsum(counts)])
+    within = np.arange(ends[-1]) - np.repeat(ends[:-1], counts)
+    indices = np.repeat(matrix.indices.astype(np.int64) * MOST_COUNT, counts) + within
+    return csr_array((np.ones(len(indices)), indices, ends[matrix.indptr]), shape=(matrix.shape[0], n_places))

@@ -6,11 +6,20 @@ from typing import Any, TypeAlias
 
 from manykernels.exceptions import IncompatibleError, InvalidInputError
 from manykernels.objective.losses.base import Loss
-from manykernels.objective.losses.classification import Hinge, Logistic, SquaredHinge
 from manykernels.objective.losses.coupled import CoupledLoss, CoxPartial, survival_target
 from manykernels.objective.losses.multinomial import Multinomial
 from manykernels.objective.losses.outputs import Separable, SharedLoss
-from manykernels.objective.losses.regression import EpsilonInsensitive, Gamma, Huber, Poisson, Quantile, Squared
+from manykernels.objective.losses.pointwise import (
+    EpsilonInsensitive,
+    Gamma,
+    Hinge,
+    Huber,
+    Logistic,
+    Poisson,
+    Quantile,
+    Squared,
+    SquaredHinge,
+)
 from manykernels.validation.parameters import LOSS_NAMES, hint
 
 __all__ = [

@@ -10,8 +10,8 @@ from scipy.special import logsumexp, softmax, xlogy
 
 from manykernels.exceptions import InvalidInputError
 from manykernels.objective.losses.base import Loss
-from manykernels.objective.losses.classification import Logistic
 from manykernels.objective.losses.outputs import SharedLoss
+from manykernels.objective.losses.pointwise import Logistic
 from manykernels.validation.arrays import Array
 
 SLACK = 1e-11  # by which rounding may leave the simplex

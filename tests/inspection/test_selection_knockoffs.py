@@ -10,7 +10,7 @@ import pytest
 
 from manykernels import InvalidInputError, KernelBank, MKLClassifier, MKLRegressor
 from manykernels.inspection import gaussian_knockoffs, knockoff_selection
-from manykernels.inspection.evidence.knockoffs import _equicorrelated, _mvr, _threshold
+from manykernels.inspection.evidence.selection import _equicorrelated, _mvr, _threshold
 from manykernels.kernels import Gaussian, Linear
 
 BANK = KernelBank.per_feature([Linear(), Gaussian(1.0)], standardize=True)
