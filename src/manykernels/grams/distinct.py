@@ -60,6 +60,7 @@ class _Part:
     kernels: Array  # (m,) int: positions among all kernels
     stack: GramStack  # among distinct points
     codes: Array | None  # (N,) uint32; None among all samples
+    stored: Array | None  # what is held, a row a kernel: a feature, or a packed triangle; None is evaluated
 
     @cached_property
     def _segments(self) -> tuple[Array, Array]:
@@ -82,6 +83,20 @@ class _Part:
     def points(self, samples: Array) -> Array:
         """Return the distinct points of samples."""
         return samples if self.codes is None else self.codes[samples].astype(np.intp)
+
+
+def _as_lines(lines: Lines) -> _Part:
+    """Return kernels of one feature each as a part among all samples."""
+    stack = RankOneStack(lines.features)
+    return _Part(lines.kernels, stack, None, stack.features)
+
+
+def _as_part(kernels: Array, own: GramStack, codes: Array | None, dtype: DTypeLike | None) -> _Part:
+    """Return kernels as a part, packed if they are to be held."""
+    if dtype is None:
+        return _Part(kernels, own, codes, None)
+    packed = PackedStack.from_stack(own, dtype=dtype)
+    return _Part(kernels, packed, codes, packed.packed)
 
 
 class DistinctStack(GramStack):
@@ -133,11 +148,11 @@ class DistinctStack(GramStack):
         ]
         if rest.size:
             parts.append((rest, stack.take(rest), None))
-        self._parts = [] if lines is None else [_Part(lines.kernels, RankOneStack(lines.features), None)]
-        for kernels, own, codes in parts:
-            held = own if dtype is None else PackedStack.from_stack(own, dtype=dtype)
-            held.n_threads = stack.n_threads if codes is None else 1  # few entries, which threads would wait for
-            self._parts.append(_Part(kernels, held, codes))
+        self._lines = [] if lines is None else [_as_lines(lines)]
+        self._parts = [*self._lines, *(_as_part(*part, dtype) for part in parts)]
+        for part in self._parts[len(self._lines) :]:
+            # Few entries, which threads would wait for.
+            part.stack.n_threads = stack.n_threads if part.codes is None else 1
         self._owners, self._places = np.empty(self.n_kernels, dtype=np.intp), np.empty(self.n_kernels, dtype=np.intp)
         for at, part in enumerate(self._parts):
             self._owners[part.kernels], self._places[part.kernels] = at, np.arange(len(part.kernels))
@@ -148,9 +163,14 @@ class DistinctStack(GramStack):
         return [part.stack for part in self._parts]
 
     @property
+    def stored(self) -> list[tuple[Array, GramStack]]:
+        """What is held, a feature or a packed triangle a kernel, with the stack that holds it."""
+        return [(part.stored, part.stack) for part in self._parts if part.stored is not None]
+
+    @property
     def nbytes(self) -> int:
         """Bytes of the triangles among distinct points and among all samples; columns are no entries."""
-        return sum(part.stack.nbytes for part in self._parts if not isinstance(part.stack, RankOneStack))
+        return sum(part.stack.nbytes for part in self._parts[len(self._lines) :])
 
     @property
     def quad_cost(self) -> float:

@@ -9,7 +9,7 @@ from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import Any, cast
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -37,7 +37,6 @@ from manykernels.grams.plan import (
     plan_stack,
     quick_matrices,
 )
-from manykernels.grams.rank_one import RankOneStack
 from manykernels.kernels import (
     FittedBank,
     Gaussian,
@@ -547,8 +546,8 @@ def build_stack(
 
 
 def _in_parts(stack: DistinctStack) -> DistinctStack:
-    for part in stack.stacks if stack.in_memory else ():
-        _check_finite(part.features if isinstance(part, RankOneStack) else cast("PackedStack", part).packed, part)
+    for entries, part in stack.stored if stack.in_memory else ():
+        _check_finite(entries, part)
     return stack
 
 
