@@ -16,7 +16,7 @@ import _common as common
 import numpy as np
 import pandas as pd
 
-from manykernels.objective.regularizers.elastic_net_ball import (
+from manykernels.objective.regularizers.weight_sets import (
     elastic_net_linear,
     elastic_net_reciprocals,
     linear_iterations,

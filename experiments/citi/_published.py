@@ -12,7 +12,7 @@ import numpy as np
 import pandas as pd
 from sklearn.svm import SVC
 
-from manykernels.objective.regularizers.elastic_net_ball import (
+from manykernels.objective.regularizers.weight_sets import (
     elastic_net_reciprocals,
     elastic_net_scale,
     linear_iterations,

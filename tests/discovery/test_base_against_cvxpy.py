@@ -15,8 +15,8 @@ import numpy as np
 import pytest
 from tests.support.conic import conic_optimum
 
+from manykernels import alignment
 from manykernels.alignment import aligned_weights
-from manykernels.alignment import weights as alignment_weights
 from manykernels.discovery import (
     Discovery,
     GaussianFamily,
@@ -232,8 +232,8 @@ def test_alignf_stopped_early_tells_how_far_it_is(monkeypatch: pytest.MonkeyPatc
     points, y = wave("hinge")
     grams = gaussian_grams(points)
     best = largest_alignment(grams, y)
-    monkeypatch.setattr(alignment_weights, "FIRST_SET", 1)
-    monkeypatch.setattr(alignment_weights, "MOST_ROUNDS", 1)
+    monkeypatch.setattr(alignment, "FIRST_SET", 1)
+    monkeypatch.setattr(alignment, "MOST_ROUNDS", 1)
     with pytest.warns(ConvergenceWarning, match="proven optimal only up to"):
         found = aligned_weights(grams, y, target="numbers")
     assert found.alignment < best * (1 - EXACT)

@@ -9,7 +9,7 @@ import pytest
 from scipy.optimize import minimize_scalar, nnls
 from sklearn.svm import SVC
 
-from manykernels.alignment.metrics import cosine
+from manykernels.alignment import cosine
 from manykernels.discovery import (
     ArdGaussianFamily,
     FamilySearch,

@@ -18,8 +18,7 @@ from manykernels.objective.losses import get_loss
 from manykernels.objective.problem import Problem
 from manykernels.objective.regularizers import get_regularizer
 from manykernels.solvers import ForwardBackward, WorkingSet
-from manykernels.solvers.published.pfbs import support_direction, support_step
-from manykernels.solvers.published.pfbs_splitting import largest_eigenvalue
+from manykernels.solvers.published.pfbs import largest_eigenvalue, support_direction, support_step
 
 Array = NDArray[np.float64]
 

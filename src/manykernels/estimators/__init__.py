@@ -11,8 +11,12 @@ if TYPE_CHECKING:
     from manykernels.estimators.searches.gaussian import GaussianMKL
     from manykernels.estimators.searches.products import HierarchicalMKL, NonlinearMKL, PolynomialMKL
     from manykernels.estimators.selection.cold_start import ColdStartKFold
-    from manykernels.estimators.selection.cross_validation import MKLClassifierCV, MKLRegressorCV
-    from manykernels.estimators.selection.nested import NestedScores, nested_cross_validation
+    from manykernels.estimators.selection.cross_validation import (
+        MKLClassifierCV,
+        MKLRegressorCV,
+        NestedScores,
+        nested_cross_validation,
+    )
     from manykernels.estimators.selection.path import RegularizationPath, regularization_path
     from manykernels.estimators.supervised.classifier import MKLClassifier
     from manykernels.estimators.supervised.regressor import MKLRegressor
@@ -49,8 +53,7 @@ _HOMES = {
     "searches.gaussian": ("GaussianMKL",),
     "searches.products": ("HierarchicalMKL", "NonlinearMKL", "PolynomialMKL"),
     "selection.cold_start": ("ColdStartKFold",),
-    "selection.cross_validation": ("MKLClassifierCV", "MKLRegressorCV"),
-    "selection.nested": ("NestedScores", "nested_cross_validation"),
+    "selection.cross_validation": ("MKLClassifierCV", "MKLRegressorCV", "NestedScores", "nested_cross_validation"),
     "selection.path": ("RegularizationPath", "regularization_path"),
     "supervised.classifier": ("MKLClassifier",),
     "supervised.regressor": ("MKLRegressor",),

@@ -22,8 +22,7 @@ from manykernels.objective.losses import (
     survival_target,
 )
 from manykernels.objective.losses.base import ClassificationLoss, RegressionLoss
-from manykernels.objective.losses.multinomial import Multinomial
-from manykernels.objective.losses.outputs import SharedLoss
+from manykernels.objective.losses.outputs import Multinomial, SharedLoss
 from manykernels.objective.losses.survival import survival_array
 from manykernels.objective.problem import Problem
 from manykernels.objective.regularizers import (
@@ -42,7 +41,7 @@ from manykernels.objective.regularizers import (
     Tree,
     get_regularizer,
 )
-from manykernels.objective.regularizers.elastic_net_ball import elastic_net_linear, elastic_net_reciprocals
+from manykernels.objective.regularizers.weight_sets import elastic_net_linear, elastic_net_reciprocals
 
 __all__ = [
     "LOSSES",

@@ -34,8 +34,9 @@ from manykernels.discovery.one_stage.mixture import (
     WeightedMembers,
     candidate,
     certify,
+    check_provable,
+    proven,
 )
-from manykernels.discovery.one_stage.proof import check_provable, proven
 from manykernels.exceptions import InvalidInputError
 from manykernels.objective.problem import Problem
 from manykernels.solvers import Solution

@@ -1,20 +1,29 @@
-"""Kernels found so far with their Gram matrices: the finite problem inside a search over a family."""
+"""Kernels found so far with their Gram matrices: the finite problem inside a search, and its certificate.
+
+Over kernels with one width a feature the certificate can be proven once the search is over, by branch and bound.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import heapq
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
+from itertools import product
 
 import numpy as np
 
-from manykernels.discovery.base import Found, SearchProblem
+from manykernels.discovery.base import Discovery, Found, Limits, SearchProblem, best_scaling, with_dual
 from manykernels.discovery.families.base import PairWeights
 from manykernels.discovery.families.search import BestMember, FamilySearch
+from manykernels.discovery.families.stationary import ArdGaussianFamily
+from manykernels.exceptions import InvalidInputError
 from manykernels.grams import as_stack
+from manykernels.kernels import ArdGaussian
 from manykernels.objective.certificate import Certificate
 from manykernels.objective.problem import Problem
 from manykernels.objective.regularizers.weight_sets import Simplex
+from manykernels.solvers import Solution, Status
 from manykernels.solvers.learners.learners import LearnerFit, fit_learner
 from manykernels.solvers.run import CertifiedModel
 from manykernels.solvers.solution import Model
@@ -169,3 +178,214 @@ def candidate(
 ) -> CertifiedModel:
     """Return the model in the form in which searches offer it."""
     return CertifiedModel(*model, certificate, newton_steps=newton_steps, kernels=learner.found(parameters))
+
+
+# A bound on ``r'K_w r`` over a box of widths, one a feature, from its values at corners of smaller boxes.
+#
+# With :math:`q_k = w_k^2`, Bochner's theorem gives :math:`r'K_w r = \prod_k \sqrt{q_k}\, F(q)` where F is the Laplace
+# transform of a measure that is not negative (the energy of ``r`` at frequencies). Hence
+#
+# - F falls in every coordinate: in a box, ``r'K_w r`` is at most its value at the corner of smallest widths times
+#   :math:`\prod_k w_k / \underline w_k`;
+# - log F is convex: with :math:`\log q_k \le \log c_k + q_k / c_k - 1`, for any c > 0, what remains is convex, at most
+#   its largest value at a corner v, and ``r'K_w r`` is at most
+#   :math:`\max_v r'K_v r\, \exp(\tfrac12 \sum_k \phi(v_k^2 / c_k))` with :math:`\phi(t) = t - 1 - \log t`.
+#
+# The second bound is off by the square of the size of a box. Neither adds up absolute values of ``r_i r_j``.
+
+
+LEVELS = 1 << 20  # finest grid, along a side of the whole box
+BATCH = 32  # boxes that are split at once
+BLOCK_ENTRIES = 2_000_000
+Key = tuple[int, ...]
+
+
+@dataclass(frozen=True)
+class CornerBound:
+    """What branch and bound found out."""
+
+    bound: float  # r'K_w r exceeds it nowhere in the box
+    best: float  # largest value met
+    widths: tuple[float, ...]  # Where
+    evaluations: int  # of r'K_w r
+
+
+@dataclass(eq=False)
+class _Corners:
+    """Values of ``log r'K_w r`` at points of a grid on the logarithm of widths, each computed once."""
+
+    squares: Array
+    products: Array
+    diagonal: float
+    low: Array
+    side: Array
+    rounding: float
+    known: dict[Key, float] = field(default_factory=dict)
+
+    def widths(self, key: Key) -> Array:
+        """Return the widths at a point of the grid."""
+        return np.exp(self.low + self.side * np.array(key) / LEVELS)
+
+    def learn(self, keys: set[Key]) -> None:
+        """Compute the values that are not known yet."""
+        missing = [key for key in keys if key not in self.known]
+        step = max(1, BLOCK_ENTRIES // max(len(self.products), 1))
+        for at in range(0, len(missing), step):
+            block = missing[at : at + step]
+            inverse = np.array([-0.5 / self.widths(key) ** 2 for key in block])
+            values = self.diagonal + np.exp(self.squares @ inverse.T).T @ self.products
+            for key, value in zip(block, values, strict=True):
+                self.known[key] = float(np.log(max(value, 0.0) + self.rounding))
+
+
+def corner_bound(points: Array, vector: Array, low: float, high: float, *, slack: float, most: int) -> CornerBound:
+    """Bound ``r'K_w r`` over all widths, one a feature, between two numbers, by branch and bound.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from manykernels.discovery.one_stage.mixture import corner_bound
+    >>> points = np.random.default_rng(0).normal(size=(20, 2))
+    >>> found = corner_bound(points, np.sin(3 * points[:, 0]), 0.1, 10.0, slack=0.05, most=5000)
+    >>> found.best <= found.bound <= 1.05 * found.best
+    True
+    """
+    corners = _corners(points, vector, low, high)
+    n = points.shape[1]
+    root = (0,) * n, (LEVELS,) * n
+    corners.learn(set(_vertices(*root)))
+    waiting, splits = [_bounded(corners, *root)], 0
+    while True:  # at most `most` evaluations
+        place = max(corners.known, key=corners.known.__getitem__)
+        best, top = corners.known[place], -waiting[0][0]
+        if top <= best + np.log1p(slack) or max(len(corners.known), splits) >= most:
+            widths = tuple(float(width) for width in corners.widths(place))
+            return CornerBound(float(np.exp(max(top, best))), float(np.exp(best)), widths, len(corners.known))
+        split = [heapq.heappop(waiting)[1:] for _ in range(min(BATCH, len(waiting)))]
+        splits += len(split)
+        halves = [half for box in split for half in _halves(*box)]
+        corners.learn({vertex for half in halves for vertex in _vertices(*half)})
+        for half in halves:
+            heapq.heappush(waiting, _bounded(corners, *half))
+
+
+def _corners(points: Array, vector: Array, low: float, high: float) -> _Corners:
+    """Return what evaluations share; pairs of samples that have no weight are left out."""
+    first, second = np.triu_indices(len(points), 1)
+    products = 2.0 * vector[first] * vector[second]
+    kept = products != 0
+    squares = (points[first[kept]] - points[second[kept]]) ** 2
+    n, size = points.shape[1], float(np.abs(vector).sum()) ** 2
+    side = np.full(n, np.log(high) - np.log(low))
+    rounding = 64 * np.finfo(np.float64).eps * size + float(np.finfo(np.float64).tiny)
+    return _Corners(squares, products[kept], float(vector @ vector), np.full(n, np.log(low)), side, rounding)
+
+
+def _vertices(lower: Key, upper: Key) -> list[Key]:
+    """Return the corners of a box, those with the upper end of the last coordinate next to those with its lower end."""
+    return list(product(*zip(lower, upper, strict=True)))
+
+
+def _bounded(corners: _Corners, lower: Key, upper: Key) -> tuple[float, Key, Key]:
+    """Return what is kept of a box: minus the smaller of both bounds on the logarithm of ``r'K_w r``, and its ends."""
+    sides = corners.side * (np.array(upper) - np.array(lower)) / LEVELS
+    rough = corners.known[lower] + float(sides.sum())
+    shape = (2,) * len(lower)
+    values = np.array([corners.known[vertex] for vertex in _vertices(lower, upper)]).reshape(shape)
+    for k, (start, length) in enumerate(zip(corners.widths(lower), sides, strict=True)):
+        if length == 0:
+            continue
+        ends = values.max(axis=tuple(j for j in range(len(shape)) if j != k))
+        squares = start**2 * np.array([1.0, np.exp(2 * length)])
+        # Where both ends weigh the same, in the box.
+        slope = 2 * length - 2 * float(ends[1] - ends[0])
+        center = np.clip((squares[1] - squares[0]) / slope, *squares) if slope > 0 else squares[1]
+        ratio = squares / center
+        extra = 0.5 * (ratio - 1 - np.log(ratio))
+        values = values + extra.reshape([2 if j == k else 1 for j in range(len(shape))])
+    return -min(rough, float(values.max())), lower, upper
+
+
+def _halves(lower: Key, upper: Key) -> list[tuple[Key, Key]]:
+    """Return both halves of a box, split across its longest side; the box itself where that is too short."""
+    k = int(np.argmax(np.array(upper) - np.array(lower)))
+    middle = (lower[k] + upper[k]) // 2
+    if middle == lower[k]:
+        return [(lower, upper)]
+    return [(lower, (*upper[:k], middle, *upper[k + 1 :])), ((*lower[:k], middle, *lower[k + 1 :]), upper)]
+
+
+MOST_ROUNDS = 10  # of searches that a proof has shown to have missed a kernel
+SHARE = 0.25  # of the gap asked for, that the bound on the family may take
+
+
+def check_provable(learner: Learner) -> None:
+    """Raise ``InvalidInputError`` if a proof is asked for that there is no way to."""
+    family, most = learner.search.family, learner.search.settings.proof
+    if most and (not isinstance(family, ArdGaussianFamily) or family.members is not None):
+        raise InvalidInputError(
+            f"proof={most} is for Gaussian kernels with one width a feature, none of them listed, but the family is "
+            f"{family!r}; leave it at 0: families of one parameter, and lists, have their bound anyway."
+        )
+
+
+def proven(
+    learner: Learner, discovery: Discovery, limits: Limits, again: Callable[[list[Array]], Discovery] | None
+) -> Discovery:
+    """Return the model with a dual bound that holds for all widths; where the proof meets better ones, search again."""
+    if discovery.solution.status is Status.INTERRUPTED:
+        return discovery
+    best, better = _proof(learner, discovery, limits)
+    for _ in range(MOST_ROUNDS):
+        if better is None or again is None or discovery.solution.status is not Status.CONVERGED:
+            break
+        discovery = again([*_widths(discovery), better])
+        proved, better = _proof(learner, discovery, limits)
+        best = min(best, proved, key=lambda each: each.solution.certificate.relative_gap)
+    return best
+
+
+def _proof(learner: Learner, discovery: Discovery, limits: Limits) -> tuple[Discovery, Array | None]:
+    """Return the model with the proven bound, as good as the evaluations allow, and better widths if any were met.
+
+    The dual value ``-sum_i s_i l*(y_i, -c r_i/s_i) - c^2 B / (2 lambda)`` needs a number B that ``r'K_w r`` exceeds
+    nowhere, and may scale ``r`` by any c.
+    """
+    family, most = learner.search.family, learner.search.settings.proof
+    problem = _problem(learner, discovery)
+    vector = problem.feasible_dual(discovery.solution.dual_coef)
+    primal = discovery.solution.certificate.primal
+    allowed = SHARE * limits.tol * 2.0 * learner.strength * max(abs(primal), problem.tiny)
+    known = max((float(vector @ learner.search.gram(w) @ vector) for w in _widths(discovery)), default=0.0)
+    slack = allowed / known if known > 0 else 1.0
+    bound = corner_bound(learner.search.points, vector, family.low, family.high, slack=slack, most=most)
+    _, dual = best_scaling(problem.conjugate_loss, vector, bound.bound / (2.0 * learner.strength))
+    better = learner.search.rounded(np.array(bound.widths)) if bound.best > known * (1 + slack) else None
+    return replace(discovery, solution=_told(discovery.solution, problem, dual, bound, limits.tol)), better
+
+
+def _problem(learner: Learner, discovery: Discovery) -> Problem:
+    """Return the problem on the kernels found."""
+    grams = [learner.search.gram(widths) for widths in _widths(discovery)]
+    return learner.problem(grams) if grams else learner.empty
+
+
+def _widths(discovery: Discovery) -> list[Array]:
+    """Return the parameters of the kernels found."""
+    specs = [kernel.spec for kernel in discovery.kernels]
+    return [np.array(spec.widths) for spec in specs if isinstance(spec, ArdGaussian)]
+
+
+def _told(solution: Solution, problem: Problem, dual: float, bound: CornerBound, tol: float) -> Solution:
+    """Return the solution with the bound, and in words what it proves."""
+    certificate = with_dual(solution.certificate, dual, problem.tiny)
+    gap = certificate.relative_gap
+    words = f"over all widths the relative duality gap is at most {gap:.2e}, by {bound.evaluations} evaluations"
+    short = gap > tol and solution.status is Status.CONVERGED
+    advice = ". A larger proof may bring the bound down" if short else ""
+    return replace(
+        solution,
+        certificate=certificate,
+        status=Status.STALLED if short else solution.status,
+        message=f"{solution.message}; {words}{advice}",
+    )

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from manykernels.alignment.metrics import SMALLEST_SHARE, centered, cosine, nonnegative_quadratic
+from manykernels.alignment import SMALLEST_SHARE, centered, cosine, nonnegative_quadratic
 from manykernels.discovery.base import Limits, checked_limits, random_generator
 from manykernels.discovery.families.base import PairWeights
 from manykernels.discovery.families.search import BestMember, FamilySearch

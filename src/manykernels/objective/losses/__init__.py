@@ -7,8 +7,7 @@ from typing import Any, TypeAlias
 from manykernels.exceptions import IncompatibleError, InvalidInputError
 from manykernels.objective.losses.base import Loss
 from manykernels.objective.losses.coupled import CoupledLoss, CoxPartial, survival_target
-from manykernels.objective.losses.multinomial import Multinomial
-from manykernels.objective.losses.outputs import Separable, SharedLoss
+from manykernels.objective.losses.outputs import Multinomial, Separable, SharedLoss
 from manykernels.objective.losses.pointwise import (
     EpsilonInsensitive,
     Gamma,

@@ -1,4 +1,7 @@
-"""Losses of several scores a sample: what they are, and the sum over outputs that any loss of one score makes."""
+"""Losses of several scores a sample: what they are, and the sum over outputs that any loss of one score makes.
+
+Multinomial: one score a class, of which only differences count.
+"""
 
 from __future__ import annotations
 
@@ -9,11 +12,13 @@ from functools import partial
 from typing import ClassVar
 
 import numpy as np
+from scipy.special import logsumexp, softmax, xlogy
 
 from manykernels.exceptions import InvalidInputError
 from manykernels.objective.capabilities import Capability
 from manykernels.objective.losses.base import Loss
 from manykernels.objective.losses.bound import BoundLoss, OutputSum
+from manykernels.objective.losses.pointwise import Logistic
 from manykernels.objective.projection import project_box_hyperplane
 from manykernels.validation.arrays import Array
 
@@ -226,3 +231,151 @@ def _matrix(y: Array) -> Array:
             f"Shared weights need one column of y a class or target, shape (n_samples, n_targets), got {targets.shape}."
         )
     return targets
+
+
+SLACK = 1e-11  # by which rounding may leave the simplex
+SMALLEST = 1e-200  # probability: zero could not be scaled
+MOST_STEPS = 200
+MOST_HALVINGS = 60
+ENOUGH_DECREASE = 1e-4  # of what the slope promises
+ROUNDED, SLOW = 1e-13, 0.1  # slopes, of the sum of weights, that only rounding keeps from falling to a tenth in a step
+
+
+@dataclass(frozen=True)
+class Multinomial(SharedLoss):
+    """``l(y, z) = log sum_t exp(z_t) - z_c`` for the class ``c``, the column of ``y`` that is +1.
+
+    The dual variable is ``r = e_c - p`` with probabilities ``p``; the conjugate ``l*(y, -r)`` is ``sum_t p_t log p_t``
+    for ``p = e_c - r`` in the simplex, infinite elsewhere.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> y, z = np.array([[1.0, -1.0, -1.0]]), np.array([[1.0, 0.0, -1.0]])
+    >>> loss, r = Multinomial(), -Multinomial().derivative(y, z)
+    >>> np.allclose(loss.value(y, z) + loss.conjugate(y, r), -(r * z).sum(axis=1))  # Fenchel-Young, with equality
+    True
+    """
+
+    coupled: ClassVar[bool] = True
+    steepness: ClassVar[float] = 2.0
+
+    @property
+    def name(self) -> str:
+        """``"multinomial"``."""
+        return "multinomial"
+
+    @property
+    def task(self) -> str:
+        """``"classification"``."""
+        return "classification"
+
+    @property
+    def entropic(self) -> bool:
+        """True."""
+        return True
+
+    @property
+    def each(self) -> Loss:
+        """The logistic loss."""
+        return Logistic()
+
+    @property
+    def curvature_bound(self) -> float:
+        """One half, with two classes of probability one half (D. Boehning, Ann. Inst. Stat. Math. 44, 1992)."""
+        return 0.5
+
+    @property
+    def linear_dual(self) -> bool:
+        """False."""
+        return False
+
+    def check_target(self, y: Array) -> Array:
+        """Return ``y`` as float64 (N, T): +1 in the column of the class, -1 elsewhere."""
+        target = np.asarray(y, dtype=np.float64)
+        if target.ndim != 2 or 0 in target.shape:
+            raise InvalidInputError(
+                f"The multinomial loss needs one column of y a class, shape (n_samples, n_classes), got {target.shape}."
+            )
+        wrong = ~(np.isin(target, (-1.0, 1.0)).all(axis=1) & ((target == 1).sum(axis=1) == 1))
+        if wrong.any():
+            first = int(np.argmax(wrong))
+            raise InvalidInputError(
+                f"The multinomial loss needs +1 in the column of the class and -1 in all others, but row {first} of y "
+                f"is {target[first].tolist()[:10]}, and {int(wrong.sum())} rows are wrong in all."
+            )
+        return target
+
+    def parts(self, y: Array, z: Array) -> Array:
+        """Loss of each sample, (N, 1)."""
+        top = z.max(axis=1, keepdims=True)
+        own = np.where(y > 0, z - top, 0.0).sum(axis=1, keepdims=True)
+        return np.log(np.exp(z - top).sum(axis=1, keepdims=True)) - own
+
+    def derivative(self, y: Array, z: Array) -> Array:
+        """``p - e_c`` (N, T)."""
+        return softmax(z, axis=1) - (y > 0)
+
+    def curvature(self, y: Array, z: Array) -> Array:
+        """``p`` (N, T): the matrix of second derivatives is ``diag(p) - p p'``."""
+        return softmax(z, axis=1)
+
+    def conjugate(self, y: Array, r: Array) -> Array:
+        """``sum_t p_t log p_t`` (N,) with ``p = e_c - r``."""
+        p: Array = (y > 0) - r
+        inside = (p >= -SLACK).all(axis=1) & (np.abs(p.sum(axis=1) - 1.0) <= SLACK * p.shape[1])
+        p = np.clip(p, 0.0, 1.0)
+        return np.where(inside, xlogy(p, p).sum(axis=1), np.inf)
+
+    def feasible(self, y: Array, rho: Array, weight: Array, *, sums: bool) -> Array:
+        """Return ``s (e_c - p)`` with ``p`` scaled by a factor a class, so that the columns sum to zero if ``sums``."""
+        logs = self.scores_behind(y, rho, weight)
+        shift = self.best_intercepts(y, logs, weight) if sums else np.zeros(y.shape[1])
+        return weight[:, None] * ((y > 0) - softmax(logs + shift, axis=1))
+
+    def scores_behind(self, y: Array, rho: Array, weight: Array) -> Array:
+        """Return scores ``log p`` whose slopes are ``-rho``, or near where a probability would not be positive."""
+        return np.log(np.maximum((y > 0) - rho / weight[:, None], SMALLEST))
+
+    def best_intercepts(self, y: Array, f: Array, weight: Array) -> Array:
+        """Minimizer over ``b`` with a mean of zero, by Newton's method; its optimality is ``sum_i s_i (e_c - p) = 0``.
+
+        The classes must all occur, or there is no minimizer.
+        """
+        totals = weight @ (y > 0)
+        b, size, unit = np.zeros(y.shape[1]), np.inf, float(weight.sum())
+        for _ in range(MOST_STEPS):
+            p = softmax(f + b, axis=1)
+            slope = weight @ p - totals
+            last, size = size, float(np.abs(slope).max())
+            if size <= 4e-16 * unit or (size <= ROUNDED * unit and size > SLOW * last):
+                break
+            step = -self._solved(p, weight, slope)
+            moved = self._moved(totals, f, weight, b, step, float(slope @ step))
+            if np.array_equal(moved, b):
+                break
+            b = moved - moved.mean()
+        return b
+
+    def _solved(self, p: Array, weight: Array, slope: Array) -> Array:
+        """Solve with the Hessian in the intercepts, whose null vector is the one that changes no probability."""
+        scaled = weight[:, None] * p
+        hessian = np.diag(scaled.sum(axis=0)) - p.T @ scaled
+        hessian += hessian.trace() / len(slope) ** 2  # a multiple of 11' for the null vector
+        return np.linalg.lstsq(hessian, slope, rcond=1e-15)[0]
+
+    def _moved(self, totals: Array, f: Array, weight: Array, b: Array, step: Array, slope: float) -> Array:
+        """Return ``b`` after the longest of the halved steps that decreases the loss; near the end, the whole one."""
+
+        def objective(at: Array) -> float:
+            return float(weight @ logsumexp(f + at, axis=1) - totals @ at)
+
+        start = objective(b)
+        if -slope <= 1e-13 * max(abs(start), float(weight.sum())):
+            return b + step
+        length = 1.0
+        for _ in range(MOST_HALVINGS):
+            if objective(b + length * step) <= start + ENOUGH_DECREASE * length * slope:
+                return b + length * step
+            length /= 2
+        return b

@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 from manykernels.exceptions import InvalidInputError
-from manykernels.objective.regularizers.elastic_net_ball import (
+from manykernels.objective.regularizers.weight_sets import (
     elastic_net_linear,
     elastic_net_reciprocals,
     linear_iterations,
@@ -161,7 +161,7 @@ def test_excess_is_a_proof_at_every_stop(rng) -> None:
 def test_switching_saves_iterations_for_small_eta_and_one_step_solves_the_simplex(rng, monkeypatch) -> None:
     beta = rng.exponential(size=200) ** 2
     switching = wsr_iterations(beta, 0.05).n_iter
-    monkeypatch.setattr("manykernels.objective.regularizers.elastic_net_ball.SWITCHING_BELOW", 0.0)
+    monkeypatch.setattr("manykernels.objective.regularizers.weight_sets.SWITCHING_BELOW", 0.0)
     assert switching < wsr_iterations(beta, 0.05).n_iter
     assert wsr_iterations(beta, 1.0).n_iter == 1
 

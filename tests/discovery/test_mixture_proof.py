@@ -16,7 +16,7 @@ from manykernels.discovery import (
     SearchSettings,
     discover_greedily,
 )
-from manykernels.discovery.one_stage.proof import corner_bound
+from manykernels.discovery.one_stage.mixture import corner_bound
 from manykernels.exceptions import InvalidInputError
 from manykernels.objective.regularizers.weight_sets import Simplex
 from manykernels.solvers import Status

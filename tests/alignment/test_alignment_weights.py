@@ -13,7 +13,8 @@ from numpy.typing import NDArray
 from scipy.optimize import nnls
 
 from manykernels import ConvergenceWarning, Gaussian, InvalidInputError, KernelBank, Linear
-from manykernels.alignment import aligned_weights, nonnegative_quadratic, weights
+from manykernels import alignment as weights
+from manykernels.alignment import aligned_weights, nonnegative_quadratic
 from manykernels.grams import DenseStack, GramStack, PackedStack, build_stack
 
 Array = NDArray[Any]

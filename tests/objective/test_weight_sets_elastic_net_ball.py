@@ -11,7 +11,7 @@ from hypothesis.extra.numpy import arrays
 import manykernels.objective
 from manykernels.exceptions import InvalidInputError
 from manykernels.objective import elastic_net_linear, elastic_net_reciprocals
-from manykernels.objective.regularizers.elastic_net_ball import elastic_net_scale
+from manykernels.objective.regularizers.weight_sets import elastic_net_scale
 
 ETAS = (0.0, 1e-12, 0.25, 0.5, 0.9, 1 - 1e-6, 1 - 1e-12, 1.0)
 vectors = arrays(np.float64, st.integers(1, 12), elements=st.floats(0, 1e3).map(lambda x: x if x > 1e-6 else 0.0))
