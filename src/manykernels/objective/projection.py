@@ -202,7 +202,7 @@ def _settle(matrix: Array, right: Array, x: Array, inside: Array, entering: int)
     """Minimize over the weights inside, dropping those that would turn negative; False if ``entering`` did at once."""
     x, inside = x.copy(), inside.copy()
     start = x.copy()
-    while inside.any():
+    while inside.any():  # at most len(x) times: each but the last drops a weight
         chosen = np.flatnonzero(inside)
         wanted = _solved(matrix[np.ix_(chosen, chosen)], right[chosen])
         if x[entering] == 0 and inside[entering] and wanted[chosen == entering][0] <= 0:
