@@ -5,19 +5,28 @@ from __future__ import annotations
 from manykernels.inspection.displays.convergence import ConvergenceDisplay
 from manykernels.inspection.displays.decomposition import ContributionsDisplay, DecompositionDisplay, WaterfallDisplay
 from manykernels.inspection.displays.gram import AlignmentDisplay, GramDisplay
-from manykernels.inspection.displays.intervals import IntervalDisplay
 from manykernels.inspection.displays.path import CVCurveDisplay, PathDisplay
-from manykernels.inspection.displays.weights import KernelWeightsDisplay, WeightMapDisplay, plot_overview
+from manykernels.inspection.displays.weights import (
+    IntervalDisplay,
+    KernelWeightsDisplay,
+    WeightMapDisplay,
+    plot_overview,
+)
 from manykernels.inspection.evidence.comparison import compare
-from manykernels.inspection.evidence.importance import leave_one_out_importance, predictive_importance
-from manykernels.inspection.evidence.intervals import conformal_intervals, conformal_sets
-from manykernels.inspection.evidence.noise import noise_doubt, noise_selection
+from manykernels.inspection.evidence.importance import (
+    conformal_intervals,
+    conformal_sets,
+    leave_one_out_importance,
+    predictive_importance,
+)
 from manykernels.inspection.evidence.selection import (
     KnockoffSelection,
     StabilityDisplay,
     StabilitySelection,
     gaussian_knockoffs,
     knockoff_selection,
+    noise_doubt,
+    noise_selection,
     stability_selection,
 )
 from manykernels.inspection.export.export import Export, export_model

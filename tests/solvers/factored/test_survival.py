@@ -11,7 +11,7 @@ from tests.support.cox import CoxCase
 from manykernels import Gaussian, KernelBank, Laplacian, Linear, Periodic, solve
 from manykernels.grams.factored import factored_stack
 from manykernels.objective import CoxPartial, get_regularizer, survival_target
-from manykernels.objective.losses.risk_sets import RiskCurvature
+from manykernels.objective.losses.coupled import RiskCurvature
 from manykernels.objective.problem import Problem
 from manykernels.solvers import choose_solver
 from manykernels.solvers.factored.solver import FactoredNewton

@@ -14,7 +14,7 @@ from pandas.api.types import is_bool_dtype, is_datetime64_any_dtype, is_numeric_
 from sklearn.base import BaseEstimator
 
 from manykernels.inspection.displays.kernel_table import groups_of, kernel_table
-from manykernels.inspection.evidence.noise import noise_doubt
+from manykernels.inspection.evidence.selection import noise_doubt
 from manykernels.inspection.reports.evaluation import (
     AREA,
     CONSTANT,

@@ -11,7 +11,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from manykernels.inspection.displays.kernel_table import kernel_table
 from manykernels.inspection.displays.plotting import cut_text, short_label
-from manykernels.inspection.evidence.noise import noise_doubt
+from manykernels.inspection.evidence.selection import noise_doubt
 from manykernels.inspection.pipelines import last_step, unwrapped
 from manykernels.inspection.reports.report import GAP, MKLReport
 from manykernels.inspection.reports.scores import Score

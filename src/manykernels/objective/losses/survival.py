@@ -1,18 +1,27 @@
-"""Targets of survival models: structured arrays of events and times, as scikit-survival has them."""
+"""Targets of survival models: structured arrays of events and times, as scikit-survival has them; and risk sets.
+
+Every event, or every step of Efron's correction, is a *term* ``c log sum_j A_j exp(z_j)``: ``A_j`` is ``s_j`` for the
+samples at risk, less a share for those of the tie, divided by what the tie itself has, so that terms are not negative.
+Sums over risk sets are cumulative sums over sorted times, group by group: a *group* holds the samples of one time in
+one stratum.
+"""
 
 from __future__ import annotations
 
+from itertools import pairwise
 from numbers import Real
 
 import numpy as np
 import pandas as pd
-from numpy.typing import ArrayLike
+from numpy.typing import ArrayLike, NDArray
 
+from manykernels.compiled import compiled
 from manykernels.exceptions import InvalidInputError
 from manykernels.validation.arrays import Array
 
 __all__ = ["check_survival", "survival_array"]
 
+Positions = NDArray[np.intp]
 FIELDS = np.dtype([("event", np.bool_), ("time", np.float64), ("stratum", np.int64)])
 HINT = (
     "Give a structured array of one field of booleans, or of 0 and 1 (was the event seen), and one of times, as "
@@ -155,3 +164,210 @@ def _numbers(strata: ArrayLike | None) -> Array:
     if values.ndim != 1 or values.dtype.kind not in "iub":
         raise InvalidInputError("strata must be whole numbers, one for each sample; number labels with np.unique.")
     return values.astype(np.int64)
+
+
+# What the samples of a tie add to the conjugate of the partial likelihood, without a pair of every two of them.
+#
+# Where a dual point is a share ``c`` of slopes, a term of a tie adds ``sum_j a_j phi(x_j)`` with ``phi(x) = m log m``
+# at ``m = c x + 1 - c``, ``a_j`` being the shares of the weights of the tie and ``x_j = kappa exp(z_j)``. With Efron's
+# correction a tie of ``d`` events has ``d`` terms, which differ by ``kappa`` only. Since ``D(x) = c x log x - phi(x)``
+# is convex and the first part sums in closed form, tangents of ``D`` at a few ``kappa`` bound all terms from above.
+
+
+NODES = 32  # terms of a tie that are summed exactly; of more, tangents at as many
+
+
+@compiled()
+def tie_mixtures(
+    scale: float,
+    z: Array,
+    shares: Array,
+    log_kappa: Array,
+    sizes: Array,
+    first_sample: Positions,
+    first_term: Positions,
+    counts: Positions,
+    steps: Positions,
+) -> float:
+    """Return an upper bound of the sum over terms of ``size sum_j a_j phi(x_j)``; exact for ties of up to 32 events."""
+    whole = 0.0
+    for g in range(counts.size):
+        low, high = first_sample[g], first_sample[g] + counts[g]
+        first, last = first_term[g], first_term[g] + steps[g]
+        if steps[g] <= NODES:
+            for t in range(first, last):
+                for j in range(low, high):
+                    mixed = scale * np.exp(log_kappa[t] + z[j]) + 1.0 - scale
+                    if mixed > 0.0:
+                        whole += sizes[t] * shares[j] * mixed * np.log(mixed)
+            continue
+        top = log_kappa[first:last].max()
+        bottom = log_kappa[first:last].min()
+        space = max((top - bottom) / (NODES - 1), 1e-300)
+        plain, scored, most = 0.0, 0.0, z[low:high].max()
+        for j in range(low, high):
+            plain += shares[j] * np.exp(z[j] - most)
+            scored += shares[j] * np.exp(z[j] - most) * (z[j] - most)
+        values, slopes = np.zeros(NODES), np.zeros(NODES)
+        for k in range(NODES):
+            for j in range(low, high):
+                log_x = bottom + k * space + z[j]
+                x = np.exp(log_x)
+                mixed = scale * x + 1.0 - scale
+                if x > 0.0:
+                    values[k] += shares[j] * (scale * x * log_x - mixed * np.log(mixed))
+                    slopes[k] += shares[j] * scale * x * (log_x - np.log(mixed))
+                elif mixed > 0.0:
+                    values[k] -= shares[j] * mixed * np.log(mixed)
+        for t in range(first, last):
+            k = min(int((log_kappa[t] - bottom) / space + 0.5), NODES - 1)
+            log_most = log_kappa[t] + most
+            tangent = values[k] + slopes[k] * np.expm1(log_kappa[t] - bottom - k * space)
+            whole += sizes[t] * (scale * np.exp(log_most) * (log_most * plain + scored) - tangent)
+    return whole
+
+
+# Samples in the order of their times, groups of one time, the terms of the partial likelihood, and sums over them.
+#
+# A *group* holds the samples of one time in one stratum, events first. Every event, or every step of Efron's
+# correction, is a *term*.
+
+
+class RiskLayout:
+    """Times, events, strata and weights, sorted.
+
+    Parameters
+    ----------
+    time, stratum : ndarray of shape (N,)
+    event : ndarray of bool of shape (N,)
+    weight : ndarray of shape (N,)
+        Positive.
+    efron : bool
+        Efron's correction for ties, else Breslow's.
+    """
+
+    def __init__(self, time: Array, event: NDArray[np.bool_], stratum: Array, weight: Array, *, efron: bool) -> None:
+        self.order: Positions = np.lexsort((~event, time, stratum))
+        time, stratum = time[self.order], stratum[self.order]
+        self.event = event[self.order]
+        self.log_weight = np.log(weight[self.order])
+        self.hits = np.where(event, weight, 0.0)
+        self.steepness = 2.0 * float(self.hits.sum())
+        new_stratum = np.r_[True, np.diff(stratum) != 0]
+        new_group = new_stratum | np.r_[True, np.diff(time) != 0]
+        self.starts: Positions = np.flatnonzero(new_group)
+        self.group: Positions = np.cumsum(new_group) - 1
+        self.slices = _slices(new_stratum)
+        self.group_slices = _slices(new_stratum[self.starts])
+        self.opens = new_stratum[self.starts]
+        self.rest_starts: Positions = self.starts + np.add.reduceat(self.event.astype(np.intp), self.starts)
+        self.group_ends = np.repeat([part.stop for part in self.slices], [p.stop - p.start for p in self.group_slices])
+        self.group_hits = np.add.reduceat(np.where(self.event, weight[self.order], 0.0), self.starts)
+        self._lay_out_terms(efron)
+
+    def _lay_out_terms(self, efron: bool) -> None:
+        """One term for each group with events, or with Efron's correction one for each event."""
+        counts = np.add.reduceat(self.event.astype(np.intp), self.starts)
+        steps = counts if efron else np.minimum(counts, 1)
+        self.term_group: Positions = np.repeat(np.arange(len(counts)), steps)
+        firsts = np.cumsum(steps) - steps
+        step = np.arange(len(self.term_group)) - firsts[self.term_group]
+        self.left = 1.0 - step / np.maximum(counts[self.term_group], 1) if efron else np.ones(len(step))
+        self.size = self.group_hits[self.term_group] / steps[self.term_group]
+        self.log_unit = np.log(self.group_hits[self.term_group] * self.left)
+        self.has_term = steps > 0
+        self.term_starts: Positions = firsts[self.has_term]
+        self.counts, self.steps, self.first_term = counts, steps, firsts
+        shares = np.exp(self.log_weight) / np.where(self.group_hits > 0, self.group_hits, 1.0)[self.group]
+        self.tie_shares = np.where(self.event, shares, 0.0)
+
+    def sums_at_risk(self, values: Array) -> Array:
+        """Return the sums of sorted values over all at risk at each group, and without its events, (2, G)."""
+        return np.asarray(sums_at_risk(values, self.event, self.starts, self.opens))
+
+    def sums_before(self, own: Array, own_of_hits: Array) -> Array:
+        """Return for each sorted sample the sum over groups before its own, and the part of its own, (N,)."""
+        return np.asarray(sums_before(own, own_of_hits, self.event, self.starts, self.opens))
+
+    def sums_of_terms(self, terms: Array) -> Array:
+        """Return the sums of the terms of each group, (G,)."""
+        sums = np.zeros(len(self.starts))
+        if len(terms):
+            sums[self.has_term] = np.add.reduceat(terms, self.term_starts)
+        return sums
+
+    def unsorted(self, values: Array) -> Array:
+        """Return sorted values in the order of the samples."""
+        found = np.empty_like(values)
+        found[self.order] = values
+        return found
+
+
+@compiled()
+def sums_at_risk(values: Array, event: NDArray[np.bool_], starts: Positions, opens: NDArray[np.bool_]) -> Array:
+    """Return the sums over all at risk at each group, and over these without its events, (2, G)."""
+    found = np.zeros((2, starts.size))
+    total, stop = 0.0, values.size
+    for g in range(starts.size - 1, -1, -1):
+        hit = 0.0
+        for i in range(starts[g], stop):
+            if event[i]:
+                hit += values[i]
+            else:
+                total += values[i]
+        found[1, g] = total
+        total += hit
+        found[0, g] = total
+        stop = starts[g]
+        if opens[g]:
+            total = 0.0
+    return found
+
+
+@compiled()
+def sums_before(
+    own: Array, own_of_hits: Array, event: NDArray[np.bool_], starts: Positions, opens: NDArray[np.bool_]
+) -> Array:
+    """Return for each sample the sum over the groups before its own, and what its own adds, (N,)."""
+    found = np.empty(event.size)
+    total = 0.0
+    for g in range(starts.size):
+        if opens[g]:
+            total = 0.0
+        stop = starts[g + 1] if g + 1 < starts.size else event.size
+        for i in range(starts[g], stop):
+            found[i] = total + (own_of_hits[g] if event[i] else own[g])
+        total += own[g]
+    return found
+
+
+@compiled()
+def entropies(logs: Array, z: Array, event: NDArray[np.bool_], starts: Positions, opens: NDArray[np.bool_]) -> Array:
+    """Return ``sum_j p_j (T - z_j)`` over those at risk at each group without its events, (G,).
+
+    ``p_j = exp(logs_j - T)`` add up to one. Samples are added one at a time, so that nothing is subtracted but scores
+    that differ by what they matter: some may be 1e5 below the others.
+    """
+    found = np.zeros(starts.size)
+    top, sum_, stop = -np.inf, 0.0, logs.size
+    for g in range(starts.size - 1, -1, -1):
+        for hits in (False, True):
+            if hits:
+                found[g] = sum_
+            for i in range(starts[g], stop):
+                if event[i] == hits and logs[i] > -np.inf:
+                    both = max(top, logs[i]) + np.log1p(np.exp(-abs(top - logs[i])))
+                    old, new = np.exp(top - both), np.exp(logs[i] - both)
+                    kept = old * (sum_ + both - top) if old > 0.0 else 0.0
+                    sum_ = kept + (new * (both - z[i]) if new > 0.0 else 0.0)
+                    top = both
+        stop = starts[g]
+        if opens[g]:
+            top, sum_ = -np.inf, 0.0
+    return found
+
+
+def _slices(new: NDArray[np.bool_]) -> list[slice]:
+    """Return the slices that begin where ``new`` is true."""
+    ends = np.r_[np.flatnonzero(new), len(new)]
+    return [slice(int(start), int(stop)) for start, stop in pairwise(ends)]
