@@ -44,7 +44,8 @@ from manykernels.estimators.selection.mixtures import (
 )
 from manykernels.estimators.selection.rules import Candidate, Evidence, chosen
 from manykernels.estimators.selection.search import ROOM, MixtureSearch, Rung, rivals_of
-from manykernels.estimators.selection.strengths import COARSE, Grid, StrengthPath, _uninterrupted, descend
+from manykernels.estimators.selection.strengths import COARSE, Grid, StrengthPath
+from manykernels.estimators.supervised.problems import _uninterrupted, descend
 from manykernels.exceptions import InvalidInputError
 from manykernels.grams.plan import gram_seconds
 from manykernels.objective import BlockL1, Problem, get_loss
@@ -490,8 +491,8 @@ def test_interior_points_with_a_box_go_on_from_coarse_models_only(loss: str) -> 
     for inside, warm in ((0.0, True), (np.inf, False)):
         given.clear()
         with (
-            patch("manykernels.estimators.selection.strengths.INSIDE", inside),
-            patch("manykernels.estimators.selection.strengths._uninterrupted", lambda p, s, m: remembered(s, p, m)),
+            patch("manykernels.estimators.supervised.problems.INSIDE", inside),
+            patch("manykernels.estimators.supervised.problems._uninterrupted", lambda p, s, m: remembered(s, p, m)),
         ):
             fits = list(descend([problem], penalties, "working_set", tol=1e-2))
         assert [start is not None for start in given][:2] == [False, warm or loss == "logistic"]

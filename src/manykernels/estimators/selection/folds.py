@@ -36,8 +36,7 @@ from sklearn.model_selection import (
 )
 
 from manykernels.estimators.selection.averages import AverageModels, Spectrum, can_average, fit_averages
-from manykernels.estimators.selection.strengths import descend, without_bar
-from manykernels.estimators.supervised.problems import Fit, expanded
+from manykernels.estimators.supervised.problems import Fit, descend, expanded, without_bar
 from manykernels.exceptions import InvalidInputError
 from manykernels.grams import build_stack, cross_combine
 from manykernels.grams.expansion import Expansion

@@ -15,8 +15,7 @@ from numpy.typing import ArrayLike
 from manykernels.estimators.parameters import check_parameters, place_of
 from manykernels.estimators.selection.cross_validation import MKLClassifierCV, MKLRegressorCV
 from manykernels.estimators.selection.mixtures import PenaltyFamily, alpha_grid, checked_alphas
-from manykernels.estimators.selection.strengths import descend, without_bar
-from manykernels.estimators.supervised.problems import Fit, solve_problems
+from manykernels.estimators.supervised.problems import Fit, descend, solve_problems, without_bar
 from manykernels.estimators.supervised.samples import class_labels, encode_labels, kernel_factors, numeric_targets
 from manykernels.exceptions import ConvergenceWarning, InvalidInputError
 from manykernels.grams import GramStack

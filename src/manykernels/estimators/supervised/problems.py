@@ -1,10 +1,13 @@
-"""One problem a target on a shared Gram stack: solved in turn or in threads, and stopped together by Ctrl-C."""
+"""One problem a target on a shared Gram stack: solved in turn or in threads, and stopped together by Ctrl-C.
+
+Under several penalties every problem is started from its solution before where that helps (`descend`).
+"""
 
 from __future__ import annotations
 
 import time
 import warnings
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, fields, replace
 from threading import Event
@@ -23,7 +26,8 @@ from manykernels.objective.problem import Problem
 from manykernels.objective.regularizers import Regularizer
 from manykernels.solvers import IterationRecord, SharedNewton, Solution, Solver, Status, configured_solver
 from manykernels.solvers.factored.state import Component
-from manykernels.solvers.run import CAUTION
+from manykernels.solvers.gram.start import starts_warm
+from manykernels.solvers.run import CAUTION, better_solution
 from manykernels.solvers.solve import problem_of
 from manykernels.threads import blas_threads, n_threads
 from manykernels.validation.arrays import Array
@@ -340,3 +344,64 @@ def why_some(empty: list[int], labels: Array, word: str, alpha: float | str | Ar
     own = "MKLClassifier" if word == "class" else "MKLRegressor"
     remedy = f"An {own} with alpha={AUTO!r}" if searched else f"alpha={AUTO!r}"
     return f"{start} alpha={alpha:.4g} is too strong for them: {remedy} gives each of the {noun} a strength of its own."
+
+
+# Models down a grid of strengths, each from the one before.
+
+FINAL = (Status.CONVERGED, Status.INACCURATE, Status.STOPPED_BY_CALLBACK)  # a cold start would end no better
+INTERIOR = frozenset({"working_set", "interior_point"})  # solvers whose iterates stay off the boundary
+INSIDE = 1e-3  # relative gap from which on a model of theirs is far enough from it to start from
+
+
+def descend(
+    problems: list[Problem],
+    regularizers: Iterable[Regularizer | Sequence[Regularizer]],
+    solver: str | Solver,
+    *,
+    start: list[Solution] | None = None,
+    random_state: RandomSource = None,
+    **parameters: object,
+) -> Iterator[Fit]:
+    """Solve the problems under each penalty in turn, each started from its solution before; warnings are left out.
+
+    An element of ``regularizers`` is the penalty of all problems or one for each; ``start`` has solutions to begin
+    from.
+
+    Interior-point iterations start from models of another strength where only the norms bound the coefficients: they
+    take a third to a half of the Newton steps. With other bounds they are started afresh where the solution before is
+    close: they gain nothing from a start at the boundary, where solutions lie, and can stall there.
+    What does not converge from the solution before is started afresh too.
+    """
+    previous: list[Solution | None] = [None] * len(problems) if start is None else list(start)
+    for given in regularizers:
+        penalties = given if isinstance(given, Sequence) else [given] * len(problems)
+        posed = [problem.with_penalty(own) for problem, own in zip(problems, penalties, strict=True)]
+        solvers = [chosen_solver(solver, problem, random_state, **parameters) for problem in posed]
+        solutions = [_solve_from(*each) for each in zip(posed, solvers, previous, strict=True)]
+        previous = list(solutions)
+        yield Fit(posed, solutions, np.array([found.kernel_norms for found in solutions]))
+
+
+def without_bar(solver: str | Solver, verbose: int) -> str | Solver:
+    """Return the solver, silenced if a bar over several models is shown: two bars cannot share a terminal."""
+    return replace(solver, verbose=0) if isinstance(solver, Solver) and verbose > 0 else solver
+
+
+def _solve_from(problem: Problem, solver: Solver, start: Solution | None) -> Solution:
+    near = start is not None and start.certificate.relative_gap < INSIDE
+    if near and solver.name in INTERIOR and not starts_warm(problem):
+        start = None
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", ConvergenceWarning)
+        found = _uninterrupted(problem, solver, start)
+        if start is None or found.status in FINAL:
+            return found
+        return better_solution(found, _uninterrupted(problem, solver, None))
+
+
+def _uninterrupted(problem: Problem, solver: Solver, start: Solution | None) -> Solution:
+    """Solve; Ctrl-C is meant for all that would follow."""
+    solution = solver.solve(problem, start)
+    if solution.status is Status.INTERRUPTED:
+        raise KeyboardInterrupt
+    return solution

@@ -30,9 +30,9 @@ from sklearn.covariance import ledoit_wolf
 from sklearn.utils.validation import check_is_fitted
 
 from manykernels.estimators.selection.mixtures import PenaltyFamily, alpha_grid
-from manykernels.estimators.selection.strengths import descend, without_bar
 from manykernels.estimators.strength import SIGNIFICANT, random_orders
 from manykernels.estimators.supervised.base import BaseMKL
+from manykernels.estimators.supervised.problems import descend, without_bar
 from manykernels.estimators.supervised.samples import Samples, sample_weights
 from manykernels.exceptions import ConvergenceWarning, InvalidInputError
 from manykernels.grams.training import as_bank
