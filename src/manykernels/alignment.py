@@ -29,6 +29,7 @@ from manykernels.validation.arrays import (
     check_columns,
     check_finite,
     check_positive,
+    read_only,
 )
 from manykernels.validation.gram import check_square_kernel
 from manykernels.validation.parameters import check_flag
@@ -388,7 +389,7 @@ class CenteredProducts:
         """Return a symmetric matrix T, centered if kernels are, as a vector like those of kernels."""
         matrix = center_kernel(T) if self.center else np.asarray(T, dtype=np.float64)
         packed = np.empty(triangle_size(len(matrix)))
-        pack_triangle(matrix, packed)
+        pack_triangle(read_only(matrix), packed)
         packed *= np.sqrt(2.0)
         packed[triangle_starts(len(matrix))[:-1]] /= np.sqrt(2.0)
         return packed

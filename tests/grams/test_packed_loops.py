@@ -8,6 +8,7 @@ import pytest
 from manykernels.grams import lazy as gaussian
 from manykernels.grams import packed as packed_loops
 from manykernels.grams.base import mirror_upper, triangle_size, triangle_starts
+from manykernels.validation.arrays import read_only
 
 SIZES = [1, 2, 3, 31, 32, 33, 91]  # around blocks of 32, and 91: a triangle larger than one tile
 
@@ -25,7 +26,7 @@ def packed(grams):
 @pytest.mark.parametrize("n", SIZES)
 def test_packed_loops_equal_numpy(n, dtype):
     grams, rho = symmetric(n, dtype=dtype), np.random.default_rng(1).normal(size=n)
-    triangles, exact = packed(grams), grams.astype(np.float64)
+    triangles, exact = read_only(packed(grams)), grams.astype(np.float64)
     d = np.array([0.5, 0.0, -2.0, 1.0])
     quad, each, combined = np.empty(4), np.empty((4, n)), np.zeros(triangles.shape[1])
     packed_loops.packed_quad(triangles, n, rho, quad)
@@ -40,8 +41,8 @@ def test_packed_loops_equal_numpy(n, dtype):
 def test_packing_and_unpacking_are_inverse(n):
     gram = symmetric(n)[0]
     triangle, again = np.empty(triangle_size(n)), np.empty((n, n))
-    packed_loops.pack_triangle(gram, triangle)
-    packed_loops.unpack_triangle(triangle, n, again)
+    packed_loops.pack_triangle(read_only(gram), triangle)
+    packed_loops.unpack_triangle(read_only(triangle), n, again)
     np.testing.assert_array_equal(triangle, packed(gram[None])[0])
     np.testing.assert_array_equal(again, gram)
     np.testing.assert_array_equal(triangle[triangle_starts(n)[:-1]], np.diagonal(gram))
@@ -54,7 +55,7 @@ def test_a_bad_entry_shows():
     triangles = packed(symmetric(5))
     triangles[2, 3] = np.nan
     quad = np.empty(4)
-    packed_loops.packed_quad(triangles, 5, np.ones(5), quad)
+    packed_loops.packed_quad(read_only(triangles), 5, np.ones(5), quad)
     np.testing.assert_array_equal(np.isnan(quad), [False, False, True, False])
 
 

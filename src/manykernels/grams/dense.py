@@ -11,7 +11,7 @@ from manykernels.grams import loops
 from manykernels.grams.base import MOST_SAMPLES, GramStack, is_stack, mirror_upper
 from manykernels.grams.packed import pack_triangle, packed_accumulate
 from manykernels.threads import blas_threads, run_ranges
-from manykernels.validation.arrays import Array
+from manykernels.validation.arrays import Array, read_only
 from manykernels.validation.gram import check_gram_array, examined, nearest_definite
 
 if TYPE_CHECKING:
@@ -70,9 +70,7 @@ class DenseStack(GramStack):
     @property
     def array(self) -> Array:
         """The Gram matrices, (M, N, N), as a read-only view."""
-        view = self._array.view()
-        view.flags.writeable = False
-        return view
+        return read_only(self._array)
 
     @property
     def nbytes(self) -> int:
@@ -94,7 +92,8 @@ class DenseStack(GramStack):
 
     def _quad(self, r: Array) -> Array:
         out = np.empty(self.n_kernels)
-        run_ranges(lambda a, b: loops.dense_quad(self._array[a:b], r, out[a:b]), len(out), self.n_threads)
+        array = self.array
+        run_ranges(lambda a, b: loops.dense_quad(array[a:b], r, out[a:b]), len(out), self.n_threads)
         return out
 
     def _quad_each(self, columns: Array) -> Array:
@@ -119,10 +118,10 @@ class DenseStack(GramStack):
 
     def _apply_each(self, columns: Array, kernels: Array) -> Array:
         right = np.ascontiguousarray(columns.T)
-        out = np.empty((len(kernels), *right.shape))
+        array, out = self.array, np.empty((len(kernels), *right.shape))
 
         def work(a: int, b: int) -> None:
-            loops.dense_apply_many(self._array, kernels[a:b], right, out[a:b])
+            loops.dense_apply_many(array, kernels[a:b], right, out[a:b])
 
         run_ranges(work, len(out), self.n_threads)
         return out.transpose(0, 2, 1)
@@ -133,7 +132,7 @@ class DenseStack(GramStack):
     def _combine(self, weights: Array, active: Array) -> Array:
         out = np.zeros((self.n_samples, self.n_samples))
         # Whole matrices in one stretch: half of what is read is not needed, yet it is faster than many short rows.
-        flat, total = self._array.reshape(self.n_kernels, -1), out.reshape(-1)
+        flat, total = self.array.reshape(self.n_kernels, -1), out.reshape(-1)
         run_ranges(lambda a, b: packed_accumulate(flat, weights, a, b, total), out.size, self.n_threads)
         mirror_upper(out)
         return out
@@ -151,7 +150,7 @@ class DenseStack(GramStack):
 
     def _triangles(self, kernels: Array, out: Array) -> None:
         for position, m in enumerate(kernels):
-            pack_triangle(self._array[m], out[position])
+            pack_triangle(self.array[m], out[position])
 
     def _take(self, kernels: Array) -> DenseStack:
         return DenseStack(self._array[kernels], names=self._names_of(kernels), n_threads=self.n_threads)

@@ -17,7 +17,7 @@ from manykernels.exceptions import InvalidInputError
 from manykernels.grams.base import MOST_SAMPLES, GramStack, Index, mirror_upper, triangle_size, triangle_starts
 from manykernels.grams.loops import FAST, TILE
 from manykernels.threads import blas_threads, run_ranges
-from manykernels.validation.arrays import Array, check_float32_range, check_indices
+from manykernels.validation.arrays import Array, check_float32_range, check_indices, read_only
 from manykernels.validation.gram import check_gram_array
 
 if TYPE_CHECKING:
@@ -79,7 +79,7 @@ class PackedStack(GramStack):
         grams = check_gram_array(array)
         out = _new_triangles(np.diagonal(grams, axis1=1, axis2=2), dtype)
         for m, gram in enumerate(grams):
-            pack_triangle(np.ascontiguousarray(gram), out[m])
+            pack_triangle(read_only(np.ascontiguousarray(gram)), out[m])
         return cls(out, grams.shape[1], names=names, n_threads=n_threads)
 
     @classmethod
@@ -100,9 +100,7 @@ class PackedStack(GramStack):
     @property
     def packed(self) -> Array:
         """The triangles, (M, N(N+1)/2), as a read-only view."""
-        view = self._packed.view()
-        view.flags.writeable = False
-        return view
+        return read_only(self._packed)
 
     @property
     def nbytes(self) -> int:
@@ -131,8 +129,8 @@ class PackedStack(GramStack):
 
     def _quad(self, r: Array) -> Array:
         out = np.empty(self.n_kernels)
-        n = self.n_samples
-        self._in_ranges(lambda a, b: packed_quad(self._packed[a:b], n, r, out[a:b]), len(out))
+        n, packed = self.n_samples, self.packed
+        self._in_ranges(lambda a, b: packed_quad(packed[a:b], n, r, out[a:b]), len(out))
         return out
 
     def _quad_each(self, columns: Array) -> Array:
@@ -140,7 +138,7 @@ class PackedStack(GramStack):
         gram, columns = np.empty((n, n)), np.ascontiguousarray(columns)
         step = max(n // BANDS, LEAST_BAND)
         with blas_threads(n, self.n_threads):
-            for triangle, row in zip(self._packed, found, strict=True):
+            for triangle, row in zip(self.packed, found, strict=True):
                 unpack_triangle(triangle, n, gram)
                 for low in range(0, n, step):  # what is left of the diagonal is what is right of it
                     band = slice(low, low + step)
@@ -150,30 +148,30 @@ class PackedStack(GramStack):
 
     def _squares(self, between: Array, kernels: Array) -> Array:
         doubled = np.empty(self._packed.shape[1])
-        pack_triangle(2.0 * between, doubled)
+        pack_triangle(read_only(2.0 * between), doubled)
         doubled[triangle_starts(self.n_samples)[:-1]] /= 2.0  # what is beside the diagonal stands for two entries
         return np.array([self._packed[m].astype(np.float64, copy=False) @ doubled for m in kernels])
 
     def _matrix(self, kernel: int) -> Array:
         gram = np.empty((self.n_samples, self.n_samples))
-        unpack_triangle(self._packed[kernel], self.n_samples, gram)
+        unpack_triangle(self.packed[kernel], self.n_samples, gram)
         return gram
 
     def _apply_each(self, columns: Array, kernels: Array) -> Array:
         right = np.ascontiguousarray(columns.T)
-        out = np.empty((len(kernels), *right.shape))
+        packed, out = self.packed, np.empty((len(kernels), *right.shape))
 
         def work(a: int, b: int) -> None:
-            packed_apply_many(self._packed, kernels[a:b], self.n_samples, right, out[a:b])
+            packed_apply_many(packed, kernels[a:b], self.n_samples, right, out[a:b])
 
         self._in_ranges(work, len(out))
         return out.transpose(0, 2, 1)
 
     def _combine(self, weights: Array, active: Array) -> Array:
-        total = np.zeros(self._packed.shape[1])
-        self._in_ranges(lambda a, b: packed_accumulate(self._packed, weights, a, b, total), len(total))
+        packed, total = self.packed, np.zeros(self._packed.shape[1])
+        self._in_ranges(lambda a, b: packed_accumulate(packed, weights, a, b, total), len(total))
         out = np.empty((self.n_samples, self.n_samples))
-        unpack_triangle(total, self.n_samples, out)
+        unpack_triangle(read_only(total), self.n_samples, out)
         return out
 
     def _apply(self, weights: Array, active: Array, columns: Array) -> Array:

@@ -8,7 +8,7 @@ import numpy as np
 
 from manykernels.exceptions import InvalidInputError
 from manykernels.grams.base import GramStack
-from manykernels.validation.arrays import Array
+from manykernels.validation.arrays import Array, read_only
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -55,9 +55,7 @@ class RankOneStack(GramStack):
     @property
     def features(self) -> Array:
         """The features, (M, N), as a read-only view."""
-        view = self._features.view()
-        view.flags.writeable = False
-        return view
+        return read_only(self._features)
 
     @property
     def nbytes(self) -> int:

@@ -27,7 +27,7 @@ from manykernels.objective.losses import get_loss, get_shared_loss
 from manykernels.objective.losses.base import LossOnRows, rows_weight
 from manykernels.objective.losses.bound import BoundLoss, SampleSum
 from manykernels.objective.regularizers.base import Regularizer, check_regularizer
-from manykernels.validation.arrays import Array, check_positive_vector, check_vector
+from manykernels.validation.arrays import Array, check_positive_vector, check_vector, read_only
 
 __all__ = ["Certificate", "KKTResiduals", "Problem"]
 
@@ -125,7 +125,7 @@ class Problem:
         check_regularizer(self.regularizer)
         y = self.loss.check_target(self.y)
         if isinstance(y, np.ndarray):  # factors take columns in turn
-            y = _frozen(np.asfortranarray(y) if self.stack.has_factors else y)
+            y = read_only(np.asfortranarray(y) if self.stack.has_factors else y)
         self._set("y", y)
         if self.y.ndim == 2:
             self._set("shared", True)
@@ -150,7 +150,7 @@ class Problem:
     def _positive(self, name: str, size: int) -> Array:
         """Return a read-only copy of positive weights, ones if there are none."""
         values = getattr(self, name)
-        return _frozen(np.ones(size) if values is None else check_positive_vector(values, size, name).copy())
+        return read_only(np.ones(size) if values is None else check_positive_vector(values, size, name).copy())
 
     def _on_kernels(self, regularizer: Regularizer) -> Regularizer:
         """Return the penalty of these kernels; engines see a very small one on those that are to have none."""
@@ -262,7 +262,7 @@ class Problem:
     def entry_roots(self) -> Array:
         """Roots of the diagonals, (M, N); of their largest entries, (M, 1), where kernels are not held."""
         held = self.stack.in_memory
-        return _frozen(np.sqrt(np.abs(self.stack.diag() if held else self.stack.largest[:, None])))
+        return read_only(np.sqrt(np.abs(self.stack.diag() if held else self.stack.largest[:, None])))
 
     @cached_property
     def loss_at_zero(self) -> float:
@@ -308,7 +308,7 @@ class Problem:
         for name in OF_KERNELS:
             problem.__dict__.pop(name, None)
         problem._set("stack", stack)
-        problem._set("kernel_penalties", _frozen(self.penalties[kernels]))
+        problem._set("kernel_penalties", read_only(self.penalties[kernels]))
         problem._set("regularizer", problem._on_kernels(self.regularizer.take(kernels)))
         return problem
 
@@ -694,13 +694,6 @@ class Problem:
         if intercepts.any() and not self.fit_intercept:
             raise InvalidInputError(f"The intercepts must be 0 without fit_intercept; got {intercepts!r}.")
         return rho, d, intercepts
-
-
-def _frozen(array: Array) -> Array:
-    """Return a read-only view: what a problem holds is not written to."""
-    view = array.view()
-    view.flags.writeable = False
-    return view
 
 
 def _ratio(part: float, whole: float) -> float:

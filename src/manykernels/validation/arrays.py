@@ -127,6 +127,13 @@ def check_float32_range(diagonals: Array, name: str = "Kernel") -> None:
         )
 
 
+def read_only(array: Array) -> Array:
+    """Return a view that cannot be written to: compiled loops would be compiled a second time for arrays that can."""
+    view = array.view()
+    view.flags.writeable = False
+    return view
+
+
 # --- arguments of Gram stacks --------------------------------------------------------------------------------------
 
 
@@ -146,6 +153,8 @@ def check_vector(values: Any, size: int | None, name: str) -> Array:
 def check_columns(values: object, n_samples: int, name: str) -> Array:
     """Return ``values`` as a finite float64 array of shape (n_samples,) or (n_samples, k)."""
     array = real_array(values, name).astype(np.float64, copy=False)
+    if not array.flags.writeable:
+        array = array.copy()  # as vectors are
     if array.ndim not in (1, 2) or array.shape[0] != n_samples:
         raise InvalidInputError(f"{name} must have shape ({n_samples},) or ({n_samples}, k), got {array.shape}.")
     return check_finite(array, name)

@@ -21,7 +21,7 @@ from manykernels.kernels.bank.columns import NUMBERS, Table
 from manykernels.kernels.specs.objects import FeatureRows
 from manykernels.kernels.tables.encoding import Encoding, plain
 from manykernels.kernels.tables.kinds import READ_AS
-from manykernels.validation.arrays import Array, TableLike
+from manykernels.validation.arrays import Array, TableLike, read_only
 
 SAMPLE_ROWS = 20_000  # from which landmarks and median distances are drawn
 
@@ -316,7 +316,7 @@ def _summary(column: Array, levels: tuple[Any, ...]) -> _Summary:
     if not len(known):
         return _Summary(0, np.inf, -np.inf, 0.0, 0.0, bool(gaps.any()), levels)
     found = np.empty(4)
-    column_summary(known, found)
+    column_summary(read_only(known), found)
     low, high, mean, deviation = found.tolist()
     return _Summary(len(known), low, high, mean, deviation**2 * len(known), bool(gaps.any()), levels)
 

@@ -32,7 +32,7 @@ from manykernels.grams.factored.operators import FeatureOperator, adjoints, stor
 from manykernels.grams.loops import block_gram, column_products
 from manykernels.grams.rows.columns import ColumnTable
 from manykernels.kernels import KernelSpec, Shaped
-from manykernels.validation.arrays import Array
+from manykernels.validation.arrays import Array, read_only
 
 MOST_DIRECTIONS = 8
 AGAIN = 0.25  # of all kernels: where more would have to be read, all are, and give another direction
@@ -105,7 +105,7 @@ def largest_singular_values(columns: Array, starts: Array, scales: Array) -> Arr
     ones, out = np.ones(columns.shape[1]), np.empty(len(starts))
     for m, (low, high) in enumerate(zip(starts, [*starts[1:], len(columns)], strict=True)):
         gram = np.empty((high - low, high - low))
-        block_gram(columns[low:high], ones, gram)
+        block_gram(read_only(columns[low:high]), ones, gram)
         out[m] = np.linalg.eigvalsh(gram)[-1] if high > low + 1 else gram[0, 0]
     return np.sqrt(out * scales) * (1.0 + SLACK)
 

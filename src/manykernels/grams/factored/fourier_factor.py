@@ -20,7 +20,7 @@ from manykernels.exceptions import InvalidInputError
 from manykernels.grams.factored.loops import ORDER, add_moments, add_values, table_rows
 from manykernels.grams.plan import TRANSFORM_BYTES
 from manykernels.grams.rows.columns import ColumnTable
-from manykernels.validation.arrays import Array
+from manykernels.validation.arrays import Array, read_only
 
 ROUNDING = 2e-15  # of sums and of the transform, beside ||rho||_1^2
 MAX_BINS = 2**22
@@ -422,7 +422,7 @@ class ColumnOperator:
         """Return rows of ``Z``."""
         x = self._x[index]
         out = np.empty((len(x), self._table.shape[2]))
-        table_rows(x, self._origin, self._inverse, self._table, out)
+        table_rows(read_only(x), self._origin, self._inverse, self._table, out)
         return out
 
     def excess(self, v: Array) -> tuple[Array, Array]:

@@ -20,7 +20,7 @@ from manykernels.kernels import Gaussian, ObjectKernel
 from manykernels.kernels.bank.normalization import unit_factors
 from manykernels.kernels.specs.base import KernelSpec
 from manykernels.kernels.specs.distances import known_width
-from manykernels.validation.arrays import Array
+from manykernels.validation.arrays import Array, read_only
 
 CHUNK_ROWS = 16384  # that are evaluated at once
 ROWS_AT_ONCE = 4096
@@ -59,7 +59,7 @@ class FourierSeries:
         """Return the function at points (n, 1), by a piecewise polynomial that is good to rounding."""
         out = np.zeros(len(points))
         inverse, pieces = self._pieces
-        add_values(points[:, 0], self.middle - self.reach, inverse, pieces, out)
+        add_values(read_only(points[:, 0]), self.middle - self.reach, inverse, pieces, out)
         return out
 
     def __getstate__(self) -> dict[str, Any]:
@@ -94,7 +94,7 @@ class LandmarkFunction:
         if type(self.spec) is Gaussian and self.spec.column_widths is None:  # whose diagonal is one
             coefficient, out = -0.5 / known_width(self.spec.width) ** 2, np.empty(len(points))
             columns, landmarks = (np.ascontiguousarray(rows.T, dtype=np.float64) for rows in (points, self.landmarks))
-            gaussian_scores(columns, landmarks, coefficient, self.coefficients.astype(np.float64), out)
+            gaussian_scores(read_only(columns), landmarks, coefficient, self.coefficients.astype(np.float64), out)
             return out
         if not self.unit_diagonal:
             return self.spec(points, self.landmarks) @ self.coefficients

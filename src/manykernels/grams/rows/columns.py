@@ -17,7 +17,7 @@ from manykernels.kernels.specs.categorical import UNSEEN
 from manykernels.kernels.specs.objects import FeatureRows, as_objects
 from manykernels.kernels.tables.encoding import Encoding, MixedRows, numbers_of
 from manykernels.kernels.tables.kinds import entry_issues, refuse
-from manykernels.validation.arrays import Array
+from manykernels.validation.arrays import Array, read_only
 
 RowIndex = slice | Array
 
@@ -116,16 +116,16 @@ class ColumnTable:
 
     def _hold(self, rows: Array) -> None:
         """Keep columns in their order, with gaps marked."""
-        self.columns = rows.T if rows.T.flags.c_contiguous else np.ascontiguousarray(rows.T)
-        self.n_columns, self.n_rows = self.columns.shape
+        columns = rows.T if rows.T.flags.c_contiguous else np.ascontiguousarray(rows.T)
+        self.n_columns, self.n_rows = columns.shape
         self.gaps = np.zeros(self.n_columns, dtype=bool)
-        if self.missing == "error" and self.names is None:
-            return
-        self.gaps = np.array([bool(np.isnan(column).any()) for column in self.columns])
+        if self.missing != "error" or self.names is not None:
+            self.gaps = np.array([bool(np.isnan(column).any()) for column in columns])
         if self.gaps.any():
-            self.columns = self.columns.copy()
+            columns = columns.copy()
             for j in np.flatnonzero(self.gaps):
-                self.columns[j][np.isnan(self.columns[j])] = GAP
+                columns[j][np.isnan(columns[j])] = GAP
+        self.columns = read_only(columns)
 
     def _summaries(self, standardize: bool) -> Array:
         """Return minimum, maximum, mean and deviation of every column, (p, 4); of the latter bounds if nobody asks."""
@@ -141,7 +141,7 @@ class ColumnTable:
             known = self.columns[j]
             if self.gaps[j]:
                 known = known[known != GAP]
-            column_summary(known if len(known) else np.zeros(1), out[j])
+            column_summary(read_only(known if len(known) else np.zeros(1)), out[j])
         return out
 
     def _set_units(self, summaries: Array, standardize: bool) -> None:
@@ -203,9 +203,7 @@ class ColumnTable:
             values = values / unit[:, None]
         if self.gaps[chosen].any():
             values = np.where((stored == GAP) & self.gaps[chosen][:, None], 0.0, values)
-        values = values.view()
-        values.flags.writeable = False
-        return values
+        return read_only(values)
 
     def known(self, column: int, rows: RowIndex = slice(None)) -> Array | None:
         """Return which rows have a value in one column, (n,) bool; None if no column of the kind has gaps."""

@@ -25,7 +25,7 @@ from manykernels.objective.losses.smoothing import ScoreFunction
 from manykernels.objective.problem import Problem
 from manykernels.solvers.factored.group_penalty import GroupPenalty
 from manykernels.solvers.factored.tuning import BALANCED, CROSSING_STEPS, EXPANSIONS, INTERCEPT_STEPS
-from manykernels.validation.arrays import Array
+from manykernels.validation.arrays import Array, read_only
 
 
 @dataclass
@@ -51,7 +51,7 @@ class KnownCurvature:
         """Return eigenvalues and eigenvectors of one kernel, whose factors are ``root`` times these rows (r, N)."""
         if kernel not in self.bases:
             gram = np.empty((len(rows), len(rows)))
-            block_gram(rows, self.weights, gram)
+            block_gram(read_only(rows), self.weights, gram)
             values, vectors = np.linalg.eigh(root**2 * gram)
             self.bases[kernel] = np.maximum(values, max(float(values[-1]), 1e-300) * 1e-14), root * vectors
         return self.bases[kernel]
