@@ -25,7 +25,7 @@ from manykernels import (
     solve,
     survival_array,
 )
-from manykernels.estimators.strength import noise_levels, p_value, permutations_for
+from manykernels.estimators.strength import NoiseLevel, noise_levels, p_value, permutations_for
 from manykernels.kernels import Gaussian, Linear
 from manykernels.objective import Problem, get_regularizer
 from manykernels.objective.losses import CoxPartial, get_loss, survival_target
@@ -241,6 +241,59 @@ def test_a_multiple_of_noise_is_that_of_its_unit_and_the_default_is_a_fifth() ->
     assert number.noise_ratio_ == pytest.approx(0.2, rel=1e-12)
 
 
+def leveled(columns: Any, target: Any) -> NoiseLevel:
+    """Return the noise of linear kernels of single columns, of unit mean diagonal."""
+    stack = np.array([np.outer(column, column) for column in columns.T])
+    return noise_levels([Problem(stack, target, get_loss("squared"), BlockL1(1.0))], 0)[0]
+
+
+def test_the_default_balances_what_enters_of_noise_with_what_the_truth_loses() -> None:
+    rng = np.random.default_rng(0)
+    columns = rng.normal(size=(400, 80))
+    level = leveled(columns, columns[:, :8].sum(axis=1) + rng.normal(size=400))
+    permuted, penalty = level.permuted[:19], BlockL1(1.0)
+    middle = np.median(permuted, axis=0)
+    below = np.mean(permuted < middle, axis=1)
+    noise = 2.0 * (np.mean(level.norms < middle) - 2.0 * below.std())
+    assert 0.5 < noise < 0.9  # 72 of 80 columns are noise
+    strengths = np.linspace(0.0, permuted.max(), 20_001)
+    beyond = np.array([np.mean(np.maximum(permuted - strength, 0.0) ** 2) for strength in strengths])
+    best = strengths[np.argmin((1.0 - noise) * strengths**2 + noise * beyond)]
+    unit = np.median(permuted.max(axis=1))
+    assert 0.05 < best / unit < 0.5
+    assert level.balance(penalty) == pytest.approx(best / unit, rel=2e-3)
+    assert level.balance(get_regularizer("ridge", 1.0)) == 0.0  # noise is left out by no strength
+
+
+def test_the_default_is_a_fifth_of_the_noise_where_columns_are_related_and_half_where_all_are_noise() -> None:
+    rng = np.random.default_rng(1)
+    columns, noise = rng.normal(size=(150, 60)), rng.normal(size=150)
+    related = leveled(columns, columns.sum(axis=1) + noise)
+    assert related.balance(BlockL1(1.0)) < 0.2
+    hidden = leveled(rng.normal(size=(150, 400)), noise)
+    assert hidden.balance(BlockL1(1.0)) == 0.5
+    constant = leveled(columns, np.ones(150))
+    assert constant.balance(BlockL1(1.0)) == 0.0
+    few = leveled(columns[:, :3], noise)  # which may as well be luck
+    assert few.balance(BlockL1(1.0)) < 0.2
+
+
+@pytest.mark.parametrize("representation", ["gram", "factored"])
+def test_an_untouched_fit_leaves_out_most_columns_of_noise(representation: str) -> None:
+    rng = np.random.default_rng(0)
+    rows = rng.normal(size=(900, 60))
+    target = np.sin(2.0 * rows[:, 0]) + 0.5 * rows[:, 1] + rng.normal(size=900)
+    bank = KernelBank.per_feature(widths=[0.5, 2.0], standardize=True)
+    options = {"resources": {"representation": representation}, "tol": 1e-2}
+    models = [
+        MKLRegressor(bank, alpha=alpha, **options).fit(rows[:400], target[:400]) for alpha in ("auto", "0.2*noise")
+    ]
+    assert 0.3 < models[0].noise_ratio_ <= 0.5
+    entered, before = (np.count_nonzero(model.kernel_weights_[4:]) for model in models)
+    assert entered < 0.75 * before
+    assert models[0].score(rows[400:], target[400:]) > models[1].score(rows[400:], target[400:]) + 0.02
+
+
 @pytest.mark.parametrize("penalty", list(REGULARIZERS))
 def test_every_penalty_has_a_unit_of_noise(penalty: str) -> None:
     alphas = [MKLRegressor(BANK, penalty=penalty, alpha=f"{c}*noise").fit(X, Y).alpha_ for c in (0.2, 0.4)]
@@ -345,7 +398,7 @@ def test_noise_is_told_from_truth() -> None:
     rng = np.random.default_rng(0)
     rows, noise = rng.normal(size=(120, 6)), rng.normal(size=120)
     with pytest.warns(UserWarning, match="pure noise would select about as many kernels as this fit"):
-        doubtful = MKLRegressor(tol=1e-2).fit(rows, noise)
+        doubtful = MKLRegressor(tol=1e-3).fit(rows, noise)
     assert doubtful.noise_p_value_ > 0.05
     with warnings.catch_warnings():
         warnings.simplefilter("error")

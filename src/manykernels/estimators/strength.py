@@ -9,6 +9,19 @@ constant and ``P`` a permutation::
 
 All permutations are columns of one matrix, so that they cost about a pass over the kernels; on factors of many rows
 target and permutations are compared by kernels on rounded rows, which cost less and keep the test exact.
+
+**What is left to the data** is a fifth of the noise, and more where most kernels are noise. A strength takes about its
+square from the fit of each kernel that says something, and lets the others add the squares of what they have beyond it:
+with ``pi`` the share of kernels that are noise, and ``n`` the norms of permuted targets, the sum of both,
+
+    (1 - pi) lambda^2 + pi mean (n - lambda)_+^2,     is least where     (1 - pi) lambda = pi mean (n - lambda)_+.
+
+``pi`` is twice the share of kernels that are less related to the target than to half of the permuted ones, less two
+of its standard deviations under permutations: few columns, and columns that go with each other, do not raise the
+strength.
+
+D. Donoho, I. Johnstone, "Ideal spatial adaptation by wavelet shrinkage", Biometrika 81 (1994), for that sum; J. Storey,
+"A direct approach to false discovery rates", JRSS B 64 (2002), for the share.
 """
 
 from __future__ import annotations
@@ -57,6 +70,7 @@ __all__ = [
 
 AUTO = "auto"
 NOISE_SHARE = 0.2  # of the strength at which noise leaves an empty model; chosen by benchmarks/defaults.py
+MOST_NOISE_SHARE = 0.5  # where all kernels seem to be noise: what they say together may be hidden in each
 MAX_SHARE = 0.5  # over sqrt(n), of the strength at which the target does, where no noise is measured
 N_PERMUTATIONS = 19  # of which the unit is the median; a target that is noise is above all of them in one of 20 cases
 MOST_PERMUTATIONS = 199  # more of them tell apart what is weak, which 19 standard deviations of 20 numbers blur
@@ -66,6 +80,8 @@ PERMUTED_ENTRIES = (
 PERMUTED_COST = 2.5e9  # multiplications of all quadratic forms of permuted targets, beyond which fewer are drawn, too
 CLEARLY = 3.0  # standard deviations of permuted targets from the closest of them, at which a target is no noise
 FEW_ROWS, ABOUT = 100, 1e-6  # rows of two targets, which tell most of them apart, and how alike they are otherwise
+SPREADS = 2.0  # standard deviations by which a share of noise may be less than it seems
+NEWTON_STEPS, BALANCED = 50, 1e-3  # to the strength that balances noise and truth; relative step that ends them
 SAME = 1e-12  # spread of norms below which they are equal but for rounding
 SIGNIFICANT = 0.05  # p-value up to which a relation is no noise
 COLUMN_BYTES = 128 * 2**20  # of permuted dual coefficients that are held at once
@@ -80,6 +96,7 @@ class RelativeStrength:
 
     factor: float
     unit: str  # the strength at which the model of the target is empty, or that of permuted targets
+    at_least: bool = False  # and more where that lets in more noise than it spares of the truth
 
 
 def check_alpha(alpha: object) -> None:
@@ -95,7 +112,7 @@ def relative_strength(alpha: object) -> RelativeStrength | None:
     if not isinstance(alpha, str):
         return None
     if alpha == AUTO:
-        return RelativeStrength(NOISE_SHARE, "noise")
+        return RelativeStrength(NOISE_SHARE, "noise", at_least=True)
     found = RELATIVE.fullmatch(alpha)
     try:
         factor = check_positive(float(found[1] if found else "none"), "alpha")
@@ -149,6 +166,33 @@ class NoiseLevel:
             return np.inf
         unit = self._median(regularizer)[1]
         return regularizer.strength / unit if unit > 0 else np.inf
+
+    def balance(self, regularizer: Regularizer) -> float:
+        """Return the multiple of the unit at which the noise that enters and what the truth loses are least in sum.
+
+        At most `MOST_NOISE_SHARE`; zero where no strength empties the model, so that noise is not left out by any.
+        """
+        first = self.permuted[:N_PERMUTATIONS]
+        if self.constant or not first.any() or not np.isfinite(regularizer.strength_max(self.norms)):
+            return 0.0
+        noise, strength = self._share_of_noise, 0.0
+        for _ in range(NEWTON_STEPS):  # from below: what enters is convex in the strength, so that no step goes too far
+            enters = [np.maximum(row - strength, 0.0) for row in first]
+            short = noise * float(np.mean([row.mean() for row in enters])) - (1.0 - noise) * strength
+            slope = noise * float(np.mean([np.mean(row > 0) for row in enters])) + 1.0 - noise
+            if not short > BALANCED * slope * strength:
+                break
+            strength += short / slope
+        return min(strength / float(np.median(first.max(axis=1))), MOST_NOISE_SHARE)
+
+    @property
+    def _share_of_noise(self) -> float:
+        """Return the share of kernels that are no more related to the target than to others, from below: 0 to 1."""
+        first = self.permuted[:N_PERMUTATIONS]
+        told = first.max(axis=0) > 0
+        middle = np.median(first[:, told], axis=0)
+        spread = np.std([np.mean(row[told] < middle) for row in first])
+        return float(np.clip(2.0 * (np.mean(self.norms[told] < middle) - SPREADS * spread), 0.0, 1.0))
 
     @property
     def above(self) -> Array:
@@ -221,7 +265,8 @@ def at_strength(problem: Problem, level: NoiseLevel, asked: RelativeStrength) ->
     """Return the problem with its penalty at a strength that its data give."""
     if asked.unit == "max":
         return problem.at_fraction(asked.factor)
-    return problem.with_penalty(level.penalty(problem.regularizer, asked.factor, problem.total_weight))
+    factor = max(asked.factor, level.balance(problem.regularizer)) if asked.at_least else asked.factor
+    return problem.with_penalty(level.penalty(problem.regularizer, factor, problem.total_weight))
 
 
 def stronger(problem: Problem, other: Problem) -> Problem:
