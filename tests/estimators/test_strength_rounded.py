@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+import manykernels.estimators.strength as strength
 import manykernels.grams.factored.fourier as fourier
 from manykernels import KernelBank, MKLClassifier, MKLRegressor
 from manykernels.estimators.strength import multiple_of, noise_levels, p_value
@@ -101,3 +102,18 @@ def test_weights_of_two_classes_are_a_factor_and_their_plain_twin_takes_no_pass(
     assert model.noise_ratio_ == pytest.approx(apart.noise_ratio_, rel=1e-9)
     assert model.noise_p_value_ == apart.noise_p_value_
     assert model.dual_gap_ <= model.tol
+
+
+def test_kernels_that_are_compared_a_few_at_a_time_tell_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
+    X, y = drawn(4, 0.2)
+    level = strength.noise_levels([posed(X, y)], 0)[0]
+    norms = level.norms.copy()
+    norms[::3], permuted = 1.0, level.permuted.copy()
+    permuted[:, ::3] = 1.0  # kernels that tell nothing apart
+    whole, parts = (strength.NoiseLevel(norms, permuted, level.loss, constant=False) for _ in range(2))
+    known = whole.relations, whole.beyond, p_value([whole])
+    monkeypatch.setattr(strength, "BLOCK", 5)
+    np.testing.assert_allclose(parts.relations, known[0], rtol=1e-12)
+    assert np.array_equal(parts.beyond, known[1])
+    assert p_value([parts]) == known[2]
+    assert whole.relations[0].std() > 0

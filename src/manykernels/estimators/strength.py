@@ -82,6 +82,7 @@ CLEARLY = 3.0  # standard deviations of permuted targets from the closest of the
 FEW_ROWS, ABOUT = 100, 1e-6  # rows of two targets, which tell most of them apart, and how alike they are otherwise
 SPREADS = 2.0  # standard deviations by which a share of noise may be less than it seems
 NEWTON_STEPS, BALANCED = 50, 1e-3  # to the strength that balances noise and truth; relative step that ends them
+BLOCK = 2**16  # kernels that are compared at once
 SAME = 1e-12  # spread of norms below which they are equal but for rounding
 SIGNIFICANT = 0.05  # p-value up to which a relation is no noise
 COLUMN_BYTES = 128 * 2**20  # of permuted dual coefficients that are held at once
@@ -206,24 +207,33 @@ class NoiseLevel:
         Squares of norms are compared in standard deviations of each kernel. Of a target that is noise some kernel is
         beyond in 5 % of the cases, however many kernels there are.
         """
-        away = self._away
-        if away is None:
+        standing = self._standing
+        if standing is None:
             return np.zeros(len(self.norms), dtype=bool)
-        return _passed(away[0], np.broadcast_to(away[1:].max(axis=1)[:, None], away[1:].shape))
+        own, largest, _ = standing
+        return _passed(own, np.broadcast_to(largest[1:, None], self.permuted.shape))
 
     @cached_property
-    def _away(self) -> Array | None:
-        """Squares of norms in standard deviations from the mean of each kernel, (1 + n_permutations, M); None for none.
+    def _standing(self) -> tuple[Array, Array, Array] | None:
+        """Squares of norms in standard deviations from the mean of each kernel, of the target and of every order.
 
-        Minus infinity for kernels that tell targets apart by rounding only.
+        Those of the target (M,), minus infinity for kernels that tell targets apart by rounding only; and the largest
+        one and the mean over kernels of the target and all orders, (1 + n_permutations,). None where no kernel tells.
         """
-        squares = np.vstack([self.norms, self.permuted]) ** 2
-        spread = squares.std(axis=0)
-        told = spread > SAME * squares.max()
-        if self.constant or not told.any():
-            return None
-        away = squares - squares.mean(axis=0)
-        return np.divide(away, spread, out=np.full(away.shape, -np.inf), where=told)
+        largest = np.full(1 + len(self.permuted), -np.inf)
+        total, count, own = np.zeros(len(largest)), 0, np.full(len(self.norms), -np.inf)
+        least = SAME * max(float(self.norms.max()), float(self.permuted.max())) ** 2
+        for start in range(0, 0 if self.constant else len(own), BLOCK):
+            block = slice(start, start + BLOCK)
+            squares = np.vstack([self.norms[block], self.permuted[:, block]]) ** 2
+            spread = squares.std(axis=0)
+            told = spread > least
+            if told.any():
+                away = ((squares - squares.mean(axis=0)) / np.where(told, spread, 1.0))[:, told]
+                own[block][told] = away[0]
+                largest, total = np.maximum(largest, away.max(axis=1)), total + away.sum(axis=1)
+                count += away.shape[1]
+        return (own, largest, total / count) if count else None
 
     @cached_property
     def relations(self) -> Array:
@@ -233,11 +243,10 @@ class NoiseLevel:
         in standard deviations of its kernel, which a narrow one does; and the mean of these, by which many effects are
         found that are weak one by one.
         """
-        norms, away = np.vstack([self.norms, self.permuted]), self._away
-        if away is None:
-            return np.zeros((3, len(norms)))
-        told = away[:, np.isfinite(away).all(axis=0)]
-        measures = np.array([norms.max(axis=1), told.max(axis=1), told.mean(axis=1)])
+        standing = self._standing
+        if standing is None:
+            return np.zeros((3, 1 + len(self.permuted)))
+        measures = np.array([np.r_[self.norms.max(), self.permuted.max(axis=1)], *standing[1:]])
         spread = measures.std(axis=1, keepdims=True)
         return measures / np.where(spread > 0, spread, 1.0)
 
@@ -261,9 +270,9 @@ def p_value(levels: Sequence[NoiseLevel]) -> float:
     return float(np.mean((ahead > ahead[0]) | ((ahead == ahead[0]) & (largest >= largest[0]))))
 
 
-def at_strength(problem: Problem, level: NoiseLevel, asked: RelativeStrength) -> Problem:
-    """Return the problem with its penalty at a strength that its data give."""
-    if asked.unit == "max":
+def at_strength(problem: Problem, level: NoiseLevel | None, asked: RelativeStrength) -> Problem:
+    """Return the problem with its penalty at a strength that its data give, one without a level not in units of it."""
+    if asked.unit == "max" or level is None:
         return problem.at_fraction(asked.factor)
     factor = max(asked.factor, level.balance(problem.regularizer)) if asked.at_least else asked.factor
     return problem.with_penalty(level.penalty(problem.regularizer, factor, problem.total_weight))
@@ -278,15 +287,17 @@ def stronger(problem: Problem, other: Problem) -> Problem:
 
 
 def share_first_pass(problem: Problem, twin: Problem) -> None:
-    """Let a problem on factors know the pass that it begins with, where it is a multiple of its twin's.
+    """Let one of a problem on factors and its twin know the pass that it begins with, a multiple of the other's.
 
     So it is of two classes, of which weights multiply the dual coefficients of both by one factor.
     """
     if not problem.stack.has_factors or problem.shared or problem.unpenalized.size:
         return
-    factor = None if "empty_quads" in vars(problem) else multiple_of(twin.empty_start, problem.empty_start)
+    known, other = (problem, twin) if "empty_quads" in vars(problem) else (twin, problem)
+    factor = multiple_of(known.empty_start, other.empty_start)
     if factor is not None:
-        problem.__dict__["empty_quads"] = _multiplied(twin.empty_quads, factor**2)
+        low, high = known.empty_quads
+        other.__dict__["empty_quads"] = factor**2 * low, factor**2 * high
 
 
 def noise_seed(random_state: RandomSource) -> int:
@@ -333,14 +344,25 @@ class PermutedTargets:
             tuple(problem.constant_target for problem in problems),
         )
 
+    def first(self, count: int) -> PermutedTargets:
+        """Return the first of these targets."""
+        return replace(
+            self,
+            rhos=self.rhos[:count],
+            penalties=self.penalties[:count],
+            roundings=self.roundings[:count],
+            losses=self.losses[:count],
+            constant=self.constant[:count],
+        )
+
     def levels(self, problems: Sequence[Problem], n_permutations: int = N_PERMUTATIONS) -> list[NoiseLevel]:
         """Return the levels of these problems by so many orders: a pass over the kernels, if all of them fit."""
         orders = np.vstack([np.arange(len(self.rhos[0])), self._orders(n_permutations)])
         squares = _squares_of(problems[0].stack, self.rhos, orders)
         for problem, own, (low, high) in zip(problems, self.rhos, squares, strict=True):
-            if low is not high and _begins_at(problem, own):  # a fit begins with this pass, where it is one
-                problem.__dict__["empty_quads"] = low[0].copy(), high[0].copy()
-        norms = [self._norms(target, low) for target, (low, _) in enumerate(squares)]
+            if high is not None and _begins_at(problem, own):  # a fit begins with this pass, where it is one
+                problem.__dict__["empty_quads"] = low[0].copy(), high
+        norms = (self._norms(target, squares[target][0]) for target in range(len(squares)))
         return [self._level(target, own[0], own[1:]) for target, own in enumerate(norms)]
 
     def more(self, levels: list[NoiseLevel], stack: GramStack) -> list[NoiseLevel]:
@@ -361,8 +383,10 @@ class PermutedTargets:
         )
 
     def _norms(self, target: int, squares: Array) -> Array:
-        """Return dual norms from squares without the factors of the kernels, (orders, M)."""
-        norms = np.sqrt(np.maximum(squares, 0.0)) / self.penalties[target]
+        """Return dual norms from squares without the factors of the kernels, (orders, M), which are overwritten."""
+        norms = np.maximum(squares, 0.0, out=squares)
+        np.sqrt(norms, out=norms)
+        norms /= self.penalties[target]
         norms[norms <= self.roundings[target]] = 0.0
         return norms
 
@@ -392,44 +416,47 @@ def noise_levels(
     return levels if clear(levels) else permuted.more(levels, problems[0].stack)
 
 
-def _squares_of(stack: GramStack, rhos: Sequence[Array], orders: Array) -> list[tuple[Array, Array]]:
-    """Return bounds from below and above on squares of norms of targets (N, T) in these orders, (orders, M) a target.
+def _squares_of(stack: GramStack, rhos: Sequence[Array], orders: Array) -> list[tuple[Array, Array | None]]:
+    """Return squares of norms of targets (N, T) in these orders, (orders, M) a target: bounds from below.
 
-    The columns of a target are summed over: they share their weights.
+    Beside them bounds (M,) from above in the first order, or None where there are no bounds. The columns of a target
+    are summed over: they share their weights.
     """
     multiples = _multiples(rhos)
     asked = [target for target, (other, _) in enumerate(multiples) if other == target]
     if len(asked) < len(rhos):  # as weights of two classes multiply the coefficients of both by one factor
         found = dict(zip(asked, _squares_of(stack, [rhos[target] for target in asked], orders), strict=True))
-        return [_multiplied(found[other], factor**2) for other, factor in multiples]
+        return [
+            found[other] if other == target else _multiplied(found[other], factor**2)
+            for target, (other, factor) in enumerate(multiples)
+        ]
     if not stack.has_factors and rhos[0].shape[1] > 1:
         return [_squares_of_sets(stack, rho, orders) for rho in rhos]
     largest = max(rho.size for rho in rhos)
     most = min(COLUMN_BYTES // (8 * largest), MOST_COLUMNS * len(rhos[0]) // largest)
     together = max(1, most // len(orders))
-    squares: list[tuple[Array, Array]] = []
+    squares: list[tuple[Array, Array | None]] = []
     for first in range(0, len(rhos), together):
         some = rhos[first : first + together]
         columns = [rho[orders.T].reshape(len(rho), -1) for rho in some]  # (N, orders, T)
         flat = np.concatenate(columns, axis=1)
-        unit = np.abs(flat).max() or 1.0
-        bounds = _quads_of(stack, flat / unit)
-        for each in bounds[:1] if bounds[0] is bounds[1] else bounds:
-            each *= unit**2  # in place: of a million kernels they are large
         ends = np.cumsum([0] + [part.shape[1] for part in columns]).tolist()
-        for start, end, own in zip(ends, ends[1:], some, strict=False):
-            parts = (each[:, start:end].reshape(len(each), len(orders), own.shape[1]) for each in bounds)
-            low, high = (part.sum(axis=2).T for part in parts)
-            squares.append((low, low if bounds[0] is bounds[1] else high))
+        starts = list(zip(ends, ends[1:], [own.shape[1] for own in some], strict=False))
+        unit = np.abs(flat).max() or 1.0
+        low, high = _quads_of(stack, flat / unit, [start + k for start, _, width in starts for k in range(width)])
+        low *= unit**2  # in place: of a million kernels they are large
+        for start, end, width in starts:
+            part = low[:, start:end].reshape(len(low), len(orders), width)
+            own = part[:, :, 0] if width == 1 else part.sum(axis=2)
+            above = [high[start + k] for k in range(width)] if high else []
+            squares.append((own.T, np.sum(above, axis=0) * unit**2 if high else None))
     return squares
 
 
-def _multiplied(bounds: tuple[Array, Array], factor: float) -> tuple[Array, Array]:
-    """Return bounds times a factor, one and the same if they were."""
-    if factor == 1.0:
-        return bounds
-    low = bounds[0] * factor
-    return low, low if bounds[0] is bounds[1] else bounds[1] * factor
+def _multiplied(bounds: tuple[Array, Array | None], factor: float) -> tuple[Array, Array | None]:
+    """Return bounds times a factor."""
+    low, high = bounds
+    return low * factor, None if high is None else high * factor
 
 
 def _multiples(rhos: Sequence[Array]) -> list[tuple[int, float]]:
@@ -466,25 +493,26 @@ def _parallel(other: Array, rho: Array) -> bool:
     return bool(abs(np.vdot(other, rho)) >= (1.0 - ABOUT) * lengths)
 
 
-def _squares_of_sets(stack: GramStack, rho: Array, orders: Array) -> tuple[Array, Array]:
+def _squares_of_sets(stack: GramStack, rho: Array, orders: Array) -> tuple[Array, None]:
     """Return the same of one target (N, T) of several columns."""
     unit = np.abs(rho).max() or 1.0
-    squares = unit**2 * stack.squares_each(rho[orders.T] / unit).T
-    return squares, squares
+    return unit**2 * stack.squares_each(rho[orders.T] / unit).T, None
 
 
-def _quads_of(stack: Any, columns: Array) -> tuple[Array, Array]:
-    """Return bounds (M, k) from below and above on ``r' K_m r`` of every column: one pass.
+def _quads_of(stack: Any, columns: Array, own: Sequence[int]) -> tuple[Array, dict[int, Array]]:
+    """Return bounds (M, k) from below on ``r' K_m r`` of every column, and from above (M,) of some: one pass.
 
-    They are one and the same where there are no bounds, of matrices and of rounded rows.
+    None from above where there are no bounds, of matrices and of rounded rows.
     """
     each = stack.rounded_quads(columns) if stack.has_factors else stack.quad_each(columns)
     if each is not None:
-        return each, each
+        return each, {}
     found = stack.quad_bounds_each([np.ascontiguousarray(column) for column in columns.T])
-    low, high = np.empty((2, stack.n_kernels, len(found)))
+    low, high = np.empty((stack.n_kernels, len(found))), {}
     for slot in reversed(range(len(found))):  # each is let go of once it is copied
-        low[:, slot], high[:, slot] = found.pop()
+        low[:, slot], above = found.pop()
+        if slot in own:
+            high[slot] = above
     return low, high
 
 

@@ -273,11 +273,14 @@ class BaseMKL(SaysWhichParameter, NotebookCard, Explanations, TakesGroups):
         plain = [] if own is None else [replace(problem, sample_weight=own) for problem in problems]
         posed = [*problems, *plain]
         permuted = PermutedTargets.of(posed, noise_seed(self.random_state), self._noise_strata(samples), samples.groups)
-        levels, rest = self._noise_levels(permuted, posed, training, asked)
+        of_noise = asked is None or asked.unit != "max"
+        measured = posed if of_noise else problems  # twins are for the strength only
+        levels, rest = self._noise_levels(permuted.first(len(measured)), measured, training, asked)
         if asked is not None:
-            for pair in zip(problems, plain, strict=False) if asked.unit == "max" else ():
+            for pair in () if of_noise else zip(problems, plain, strict=False):
                 share_first_pass(*pair)
-            posed = [at_strength(*pair, asked) for pair in zip(posed, levels, strict=True)]
+            known = levels if of_noise else [None] * len(posed)
+            posed = [at_strength(*pair, asked) for pair in zip(posed, known, strict=True)]
             n = len(problems)
             problems = [stronger(*pair) for pair in zip(posed[:n], posed[n:], strict=True)] if plain else posed
         fit = solve_problems(

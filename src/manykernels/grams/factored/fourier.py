@@ -282,9 +282,12 @@ class FourierStack(FactoredStack):
         """Return bounds of every one of these vectors: rows are read once."""
         self._count(self.n_kernels)
         sums = [float(np.abs(rho).sum()) ** 2 for rho in rhos]
-        bounds = zip(self._quads(rhos), sums, strict=True)
-        errors = self.error_constants
-        return [(np.maximum(q - errors * s, 0.0), np.maximum(q, 0.0) + errors * s) for q, s in bounds]
+        errors, bounds = self.error_constants, []
+        for quads, s in zip(self._quads(rhos), sums, strict=True):
+            high = np.maximum(quads, 0.0) + errors * s
+            quads -= errors * s
+            bounds.append((np.maximum(quads, 0.0, out=quads), high))
+        return bounds
 
     def rounded_quads(self, columns: Array) -> Array | None:
         """Return ``r' K_m r`` of every column (M, k) among rounded rows, from sums over bins; None of few rows."""

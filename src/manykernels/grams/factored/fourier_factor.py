@@ -110,12 +110,12 @@ def divided(extent: float, widths: tuple[float, ...], tol: float, n_rows: int) -
     The period is long because of the wide ones, and the bins are narrow because of the narrow ones.
     """
 
-    def bins(part: tuple[float, ...]) -> float:
-        return (extent + reach(tol) * max(part)) / (bin_ratio(tol) * min(part))
+    def bins(low: int, high: int) -> float:
+        return (extent + reach(tol) * widths[high - 1]) / (bin_ratio(tol) * widths[low])
 
-    cuts = range(1, len(widths))
-    best = min(cuts, key=lambda cut: bins(widths[:cut]) + bins(widths[cut:]), default=0)
-    if not best or n_rows > ROWS_PER_BIN * (bins(widths) - bins(widths[:best]) - bins(widths[best:])):
+    count = len(widths)
+    best = min(range(1, count), key=lambda cut: bins(0, cut) + bins(cut, count), default=0)
+    if not best or n_rows > ROWS_PER_BIN * (bins(0, count) - bins(0, best) - bins(best, count)):
         return [widths]
     return [widths[:best], widths[best:]]
 
