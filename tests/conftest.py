@@ -6,9 +6,12 @@ import gc
 import os
 import signal
 from collections import Counter
+from contextlib import suppress
 from functools import partial
 from html import escape
+from importlib import import_module
 from itertools import combinations
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 # Read by the numerical libraries when they are first imported, hence before the imports below.
@@ -70,10 +73,20 @@ def pytest_collection() -> Iterator[None]:
     """Look for no garbage while thousands of tests are collected, nor among them later: modules and tests stay."""
     gc.disable()
     try:
+        if os.environ.get("PYTEST_XDIST_WORKER", "gw0") != "gw0":
+            import_from_the_end()
         return (yield)
     finally:
         gc.freeze()
         gc.enable()
+
+
+def import_from_the_end() -> None:
+    """Import the tests, the last ones first: of two workers each translates half of them, and reads the others."""
+    root = Path(__file__).parents[1]
+    for path in sorted(Path(__file__).parent.rglob("test_*.py"), reverse=True):
+        with suppress(Exception, pytest.skip.Exception):  # what is wrong is told when this file is collected
+            import_module(".".join(path.relative_to(root).with_suffix("").parts))
 
 
 @pytest.fixture(autouse=True, scope="session")
