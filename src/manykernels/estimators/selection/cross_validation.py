@@ -419,7 +419,7 @@ class NestedScores:
     >>> import numpy as np
     >>> from manykernels import MKLRegressorCV, nested_cross_validation
     >>> X = np.random.default_rng(0).uniform(-2, 2, size=(45, 2))
-    >>> nested = nested_cross_validation(MKLRegressorCV(cv=3), X, np.sin(2 * X[:, 1]), cv=3)
+    >>> nested = nested_cross_validation(MKLRegressorCV(cv=3, n_alphas=8), X, np.sin(2 * X[:, 1]), cv=3)
     >>> nested.scores.shape, bool(nested.mean > 0.5)
     ((3,), True)
     """
@@ -497,7 +497,7 @@ def nested_cross_validation(
     >>> rng = np.random.default_rng(0)
     >>> X, patient = rng.normal(size=(60, 2)), np.repeat(np.arange(12), 5)
     >>> y = X[:, 0] + 0.3 * rng.normal(size=60) > 0
-    >>> model = MKLClassifierCV(cv=GroupKFold(3))
+    >>> model = MKLClassifierCV(cv=GroupKFold(3), n_alphas=8)
     >>> nested = nested_cross_validation(model, X, y, cv=GroupKFold(4), groups=patient)
     >>> bool(nested.mean > 0.7), nested.chosen["n_test"].tolist()
     (True, [15, 15, 15, 15])
