@@ -27,13 +27,7 @@ from scipy.linalg import LinAlgWarning  # noqa: E402
 
 sys.path.insert(0, str(Path(__file__).parents[2]))  # the problems of the papers are those of all experiments
 
-from experiments.paper_problems import (  # noqa: E402
-    PaperProblem,
-    spicymkl,
-    spicymkl_elastic_net,
-    spicymkl_squared,
-    squared_constant,
-)
+from experiments.paper_problems import PaperProblem, spicymkl, spicymkl_elastic_net, spicymkl_squared, squared_constant  # noqa: E402
 
 from manykernels.exceptions import ConvergenceWarning  # noqa: E402
 from manykernels.grams import PackedStack, as_stack  # noqa: E402

@@ -24,10 +24,7 @@ if TYPE_CHECKING:
         nested_cross_validation,
         regularization_path,
     )
-    from manykernels.exceptions import (
-        ConvergenceWarning,
-        InvalidInputError,
-    )
+    from manykernels.exceptions import ConvergenceWarning, InvalidInputError
     from manykernels.inspection import (
         compare,
         leave_one_out_importance,

@@ -23,14 +23,7 @@ from manykernels.grams import GramStack, as_stack
 from manykernels.grams.base import triangle_size, triangle_starts
 from manykernels.grams.packed import pack_triangle
 from manykernels.objective.projection import nonnegative_quadratic
-from manykernels.validation.arrays import (
-    Array,
-    check_choice,
-    check_columns,
-    check_finite,
-    check_positive,
-    read_only,
-)
+from manykernels.validation.arrays import Array, check_choice, check_columns, check_finite, check_positive, read_only
 from manykernels.validation.gram import check_square_kernel
 from manykernels.validation.parameters import check_flag
 

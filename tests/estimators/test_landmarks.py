@@ -10,16 +10,7 @@ import pandas as pd
 import pytest
 from tests.support.factored import on_factors
 
-from manykernels import (
-    KernelBank,
-    Landmarks,
-    Laplacian,
-    Linear,
-    Matern,
-    MKLRegressor,
-    load_model,
-    save_model,
-)
+from manykernels import KernelBank, Landmarks, Laplacian, Linear, Matern, MKLRegressor, load_model, save_model
 from manykernels.exceptions import InvalidInputError
 from manykernels.grams.rows.opening import open_rows
 from manykernels.kernels import Gaussian, Missing

@@ -27,14 +27,7 @@ from sklearn.utils.validation import _num_samples
 
 from manykernels import MKLRegressor
 from manykernels.exceptions import InvalidInputError, NotPSDError
-from manykernels.kernels import (
-    Gaussian,
-    KernelBank,
-    KernelStack,
-    Linear,
-    Polynomial,
-    PrecomputedBank,
-)
+from manykernels.kernels import Gaussian, KernelBank, KernelStack, Linear, Polynomial, PrecomputedBank
 
 SPECS = [Gaussian(1.0), Linear(), Polynomial(2)]
 NORMALIZATIONS = ["trace", "mean_diagonal", "unit_diagonal", None]

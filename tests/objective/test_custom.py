@@ -27,13 +27,7 @@ from manykernels.exceptions import IncompatibleError  # noqa: E402
 from manykernels.kernels import register_kernel  # noqa: E402
 from manykernels.objective import Capability, Loss, Problem, Regularizer, get_loss, get_regularizer  # noqa: E402  # noqa: E402
 from manykernels.solvers import SOLVERS, solvers_for  # noqa: E402
-from manykernels.testing import (  # noqa: E402
-    GramStackContract,
-    KernelContract,
-    LossContract,
-    RegularizerContract,
-    SolverContract,
-)
+from manykernels.testing import GramStackContract, KernelContract, LossContract, RegularizerContract, SolverContract  # noqa: E402
 
 MOST_LINES = 60
 SCRIPTS = sorted(EXAMPLES.glob("custom_*.py"))

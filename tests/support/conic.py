@@ -14,13 +14,7 @@ from scipy.special import xlogy
 
 from manykernels.testing.formulas import block_norms, penalty_value
 from manykernels.testing.problems import SmallProblem
-from manykernels.testing.solver import (
-    NumpyCertificate,
-    certificate_in_numpy,
-    dual_value,
-    losses_at,
-    projected,
-)
+from manykernels.testing.solver import NumpyCertificate, certificate_in_numpy, dual_value, losses_at, projected
 
 Floats = NDArray[np.float64]
 

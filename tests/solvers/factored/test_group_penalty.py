@@ -19,14 +19,7 @@ from custom_regularizer import GroupMixture
 from manykernels import Gaussian, KernelBank, Linear, solve
 from manykernels.exceptions import IncompatibleError
 from manykernels.grams.factored import factored_stack
-from manykernels.objective import (
-    BlockL1,
-    ElasticNetBall,
-    GroupElasticNet,
-    Problem,
-    Regularizer,
-    get_loss,
-)
+from manykernels.objective import BlockL1, ElasticNetBall, GroupElasticNet, Problem, Regularizer, get_loss
 from manykernels.solvers.factored import fallback, newton, working_set
 from manykernels.solvers.factored.solver import FactoredNewton
 from manykernels.testing import RegularizerContract

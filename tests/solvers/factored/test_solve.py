@@ -17,15 +17,7 @@ from manykernels.exceptions import ConvergenceWarning, InvalidInputError, Memory
 from manykernels.grams.factored import ExplicitStack, FourierStack, NystroemStack, factored_stack, nystroem
 from manykernels.kernels import Gaussian, Laplacian, Linear, Polynomial
 from manykernels.objective.losses import get_loss
-from manykernels.objective.regularizers import (
-    BlockLq,
-    ElasticNet,
-    LpBall,
-    Regularizer,
-    Ridge,
-    Simplex,
-    get_regularizer,
-)
+from manykernels.objective.regularizers import BlockLq, ElasticNet, LpBall, Regularizer, Ridge, Simplex, get_regularizer
 from manykernels.solvers import Solution
 from manykernels.solvers.factored import fallback, working_set
 

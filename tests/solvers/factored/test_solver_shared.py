@@ -17,15 +17,7 @@ from manykernels.grams.factored import ExplicitStack, FactoredStack, FourierStac
 from manykernels.grams.factored import landmarks as cholesky
 from manykernels.kernels import Gaussian, Laplacian, Linear, Polynomial
 from manykernels.objective.problem import Problem
-from manykernels.objective.regularizers import (
-    BlockL1,
-    BlockLq,
-    ElasticNet,
-    LpBall,
-    Regularizer,
-    Ridge,
-    Simplex,
-)
+from manykernels.objective.regularizers import BlockL1, BlockLq, ElasticNet, LpBall, Regularizer, Ridge, Simplex
 from manykernels.solvers import SharedNewton, Solution
 from manykernels.solvers.factored import fallback, newton, working_set
 from manykernels.solvers.factored.objective import FactoredObjective, OutputOperator

@@ -7,14 +7,7 @@ from dataclasses import dataclass, field, replace
 
 import numpy as np
 
-from manykernels.discovery.base import (
-    Discovery,
-    Limits,
-    SearchProblem,
-    certificate_of,
-    checked_limits,
-    run_search,
-)
+from manykernels.discovery.base import Discovery, Limits, SearchProblem, certificate_of, checked_limits, run_search
 from manykernels.discovery.hierarchical.newton import (
     ROOT,
     HierarchicalNewton,

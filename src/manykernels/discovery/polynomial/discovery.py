@@ -28,13 +28,7 @@ from manykernels.discovery.polynomial.descent import MirrorDescent
 from manykernels.discovery.polynomial.family import PolynomialFamily
 from manykernels.discovery.polynomial.family_norm import BUDGET
 from manykernels.discovery.polynomial.lasso_path import Tuned, WeightedLasso, adaptive_penalties, tuned_strengths
-from manykernels.discovery.polynomial.product_bases import (
-    GramBase,
-    Index,
-    ProductBase,
-    RankOneBase,
-    check_normalize,
-)
+from manykernels.discovery.polynomial.product_bases import GramBase, Index, ProductBase, RankOneBase, check_normalize
 from manykernels.discovery.polynomial.search import PolynomialSearch
 from manykernels.exceptions import InvalidInputError, MemoryBudgetError
 from manykernels.grams import RankOneStack

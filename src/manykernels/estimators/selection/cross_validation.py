@@ -22,11 +22,7 @@ from manykernels.estimators.selection.choice import CrossValidated
 from manykernels.estimators.selection.folds import splits_of
 from manykernels.estimators.supervised.classifier import MKLClassifier
 from manykernels.estimators.supervised.regressor import MKLRegressor
-from manykernels.estimators.supervised.samples import (
-    class_factors,
-    encode_labels,
-    sample_weights,
-)
+from manykernels.estimators.supervised.samples import class_factors, encode_labels, sample_weights
 from manykernels.exceptions import InvalidInputError
 from manykernels.grams.training import is_precomputed
 from manykernels.kernels.precomputed.stack import as_kernel_stack

@@ -37,15 +37,7 @@ from manykernels.estimators.supervised.samples import Samples, sample_weights
 from manykernels.exceptions import ConvergenceWarning, InvalidInputError
 from manykernels.grams.training import as_bank
 from manykernels.inspection.displays.kernel_table import groups_of
-from manykernels.inspection.displays.plotting import (
-    Display,
-    clean,
-    color_of,
-    ink_of,
-    name_rows,
-    rows_that_fit,
-    write,
-)
+from manykernels.inspection.displays.plotting import Display, clean, color_of, ink_of, name_rows, rows_that_fit, write
 from manykernels.inspection.pipelines import unwrapped
 from manykernels.kernels import KernelBank
 from manykernels.kernels.bank.columns import Table

@@ -14,15 +14,7 @@ from sklearn.utils.validation import check_is_fitted
 from manykernels.exceptions import InvalidInputError
 from manykernels.inspection.displays.kernel_table import effect_of, kernel_table, known_features
 from manykernels.inspection.displays.plotting import BLUE, ORANGE, Display, color_of, cut_text, plain, write
-from manykernels.inspection.functions.shape import (
-    BAND,
-    Spread,
-    effects_at,
-    rows_of,
-    short_dates,
-    spread_of,
-    values_of,
-)
+from manykernels.inspection.functions.shape import BAND, Spread, effects_at, rows_of, short_dates, spread_of, values_of
 from manykernels.inspection.pipelines import unwrapped
 from manykernels.validation.arrays import TableLike
 

@@ -25,12 +25,7 @@ from manykernels.grams.factored.prediction import (
     LandmarkFunction,
     SparseFunction,
 )
-from manykernels.kernels import (
-    FittedBank,
-    KernelSpec,
-    ObjectKernel,
-    PreparedRows,
-)
+from manykernels.kernels import FittedBank, KernelSpec, ObjectKernel, PreparedRows
 from manykernels.kernels.bank.normalization import check_normalization
 from manykernels.kernels.bank.table_kernels import TableKernels, TablePoints
 from manykernels.kernels.pairs.bank import SIGNS, MemberPairs, ProductKernels

@@ -16,12 +16,7 @@ from manykernels.kernels.bank.constructors import BankConstructors
 from manykernels.kernels.bank.contract import PreparedRows
 from manykernels.kernels.bank.fitted import Bank, FittedBank, learn
 from manykernels.kernels.bank.grids import DefaultKernels
-from manykernels.kernels.bank.normalization import (
-    check_normalization,
-    column_statistics,
-    present_medians,
-    standardized,
-)
+from manykernels.kernels.bank.normalization import check_normalization, column_statistics, present_medians, standardized
 from manykernels.kernels.bank.patterns import (
     BankEntry,
     NamedKernel,

@@ -10,14 +10,7 @@ import numpy as np
 
 from manykernels.exceptions import InvalidInputError
 from manykernels.kernels.bank.bank import KernelBank
-from manykernels.kernels.bank.contract import (
-    OTHER_BANK,
-    Index,
-    PreparedRows,
-    RawKernels,
-    RowData,
-    Side,
-)
+from manykernels.kernels.bank.contract import OTHER_BANK, Index, PreparedRows, RawKernels, RowData, Side
 from manykernels.kernels.bank.fitted import Bank, FittedBank
 from manykernels.kernels.bank.grids import DEFAULT_SPECS, entries_by_type
 from manykernels.kernels.bank.patterns import Joint

@@ -7,15 +7,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from manykernels.exceptions import InvalidInputError
-from manykernels.kernels.bank.contract import (
-    OTHER_BANK,
-    HeldGrams,
-    Index,
-    PreparedRows,
-    RawKernels,
-    RowData,
-    Side,
-)
+from manykernels.kernels.bank.contract import OTHER_BANK, HeldGrams, Index, PreparedRows, RawKernels, RowData, Side
 from manykernels.kernels.bank.fitted import Bank, FittedBank, learn
 from manykernels.kernels.bank.normalization import check_normalization
 from manykernels.kernels.precomputed.stack import KernelStack, as_kernel_stack

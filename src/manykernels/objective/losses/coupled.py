@@ -28,12 +28,7 @@ from manykernels.objective.losses.curvature import (
     rank_of,
     sampled_rows,
 )
-from manykernels.objective.losses.survival import (
-    Positions,
-    RiskLayout,
-    entropies,
-    tie_mixtures,
-)
+from manykernels.objective.losses.survival import Positions, RiskLayout, entropies, tie_mixtures
 
 __all__ = ["CoupledLoss", "CoxPartial", "survival_target"]
 

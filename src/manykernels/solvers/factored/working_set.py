@@ -35,11 +35,7 @@ from manykernels.solvers.factored.certificate import (
     selects,
     violators,
 )
-from manykernels.solvers.factored.fallback import (
-    matrices_cost_little,
-    matrix_first,
-    solve_gram,
-)
+from manykernels.solvers.factored.fallback import matrices_cost_little, matrix_first, solve_gram
 from manykernels.solvers.factored.newton import NewtonFit, minimize
 from manykernels.solvers.factored.objective import FactoredObjective, KnownCurvature, Point
 from manykernels.solvers.factored.state import DualPass, ExactContinuation, Round, Start, State

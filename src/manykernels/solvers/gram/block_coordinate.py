@@ -20,12 +20,7 @@ from manykernels.solvers.base import Solver
 from manykernels.solvers.gram.start import scores_of, start_iteration
 from manykernels.solvers.gram.tuning import PRUNING_TOLERANCE
 from manykernels.solvers.learners.learners import LearnerFit, fit_learner
-from manykernels.solvers.learners.products import (
-    Projection,
-    WeightedProducts,
-    does_with_products,
-    weighted_sum,
-)
+from manykernels.solvers.learners.products import Projection, WeightedProducts, does_with_products, weighted_sum
 from manykernels.solvers.run import check_deadline
 
 if TYPE_CHECKING:

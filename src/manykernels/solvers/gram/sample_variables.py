@@ -21,12 +21,7 @@ import numpy as np
 
 from manykernels.objective.problem import Problem
 from manykernels.solvers.gram.newton_system import GroupedNewtonSystem, add_rank_update
-from manykernels.solvers.gram.tuning import (
-    CLOSEST,
-    LARGEST_COUPLED_CHANGE,
-    LARGEST_SCORE_CHANGE,
-    SMALLEST_CURVATURE,
-)
+from manykernels.solvers.gram.tuning import CLOSEST, LARGEST_COUPLED_CHANGE, LARGEST_SCORE_CHANGE, SMALLEST_CURVATURE
 from manykernels.solvers.gram.weight_variables import lift, longest_step
 
 if TYPE_CHECKING:

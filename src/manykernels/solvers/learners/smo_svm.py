@@ -25,12 +25,7 @@ from manykernels.solvers.learners.pair_loops import (
     violation_of,
 )
 from manykernels.solvers.learners.products import LONGEST_PERIOD, STEPS_PER_SAMPLE
-from manykernels.validation.arrays import (
-    check_count,
-    check_positive,
-    check_positive_vector,
-    check_vector,
-)
+from manykernels.validation.arrays import check_count, check_positive, check_positive_vector, check_vector
 from manykernels.validation.gram import check_square_kernel
 from manykernels.validation.parameters import check_flag
 

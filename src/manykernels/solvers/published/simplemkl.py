@@ -12,13 +12,7 @@ from typing import TYPE_CHECKING, ClassVar
 
 import numpy as np
 
-from manykernels.solvers.published.simplex_point import (
-    SimplexMethod,
-    SimplexPoint,
-    falls,
-    search_line,
-    stepped,
-)
+from manykernels.solvers.published.simplex_point import SimplexMethod, SimplexPoint, falls, search_line, stepped
 
 if TYPE_CHECKING:
     from manykernels.objective.problem import Problem
