@@ -37,7 +37,7 @@ from manykernels.grams import as_stack
 from manykernels.grams.training import as_bank
 from manykernels.objective.losses import get_loss
 from manykernels.objective.regularizers import get_regularizer
-from manykernels.solvers.solve import problem_of
+from manykernels.solvers.registry import problem_of
 from manykernels.testing.formulas import (
     loss_conjugate,
     loss_value,

@@ -27,7 +27,7 @@ from manykernels.kernels import Gaussian, Linear
 from manykernels.objective import get_loss, get_regularizer
 from manykernels.objective.losses import COUPLED_LOSSES, LOSSES, survival_target
 from manykernels.solvers import Solution
-from manykernels.solvers.solve import problem_of
+from manykernels.solvers.registry import problem_of
 
 PENALTIES: dict[str, dict[str, float]] = {
     "l1": {}, "elasticnet": {"l1_ratio": 0.7}, "lq": {"q": 1.5}, "ridge": {}, "simplex": {}, "lp_ball": {"p": 2.0},

@@ -25,7 +25,7 @@ resource.setrlimit(resource.RLIMIT_CPU, ({LIMIT}, {LIMIT}))
 import numpy as np, pandas as pd
 warnings.simplefilter("ignore")
 from manykernels import *
-from manykernels.solvers.solve import SOLVERS
+from manykernels.solvers.registry import SOLVERS
 
 def made(kind, **given):
     known = inspect.signature(kind).parameters

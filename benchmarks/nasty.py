@@ -31,7 +31,7 @@ import pandas as pd
 from manykernels.exceptions import IncompatibleError
 from manykernels.objective.problem import Problem
 from manykernels.solvers.base import Solver
-from manykernels.solvers.solve import SOLVERS, check_able, solvers_for
+from manykernels.solvers.registry import SOLVERS, check_able, solvers_for
 from manykernels.testing.problems import SmallProblem
 from manykernels.testing.solver import build_problem, certificate_in_numpy
 

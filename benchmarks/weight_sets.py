@@ -21,7 +21,7 @@ import _common as common
 import numpy as np
 import pandas as pd
 
-from manykernels.solvers.solve import choose_solver, get_solver
+from manykernels.solvers.registry import choose_solver, get_solver
 from manykernels.testing.problems import SmallProblem, small_problems
 from manykernels.testing.solver import build_problem, certificate_in_numpy
 

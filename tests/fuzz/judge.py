@@ -13,7 +13,7 @@ from tests.fuzz.generator import Case, with_
 
 from manykernels.exceptions import ConvergenceWarning
 from manykernels.objective import Problem, get_loss, get_regularizer
-from manykernels.solvers.solve import SOLVERS, choose_solver, solvers_for
+from manykernels.solvers.registry import SOLVERS, choose_solver, solvers_for
 
 TIME_LIMIT = 10.0
 GRACE = (

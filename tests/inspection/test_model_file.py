@@ -602,7 +602,7 @@ def test_a_model_file_error_is_an_invalid_input() -> None:
 def test_names_of_classes_are_unique() -> None:
     from manykernels.objective.losses import LOSSES
     from manykernels.objective.regularizers import REGULARIZERS
-    from manykernels.solvers.solve import SOLVERS
+    from manykernels.solvers.registry import SOLVERS
 
     registered = {*LOSSES.values(), *REGULARIZERS.values(), *SOLVERS.values()}
     classes = known_classes()

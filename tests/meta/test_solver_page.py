@@ -9,7 +9,7 @@ import pytest
 from manykernels.objective.losses import LOSSES
 from manykernels.objective.regularizers import REGULARIZERS
 from manykernels.solvers import ALIASES, SOLVERS, Solver
-from manykernels.solvers.solve import accepted
+from manykernels.solvers.registry import accepted
 
 PAGE = (Path(__file__).parents[2] / "docs" / "solvers.md").read_text(encoding="utf-8")
 

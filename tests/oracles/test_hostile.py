@@ -14,7 +14,7 @@ from manykernels.grams import DenseStack, as_stack
 from manykernels.grams.dense import definite_copy
 from manykernels.objective import BlockLq, ElasticNet, LpBall, Problem, Simplex, get_loss
 from manykernels.solvers import InteriorPoint, Status, choose_solver
-from manykernels.solvers.solve import SOLVERS
+from manykernels.solvers.registry import SOLVERS
 
 
 @pytest.mark.parametrize("seed", [30415])

@@ -21,8 +21,8 @@ from manykernels.objective.losses import get_loss
 from manykernels.objective.problem import Problem
 from manykernels.objective.regularizers import get_regularizer
 from manykernels.solvers import solve
+from manykernels.solvers.registry import SOLVERS
 from manykernels.solvers.solution import Solution
-from manykernels.solvers.solve import SOLVERS
 from manykernels.testing.problems import SmallProblem, random_problem, small_cases
 from manykernels.testing.solver import build_problem, check_certificate
 

@@ -18,8 +18,8 @@ from manykernels.objective.losses import get_loss
 from manykernels.objective.problem import Problem
 from manykernels.solvers.base import Solver
 from manykernels.solvers.factored import working_set
+from manykernels.solvers.registry import SOLVERS, solvers_for
 from manykernels.solvers.solution import Solution, Status
-from manykernels.solvers.solve import SOLVERS, solvers_for
 from manykernels.testing.problems import SmallProblem, small_problems
 from manykernels.testing.solver import NumpyModel, SolverContract, build_problem
 

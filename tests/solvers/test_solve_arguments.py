@@ -23,7 +23,7 @@ from manykernels.solvers import (
     explain_solver_choice,
     get_solver,
 )
-from manykernels.solvers.solve import ALIAS_REGULARIZERS
+from manykernels.solvers.registry import ALIAS_REGULARIZERS
 
 Array = NDArray[np.float64]
 GIVEN: dict[str, Any] = {"loss": "hinge", "regularizer": "simplex", "strength": 0.1}

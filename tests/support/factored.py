@@ -13,7 +13,7 @@ from manykernels.kernels import Linear
 from manykernels.objective.losses import get_loss
 from manykernels.objective.regularizers import get_regularizer
 from manykernels.solvers import Solution
-from manykernels.solvers.solve import problem_of
+from manykernels.solvers.registry import problem_of
 
 ADDITIVE = KernelBank.per_feature(Linear(), widths=("0.5*median", "median", "2*median"), standardize=True)
 

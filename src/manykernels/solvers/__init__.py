@@ -2,7 +2,6 @@
 
 from manykernels.grams.rows.opening import open_rows
 from manykernels.solvers.base import Solver
-from manykernels.solvers.comparison import SolverComparison, compare_solvers, explain_solver_choice
 from manykernels.solvers.gram.block_coordinate import BlockCoordinate
 from manykernels.solvers.gram.interior_point import InteriorPoint
 from manykernels.solvers.gram.shared_newton import SharedNewton
@@ -16,8 +15,19 @@ from manykernels.solvers.published.simplemkl import SimpleMKL
 from manykernels.solvers.published.skm import SupportKernelMachine
 from manykernels.solvers.published.spicymkl import SpicyMKL
 from manykernels.solvers.published.ufo_mkl import UFOMKL, Obscure
+from manykernels.solvers.registry import (
+    ALIASES,
+    SOLVERS,
+    SolverComparison,
+    choose_solver,
+    compare_solvers,
+    configured_solver,
+    explain_solver_choice,
+    get_solver,
+    solvers_for,
+)
 from manykernels.solvers.solution import IterationRecord, Solution, Status
-from manykernels.solvers.solve import ALIASES, SOLVERS, choose_solver, configured_solver, get_solver, solve, solvers_for
+from manykernels.solvers.solve import solve
 
 __all__ = [
     "ALIASES",

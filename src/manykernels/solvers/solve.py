@@ -10,90 +10,35 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike
 
-from manykernels.exceptions import ConvergenceWarning, IncompatibleError, InvalidInputError
+from manykernels.exceptions import ConvergenceWarning, InvalidInputError
 from manykernels.grams import GramStack, as_stack
 from manykernels.grams.expansion import Expansion
 from manykernels.grams.factored import factored_stack, reads_rows
 from manykernels.grams.plan import FACTORED
 from manykernels.grams.rows.opening import is_chunked, with_target
-from manykernels.grams.rows.vectors import RowVector, here
+from manykernels.grams.rows.vectors import RowVector
 from manykernels.grams.training import Training, open_training, plan_for
 from manykernels.kernels import KernelBank, Pairs
 from manykernels.kernels.bank.columns import Table
-from manykernels.objective.losses import LOSSES, AnyLoss, Loss, get_loss, survival_target
+from manykernels.objective.losses import AnyLoss, get_loss, survival_target
 from manykernels.objective.losses.survival import check_survival
 from manykernels.objective.problem import Problem
-from manykernels.objective.regularizers import REGULARIZERS, Penalty, Regularizer, get_regularizer
+from manykernels.objective.regularizers import Penalty, Regularizer, get_regularizer
 from manykernels.objective.regularizers.base import check_regularizer
-from manykernels.solvers.base import Solver, check_warm_start, in_order
-from manykernels.solvers.factored.fallback import stays_on_workers
+from manykernels.solvers.base import Solver, check_warm_start
 from manykernels.solvers.factored.model import FactorFunctions
 from manykernels.solvers.factored.solver import FactoredNewton
-from manykernels.solvers.gram.block_coordinate import BlockCoordinate
-from manykernels.solvers.gram.interior_point import InteriorPoint
-from manykernels.solvers.gram.shared_newton import SharedNewton
-from manykernels.solvers.gram.smooth_dual import SmoothDual
-from manykernels.solvers.gram.working_set import WorkingSet
-from manykernels.solvers.published.conic import Conic
-from manykernels.solvers.published.cutting_plane import SILP, LevelMKL
-from manykernels.solvers.published.hessianmkl import HessianMKL
-from manykernels.solvers.published.pfbs import ForwardBackward
-from manykernels.solvers.published.simplemkl import SimpleMKL
-from manykernels.solvers.published.skm import SupportKernelMachine
-from manykernels.solvers.published.spicymkl import SpicyMKL
-from manykernels.solvers.published.ufo_mkl import UFOMKL, Obscure
+from manykernels.solvers.registry import configured_solver, here_as_array, problem_of, refusal_of_factors
 from manykernels.solvers.solution import Solution, Status
 from manykernels.validation.arrays import Array, check_choice, check_nonnegative_vector, check_positive
 from manykernels.validation.parameters import SOLVE_NAMES, says_which
-
-SOLVERS: dict[str, type[Solver]] = {
-    cls.name: cls
-    for cls in (
-        WorkingSet,
-        InteriorPoint,
-        ForwardBackward,
-        SpicyMKL,
-        SmoothDual,
-        SupportKernelMachine,
-        BlockCoordinate,
-        HessianMKL,
-        SimpleMKL,
-        SILP,
-        LevelMKL,
-        Conic,
-        UFOMKL,
-        Obscure,
-        SharedNewton,
-        FactoredNewton,
-    )
-}
-"""Every solver by its name; those of kernels in any form first, in the order of preference."""
-
-ALIASES = {"citi": "block_coordinate", "lpmkl": "block_coordinate", "group_lasso_mkl": "block_coordinate"}
-"""Names from the literature: one alternation, told apart by the regularizer (elastic-net ball, lp ball, simplex)."""
-
-ALIAS_REGULARIZERS = {
-    "citi": ("elasticnet_ball",),
-    "lpmkl": ("lp_ball", "lq"),
-    "group_lasso_mkl": ("simplex", "l1"),
-}
-"""What the methods of those names solve: a set of weights, or a penalty with the same solutions at some strength."""
-
-REASONS = {
-    WorkingSet.name: "the regularizer selects kernels, so most passes can skip most of them",
-    InteriorPoint.name: "every kernel keeps a weight, so all of them enter each step",
-    BlockCoordinate.name: "the best weights for given norms are known, but no bounds on the dual norms that a Newton "
-    "method could use, so the weights take turns with a learner on the weighted sum",
-    SharedNewton.name: "several classes or targets share their kernel weights, and it is the solver for that",
-}
-"""Why a solver comes first among those that have no preference for a problem."""
 
 
 @says_which(SOLVE_NAMES)
@@ -349,13 +294,6 @@ class _Given:
         return solution if self.kept is None else solution.scattered(self.kept, self.n_samples)
 
 
-def here_as_array(values: Any) -> Array:
-    """Return a vector that may be beside rows, or lazy, as an array in this process."""
-    if isinstance(values, np.ndarray):
-        return values
-    return np.asarray(here(values.compute() if hasattr(values, "dask") else values))
-
-
 def _target(y: Any, loss: AnyLoss) -> Any:
     """Return a target as problems take it; what is beside rows on workers stays there."""
     if loss.couples_samples and (hasattr(y, "columns") or getattr(getattr(y, "dtype", None), "names", None)):
@@ -364,63 +302,6 @@ def _target(y: Any, loss: AnyLoss) -> Any:
     if hasattr(y, "to_dask_array"):
         y = y.to_dask_array(lengths=True)
     return y if hasattr(y, "dask") or isinstance(y, RowVector) else np.asarray(y)
-
-
-def refusal_of_factors(loss: AnyLoss, regularizer: Regularizer, solver: object) -> str | None:
-    """Return what keeps a problem from kernels held as factors, and what to do about it; None for nothing."""
-    name = getattr(solver, "name", solver)
-    if name not in ("auto", FactoredNewton.name):
-        return f"solver={name!r} works on N x N matrices; take solver='auto'"
-    return next(iter(FactoredNewton.refusals_of(loss.each, regularizer)), None)
-
-
-def problem_of(stack: Any, y: Any, loss: AnyLoss, regularizer: Regularizer, **given: Any) -> Problem:
-    """Return the problem that kernels, a target and a loss make: the one place that decides where its vectors are.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> from manykernels.objective import get_loss, get_regularizer
-    >>> from manykernels.grams import as_stack
-    >>> y = np.array([[1.0, 2.0], [3.0, 5.0]])
-    >>> problem_of(as_stack(np.eye(2)[None]), y, get_loss("squared"), get_regularizer("l1", 0.1)).shared
-    True
-    """
-    single = getattr(y, "ndim", 1) == 1 and not loss.couples_samples
-    if single and stack.has_factors and stays_on_workers(stack):
-        return Problem(stack, stack.table.source.vector(y), loss, regularizer, **given)
-    weight = given.get("sample_weight")
-    given["sample_weight"] = None if weight is None else here_as_array(weight)
-    return Problem(stack, here_as_array(y), loss, regularizer, **given)
-
-
-def configured_solver(solver: str | Solver, problem: Problem, **parameters: object) -> Solver:
-    """Return the solver named (``"auto"``: the preferred one for ``problem``) with these parameters.
-
-    Raises
-    ------
-    InvalidInputError
-        If there is no solver of that name, or it has no such parameter.
-    IncompatibleError
-        If it cannot solve this problem; the message names those that can.
-
-    Parameters
-    ----------
-    solver : str or Solver
-    problem : Problem
-    **parameters
-        Of the solver: ``tol``, ``max_iter``, ...
-    """
-    if isinstance(solver, str) and solver == "auto":
-        return choose_solver(problem)[0].configured(**parameters)
-    if isinstance(solver, Solver):
-        own = {entry.name: getattr(solver, entry.name) for entry in fields(solver)}
-        chosen = type(solver).configured(**(own | parameters))
-    else:
-        chosen = get_solver(solver).configured(**parameters)
-        check_alias(solver, problem)
-    check_able(chosen, problem)
-    return chosen
 
 
 def _regularizer(
@@ -454,120 +335,3 @@ def _at_strength(problem: Problem, alpha: float | None, relative: float | None) 
     if alpha is not None:
         return problem.with_penalty(replace(problem.regularizer, strength=float(alpha) * problem.total_weight))
     return problem if relative is None else problem.at_fraction(float(relative))
-
-
-# --- which solvers can solve a problem, and which is chosen -----------------------------------------------------------
-
-
-def solvers_for(problem: Problem) -> list[str]:
-    """Return the names of the solvers that accept ``problem``, the preferred one first.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> from manykernels.objective import get_loss, get_regularizer
-    >>> from manykernels.objective import Problem
-    >>> from manykernels.solvers import solvers_for
-    >>> problem = Problem(np.eye(3)[None], np.ones(3), get_loss("squared"), get_regularizer("l1", 0.1))
-    >>> "pfbs" in solvers_for(problem), "skm" in solvers_for(problem)
-    (True, False)
-    """
-    return [cls.name for cls in in_order(problem, SOLVERS.values())]
-
-
-def accepted(solver: type[Solver], registry: Mapping[str, type[Loss] | type[Regularizer]]) -> list[str]:
-    """Return the names of the registered losses or regularizers, with default parameters, that a solver accepts."""
-    return [name for name, kind in registry.items() if _accepts(solver, kind)]
-
-
-def _accepts(solver: type[Solver], kind: type[Loss] | type[Regularizer]) -> bool:
-    """Whether a solver takes an instance with default parameters, beside some instance of the other kind."""
-    losses = [cls() for cls in ([kind] if issubclass(kind, Loss) else LOSSES.values())]
-    penalties = [cls(1.0) for cls in ([kind] if issubclass(kind, Regularizer) else REGULARIZERS.values())]
-    return any(not solver.refusals_of(loss, penalty) for loss in losses for penalty in penalties)
-
-
-def check_able(solver: Solver, problem: Problem) -> None:
-    """Raise `IncompatibleError` unless the solver accepts the problem; the message names those that do."""
-    try:
-        solver.check(problem)
-    except IncompatibleError as error:
-        able = ", ".join(solvers_for(problem)) or "no solver of this version"
-        raise IncompatibleError(f"{error} Able: {able}.") from None
-
-
-def get_solver(name: str) -> type[Solver]:
-    """Return the solver class of that name or alias, or say which names there are.
-
-    Parameters
-    ----------
-    name : str
-        Any of `SOLVERS`, or what the literature calls one, such as ``"citi"``.
-
-    Returns
-    -------
-    type
-        Subclass of `Solver`.
-
-    Raises
-    ------
-    InvalidInputError
-        If there is none of that name.
-
-    Examples
-    --------
-    >>> from manykernels.solvers import get_solver
-    >>> get_solver("silp").__name__
-    'SILP'
-    """
-    if not isinstance(name, str):
-        raise InvalidInputError(f"solver must be a name or a configured solver such as SILP(tol=1e-6), got {name!r}.")
-    if ALIASES.get(name, name) not in SOLVERS:
-        known = ", ".join(map(repr, SOLVERS))
-        aliases = ", ".join(map(repr, ALIASES))
-        raise InvalidInputError(f"Unknown solver {name!r}. Known: 'auto', {known}, and the aliases {aliases}.")
-    return SOLVERS[ALIASES.get(name, name)]
-
-
-def check_alias(name: str, problem: Problem) -> None:
-    """Raise `IncompatibleError` if the method of that name in the literature has another regularizer."""
-    meant, given = ALIAS_REGULARIZERS.get(name), problem.regularizer.name
-    if meant is not None and given not in meant:
-        raise IncompatibleError(
-            f"Solver '{name}' is '{ALIASES[name]}' for the regularizer {' or '.join(map(repr, meant))}, not '{given}'. "
-            f"Change the regularizer, or pass solver='{ALIASES[name]}', which handles '{given}' too."
-        )
-
-
-def choose_solver(problem: Problem) -> tuple[type[Solver], str]:
-    """Return the solver that ``solver="auto"`` takes for ``problem``, and the reason in a sentence.
-
-    Returns
-    -------
-    type
-        Subclass of `Solver`.
-    str
-        The reason.
-
-    Raises
-    ------
-    IncompatibleError
-        If no solver can solve the problem; the message says for each what it lacks.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> from manykernels.objective import get_loss, get_regularizer
-    >>> from manykernels.objective import Problem
-    >>> from manykernels.solvers import choose_solver
-    >>> problem = Problem(np.eye(3)[None], np.ones(3), get_loss("squared"), get_regularizer("l1", 0.1))
-    >>> choose_solver(problem)[0].name
-    'working_set'
-    """
-    able = next(in_order(problem, SOLVERS.values()), None)
-    if able is None:
-        asked = {name: cls for name, cls in SOLVERS.items() if cls.on_factors or not problem.stack.shaped}
-        lacking = "; ".join(f"'{name}': {cls.refusals(problem)[0]}" for name, cls in asked.items())
-        raise IncompatibleError(f"No solver can solve this problem. {lacking}.")
-    reason = able.preference(problem) or REASONS.get(able.name)
-    return able, reason or "it is the first that has all it needs from loss and regularizer"

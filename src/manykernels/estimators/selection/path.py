@@ -28,9 +28,9 @@ from manykernels.objective.losses.survival import FIELDS, check_survival
 from manykernels.objective.problem import Problem
 from manykernels.objective.regularizers import Regularizer, get_regularizer
 from manykernels.solvers import Solution, Solver, Status, get_solver
+from manykernels.solvers.registry import problem_of, refusal_of_factors
 from manykernels.solvers.run import interrupted
 from manykernels.solvers.solution import count_to
-from manykernels.solvers.solve import problem_of, refusal_of_factors
 from manykernels.threads import blas_threads
 
 if TYPE_CHECKING:

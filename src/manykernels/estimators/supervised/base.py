@@ -76,7 +76,7 @@ from manykernels.objective.problem import Problem
 from manykernels.objective.regularizers import Regularizer, get_regularizer, parameters_of
 from manykernels.solvers import Solution, Status
 from manykernels.solvers.factored.model import FactorFunctions
-from manykernels.solvers.solve import refusal_of_factors
+from manykernels.solvers.registry import refusal_of_factors
 from manykernels.threads import blas_limit, n_threads
 from manykernels.validation.arrays import Array, TableLike
 from manykernels.validation.parameters import SaysWhichParameter

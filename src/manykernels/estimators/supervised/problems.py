@@ -27,8 +27,8 @@ from manykernels.objective.regularizers import Regularizer
 from manykernels.solvers import IterationRecord, SharedNewton, Solution, Solver, Status, configured_solver
 from manykernels.solvers.factored.state import Component
 from manykernels.solvers.gram.start import starts_warm
+from manykernels.solvers.registry import problem_of
 from manykernels.solvers.run import CAUTION, better_solution
-from manykernels.solvers.solve import problem_of
 from manykernels.threads import blas_threads, n_threads
 from manykernels.validation.arrays import Array
 from manykernels.validation.parameters import RandomSource, seed_from

@@ -74,7 +74,7 @@ from manykernels.objective.certificate import Certificate, KKTResiduals
 from manykernels.objective.losses import COUPLED_LOSSES, LOSSES
 from manykernels.objective.regularizers import COMPOSED, REGULARIZERS
 from manykernels.solvers import IterationRecord, Solution, Status
-from manykernels.solvers.solve import SOLVERS
+from manykernels.solvers.registry import SOLVERS
 from manykernels.validation.arrays import Array
 
 # Steps of a pipeline that other libraries fit, as bytes of skops: its list of trusted types decides what is opened.

@@ -24,7 +24,7 @@ from manykernels.solvers import (
     explain_solver_choice,
     solvers_for,
 )
-from manykernels.solvers.comparison import COLUMNS, SolverComparison
+from manykernels.solvers.registry import COLUMNS, SolverComparison
 from manykernels.testing.problems import SmallProblem, random_problem
 from manykernels.testing.solver import build_problem, certificate_in_numpy
 
