@@ -7,7 +7,7 @@ conversion from float32, and a pass run at memory bandwidth (indices: four times
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Sequence
 
 import numpy as np
 from numpy.typing import ArrayLike, DTypeLike
@@ -19,10 +19,6 @@ from manykernels.grams.loops import FAST, TILE
 from manykernels.threads import blas_threads, run_ranges
 from manykernels.validation.arrays import Array, check_float32_range, check_indices, read_only
 from manykernels.validation.gram import check_gram_array
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
-
 
 BANDS, LEAST_BAND = 6, 64  # of rows into which products of many columns divide a triangle, and their least height
 

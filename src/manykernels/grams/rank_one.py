@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Sequence
 
 import numpy as np
 
 from manykernels.exceptions import InvalidInputError
 from manykernels.grams.base import GramStack
 from manykernels.validation.arrays import Array, read_only
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
 
 
 class RankOneStack(GramStack):

@@ -8,7 +8,7 @@ f, b <- learner on sum_m d_m K_m / w_m^2;      d <- argmin_d sum_m t_m^2 / (2 d_
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, ClassVar
+from typing import ClassVar
 
 import numpy as np
 from scipy.linalg import LinAlgError, cholesky, solve_triangular
@@ -16,20 +16,16 @@ from scipy.optimize import nnls
 
 from manykernels.exceptions import InvalidInputError
 from manykernels.objective.capabilities import Capability
+from manykernels.objective.problem import Certificate, Problem
+from manykernels.objective.regularizers import Regularizer
 from manykernels.solvers.base import Solver
 from manykernels.solvers.gram.start import scores_of, start_iteration
 from manykernels.solvers.gram.tuning import PRUNING_TOLERANCE
 from manykernels.solvers.learners.learners import LearnerFit, fit_learner
 from manykernels.solvers.learners.products import Projection, WeightedProducts, does_with_products, weighted_sum
 from manykernels.solvers.run import check_deadline
-
-if TYPE_CHECKING:
-    from manykernels.objective.problem import Certificate, Problem
-    from manykernels.objective.regularizers import Regularizer
-    from manykernels.solvers.learners.learners import LearnerFit
-    from manykernels.solvers.solution import Model
-    from manykernels.validation.arrays import Array
-
+from manykernels.solvers.solution import Model
+from manykernels.validation.arrays import Array
 
 # Numbers of block coordinate descent that follow from no theorem: they decide the time, not what is certified.
 #

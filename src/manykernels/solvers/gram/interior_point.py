@@ -8,21 +8,18 @@ by the steps of `iteration.py`: the multipliers of the bounds are the kernel wei
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, ClassVar
+from typing import ClassVar
 
 import numpy as np
 
 from manykernels.objective.capabilities import Capability
+from manykernels.objective.problem import Certificate, Problem
 from manykernels.solvers.base import Solver
 from manykernels.solvers.gram.block_coordinate import BlockCoordinate
 from manykernels.solvers.gram.iteration import PrimalDual
 from manykernels.solvers.gram.start import scores_of, start_iteration
 from manykernels.solvers.gram.tuning import PRUNING_TOLERANCE
-
-if TYPE_CHECKING:
-    from manykernels.objective.problem import Certificate, Problem
-    from manykernels.solvers.solution import Model
-
+from manykernels.solvers.solution import Model
 
 CLOSER = 1e-3  # the share of tol that is aimed at
 CLOSEST = 1e-13  # relative gap below which nothing can be aimed at in float64

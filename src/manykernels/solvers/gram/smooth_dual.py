@@ -23,24 +23,20 @@ step and the intercept its multiplier. Boxes and the kink of the loss are handle
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, ClassVar
+from typing import ClassVar
 
 import numpy as np
 
 from manykernels.objective.capabilities import Capability
+from manykernels.objective.problem import Problem
 from manykernels.solvers.base import Solver
 from manykernels.solvers.gram.interior_point import InteriorPoint
 from manykernels.solvers.gram.newton_system import NewtonSystem
 from manykernels.solvers.gram.sample_variables import EntropicSamples, start_samples
 from manykernels.solvers.gram.start import best_scale, interior_point
 from manykernels.solvers.gram.tracked_kernels import SmoothConjugate, TrackedKernels
-
-if TYPE_CHECKING:
-    from manykernels.objective.problem import Problem
-    from manykernels.solvers.gram.tracked_kernels import TrackedKernels
-    from manykernels.solvers.solution import Model
-    from manykernels.validation.arrays import Array
-
+from manykernels.solvers.solution import Model
+from manykernels.validation.arrays import Array
 
 # Numbers of Newton's method on smooth duals that follow from no theorem: they decide the time, not what is certified.
 #

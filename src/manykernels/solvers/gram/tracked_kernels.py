@@ -17,17 +17,14 @@ others ``K_m rho`` and ``K_m alpha_m`` are kept, with which every norm along a d
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Protocol
+from typing import Protocol
 
 import numpy as np
 
+from manykernels.objective.problem import Problem
+from manykernels.objective.regularizers import Regularizer
 from manykernels.solvers.gram.newton_system import add_rank_update
-
-if TYPE_CHECKING:
-    from manykernels.objective.problem import Problem
-    from manykernels.objective.regularizers import Regularizer
-    from manykernels.validation.arrays import Array
-
+from manykernels.validation.arrays import Array
 
 FALLEN = 0.01  # of their largest size; products that fell below it are computed anew, free of the rounding of that size
 NEARLY_ACTIVE = 0.98  # share of the bound above which a kernel without weight stays among those followed

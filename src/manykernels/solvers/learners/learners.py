@@ -20,18 +20,19 @@ How each loss is solved follows measurements (docs/skm.md, benchmarks/learners.p
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
 
 import numpy as np
 from scipy.linalg import LinAlgError
 
 from manykernels.grams.dense import DenseStack
 from manykernels.objective.capabilities import Capability
+from manykernels.objective.problem import Problem
 from manykernels.objective.regularizers import Ridge
 from manykernels.solvers.gram.iteration import PrimalDual
 from manykernels.solvers.gram.newton_system import NewtonSystem
-from manykernels.solvers.gram.sample_variables import EntropicSamples, start_samples
+from manykernels.solvers.gram.sample_variables import EntropicSamples, SampleVariables, start_samples
 from manykernels.solvers.gram.start import interior_point, start_iteration
 from manykernels.solvers.gram.weight_variables import FixedWeights
 from manykernels.solvers.learners.products import (
@@ -50,15 +51,9 @@ from manykernels.solvers.learners.products import (
     newton,
 )
 from manykernels.solvers.learners.smo_svm import svm_from
+from manykernels.validation.arrays import Array
 
 MOST_HALVINGS = 30  # of a Newton step, until the objective falls
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from manykernels.objective.problem import Problem
-    from manykernels.solvers.gram.sample_variables import SampleVariables
-    from manykernels.validation.arrays import Array
 
 
 # Exact answers for piecewise quadratic losses: guess which samples are at a bound, solve for the rest, correct.

@@ -3,17 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 import numpy as np
 
+from manykernels.grams.base import GramStack
+from manykernels.objective.problem import Problem
 from manykernels.solvers.run import check_deadline
-
-if TYPE_CHECKING:
-    from manykernels.grams.base import GramStack
-    from manykernels.objective.problem import Problem
-    from manykernels.validation.arrays import Array
-
+from manykernels.validation.arrays import Array
 
 # Numbers of the learners at fixed weights that follow from no theorem: they decide the time, not what is certified.
 #

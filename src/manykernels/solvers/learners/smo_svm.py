@@ -7,9 +7,9 @@ while; once few remain, their part of the matrix is copied together, so that eve
 from __future__ import annotations
 
 import warnings
-from typing import TYPE_CHECKING
 
 import numpy as np
+from numpy.typing import ArrayLike
 
 from manykernels.compiled import compiled
 from manykernels.exceptions import ConvergenceWarning
@@ -25,14 +25,9 @@ from manykernels.solvers.learners.pair_loops import (
     violation_of,
 )
 from manykernels.solvers.learners.products import LONGEST_PERIOD, STEPS_PER_SAMPLE
-from manykernels.validation.arrays import check_count, check_positive, check_positive_vector, check_vector
+from manykernels.validation.arrays import Array, check_count, check_positive, check_positive_vector, check_vector
 from manykernels.validation.gram import check_square_kernel
 from manykernels.validation.parameters import check_flag
-
-if TYPE_CHECKING:
-    from numpy.typing import ArrayLike
-
-    from manykernels.validation.arrays import Array
 
 __all__ = ["smo_svm", "svm_from"]
 

@@ -12,26 +12,22 @@ The sparse cone program is assembled block by block (`ConeProgram`).
 from __future__ import annotations
 
 import importlib
+from collections.abc import Iterator
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import Any, ClassVar
 
 import numpy as np
 from scipy.linalg import LinAlgError, eigh, lstsq
 from scipy.sparse import csc_array, vstack
 
 from manykernels.objective.capabilities import Capability
+from manykernels.objective.problem import Problem
 from manykernels.solvers.base import BROKEN, Solver
 from manykernels.solvers.gram.interior_point import InteriorPoint
 from manykernels.solvers.learners.learners import fit_learner
 from manykernels.solvers.run import check_deadline, seconds_left
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from manykernels.objective.problem import Problem
-    from manykernels.solvers.solution import Model, Status
-    from manykernels.validation.arrays import Array
-
+from manykernels.solvers.solution import Model, Status
+from manykernels.validation.arrays import Array
 
 NEAR_AN_END = (1e-4, 1e-6, 1e-8)  # distances, relative to the largest coefficient, that may count as none
 SMALLEST_SINGULAR = 1e-15  # relative to the largest one

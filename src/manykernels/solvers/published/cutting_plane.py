@@ -12,13 +12,14 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import Any, ClassVar
 
 import numpy as np
 from scipy.linalg import LinAlgError
 from scipy.optimize import OptimizeResult, linprog
 
 from manykernels.exceptions import InvalidInputError
+from manykernels.objective.problem import Problem
 from manykernels.solvers.published.conic import ConeProgram, import_clarabel, refinements, with_best_intercept
 from manykernels.solvers.published.simplex_point import (
     ACCURACY,
@@ -34,14 +35,8 @@ from manykernels.solvers.published.simplex_point import (
     SimplexPoint,
     kernel_weights,
 )
-from manykernels.validation.arrays import check_positive
-
-if TYPE_CHECKING:
-    from manykernels.objective.problem import Problem
-    from manykernels.solvers.published.simplex_point import SimplexPoint
-    from manykernels.solvers.solution import Model
-    from manykernels.validation.arrays import Array
-
+from manykernels.solvers.solution import Model
+from manykernels.validation.arrays import Array, check_positive
 
 # The piecewise linear lower model of a convex function of kernel weights on the simplex.
 

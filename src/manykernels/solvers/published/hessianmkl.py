@@ -9,11 +9,12 @@ from __future__ import annotations
 
 import warnings
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, ClassVar
+from typing import ClassVar
 
 import numpy as np
 from scipy.linalg import LinAlgError, LinAlgWarning, lstsq, solve
 
+from manykernels.objective.problem import Problem
 from manykernels.solvers.gram.newton_system import NewtonSystem
 from manykernels.solvers.published.simplex_point import (
     MANY,
@@ -25,12 +26,8 @@ from manykernels.solvers.published.simplex_point import (
     kernel_weights,
     search_line,
 )
-
-if TYPE_CHECKING:
-    from manykernels.objective.problem import Problem
-    from manykernels.solvers.solution import Model
-    from manykernels.validation.arrays import Array
-
+from manykernels.solvers.solution import Model
+from manykernels.validation.arrays import Array
 
 # Quadratic programs on the simplex, by an active set: exact zeros and no other solver.
 

@@ -15,7 +15,7 @@ coefficients ``a_j`` and its values ``p_j = K_j a_j / w_j^2`` at the samples. A 
 from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, ClassVar
+from typing import ClassVar
 
 import numpy as np
 from scipy.linalg import LinAlgError
@@ -23,19 +23,16 @@ from scipy.optimize import minimize_scalar
 from scipy.sparse.linalg import eigsh
 
 from manykernels.exceptions import InvalidInputError
+from manykernels.grams.base import GramStack
 from manykernels.grams.packed import PackedStack
 from manykernels.objective.capabilities import Capability
+from manykernels.objective.problem import Certificate, Problem
+from manykernels.objective.regularizers import Regularizer
 from manykernels.solvers.base import BROKEN, Solver
 from manykernels.solvers.gram.interior_point import InteriorPoint
 from manykernels.solvers.gram.newton_system import NewtonSystem
-from manykernels.validation.arrays import check_count
-
-if TYPE_CHECKING:
-    from manykernels.grams.base import GramStack
-    from manykernels.objective.problem import Certificate, Problem
-    from manykernels.objective.regularizers import Regularizer
-    from manykernels.solvers.solution import Model, Status
-    from manykernels.validation.arrays import Array
+from manykernels.solvers.solution import Model, Status
+from manykernels.validation.arrays import Array, check_count
 
 # Numbers of forward-backward splitting that follow from no theorem: they decide the time, not what is certified.
 #

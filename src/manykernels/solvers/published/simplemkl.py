@@ -8,16 +8,14 @@ With ``J`` and its slopes ``g_m = -u_m^2 / (2 lambda)`` of `simplex_point` and t
 from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, ClassVar
+from typing import ClassVar
 
 import numpy as np
 
+from manykernels.objective.problem import Problem
 from manykernels.solvers.published.simplex_point import SimplexMethod, SimplexPoint, falls, search_line, stepped
-
-if TYPE_CHECKING:
-    from manykernels.objective.problem import Problem
-    from manykernels.solvers.solution import Model
-    from manykernels.validation.arrays import Array
+from manykernels.solvers.solution import Model
+from manykernels.validation.arrays import Array
 
 SLOPE_ROUNDING = 1e-13
 WORTH_CERTIFYING = 0.9  # a certificate costs a pass: only for gaps that shrank by as much

@@ -13,20 +13,17 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import TYPE_CHECKING, ClassVar, Protocol, TypeVar
+from typing import ClassVar, Protocol, TypeVar
 
 import numpy as np
 
 from manykernels.objective.capabilities import Capability
+from manykernels.objective.problem import Problem
 from manykernels.solvers.base import BROKEN, Solver
 from manykernels.solvers.gram.interior_point import InteriorPoint
 from manykernels.solvers.learners.learners import LearnerFit, fit_learner
-
-if TYPE_CHECKING:
-    from manykernels.objective.problem import Problem
-    from manykernels.solvers.solution import Model, Status
-    from manykernels.validation.arrays import Array
-
+from manykernels.solvers.solution import Model, Status
+from manykernels.validation.arrays import Array
 
 # Numbers of the methods over weights on the simplex that follow from no theorem; they decide no certificate.
 #

@@ -9,13 +9,15 @@ which is ``max_m q_m^2 / 2`` for ``kappa`` to 0; kernel weights are proportional
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, ClassVar
+from typing import ClassVar
 
 import numpy as np
 
 from manykernels.exceptions import InvalidInputError
 from manykernels.objective.capabilities import Capability
+from manykernels.objective.problem import Certificate, Problem
 from manykernels.solvers.base import BROKEN, Solver
 from manykernels.solvers.gram.interior_point import InteriorPoint
 from manykernels.solvers.learners.smo_svm import smo_svm, svm_loop
@@ -41,15 +43,9 @@ from manykernels.solvers.published.skm_descent import (
     smoothed_dual,
     sparser_weights,
 )
-from manykernels.validation.arrays import check_count, check_positive
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from manykernels.objective.problem import Certificate, Problem
-    from manykernels.solvers.run import CertifiedModel
-    from manykernels.solvers.solution import Model, Status
-    from manykernels.validation.arrays import Array
+from manykernels.solvers.run import CertifiedModel
+from manykernels.solvers.solution import Model, Status
+from manykernels.validation.arrays import Array, check_count, check_positive
 
 __all__ = ["SupportKernelMachine", "smo_svm"]
 

@@ -7,13 +7,14 @@ the library's problem reads ``min max_j rho'Q_j rho / 2 - y'rho`` over the box.
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
 
 import numpy as np
+from numpy.typing import ArrayLike
 from scipy.optimize import linprog
 
 from manykernels.exceptions import IncompatibleError, InvalidInputError
 from manykernels.objective.capabilities import Capability
+from manykernels.objective.problem import Problem
 from manykernels.solvers.gram.newton_system import NewtonSystem, add_rank_update
 from manykernels.solvers.learners.pair_loops import (
     MISSING,
@@ -25,13 +26,7 @@ from manykernels.solvers.learners.pair_loops import (
     steepest,
     violation_of,
 )
-from manykernels.validation.arrays import check_nonnegative_vector, check_positive
-
-if TYPE_CHECKING:
-    from numpy.typing import ArrayLike
-
-    from manykernels.objective.problem import Problem
-    from manykernels.validation.arrays import Array
+from manykernels.validation.arrays import Array, check_nonnegative_vector, check_positive
 
 __all__ = ["EpsilonOptimality", "SmoothedDual", "epsilon_optimality", "smoothed_dual", "sparser_weights"]
 

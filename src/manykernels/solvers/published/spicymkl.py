@@ -9,20 +9,18 @@ with the Moreau envelope ``env`` of the conjugate penalty, ``(x - gamma C)_+^2 /
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, ClassVar
+from typing import ClassVar
 
 from manykernels.exceptions import InvalidInputError
 from manykernels.objective.capabilities import Capability
+from manykernels.objective.problem import Certificate, Problem
 from manykernels.solvers.base import BROKEN, Solver
 from manykernels.solvers.gram.interior_point import InteriorPoint
 from manykernels.solvers.gram.smooth_dual import DualNewton
 from manykernels.solvers.gram.start import interior_point
 from manykernels.solvers.gram.tracked_kernels import MoreauEnvelope, TrackedKernels
+from manykernels.solvers.solution import Model, Status
 from manykernels.validation.arrays import check_positive
-
-if TYPE_CHECKING:
-    from manykernels.objective.problem import Certificate, Problem
-    from manykernels.solvers.solution import Model, Status
 
 MOST_INNER_STEPS = 60
 INNER_SHARE = 0.1  # of tol: there is no point in an inner problem solved more exactly

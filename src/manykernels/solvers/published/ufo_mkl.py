@@ -11,8 +11,9 @@ from __future__ import annotations
 
 import math
 from abc import ABC, abstractmethod
+from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, ClassVar
+from typing import ClassVar
 
 import numpy as np
 from scipy.linalg import LinAlgError, solve
@@ -20,6 +21,7 @@ from scipy.linalg import LinAlgError, solve
 from manykernels.exceptions import InvalidInputError
 from manykernels.grams.base import CHUNK_BYTES
 from manykernels.objective.capabilities import Capability
+from manykernels.objective.problem import Certificate, Problem
 from manykernels.solvers.base import BROKEN, Solver
 from manykernels.solvers.gram.interior_point import InteriorPoint
 from manykernels.solvers.published.conic import refinements, with_best_intercept
@@ -36,16 +38,8 @@ from manykernels.solvers.published.online_steps import (
     subgradient_sweep,
     sweep,
 )
-from manykernels.validation.arrays import check_count
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from manykernels.objective.problem import Certificate, Problem
-    from manykernels.solvers.base import Solver
-    from manykernels.solvers.solution import Model, Status
-    from manykernels.validation.arrays import Array
-
+from manykernels.solvers.solution import Model, Status
+from manykernels.validation.arrays import Array, check_count
 
 # Numbers that follow from no theorem: they decide the time, not what is certified; `benchmarks/online.py` measures what
 # they cost. Those of compiled loops (`online_steps`) stand with the loops: what is compiled is kept on disk until its
