@@ -168,7 +168,7 @@ _ALL = (
         "alpha",
         AUTO,
         "Strength of the penalty relative to the mean loss; '0.1*max' is a tenth of the one that leaves an empty "
-        "model, '0.3*noise' 0.3 of the one that does for y in random order, 'auto' 0.2 of that.",
+        "model, '0.3*noise' 0.3 of the one that does for y in random order, 'auto' 0.2 to 0.5 of that.",
         check_alpha,
         Range(open="both"),
     ),
