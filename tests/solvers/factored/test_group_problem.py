@@ -9,7 +9,7 @@ from scipy.linalg import eigh
 from manykernels import Gaussian
 from manykernels.objective.regularizers import BlockL1
 from manykernels.solvers.factored.group_penalty import GroupPenalty
-from manykernels.solvers.factored.group_problem import GroupProblem
+from manykernels.solvers.factored.group_problem import GroupProblem, _eigenbases
 
 WIDTHS = np.geomspace(0.5, 2.0, 10)
 
@@ -46,3 +46,14 @@ def test_collinear_groups_leave_one_after_the_other(strength: float, monkeypatch
     np.testing.assert_allclose(r, q + H @ v, atol=1e-6 * np.abs(q).max())
     assert penalty.violation(v, r) <= 1e-5 * penalty.violation(np.zeros(len(q)), q)
     assert len(steps) <= 60
+
+
+def test_blocks_of_several_sizes_have_the_eigenbases_of_each() -> None:
+    rng = np.random.default_rng(3)
+    starts = [0, 2, 3, 5, 9, 10]
+    root = rng.normal(size=(10, 12))
+    H = root @ root.T
+    eigenvalues, bases = _eigenbases(H, starts)
+    for low, high, basis in zip(starts[:-1], starts[1:], bases, strict=True):
+        diagonal = basis.T @ H[low:high, low:high] @ basis
+        np.testing.assert_allclose(diagonal, np.diag(eigenvalues[low:high]), atol=1e-12 * np.trace(H))

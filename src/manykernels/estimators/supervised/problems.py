@@ -373,13 +373,31 @@ def descend(
     What does not converge from the solution before is started afresh too.
     """
     previous: list[Solution | None] = [None] * len(problems) if start is None else list(start)
+    solvers: list[Solver] = []
+    known: Sequence[Regularizer] = ()
     for given in regularizers:
         penalties = given if isinstance(given, Sequence) else [given] * len(problems)
         posed = [problem.with_penalty(own) for problem, own in zip(problems, penalties, strict=True)]
-        solvers = [chosen_solver(solver, problem, random_state, **parameters) for problem in posed]
+        draws = any(hasattr(chosen, "random_state") for chosen in solvers)  # a seed for every problem
+        if draws or not _same_but_for_strength(known, penalties):
+            solvers = [chosen_solver(solver, problem, random_state, **parameters) for problem in posed]
+        known = penalties
         solutions = [_solve_from(*each) for each in zip(posed, solvers, previous, strict=True)]
         previous = list(solutions)
         yield Fit(posed, solutions, np.array([found.kernel_norms for found in solutions]))
+
+
+def _same_but_for_strength(penalties: Sequence[Regularizer], others: Sequence[Regularizer]) -> bool:
+    """Tell whether penalties differ in their strengths alone, which no solver is chosen by."""
+    if len(penalties) != len(others) or any(
+        type(one) is not type(two) for one, two in zip(penalties, others, strict=True)
+    ):
+        return False
+    for one, two in zip(penalties, others, strict=True):
+        told = [(getattr(one, each.name), getattr(two, each.name)) for each in fields(one) if each.name != "strength"]
+        if not all(here is there or (isinstance(here, float) and here == there) for here, there in told):
+            return False
+    return True
 
 
 def without_bar(solver: str | Solver, verbose: int) -> str | Solver:

@@ -31,6 +31,7 @@ from manykernels.kernels.bank.columns import Table
 from manykernels.kernels.bank.normalization import CENTERED_ZERO, training_scales, unit_factors
 from manykernels.kernels.bank.patterns import NamedKernel
 from manykernels.kernels.specs.distances import BIN_ROWS, MEDIAN_ROWS, MedianDistances, MedianWidth, known_width
+from manykernels.kernels.specs.inner import Linear
 from manykernels.kernels.tables.encoding import MixedRows, numbers_of
 from manykernels.validation.arrays import Array
 
@@ -354,13 +355,27 @@ def _mean_diagonals(
     each = zip(ones, specs, places, strict=True)
     cells = np.array([not one and sees_cells(spec, columns, table) for one, spec, columns in each])
     means[ones], counts[ones] = 1.0, table.n_rows
+    plain = _squared_columns(table, [m for m, spec in enumerate(specs) if type(spec) is Linear], places)
     for m in np.flatnonzero(~(cells | ones)).tolist():
+        if m in plain:
+            means[m], counts[m] = plain[m] / table.n_rows, table.n_rows
+            continue
         means[m], counts[m] = _mean_diagonal(names[m], specs[m], places[m], table)
     own = np.flatnonzero(cells).tolist()
     if own:  # thousands of pairs of columns share their readings
         means[own], known = mean_diagonals(table, [places[m] for m in own], [specs[m] for m in own])
         counts[own] = np.maximum(known, 1)
     return means, counts
+
+
+def _squared_columns(table: ColumnTable, linear: Sequence[int], places: Sequence[tuple[int, ...]]) -> dict[int, float]:
+    """Return the sums of the diagonals of linear kernels on columns in memory without gaps, each column read once."""
+    if not linear or table.chunked or isinstance(table.columns, dict) or table.gaps.any():
+        return {}
+    used = sorted({j for m in linear for j in places[m]})
+    squares = {j: float(table.columns[j] @ table.columns[j]) for j in used}
+    found = {m: float(np.sum([squares[j] for j in places[m]])) for m in linear}
+    return {m: total for m, total in found.items() if np.isfinite(total)}  # of others rows tell what is wrong
 
 
 def _mean_diagonal(name: str, spec: KernelSpec, columns: tuple[int, ...], table: ColumnTable) -> tuple[float, int]:

@@ -25,7 +25,7 @@ from itertools import pairwise
 from typing import Any
 
 import numpy as np
-from scipy.linalg import LinAlgError, block_diag, cho_factor, cho_solve, eigh
+from scipy.linalg import LinAlgError, block_diag, cho_factor, cho_solve
 
 from manykernels.compiled import compiled
 from manykernels.grams.factored.cones import ON_FACE, face, held, multipliers, project
@@ -262,13 +262,8 @@ class GroupProblem:
     def __init__(self, H: Array, penalty: GroupPenalty) -> None:
         self.penalty = penalty
         H[np.diag_indices_from(H)] += RIDGE * max(float(np.trace(H)), 1e-300) / len(H)
-        self._bases: list[Array] = []
-        self._eigenvalues = np.empty(len(H))
         self._starts = _uncoupled(H, penalty.starts)
-        for low, high in pairwise(self._starts):
-            values, vectors = eigh(H[low:high, low:high])
-            self._eigenvalues[low:high] = np.maximum(values, values[-1] * 1e-14)
-            self._bases.append(vectors)
+        self._eigenvalues, self._bases = _eigenbases(H, self._starts)
         for low, high, basis in self._blocks():
             H[:, low:high] = H[:, low:high] @ basis
         for low, high, basis in self._blocks():
@@ -427,10 +422,25 @@ class GroupProblem:
         return apply
 
 
+def _eigenbases(H: Array, starts: list[int]) -> tuple[Array, list[Array]]:
+    """Return the eigenvalues (r,) and eigenvectors of diagonal blocks; those of one size take one call."""
+    heads, sizes, eigenvalues = np.array(starts[:-1]), np.diff(starts), np.empty(len(H))
+    bases: dict[int, Array] = {}
+    for size in np.unique(sizes).tolist():
+        places = heads[sizes == size, None] + np.arange(size)
+        values, vectors = np.linalg.eigh(H[places[:, :, None], places[:, None, :]])
+        eigenvalues[places] = np.maximum(values, values[:, -1:] * 1e-14)
+        bases.update(zip(places[:, 0].tolist(), vectors, strict=True))
+    return eigenvalues, [bases[head] for head in starts[:-1]]
+
+
 def _uncoupled(H: Array, starts: Array) -> list[int]:
     """Return boundaries of diagonal blocks, inside groups as well where nothing joins coordinates on both sides."""
     found = [0]
     for low, high in pairwise(starts.tolist()):
+        if H[low, high - 1] != 0:  # the first and the last are joined
+            found.append(high)
+            continue
         furthest = high - low - 1 - np.argmax(H[low:high, low:high][:, ::-1] != 0, axis=1)
         ends = np.maximum.accumulate(furthest) == np.arange(high - low)
         found += (low + 1 + np.flatnonzero(ends)).tolist()
