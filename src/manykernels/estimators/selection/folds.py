@@ -258,14 +258,26 @@ def _unit(loss: Loss) -> float:
 
 
 def empty_models(problems: Sequence[Problem]) -> list[tuple[Array, float]]:
-    """Return dual norms and loss of the best constant of each problem: one pass each, for all mixtures."""
+    """Return dual norms and loss of the best constant of each problem, for all mixtures: one pass each.
+
+    One pass for all where kernels are evaluated whenever they are read.
+    """
     found = []
-    for problem in problems:
-        rho, b = problem.empty_coefficients, problem.best_constant
+    for problem, norms in zip(problems, _empty_norms(problems), strict=True):
         # What the best constant leaves of a constant target is rounding.
-        norms = np.zeros(problem.n_kernels) if problem.constant_target else problem.penalized(problem.dual_norms(rho))
-        found.append((norms, problem.empirical_loss(np.full(problem.n_samples, b))))
+        own = np.zeros(problem.n_kernels) if problem.constant_target else problem.penalized(norms)
+        found.append((own, problem.empirical_loss(np.full(problem.n_samples, problem.best_constant))))
     return found
+
+
+def _empty_norms(problems: Sequence[Problem]) -> list[Array]:
+    stack, rhos = problems[0].stack, [problem.empty_coefficients for problem in problems]
+    if len(problems) == 1 or not stack.evaluates or stack.has_factors:
+        return [problem.dual_norms(rho) for problem, rho in zip(problems, rhos, strict=True)]
+    units = [np.abs(rho).max() or 1.0 for rho in rhos]
+    squares = stack.quad_each(np.column_stack([rho / unit for rho, unit in zip(rhos, units, strict=True)]))
+    roots = np.sqrt(np.maximum(squares.T, 0.0))
+    return [unit * own / problem.penalties for unit, own, problem in zip(units, roots, problems, strict=True)]
 
 
 def on_stored(
