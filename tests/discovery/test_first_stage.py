@@ -48,7 +48,7 @@ def drawn_task(seed: int, n_samples: int = 24) -> tuple[np.ndarray, np.ndarray]:
     return points, [np.sign(smooth), smooth, rng.normal(size=n_samples)][seed % 3]
 
 
-@pytest.mark.sampled(3)
+@pytest.mark.sampled(5)
 @pytest.mark.parametrize("family", FAMILIES, ids=repr)
 @pytest.mark.parametrize("update", ["corrective", "published"])
 def test_no_list_of_members_is_aligned_better_than_the_bound(family: KernelFamily, update: str) -> None:

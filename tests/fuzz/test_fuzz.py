@@ -23,7 +23,7 @@ def test_a_case_that_once_failed(path: Path) -> None:
     assert verdict.failure == "", verdict.detail
 
 
-@pytest.mark.sampled(4)
+@pytest.mark.sampled(6)
 @pytest.mark.parametrize("block", range(BLOCKS))
 def test_a_few_cases(block: int) -> None:
     for seed in range(block * BLOCK_SIZE, (block + 1) * BLOCK_SIZE):

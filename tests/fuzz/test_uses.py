@@ -8,7 +8,7 @@ from tests.fuzz.uses import USES, judge_use
 ROUNDS = 2
 
 
-@pytest.mark.sampled(2)
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize("place", range(len(USES)), ids=list(USES))
 def test_a_few_uses(place: int) -> None:
     for round_ in range(ROUNDS):

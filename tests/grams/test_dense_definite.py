@@ -211,7 +211,7 @@ def test_the_same_happens_to_kernels_that_are_proven_late(lazy):
 # --- once, at the tolerance of the storage --------------------------------------------------------------------------
 
 
-@pytest.mark.sampled(4)
+@pytest.mark.sampled(20)
 @pytest.mark.parametrize("seed", range(40))
 def test_float32_kernels_are_not_refused_in_mid_fit(seed):
     rng = np.random.default_rng(seed)

@@ -123,7 +123,7 @@ def overlaps(boxes: list[Any], slack: float = 1.5) -> list[tuple[str, str]]:
     return found
 
 
-@pytest.mark.sampled(12)
+@pytest.mark.sampled(20)
 @pytest.mark.parametrize(("style", "size"), [("default", "own"), ("default", "small"), ("dark_background", "small")])
 @pytest.mark.parametrize("kernels", MAKERS)
 @pytest.mark.parametrize("name", DISPLAYS)

@@ -48,7 +48,7 @@ def always_or_nightly(number: int) -> list[Any]:
     return [] if number % 3 == 0 or number in FINER_THAN_FLOAT64 else [pytest.mark.nightly]
 
 
-@pytest.mark.sampled(2)
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize(
     ("solver", "number"),
     [

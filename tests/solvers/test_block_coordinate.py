@@ -42,7 +42,7 @@ def test_weight_sets_against_the_conic_oracle(index: int) -> None:
     assert solution.certificate.primal == pytest.approx(conic_optimum(small).primal, rel=1e-6)
 
 
-@pytest.mark.sampled(6)
+@pytest.mark.sampled(10)
 @pytest.mark.parametrize("half", range(2))
 @pytest.mark.parametrize("regularizer", [*WEIGHT_SETS, "l1", "elasticnet", "lq", "ridge"])
 def test_every_random_problem_reaches_one_millionth(regularizer: str, half: int) -> None:

@@ -104,7 +104,7 @@ def test_a_broken_solver_breaks_the_law(law: str, corrupt: Corruption) -> None:
         getattr(contract_of(corrupt), law)()
 
 
-@pytest.mark.sampled(2)
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("law", sorted({law for law, _ in BROKEN}))
 def test_the_same_solver_uncorrupted_keeps_it(law: str) -> None:
     getattr(contract_of(lambda problem, solution: solution), law)()
