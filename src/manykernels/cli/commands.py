@@ -152,6 +152,7 @@ def fits() -> dict[str, Callable[[], Any]]:
         "products of columns": lambda: (PolynomialMKL(2).fit(X, y), HierarchicalMKL(degree=2).fit(X, y)),
         "alignment": lambda: KernelAligner(wide).fit(X, labels),
         "sequences": of_sequences,
+        "columns with shapes": lambda: MKLRegressor(KernelBank.per_feature(shape={0: "increasing"})).fit(X, y),
     }
 
 
