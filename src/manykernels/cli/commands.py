@@ -103,7 +103,7 @@ def fits() -> dict[str, Callable[[], Any]]:
     several = np.column_stack([y, X[:, 1]])
     columns = KernelBank.per_feature([Gaussian(1.0), Gaussian(3.0), Laplacian(1.0), Linear()])
     pairs = KernelBank.per_feature(widths=["median"]) + KernelBank.interactions(bins=8)
-    wide = KernelBank.simplemkl()
+    wide, rising = KernelBank.simplemkl(), KernelBank.per_feature(widths=[1.0], shape={0: "increasing"})
 
     def on_matrices() -> None:
         for loss in ("logistic", "hinge"):
@@ -152,7 +152,7 @@ def fits() -> dict[str, Callable[[], Any]]:
         "products of columns": lambda: (PolynomialMKL(2).fit(X, y), HierarchicalMKL(degree=2).fit(X, y)),
         "alignment": lambda: KernelAligner(wide).fit(X, labels),
         "sequences": of_sequences,
-        "columns with shapes": lambda: MKLRegressor(KernelBank.per_feature(shape={0: "increasing"})).fit(X, y),
+        "columns with shapes": lambda: MKLRegressor(rising).fit(X, y),
     }
 
 
