@@ -445,10 +445,8 @@ class Problem:
         """Return the lower bound of feasible coefficients, scaled until they are feasible for the penalty."""
         signed = self.penalized(self._signed_norms(rho))
         u = np.maximum(signed, 0.0)
-        formulas = self.regularizer.formulas
-        scale = formulas.dual_scale(u)
+        scale, penalty = self.regularizer.formulas.scaled_conjugate(u)
         conjugates = self.bound.conjugate_parts(rho, scale, z)
-        penalty = formulas.conjugate(scale * u)
         value = -float(np.sum(conjugates)) - penalty if self.certified_bound.proves(rho) else -np.inf
         return _DualPoint(value, rho, z, signed, scale, conjugates, penalty)
 

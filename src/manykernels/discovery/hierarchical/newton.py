@@ -19,7 +19,7 @@ from manykernels.solvers.gram.newton_system import NewtonSystem
 from manykernels.solvers.gram.sample_variables import SampleVariables, start_samples
 from manykernels.solvers.gram.start import interior_point
 from manykernels.solvers.gram.tuning import PRUNING_FACTORS, START_BARRIER, START_FRACTION
-from manykernels.solvers.gram.weight_variables import lift
+from manykernels.solvers.gram.weight_variables import LinearWeights, lift
 from manykernels.solvers.run import OutOfTimeError
 from manykernels.validation.arrays import Array
 
@@ -195,7 +195,7 @@ class HierarchicalWeights:
     _normal: Array = field(init=False, repr=False)
     _fixed: Array = field(init=False, repr=False)
     _growth: Array = field(init=False, repr=False)
-    _dweights: Array = field(init=False, repr=False)
+    weight_change: Array = field(init=False, repr=False)
 
     def __post_init__(self) -> None:
         self._set_weights()
@@ -232,8 +232,8 @@ class HierarchicalWeights:
         self.eta = eta / eta.sum()
         self._set_weights()
 
-    def linearize(self, squared_norms: Array, target: float) -> tuple[Array, Array]:
-        """Return ``(factor, shift)``: ``dweights = shift + factor' factor x`` for the products ``x``."""
+    def linearize(self, products: Array, squared_norms: Array, target: float) -> LinearWeights:
+        """Linearize, with a factor in the place of the coupling: ``dweights = shift + factor' factor x`` for ``x``."""
         strength = self.norm.strength
         heights = self._zeta * squared_norms / strength
         pulls = heights @ self._shares
@@ -242,13 +242,13 @@ class HierarchicalWeights:
         wanted = 0.5 * pulls + self._wanted() + self.slack * self.eta
         self._fixed = self._projected(wanted) + self._normal * (1.0 - self.eta.sum()) / (self.eta @ self._normal)
         shift = self._zeta * (self._shares @ self._fixed) / strength
-        return self._coupling_factor(), shift
+        return LinearWeights(products, self._coupling_factor(), shift, self._squared_bound())
 
     def set_direction(self, products: Array) -> tuple[float, float]:
         """Derive all directions from ``products = q_w'drho``."""
         pull = (self._zeta * products) @ self._shares / self.norm.strength
         self._growth = self._fixed + self._projected(pull)
-        self._dweights = self._zeta * (self._shares @ self._growth) / self.norm.strength
+        self.weight_change = self._zeta * (self._shares @ self._growth) / self.norm.strength
         return 1.0, 1.0  # what limits them is asked of the groups
 
     @property
@@ -274,18 +274,14 @@ class HierarchicalWeights:
         """Return the step within which the linearization means anything."""
         return min(1.0, MOST_GROWTH / max(float(np.abs(self._growth).max()), MOST_GROWTH))
 
-    def squared_bound(self) -> Array:
+    def _squared_bound(self) -> Array:
         """Return the squared norms that the node penalties alone would allow."""
         return 2.0 * self.norm.strength * self._level * self.norm.squares
 
-    def weight_change(self) -> Array:
-        """Return the current direction of the weights."""
-        return self._dweights
-
-    def inactive(self, factor: float = 1.0) -> Array:
+    def inactive(self, factor: float | Array = 1.0) -> Array:
         """Return which nodes have zero weight: those with a group that has, in doubt one small by ``factor``."""
         groups = self.eta * self._level < factor * self.slack
-        chosen: Array = self.norm.above @ groups > 0
+        chosen: Array = groups @ self.norm.above.T > 0
         return chosen
 
     def _wanted(self) -> Array:
@@ -397,10 +393,10 @@ class HierarchicalNewton(PrimalDual):
         return abs(float(self.samples.rho.sum())) * largest
 
     def _factorize(self, linear: Linearized) -> NewtonSystem:
-        (diagonal, _), (factor, _) = linear
+        (diagonal, _), weights = linear
         matrix = self.problem.stack.combine(self.kernels.weights)
         matrix[np.diag_indices_from(matrix)] += diagonal
-        coupled = factor @ self._products
+        coupled = weights.coupling @ weights.rows
         matrix += coupled.T @ coupled
         return NewtonSystem(matrix, self.problem.fit_intercept)
 
@@ -411,12 +407,13 @@ class HierarchicalNewton(PrimalDual):
         linearization means anything.
         """
         self._tracked, self._modeled = self.samples.scores(), self.scores()
-        system = self._factorize(self._linearized(0.0))
+        at_point = self._linearized(0.0)
+        system = self._factorize(at_point)
         drho, db, longest = self._direction(system, self._linearized(self._next_target(wanted)))
         if not np.isfinite(drho).all():
             raise FloatingPointError("the Newton direction is not finite")
         dproducts = self._products_of(drho)
-        trusted = min(self._trusted_step(drho, dproducts), self._groups.longest_step())
+        trusted = min(self._trusted_step(drho, dproducts, at_point[1].squared_bound), self._groups.longest_step())
         primal_step, dual_step = (min(self._shortened(step), trusted) for step in longest)
         self._share = FAST if min(primal_step, dual_step) > FULL else SLOW
         linear = self.samples.move(primal_step, dual_step)
@@ -437,7 +434,7 @@ class HierarchicalNewton(PrimalDual):
     def weights_for(self, allowed: float) -> Array:
         """Return the kernel weights with as many zeros as keep the gap at most ``allowed``."""
         dual = self.bounds()[1]
-        pruned = (self._pruned(factor) for factor in PRUNING_FACTORS)
+        pruned = np.where(self.kernels.inactive(np.array(PRUNING_FACTORS)[:, None]), 0.0, self.kernels.weights)
         return next((d for d in pruned if self._primal(d) - dual <= allowed), self.kernels.weights)
 
 

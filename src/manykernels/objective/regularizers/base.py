@@ -210,6 +210,11 @@ class Regularizer:
         """Return the largest ``c`` in [0, 1] for which ``conjugate(c u)`` is finite."""
         return 1.0 if self.curve is None else self.curve.dual_scale(u)
 
+    def scaled_conjugate(self, u: Array) -> tuple[float, float]:
+        """Return the `dual_scale` ``c`` of ``u`` and ``Omega*(c u)``: what a dual bound reads of the penalty."""
+        scale = self.dual_scale(u)
+        return scale, self.conjugate(scale * u)
+
     def weights(self, t: Array, u: Array) -> Array:
         """Optimal kernel weights ``d`` (M,) for block norms ``t`` and dual norms ``u``.
 

@@ -191,6 +191,11 @@ class Curve:
             u, limit = u[bare], np.broadcast_to(limit, u.shape)[bare]
         return float(np.min(limit / np.maximum(u, limit), initial=1.0))
 
+    def scaled_conjugate(self, u: Array) -> tuple[float, float]:
+        """Return the `dual_scale` ``c`` of ``u`` and ``conjugate(c u)``."""
+        scale = self.dual_scale(u)
+        return scale, self.conjugate(scale * u)
+
     def prox(self, t: Array, step: Any) -> Array:
         """Return ``argmin_x |x - t|^2 / 2 + step Omega(x)`` over ``x >= 0``."""
         shifted = np.maximum(np.asarray(t, dtype=np.float64) - step * self.linear, 0.0)

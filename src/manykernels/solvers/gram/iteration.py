@@ -25,7 +25,7 @@ from scipy.linalg import LinAlgError
 from scipy.optimize import minimize_scalar
 
 from manykernels.objective.certificate import EPS, term_sizes
-from manykernels.solvers.gram.newton_system import NewtonSystem, add_rank_update
+from manykernels.solvers.gram.newton_system import NewtonSystem
 from manykernels.solvers.gram.set_weights import RootWeights, SetWeights
 from manykernels.solvers.gram.tuning import (
     AGREEMENT,
@@ -59,11 +59,11 @@ if TYPE_CHECKING:
 
     from manykernels.objective.problem import Problem
     from manykernels.solvers.gram.sample_variables import SampleVariables
-    from manykernels.solvers.gram.weight_variables import WeightVariables
+    from manykernels.solvers.gram.weight_variables import LinearWeights, WeightVariables
     from manykernels.validation.arrays import Array
 
 
-Linearized: TypeAlias = "tuple[tuple[Array, Array], tuple[Array, Array]]"  # (h, g - rho / h) and (c, e), as above
+Linearized: TypeAlias = "tuple[tuple[Array, Array], LinearWeights]"  # (h, g - rho / h) and (q, c, e), as above
 
 
 @dataclass
@@ -114,11 +114,11 @@ class PrimalDual:
         barrier = self.barrier()
         _, _, (primal_step, dual_step) = self._direction(system, linear)
         target = max(barrier * self._centering(primal_step, dual_step, barrier), self._lowest_target(wanted))
-        drho, db, longest = self._direction(system, self._linearized(target))
+        drho, db, longest = self._direction(system, self._linearized(target, linear))
         if not np.isfinite(drho).all():
             raise FloatingPointError("the Newton direction is not finite")
         dproducts = self._products_of(drho)
-        trusted = self._trusted_step(drho, dproducts)
+        trusted = self._trusted_step(drho, dproducts, linear[1].squared_bound)
         if self._steady:
             trusted = min(trusted, self._steady_step(drho, dproducts))
         steps = min(self._shortened(longest[0]), trusted), min(self._shortened(longest[1]), trusted)
@@ -176,8 +176,8 @@ class PrimalDual:
     def _dual(self) -> float:
         problem = self.problem
         rho, norms = self.samples.rho, np.sqrt(self._squared_norms)
-        scale = self._penalty.dual_scale(norms)
-        dual = -problem.bound.conjugate(scale * rho) - self._penalty.conjugate(scale * norms)
+        scale, penalty = self._penalty.scaled_conjugate(norms)
+        dual = -problem.bound.conjugate(scale * rho) - penalty
         missing = abs(float(rho.sum())) if problem.fit_intercept else 0.0
         return dual - missing * (1.0 + abs(self.b))
 
@@ -286,14 +286,12 @@ class PrimalDual:
 
     def _prunings(self) -> Iterator[Array]:
         """Return weights with zeros, most zeros first: judged by their multipliers, then, as a last resort, by size."""
-        yield from map(self._pruned, PRUNING_FACTORS)
+        inactive = self.kernels.inactive(np.array(PRUNING_FACTORS)[:, None])
+        yield from np.where(inactive, 0.0, self.kernels.weights)
         if self.problem.regularizer.sparse:
             sizes = self.kernels.weights * np.sqrt(self._squared_norms)
             for share in SMALL_SHARES:
                 yield np.where(sizes >= share * sizes.max(), self.kernels.weights, 0.0)
-
-    def _pruned(self, factor: float = 1.0) -> Array:
-        return np.where(self.kernels.inactive(factor), 0.0, self.kernels.weights)
 
     @property
     def squared_norms(self) -> Array:
@@ -305,21 +303,28 @@ class PrimalDual:
         block_norms = weights * np.sqrt(self._squared_norms)
         return self.problem.bound.value(scores) + self._penalty.value(block_norms)
 
-    def _linearized(self, target: float) -> Linearized:
-        """Return ``(h, shift)`` of the samples and ``(c, shift)`` of the kernels for complementarity products."""
-        return self.samples.linearize(target), self.kernels.linearize(self._squared_norms, target)
+    def _linearized(self, target: float, at_zero: Linearized | None = None) -> Linearized:
+        """Return ``(h, shift)`` of the samples and the linearized weights for complementarity products of ``target``.
+
+        ``at_zero`` is what they are at a target of zero, if known: a side without such products has no other.
+        """
+        if at_zero is None:
+            samples, kernels = self.samples, self.kernels
+            return samples.linearize(target), kernels.linearize(self._products, self._squared_norms, target)
+        of_samples = self.samples.linearize(target) if self._pairs[0] else at_zero[0]
+        if not self._pairs[1]:
+            return of_samples, at_zero[1]
+        return of_samples, self.kernels.linearize(self._products, self._squared_norms, target)
 
     def _factorize(self, linear: Linearized) -> NewtonSystem:
-        (diagonal, _), (couplings, _) = linear
-        matrix = self.problem.stack.combine(self.kernels.weights * self._inverse_penalties)
-        matrix[np.diag_indices_from(matrix)] += diagonal
-        add_rank_update(matrix, self.kernels.centered(self._products), couplings)
-        return NewtonSystem(matrix, self.problem.fit_intercept)
+        (diagonal, _), weights = linear
+        gram = self.problem.stack.combine(self.kernels.weights * self._inverse_penalties)
+        return NewtonSystem.of(gram, diagonal, (weights.rows, weights.coupling), self.problem.fit_intercept)
 
     def _direction(self, system: NewtonSystem, linear: Linearized) -> tuple[Array, float, tuple[float, float]]:
         """Set the direction of all variables; return those of ``rho`` and ``b``, and the longest steps along it."""
-        (_, shift), (_, weight_shift) = linear
-        right = shift + self._tracked - self._modeled - weight_shift @ self._products
+        (_, shift), weights = linear
+        right = shift + self._tracked - self._modeled - weights.shift @ self._products
         drho, db = system.solve(right, -float(self.samples.rho.sum()))
         sample_steps, kernel_steps = self.samples.set_direction(drho), self.kernels.set_direction(self._products @ drho)
         return drho, db, (min(sample_steps[0], kernel_steps[0]), min(sample_steps[1], kernel_steps[1]))
@@ -332,19 +337,18 @@ class PrimalDual:
         share = float(np.clip(after / (barrier * self._n_pairs), 0.0, 1.0)) ** 3
         return max(share, STEADY_SHARE) if self._steady else share
 
-    def _trusted_step(self, drho: Array, dproducts: Array) -> float:
+    def _trusted_step(self, drho: Array, dproducts: Array, bound: Array) -> float:
         """Return the step at which what the linearization leaves out is as large as what it is about.
 
         Left out are ``drho' K_m drho / 2`` in the constraints and ``sum_m dd_m K_m drho`` in the scores.
         """
         curvature = np.abs(dproducts @ drho) / 2
-        bound = self.kernels.squared_bound()
         room = bound + np.abs(self._squared_norms - bound)
         if isinstance(self.kernels, PowerWeights | SetWeights | RootWeights):
             # What matters little, as a kernel that has next to no norm, should hinder no step: hence the mean.
             weights = np.maximum(self.kernels.weights, np.finfo(np.float64).tiny)
             room = room + self._norm_rounding() + np.average(room, weights=weights)
-        bilinear = np.abs(self.kernels.weight_change() @ dproducts).max()
+        bilinear = np.abs(self.kernels.weight_change @ dproducts).max()
         size = np.abs(self._tracked - self._modeled).max() + np.abs(self._tracked).max()
         ratio = max(float((curvature / room).max()), float(bilinear / max(size, self.problem.tiny)))
         trust = CAUTIOUS_TRUST if self._cautious else TRUST
@@ -357,7 +361,7 @@ class PrimalDual:
         complementarity products worth more than its own error.
         """
         prices = np.abs(self.samples.rho)
-        left_out = float(prices @ np.abs(self.kernels.weight_change() @ dproducts))
+        left_out = float(prices @ np.abs(self.kernels.weight_change @ dproducts))
         left_out += 0.5 * float(self.kernels.weights @ np.abs(dproducts @ drho))
         gained = 0.5 * float(prices @ np.abs(self._tracked - self._modeled))
         kept = 0.5 * (self.samples.complementarity() + self.kernels.complementarity())
@@ -381,7 +385,7 @@ class PrimalDual:
         primal_step, dual_step = steps
         limit = LARGEST_RISE * max(self.bounds()[0], self.problem.tiny)
         for _ in range(MOST_HALVINGS):
-            weights = self.kernels.weights + dual_step * self.kernels.weight_change()
+            weights = self.kernels.weights + dual_step * self.kernels.weight_change
             products = self._products + primal_step * dproducts
             norms = np.sqrt(np.maximum(products @ (self.samples.rho + primal_step * drho), 0.0))
             scores = weights @ products + self.b + dual_step * db

@@ -251,6 +251,13 @@ class NewtonSystem:
         self._factor = _factorize(matrix)
         self._border = self._solve(np.ones(matrix.shape[0])) if border else None
 
+    @classmethod
+    def of(cls, gram: Array, diagonal: Array, update: tuple[Array, Array], border: bool) -> NewtonSystem:
+        """Return the system of ``gram``, which is overwritten, plus a diagonal and an `add_rank_update`."""
+        gram[np.diag_indices_from(gram)] += diagonal
+        add_rank_update(gram, *update)
+        return cls(gram, border)
+
     def solve(self, right: Array, total: float) -> tuple[Array, float]:
         """Return ``(x, multiplier)``."""
         x = self._solve(right)

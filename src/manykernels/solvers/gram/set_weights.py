@@ -30,7 +30,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from manykernels.solvers.gram.tuning import SMALLEST_NORM, SMALLEST_RELATIVE_SLACK
-from manykernels.solvers.gram.weight_variables import PairedWeights, lift
+from manykernels.solvers.gram.weight_variables import LinearWeights, PairedWeights, lift
 
 if TYPE_CHECKING:
     from manykernels.objective.regularizers import Regularizer
@@ -147,21 +147,23 @@ class SetWeights(PairedWeights):
         super().__post_init__()
         self._coupling, self._slopes, self._missing, self._dbound = self.weights, self.weights, 0.0, 0.0
 
-    def linearize(self, squared_norms: Array, target: float) -> tuple[Array, Array]:
+    def linearize(self, products: Array, squared_norms: Array, target: float) -> LinearWeights:
         self._target = target
         self._slopes, bends, self._missing = self.regularizer.weight_limit(self.weights)
         self._denominator = self.slack + self.bound * bends / 2
-        self._residual = (squared_norms - self.bound * self._slopes) / 2 + self.slack
+        bound = self.bound * self._slopes
+        self._residual = (squared_norms - bound) / 2 + self.slack
         self._coupling = self.weights / self._denominator
-        return self._coupling, self._balanced(self._shift(0.0))[0]
+        shift = self._balanced(self._shift(0.0))[0]
+        return LinearWeights(_centered(products, self._coupling, self._slopes), self._coupling, shift, bound)
 
     def set_direction(self, products: Array) -> tuple[float, float]:
-        self._dweights, half = self._balanced(self._shift(products))
+        self.weight_change, half = self._balanced(self._shift(products))
         self._dbound = 2.0 * half
         bend = self._denominator - self.slack
         safe = np.where(self.weights > 0, self.weights, 1.0)
-        self._dslack = half * self._slopes - self._residual - products + bend / safe * self._dweights
-        self._second = self._dweights * self._dslack
+        self._dslack = half * self._slopes - self._residual - products + bend / safe * self.weight_change
+        self._second = self.weight_change * self._dslack
         return self.longest_steps()
 
     def _shift(self, products: Array | float) -> Array:
@@ -174,12 +176,8 @@ class SetWeights(PairedWeights):
         half = (float(self._slopes @ change) - self._missing) / float(pull @ self._slopes)
         return change - half * pull, half
 
-    def centered(self, products: Array) -> Array:
-        pull = self._coupling * self._slopes
-        return products - np.outer(self._slopes, pull @ products / float(pull @ self._slopes))
-
     def move(self, primal_step: float, dual_step: float) -> None:
-        self.weights = self.weights + dual_step * self._dweights
+        self.weights = self.weights + dual_step * self.weight_change
         self.slack = self.slack + primal_step * self._dslack
         self.bound += primal_step * self._dbound
         self._second = 0.0
@@ -200,9 +198,9 @@ class SetWeights(PairedWeights):
     def squared_bound(self) -> Array:
         return self.bound * self.regularizer.weight_limit(self.weights)[0]
 
-    def inactive(self, factor: float = 1.0) -> Array:
+    def inactive(self, factor: float | Array = 1.0) -> Array:
         if not self.regularizer.sparse:
-            return np.zeros(self.weights.size, dtype=bool)
+            return np.zeros(np.broadcast_shapes(np.shape(factor), self.weights.shape), dtype=bool)
         return super().inactive(factor)
 
     @classmethod
@@ -230,7 +228,7 @@ class RootWeights:
     n_pairs: int = 0
 
     def __post_init__(self) -> None:
-        self._dweights = self._shift = self._coupling = self._slopes = np.zeros_like(self.weights)
+        self.weight_change = self._shift = self._coupling = self._slopes = np.zeros_like(self.weights)
         self._squares = np.ones_like(self.weights)
 
     def complementarity(self) -> float:
@@ -239,39 +237,30 @@ class RootWeights:
     def complementarity_after(self, primal_step: float, dual_step: float) -> float:
         return 0.0
 
-    def linearize(self, squared_norms: Array, target: float) -> tuple[Array, Array]:
+    def linearize(self, products: Array, squared_norms: Array, target: float) -> LinearWeights:
         self._squares = np.maximum(squared_norms, SMALLEST_NORM * float(squared_norms.max()))
         implied = _roots(self._squares, self.p, self.regularizer)
         self._slopes = self._squares / self._squares.max()
         self._coupling = 2.0 * implied / ((self.p - 1.0) * self._squares)
         self._shift = implied - self.weights
-        return self._coupling, self._shift
+        rows = _centered(products, self._coupling, self._slopes)
+        return LinearWeights(rows, self._coupling, self._shift, self._squares)
 
     def set_direction(self, products: Array) -> tuple[float, float]:
         change = self._coupling * products
         pull = self._coupling * self._slopes
-        self._dweights = self._shift + change - pull * (float(self._slopes @ change) / float(pull @ self._slopes))
+        self.weight_change = self._shift + change - pull * (float(self._slopes @ change) / float(pull @ self._slopes))
         return self.longest_steps()
-
-    def centered(self, products: Array) -> Array:
-        pull = self._coupling * self._slopes
-        return products - np.outer(self._slopes, pull @ products / float(pull @ self._slopes))
 
     def longest_steps(self) -> tuple[float, float]:
         return 1.0, 1.0
 
     def move(self, primal_step: float, dual_step: float) -> None:
         """Take the step; a weight falls to a tenth at most, as no other variable depends on it staying linear."""
-        self.weights = np.maximum(self.weights + dual_step * self._dweights, 0.1 * self.weights)
+        self.weights = np.maximum(self.weights + dual_step * self.weight_change, 0.1 * self.weights)
 
-    def squared_bound(self) -> Array:
-        return self._squares
-
-    def weight_change(self) -> Array:
-        return self._dweights
-
-    def inactive(self, factor: float = 1.0) -> Array:
-        return np.zeros(self.weights.size, dtype=bool)
+    def inactive(self, factor: float | Array = 1.0) -> Array:
+        return np.zeros(np.broadcast_shapes(np.shape(factor), self.weights.shape), dtype=bool)
 
     def resized(self, keep: Array, squared_norms_added: Array, barrier: float, regularizer: Regularizer) -> RootWeights:
         """Return the weights of all these norms, from which the next step starts anyway."""
@@ -282,6 +271,12 @@ class RootWeights:
         """Return the weights that belong to these norms."""
         squares = np.maximum(squared_norms, SMALLEST_NORM * float(squared_norms.max()))
         return cls(_roots(squares, p, regularizer), regularizer, p)
+
+
+def _centered(products: Array, coupling: Array, slopes: Array) -> Array:
+    """Return the rows ``q_m`` less ``g'_m`` times their mean, which is what the change of the shared bound leaves."""
+    pull = coupling * slopes
+    return products - np.outer(slopes, pull @ products / float(pull @ slopes))
 
 
 def _roots(squares: Array, p: float, regularizer: Regularizer) -> Array:

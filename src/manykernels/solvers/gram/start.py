@@ -63,14 +63,13 @@ class CoupledPrimalDual(PrimalDual):
 
     def _dual(self) -> float:
         norms = np.sqrt(self._squared_norms)
-        scale = self._penalty.dual_scale(norms)
-        return self._coupled.dual_value(scale) - self._penalty.conjugate(scale * norms)
+        scale, penalty = self._penalty.scaled_conjugate(norms)
+        return self._coupled.dual_value(scale) - penalty
 
     def _factorize(self, linear: Linearized) -> NewtonSystem:
-        (inverse, _), (couplings, _) = linear
+        (inverse, _), weights = linear
         matrix = self.problem.stack.combine(self.kernels.weights * self._inverse_penalties)
-        update = self.kernels.centered(self._products), couplings
-        return self._coupled.newton_system(matrix, inverse, update)
+        return self._coupled.newton_system(matrix, inverse, (weights.rows, weights.coupling))
 
     def _products_of(self, vector: Array) -> Array:
         return self._coupled.loss.centered(super()._products_of(vector))

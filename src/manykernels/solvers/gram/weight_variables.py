@@ -16,7 +16,7 @@ from __future__ import annotations
 
 import copy
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 import numpy as np
 
@@ -27,10 +27,23 @@ if TYPE_CHECKING:
     from manykernels.validation.arrays import Array
 
 
+class LinearWeights(NamedTuple):
+    """Linearized weights, ``dd_m = shift_m + coupling_m q_m'drho``, and the bounds at the point."""
+
+    rows: Array  # (M, N): the ``q_m`` as they enter the Newton matrix, each with its coupling
+    coupling: Array
+    shift: Array
+    squared_bound: Array  # the ``B_m^2`` that belong to the weights
+
+
 class WeightVariables(Protocol):
     """What the Newton system needs to know about the kernels."""
 
     weights: Array
+
+    @property
+    def weight_change(self) -> Array:
+        """The current direction of the weights."""
 
     @property
     def n_pairs(self) -> int:
@@ -39,8 +52,8 @@ class WeightVariables(Protocol):
     def complementarity(self) -> float:
         """Return the sum of all complementarity products."""
 
-    def linearize(self, squared_norms: Array, target: float) -> tuple[Array, Array]:
-        """Return ``(coupling, shift)`` of the linearized weights."""
+    def linearize(self, products: Array, squared_norms: Array, target: float) -> LinearWeights:
+        """Linearize the weights at the products ``q_m`` and at the squared norms of the kernels."""
 
     def set_direction(self, products: Array) -> tuple[float, float]:
         """Derive all directions from ``products = q_m'drho``; return their `longest_steps`."""
@@ -54,17 +67,11 @@ class WeightVariables(Protocol):
     def move(self, primal_step: float, dual_step: float) -> None:
         """Take the step."""
 
-    def squared_bound(self) -> Array:
-        """Return the ``B_m^2`` that belong to the weights."""
+    def inactive(self, factor: float | Array = 1.0) -> Array:
+        """Return which kernels have zero weight at the optimum, in doubt those whose weight is small by ``factor``.
 
-    def weight_change(self) -> Array:
-        """Return the current direction of the weights."""
-
-    def centered(self, products: Array) -> Array:
-        """Return the rows ``q_m`` as they enter the Newton matrix, each with its coupling."""
-
-    def inactive(self, factor: float = 1.0) -> Array:
-        """Return which kernels have zero weight at the optimum, in doubt those whose weight is small by ``factor``."""
+        (M,), or (k, M) for factors (k, 1).
+        """
 
     def resized(
         self, keep: Array, squared_norms_added: Array, barrier: float, regularizer: Regularizer
@@ -114,7 +121,7 @@ class PairedWeights:
 
     def __post_init__(self) -> None:
         self._target, self._second = 0.0, 0.0  # type: float, Array | float
-        self._residual = self._dweights = self._dslack = np.zeros_like(self.weights)
+        self._residual = self.weight_change = self._dslack = np.zeros_like(self.weights)
 
     @property
     def n_pairs(self) -> int:
@@ -125,18 +132,12 @@ class PairedWeights:
 
     def complementarity_after(self, primal_step: float, dual_step: float) -> float:
         slack = self.slack + primal_step * self._dslack
-        return float(slack @ (self.weights + dual_step * self._dweights))
+        return float(slack @ (self.weights + dual_step * self.weight_change))
 
     def longest_steps(self) -> tuple[float, float]:
-        return longest_step((self.slack, self._dslack)), longest_step((self.weights, self._dweights))
+        return longest_step((self.slack, self._dslack)), longest_step((self.weights, self.weight_change))
 
-    def weight_change(self) -> Array:
-        return self._dweights
-
-    def centered(self, products: Array) -> Array:
-        return products
-
-    def inactive(self, factor: float = 1.0) -> Array:
+    def inactive(self, factor: float | Array = 1.0) -> Array:
         return self.weights * self.squared_bound() < factor * self.slack
 
     def _wanted(self) -> Array:
@@ -162,7 +163,7 @@ class PowerWeights:
     n_pairs: int = 0
     _coupling: Array = field(init=False, repr=False)
     _shift: Array = field(init=False, repr=False)
-    _dweights: Array = field(init=False, repr=False)
+    weight_change: Array = field(init=False, repr=False)
 
     def complementarity(self) -> float:
         return 0.0
@@ -170,20 +171,20 @@ class PowerWeights:
     def complementarity_after(self, primal_step: float, dual_step: float) -> float:
         return 0.0
 
-    def linearize(self, squared_norms: Array, target: float) -> tuple[Array, Array]:
+    def linearize(self, products: Array, squared_norms: Array, target: float) -> LinearWeights:
         """Linearize whichever of the two, weight by squared norm or squared norm by weight, is the concave one."""
+        bound = self.squared_bound()
         if self.exponent < 2:
             implied = (np.sqrt(squared_norms) / self.scale) ** self.exponent
             self._coupling = self.exponent * implied / np.maximum(squared_norms, np.finfo(np.float64).tiny)
             self._shift = implied - self.weights
         else:
-            bound = self.squared_bound()
             self._coupling = self.exponent * self.weights / bound
             self._shift = self._coupling * (squared_norms - bound) / 2
-        return self._coupling, self._shift
+        return LinearWeights(products, self._coupling, self._shift, bound)
 
     def set_direction(self, products: Array) -> tuple[float, float]:
-        self._dweights = self._shift + self._coupling * products
+        self.weight_change = self._shift + self._coupling * products
         return self.longest_steps()
 
     def longest_steps(self) -> tuple[float, float]:
@@ -191,19 +192,13 @@ class PowerWeights:
 
     def move(self, primal_step: float, dual_step: float) -> None:
         """Take the step; a weight falls to a tenth at most, since no other variable depends on it staying linear."""
-        self.weights = np.maximum(self.weights + dual_step * self._dweights, 0.1 * self.weights)
+        self.weights = np.maximum(self.weights + dual_step * self.weight_change, 0.1 * self.weights)
 
     def squared_bound(self) -> Array:
         return (self.scale * self.weights ** (1.0 / self.exponent)) ** 2
 
-    def weight_change(self) -> Array:
-        return self._dweights
-
-    def centered(self, products: Array) -> Array:
-        return products
-
-    def inactive(self, factor: float = 1.0) -> Array:
-        return np.zeros(self.weights.size, dtype=bool)
+    def inactive(self, factor: float | Array = 1.0) -> Array:
+        return np.zeros(np.broadcast_shapes(np.shape(factor), self.weights.shape), dtype=bool)
 
     def resized(
         self, keep: Array, squared_norms_added: Array, barrier: float, regularizer: Regularizer
@@ -226,14 +221,18 @@ class FixedWeights:
     weights: Array
     n_pairs: int = 0
 
+    def __post_init__(self) -> None:
+        self.weight_change = np.zeros_like(self.weights)
+
     def complementarity(self) -> float:
         return 0.0
 
     def complementarity_after(self, primal_step: float, dual_step: float) -> float:
         return 0.0
 
-    def linearize(self, squared_norms: Array, target: float) -> tuple[Array, Array]:
-        return np.zeros_like(self.weights), np.zeros_like(self.weights)
+    def linearize(self, products: Array, squared_norms: Array, target: float) -> LinearWeights:
+        nothing = np.zeros_like(self.weights)
+        return LinearWeights(products, nothing, nothing, np.full(self.weights.size, np.inf))
 
     def set_direction(self, products: Array) -> tuple[float, float]:
         return 1.0, 1.0
@@ -244,17 +243,8 @@ class FixedWeights:
     def move(self, primal_step: float, dual_step: float) -> None:
         """Nothing moves."""
 
-    def squared_bound(self) -> Array:
-        return np.full(self.weights.size, np.inf)
-
-    def weight_change(self) -> Array:
-        return np.zeros_like(self.weights)
-
-    def centered(self, products: Array) -> Array:
-        return products
-
-    def inactive(self, factor: float = 1.0) -> Array:
-        return np.zeros(self.weights.size, dtype=bool)
+    def inactive(self, factor: float | Array = 1.0) -> Array:
+        return np.zeros(np.broadcast_shapes(np.shape(factor), self.weights.shape), dtype=bool)
 
     def resized(
         self, keep: Array, squared_norms_added: Array, barrier: float, regularizer: Regularizer
@@ -282,28 +272,30 @@ class BoundedWeights(PairedWeights):
         """Whether no bound depends on a weight, so that weights may be as large as they like."""
         return not self._bound_slope().any()
 
-    def linearize(self, squared_norms: Array, target: float) -> tuple[Array, Array]:
+    def linearize(self, products: Array, squared_norms: Array, target: float) -> LinearWeights:
         self._target = target
-        self._residual = (squared_norms - self.squared_bound()) / 2 + self.slack
-        denominator = self.slack + self.weights * self._bound_slope()
-        return self.weights / denominator, (self._wanted() + self.weights * self._residual) / denominator
+        bound, slope = self._norm_bound()
+        self._residual = (squared_norms - bound) / 2 + self.slack
+        denominator = self.slack + self.weights * slope
+        shift = (self._wanted() + self.weights * self._residual) / denominator
+        return LinearWeights(products, self.weights / denominator, shift, bound)
 
     def set_direction(self, products: Array) -> tuple[float, float]:
         slope = self._bound_slope()
         denominator = self.slack + self.weights * slope
-        self._dweights = (self._wanted() + self.weights * (self._residual + products)) / denominator
-        self._dslack = -self._residual - products + slope * self._dweights
-        self._second = self._dweights * self._dslack
+        self.weight_change = (self._wanted() + self.weights * (self._residual + products)) / denominator
+        self._dslack = -self._residual - products + slope * self.weight_change
+        self._second = self.weight_change * self._dslack
         return self.longest_steps()
 
     def longest_steps(self) -> tuple[float, float]:
         if not self._limited:
             return super().longest_steps()
-        room = self._pole - self.weights, -self._dweights
-        return longest_step((self.slack, self._dslack)), longest_step((self.weights, self._dweights), room)
+        room = self._pole - self.weights, -self.weight_change
+        return longest_step((self.slack, self._dslack)), longest_step((self.weights, self.weight_change), room)
 
     def move(self, primal_step: float, dual_step: float) -> None:
-        self.weights = self.weights + dual_step * self._dweights
+        self.weights = self.weights + dual_step * self.weight_change
         self.slack = self.slack + primal_step * self._dslack
         self._second = 0.0
 
@@ -383,9 +375,13 @@ class PartlyFixedWeights:
     def complementarity_after(self, primal_step: float, dual_step: float) -> float:
         return self.inner.complementarity_after(primal_step, dual_step)
 
-    def linearize(self, squared_norms: Array, target: float) -> tuple[Array, Array]:
-        coupling, shift = self.inner.linearize(squared_norms[self.free], target)
-        return self._whole(coupling, 0.0), self._whole(shift, 0.0)
+    @property
+    def weight_change(self) -> Array:
+        return self._whole(self.inner.weight_change, 0.0)
+
+    def linearize(self, products: Array, squared_norms: Array, target: float) -> LinearWeights:
+        _, coupling, shift, bound = self.inner.linearize(products[self.free], squared_norms[self.free], target)
+        return LinearWeights(products, self._whole(coupling, 0.0), self._whole(shift, 0.0), self._whole(bound, np.inf))
 
     def set_direction(self, products: Array) -> tuple[float, float]:
         return self.inner.set_direction(products[self.free])
@@ -396,17 +392,11 @@ class PartlyFixedWeights:
     def move(self, primal_step: float, dual_step: float) -> None:
         self.inner.move(primal_step, dual_step)
 
-    def squared_bound(self) -> Array:
-        return self._whole(self.inner.squared_bound(), np.inf)
-
-    def weight_change(self) -> Array:
-        return self._whole(self.inner.weight_change(), 0.0)
-
-    def centered(self, products: Array) -> Array:
-        return products
-
-    def inactive(self, factor: float = 1.0) -> Array:
-        return self._whole(self.inner.inactive(factor), 0.0) > 0
+    def inactive(self, factor: float | Array = 1.0) -> Array:
+        inactive = self.inner.inactive(factor)
+        whole = np.zeros((*inactive.shape[:-1], self.free.size), dtype=bool)
+        whole[..., self.free] = inactive
+        return whole
 
     def resized(
         self, keep: Array, squared_norms_added: Array, barrier: float, regularizer: Regularizer
