@@ -24,6 +24,7 @@ from manykernels.compiled import compiled
 from manykernels.grams.base import GramStack, GramView, pack_rows, triangle_starts
 from manykernels.grams.loops import FAST
 from manykernels.kernels import ArdGaussian, FittedBank, Gaussian, KernelSpec, PreparedRows
+from manykernels.kernels.bank.contract import Group, Side
 from manykernels.kernels.specs.distances import SparsePoints
 from manykernels.threads import run_ranges
 from manykernels.validation.arrays import Array
@@ -49,14 +50,26 @@ class TileEvaluator:
     @cached_property
     def points(self) -> tuple[tuple[Any, ...], tuple[Any, ...]]:
         """The points of each group, of the rows on the left and of those on the right."""
-        return self.left.data.point_sets, self.right.data.point_sets
+        left = self.left.data.point_sets
+        return left, left if self.right is self.left else self.right.data.point_sets
+
+    @cached_property
+    def _narrow(self) -> tuple[PreparedRows[Any], PreparedRows[Any]]:
+        """The rows on the left and on the right with what the kernels of the bank read of them."""
+        left = self.bank.narrow(self.left)
+        return left, left if self.right is self.left else self.bank.narrow(self.right)
+
+    @cached_property
+    def _groups(self) -> tuple[Group, ...]:
+        """Kernels of the bank that share points."""
+        return self.bank.groups
 
     @cached_property
     def coefficients(self) -> Array:
         """(M,) exponents ``c`` of ``scale exp(c ||x - z||^2)``; NaN for kernels that are not of this form."""
         values = np.full(self.bank.n_kernels, np.nan)
         if not self.bank.center:
-            for index, group in enumerate(self.bank.groups):
+            for index, group in enumerate(self._groups):
                 if not isinstance(self.points[0][index], SparsePoints):
                     values[list(group.kernels)] = [gaussian_coefficient(spec) for spec in group.specs]
         for side in (self.left, self.right):
@@ -73,7 +86,7 @@ class TileEvaluator:
     def owners(self) -> Array:
         """(M,) index of the group that each kernel belongs to."""
         owners = np.zeros(self.bank.n_kernels, dtype=np.int64)  # kernels that come as matrices form one group
-        for index, group in enumerate(self.bank.groups):
+        for index, group in enumerate(self._groups):
             owners[list(group.kernels)] = index
         return owners
 
@@ -82,9 +95,15 @@ class TileEvaluator:
         """(M,) equal for kernels that are evaluated together: twice the group, and one if the kernel is fused."""
         return 2 * self.owners + np.isfinite(self.coefficients)
 
-    def runs(self, kernels: Array) -> Iterator[tuple[int, bool, Array]]:
-        """Cut kernels into (group, fused, positions in ``kernels``): fused ones are compiled Gaussian kernels."""
+    def runs(self, kernels: Array, block: tuple[int, int] | None = None) -> Iterator[tuple[int, bool, Array]]:
+        """Cut kernels into (group, fused, positions in ``kernels``): fused ones are compiled Gaussian kernels.
+
+        Others of several groups are one run where a block of so many rows and columns of all of them fits a tile: the
+        bank evaluates them group by group.
+        """
         keys = self.keys[kernels]
+        if block is not None and not self.sparse and 8 * len(keys) * block[0] * block[1] <= TILE_BYTES:
+            keys = np.where(keys % 2, keys, 0)
         if len(keys) and (keys == keys[0]).all():  # those of a tile, thousands of times
             yield int(keys[0]) // 2, bool(keys[0] % 2), np.arange(len(keys))
             return
@@ -96,7 +115,7 @@ class TileEvaluator:
 
     def tile(self, rows: Array, cols: Array, kernels: Array) -> Array:
         """Return the values of the given kernels between ``left[rows]`` and ``right[cols]``, (m, r, c) float64."""
-        runs = list(self.runs(kernels))
+        runs = list(self.runs(kernels, (len(rows), len(cols))))
         if len(runs) == 1:
             return self._run(runs[0][0], runs[0][1], rows, cols, kernels)
         out = np.empty((len(kernels), len(rows), len(cols)))
@@ -104,10 +123,23 @@ class TileEvaluator:
             out[positions] = self._run(group, fused, rows, cols, kernels[positions])
         return out
 
-    def chunks(self, kernels: Array, n_rows: int, n_cols: int) -> Iterator[tuple[Array, Array]]:
-        """Cut kernels x rows into (positions in ``kernels``, rows) of one group and at most about `TILE_BYTES`."""
+    def upper_blocks(self, kernels: Array, n: int) -> Iterator[tuple[Array, Array, Array]]:
+        """Yield (positions in ``kernels``, rows, their values from the first of these columns on) of a symmetric stack.
+
+        Where no sum over kernels is made of them, small ones of several groups come together.
+        """
+        for part, rows in self.chunks(kernels, n, n, together=True):
+            yield part, rows, self.tile(rows, np.arange(rows[0], n), kernels[part])
+
+    def chunks(
+        self, kernels: Array, n_rows: int, n_cols: int, *, together: bool = False
+    ) -> Iterator[tuple[Array, Array]]:
+        """Cut kernels x rows into (positions in ``kernels``, rows) of one group and at most about `TILE_BYTES`.
+
+        ``together`` if small ones of several groups need not be apart.
+        """
         limit = max(1, (SPARSE_TILE_BYTES if self.sparse else TILE_BYTES) // (8 * n_cols))
-        for _, _, positions in self.runs(kernels):
+        for _, _, positions in self.runs(kernels, (n_rows, n_cols) if together else None):
             for first in range(0, len(positions), limit):
                 part = positions[first : first + limit]
                 step = max(1, limit // len(part))
@@ -132,7 +164,11 @@ class TileEvaluator:
     def _run(self, group: int, fused: bool, rows: Array, cols: Array, kernels: Array) -> Array:
         if fused:
             return self._gaussian(group, rows, cols, kernels)
-        return self.bank.block(self.left, self.right, kernels=kernels, rows=rows, cols=cols)
+        left, right = self._narrow
+        out = np.empty((len(kernels), len(rows), len(cols)))
+        same = left is right and np.array_equal(rows, cols)
+        self.bank.evaluate(Side(left, rows), Side(right, cols), kernels, out, same=same)
+        return out
 
     def _gaussian(self, group: int, rows: Array, cols: Array, kernels: Array) -> Array:
         return self._fused(group, rows, np.ascontiguousarray(self.points[1][group][cols].T), kernels)
@@ -254,11 +290,16 @@ class LazyStack(GramStack):
         """Write packed triangles; those of compiled Gaussian kernels without any block of them."""
         tiles, chosen = self._tiles, self._kernels[kernels]
         runs = list(tiles.runs(chosen))
-        for rest in (positions for _, fused, positions in runs if not fused):
-            some = self.take(kernels[rest])
-            stack = some if isinstance(samples, slice) else GramView(some, np.arange(len(rest)), samples)
-            starts = triangle_starts(stack.n_samples)
-            for at, rows, block in stack._upper_blocks(np.arange(len(rest))):
+        others = [positions for _, fused, positions in runs if not fused]
+        if others:
+            rest = np.concatenate(others)
+            if isinstance(samples, slice):
+                n, blocks = self.n_samples, tiles.upper_blocks(chosen[rest], self.n_samples)
+            else:
+                view = GramView(self.take(kernels[rest]), np.arange(len(rest)), samples)
+                n, blocks = view.n_samples, view._upper_blocks(np.arange(len(rest)))
+            starts = triangle_starts(n)
+            for at, rows, block in blocks:
                 pack_rows(block, starts[rows], rest[at], out)
 
         def work(points: Array, positions: Array) -> None:

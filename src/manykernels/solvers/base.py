@@ -86,9 +86,13 @@ def _with_norms(solution: Solution, problem: Problem) -> Solution:
     """Return a solution with the norms of its functions, before penalties, and what it cost to compute them."""
     if solution.kernel_norms is not None:
         return solution
-    before = problem.stack.counters.passes
+    counters = problem.stack.counters
+    before = counters.entries
     norms = problem.model_parts(solution.dual_coef, solution.kernel_weights)[1] / problem.penalties
-    return replace(solution, kernel_norms=norms, passes=solution.passes + problem.stack.counters.passes - before)
+    if counters.entries == before:  # of a model that the problem remembers, or of no kernel
+        return replace(solution, kernel_norms=norms)
+    passes = solution.passes + (counters.entries - before) / counters.entries_per_pass
+    return replace(solution, kernel_norms=norms, passes=passes)
 
 
 SYSTEMS = 100  # for each iteration that is allowed: what one learner at fixed weights may take where it breaks down
@@ -309,7 +313,8 @@ class Solver(ABC, Generic[State]):
         self._check_arguments(problem, warm_start)
         self.check(problem)
         with problem.stack.counted_apart() as stack:
-            solution = _with_norms(self._solve_apart(problem.over(stack), warm_start), problem.over(stack))
+            own = problem.over(stack)
+            solution = _with_norms(self._solve_apart(own, warm_start), own)
             solution = solution.with_replaced(stack.replaced_kernels)
         if solution.status is not Status.CONVERGED:
             warnings.warn(solution.message, ConvergenceWarning, stacklevel=2)

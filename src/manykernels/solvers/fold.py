@@ -66,7 +66,6 @@ class Fold(Generic[Opened, HeldOut]):
         known = self._scores.get((id(family), strength))
         if known is not None:
             return known
-        check_deadline()
         models, solved = self._models.setdefault(id(family), {}), self._kept.get((id(family), strength))
         if models:
             start = models[nearest(models, strength)]

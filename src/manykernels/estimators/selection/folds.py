@@ -435,7 +435,7 @@ class OpenedKernels:
         model, samples, training, problems = self.model, self.samples, self.training, self.problems
         spectrum = self._spectrum(mixture, held_out) if start is None else start.spectrum
         targets, losses = np.column_stack([problem.y for problem in problems]), self._losses
-        strengths = np.array([penalty.strength for penalty in mixture.penalties(fraction, self)])
+        strengths = mixture.strengths(fraction, self)
         models = fit_averages(spectrum, losses, targets, samples.weight, strengths, tol=self.tol, start=start)
 
         def complete() -> BaseMKL:

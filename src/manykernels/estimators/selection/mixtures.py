@@ -246,7 +246,7 @@ class Mixture:
 
     def told(self, strength: float, opened: OpenedKernels) -> dict[str, Any]:
         """Return what a strength is told by in tables; over targets, alpha is a geometric mean."""
-        alphas = np.array([penalty.strength for penalty in self.penalties(strength, opened)])
+        alphas = self.strengths(strength, opened)
         return {
             "alpha": float(np.exp(np.mean(np.log(alphas)))) / opened.samples.total_weight,
             "kernels": self.label,
@@ -262,6 +262,13 @@ class Mixture:
     def penalties(self, strength: float, opened: OpenedKernels) -> list[Regularizer]:
         """Return the penalty of each target at a fraction of its strengths on the rows of a fold."""
         return [scale.at(strength) for scale in self._scales_in(opened)]
+
+    def strengths(self, fraction: float, opened: OpenedKernels) -> Array:
+        """Return the strengths of these penalties, which refuse what nothing can be gained by."""
+        scales = self._scales_in(opened)
+        if any(scale.empty for scale in scales):
+            return np.array([penalty.strength for penalty in self.penalties(fraction, opened)])
+        return np.array([sum(scale.parts(fraction)) for scale in scales])
 
     def _scales_in(self, opened: OpenedKernels) -> list[Scale]:
         """Return the scales of a fold; where nothing can be gained those of all rows."""
@@ -319,9 +326,13 @@ class Scale:
         """Return the strengths for a share of the samples."""
         return Scale(self.mixing, share * self.linear, share * self.squared)
 
+    def parts(self, fraction: float) -> tuple[float, float]:
+        """Return the strengths of the norms and of the squared norms at a fraction: their sum is the penalty's."""
+        return fraction * self.mixing * self.linear, fraction * (1.0 - self.mixing) * self.squared
+
     def at(self, fraction: float) -> Regularizer:
         """Return the penalty at a fraction of the strengths."""
-        linear, squared = fraction * self.mixing * self.linear, fraction * (1.0 - self.mixing) * self.squared
+        linear, squared = self.parts(fraction)
         if self.mixing == 1.0:
             return BlockL1(linear)
         if self.mixing == 0.0:

@@ -131,14 +131,15 @@ class Rung:
         mixture, grid = path.mixture, path.grid
 
         def try_at(numbers: Sequence[int]) -> Iterator[tuple[int, list[FoldScore]]]:
-            for number, trials in self._try_at(mixture, grid)(numbers):
+            found = self._try_at(mixture, grid)(numbers)
+            for (number, trials), fraction in zip(found, grid.fractions(numbers), strict=False):
                 score = float(np.mean([trial.scores.mean() for trial in trials]))
-                self.advance(f"{mixture.label}  {mixture.penalty}  fraction {grid.fraction(number):.2g}  {score:.4g}")
+                self.advance(f"{mixture.label}  {mixture.penalty}  fraction {fraction:.2g}  {score:.4g}")
                 yield number, trials
 
         with self.ending.noted():
             path.follow(try_at, finest=self.finest)
-        likely = [grid.fraction(number) for number in path.likely()]
+        likely = grid.fractions(path.likely())
         for fold in self.folds:  # what is chosen will be asked once more
             fold.forget(mixture, () if fold.opened.averages(mixture) else likely)
         return path
@@ -152,7 +153,7 @@ class Rung:
         """Return what tries strengths of a mixture by number in some folds."""
 
         def try_at(numbers: Sequence[int]) -> Iterator[tuple[int, list[FoldScore]]]:
-            return zip(numbers, self.tried(mixture, [grid.fraction(number) for number in numbers], among), strict=False)
+            return zip(numbers, self.tried(mixture, grid.fractions(numbers), among), strict=False)
 
         return try_at
 

@@ -61,6 +61,10 @@ class Grid:
         """Return the fraction of that number."""
         return float(self.step**-number)
 
+    def fractions(self, numbers: Iterable[int]) -> list[float]:
+        """Return the fractions of those numbers."""
+        return [self.fraction(number) for number in numbers]
+
 
 @dataclass(eq=False)
 class StrengthPath:

@@ -229,11 +229,23 @@ class FittedBank:
         left = Side(a, row_index(rows, a.n_samples, "rows"))
         right = Side(b, row_index(cols, b.n_samples, "cols"))
         out = checked_out(out, (len(chosen), left.size, right.size))
-        same = prepared_a is prepared_b and same_index(left.rows, right.rows)
-        self.raw.evaluate(left, right, same, chosen, out)
-        for values, kernel in zip(out, chosen, strict=True):
-            self._normalize(values, int(kernel), left, right)
+        self.evaluate(left, right, chosen, out, same=prepared_a is prepared_b and same_index(left.rows, right.rows))
         return out
+
+    def evaluate(self, left: Side[Any], right: Side[Any], kernels: Array, out: Array, *, same: bool) -> None:
+        """Write what `block` returns to ``out``, of rows that this bank prepared and at positions that there are.
+
+        Parameters
+        ----------
+        left, right : Side
+        kernels : ndarray of int
+        out : (m, a, b) float64
+        same : bool
+            Whether both sides are the same rows, whose matrix is to be symmetric to the last bit.
+        """
+        self.raw.evaluate(left, right, same, kernels, out)
+        for values, kernel in zip(out, kernels, strict=True):
+            self._normalize(values, int(kernel), left, right)
 
     def _normalize(self, block: Array, kernel: int, left: Side[Any], right: Side[Any]) -> None:
         """Center and scale one kernel's block in place."""

@@ -7,7 +7,7 @@ shapes behind the same calls. The dual variable is ``rho = -grad L(z)``.
 from __future__ import annotations
 
 import abc
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import cached_property
 from typing import Any, ClassVar
 
@@ -103,9 +103,9 @@ class BoundLoss(ScoreFunction):
     def coefficients_of(self, b: float | Array, *, sums: bool) -> Array:
         """Return the dual coefficients of constant scores: of all that fit, the smallest, of zero sum if ``sums``."""
 
-    def candidates(self, rho: Array, z: Array, *, sums: bool) -> Iterator[tuple[Array, Array]]:
-        """Yield dual coefficients that may prove a model's value, and scores behind them, the likeliest first."""
-        yield self.feasible(rho, sums=sums), z
+    def candidates(self, rho: Array, z: Array, *, sums: bool) -> Iterable[tuple[Array, Array]]:
+        """Return dual coefficients that may prove a model's value, and scores behind them, the likeliest first."""
+        return [(self.feasible(rho, sums=sums), z)]
 
     def in_domain(self, rho: Array) -> Array:
         """Return coefficients near ``rho`` in the domain of the conjugate, whatever their sums are."""

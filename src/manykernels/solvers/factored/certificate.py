@@ -36,7 +36,7 @@ def feasible(problem: Problem, slopes: Array, z: Array) -> tuple[Array, Array]:
     They are in the domain, of zero sum if there is an intercept, and orthogonal to what kernels without a penalty span.
     """
     if problem.unpenalized.size:
-        return next(problem.certified_bound.candidates(-slopes, z, sums=problem.fit_intercept))
+        return next(iter(problem.certified_bound.candidates(-slopes, z, sums=problem.fit_intercept)))
     return balanced(problem, slopes), z
 
 
