@@ -42,9 +42,8 @@ from manykernels.estimators.selection.mixtures import (
     averages_of,
     selections_of,
 )
-from manykernels.estimators.selection.rules import Candidate, Evidence, chosen
 from manykernels.estimators.selection.search import ROOM, MixtureSearch, Rung, rivals_of
-from manykernels.estimators.selection.strengths import COARSE, Grid, StrengthPath
+from manykernels.estimators.selection.strengths import COARSE, Candidate, Evidence, Grid, StrengthPath, chosen
 from manykernels.estimators.supervised.problems import _uninterrupted, descend
 from manykernels.exceptions import InvalidInputError
 from manykernels.grams.plan import gram_seconds

@@ -76,23 +76,25 @@ def _empty(problem: Problem) -> Model:
     return rho, np.zeros(problem.n_kernels), b
 
 
-def _certified(problem: Problem, model: Model, before: float, newton_steps: int = 0) -> CertifiedModel:
-    """Return a model with its certificate and its costs since so many passes."""
+def _passes_since(problem: Problem, entries: int) -> float:
+    """Return what was read since so many entries, in passes over the whole stack."""
+    counters = problem.stack.counters
+    return (counters.entries - entries) / counters.entries_per_pass
+
+
+def _certified(problem: Problem, model: Model, before: int, newton_steps: int = 0) -> CertifiedModel:
+    """Return a model with its certificate and its costs since so many entries were read."""
     certificate, whole = problem.certificate_apart(*model)
-    return CertifiedModel(*model, certificate, problem.stack.counters.passes - before, newton_steps, whole=whole)
+    return CertifiedModel(*model, certificate, _passes_since(problem, before), newton_steps, whole=whole)
 
 
 def _with_norms(solution: Solution, problem: Problem) -> Solution:
     """Return a solution with the norms of its functions, before penalties, and what it cost to compute them."""
     if solution.kernel_norms is not None:
         return solution
-    counters = problem.stack.counters
-    before = counters.entries
+    before = problem.stack.counters.entries
     norms = problem.model_parts(solution.dual_coef, solution.kernel_weights)[1] / problem.penalties
-    if counters.entries == before:  # of a model that the problem remembers, or of no kernel
-        return replace(solution, kernel_norms=norms)
-    passes = solution.passes + (counters.entries - before) / counters.entries_per_pass
-    return replace(solution, kernel_norms=norms, passes=passes)
+    return replace(solution, kernel_norms=norms, passes=solution.passes + _passes_since(problem, before))
 
 
 SYSTEMS = 100  # for each iteration that is allowed: what one learner at fixed weights may take where it breaks down
@@ -359,18 +361,18 @@ class Solver(ABC, Generic[State]):
 
     def _solve(self, problem: Problem, warm_start: Solution | None) -> Solution:
         """Run this algorithm alone."""
-        before = problem.stack.counters.passes
+        before = problem.stack.counters.entries
         enough = self.good_enough(problem)
         run: Run[CertifiedModel] = Run(self._limits, f"Solver '{self.name}'", converged=enough)
         with deadline(self.time_limit), blas_threads(problem.stack.n_samples, problem.stack.n_threads):
             run.follow(self._models(problem, warm_start, run), lambda: _certified(problem, _empty(problem), before))
-        return replace(run.solution(), passes=problem.stack.counters.passes - before)
+        return replace(run.solution(), passes=_passes_since(problem, before))
 
     def _models(
         self, problem: Problem, warm_start: Solution | None, run: Run[CertifiedModel]
     ) -> Iterator[CertifiedModel | None]:
         """Yield the starting point, then the certified model of each iteration, or None if it is not worth it."""
-        before = problem.stack.counters.passes
+        before = problem.stack.counters.entries
 
         def certified(model: Model, newton_steps: int) -> CertifiedModel:
             return _certified(problem, model, before, newton_steps)

@@ -66,6 +66,7 @@ class Fold(Generic[Opened, HeldOut]):
         known = self._scores.get((id(family), strength))
         if known is not None:
             return known
+        check_deadline()
         models, solved = self._models.setdefault(id(family), {}), self._kept.get((id(family), strength))
         if models:
             start = models[nearest(models, strength)]
@@ -76,7 +77,8 @@ class Fold(Generic[Opened, HeldOut]):
             models[strength] = model
         if self.stop.is_set():
             raise KeyboardInterrupt
-        check_deadline()  # a model that was not finished for lack of time counts for nothing
+        if not score.finished:
+            check_deadline()  # a model that was not finished for lack of time counts for nothing
         self._scores[id(family), strength] = score
         return score
 

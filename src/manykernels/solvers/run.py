@@ -244,7 +244,7 @@ class Run(Generic[C]):
         """Take the next model of algorithms that run side by side, which end by themselves."""
         self._iteration += 1
         self._keep(model)
-        self._tell(model, lambda record: None)
+        self._tell(model, None)
 
     def _next(self, models: Iterator[C | None]) -> C | None:
         """Return the next model; at the end of all, or after an error, there is none, and the run is over."""
@@ -292,10 +292,11 @@ class Run(Generic[C]):
             )
         )
 
-    def _tell(self, model: C, show: Callable[[IterationRecord], Any]) -> None:
+    def _tell(self, model: C, show: Callable[[IterationRecord], Any] | None) -> None:
         """Show the last record, and decide whether the run is over."""
         record, limits = self.history[-1], self._limits
-        show(record)
+        if show is not None:
+            show(record)
         stopped = limits.callback is not None and limits.callback(record)
         if self._converged(model):
             accurate = _whole(model).relative_rounding <= CAUTION * limits.tol

@@ -394,10 +394,10 @@ class Solution:
 
 
 @contextmanager
-def progress_of(limits: Limits) -> Iterator[Callable[[IterationRecord], None]]:
-    """Yield a function that shows a record as the ``verbose`` of what runs asks."""
+def progress_of(limits: Limits) -> Iterator[Callable[[IterationRecord], None] | None]:
+    """Yield a function that shows a record as the ``verbose`` of what runs asks, None for nothing."""
     if limits.verbose <= 0:
-        yield lambda record: None
+        yield None
     elif limits.verbose == 1:
         with _bar(limits) as show:
             yield show

@@ -38,10 +38,18 @@ from manykernels.estimators.selection.mixtures import (
     nothing_of,
     tried_factors,
 )
-from manykernels.estimators.selection.rules import Candidate, Evidence, chosen, first_best, of_family, results_of
 from manykernels.estimators.selection.search import ROOM, MixtureSearch, PenaltyGrid, Rung, in_closed_form, learned
 from manykernels.estimators.selection.shared_folds import FOLD_KERNELS, SHARED, pooled_folds, refusal_of_sharing
-from manykernels.estimators.selection.strengths import COARSE, limited
+from manykernels.estimators.selection.strengths import (
+    COARSE,
+    Candidate,
+    Evidence,
+    chosen,
+    first_best,
+    limited,
+    of_family,
+    results_of,
+)
 from manykernels.estimators.strength import AUTO, NoiseLevel, default_fraction, noise_levels, noise_seed
 from manykernels.estimators.supervised.base import BaseMKL
 from manykernels.estimators.supervised.problems import Fit, time_left

@@ -465,8 +465,9 @@ class OpenedKernels:
     ) -> tuple[list[Solution], FoldScore]:
         model, penalties = self.model, family.penalties(strength, self)
         if solved is None:
-            settings = {"tol": self.tol, "max_iter": model._resources.max_iter, "random_state": model.random_state}
-            solver = without_bar(model.solver, model._resources.verbose)
+            resources = model._resources
+            settings = {"tol": self.tol, "max_iter": resources.max_iter, "random_state": model.random_state}
+            solver = without_bar(model.solver, resources.verbose)
             (fit,) = descend(family.posed(self.stored(), self.names), [penalties], solver, start=start, **settings)
         else:
             pairs = zip(family.posed(self.problems, self.names), penalties, strict=True)

@@ -23,8 +23,8 @@ from manykernels.validation.arrays import Array
 
 if TYPE_CHECKING:
     from manykernels.estimators.selection.folds import Split
-    from manykernels.estimators.selection.rules import Candidate
     from manykernels.estimators.selection.search import Rung
+    from manykernels.estimators.selection.strengths import Candidate
     from manykernels.estimators.supervised.problems import Fit
     from manykernels.estimators.supervised.samples import Samples
     from manykernels.solvers.fold import Fold

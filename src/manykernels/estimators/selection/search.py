@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import nullcontext
 from contextvars import copy_context
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, ClassVar
@@ -16,14 +17,15 @@ import numpy as np
 from manykernels.estimators.selection.averages import Spectrum, can_average, fit_averages
 from manykernels.estimators.selection.folds import n_first_folds
 from manykernels.estimators.selection.mixtures import SPECIAL, Mixture, PenaltyFamily, alpha_grid
-from manykernels.estimators.selection.rules import Candidate, ahead
 from manykernels.estimators.selection.shared_folds import pooled_fits
 from manykernels.estimators.selection.strengths import (
     HOPELESS,
+    Candidate,
     Grid,
     StopReason,
     StrengthPath,
     TryAt,
+    ahead,
     best_scores,
     leads,
 )
@@ -210,17 +212,16 @@ class Rung:
                 elif not self._stay_open(fold):
                     fold.opened.let_go()
 
-        with blas_threads(1):
-            if self.workers == 1 or self.in_turn:
-                return [function(fold) for fold in folds]
-            with ThreadPoolExecutor(self.workers) as pool:
-                # Threads know the end of the time from the context that they are given.
-                futures = [pool.submit(copy_context().run, function, fold) for fold in folds]
-                try:
-                    return [future.result() for future in futures]
-                except BaseException:
-                    self.folds[0].stop.set()  # Ctrl-C reaches this thread only; the others end at their next model
-                    raise
+        if self.workers == 1 or self.in_turn:
+            return [function(fold) for fold in folds]
+        with ThreadPoolExecutor(self.workers) as pool:
+            # Threads know the end of the time from the context that they are given.
+            futures = [pool.submit(copy_context().run, function, fold) for fold in folds]
+            try:
+                return [future.result() for future in futures]
+            except BaseException:
+                self.folds[0].stop.set()  # Ctrl-C reaches this thread only; the others end at their next model
+                raise
 
 
 def between_in_vain(path: StrengthPath, known: Sequence[StrengthPath]) -> bool:
@@ -361,12 +362,14 @@ class MixtureSearch:
             broad, narrow = Grid(AVERAGING_STEPS, AVERAGING_RATIO), Grid(self.n_alphas, self.alpha_min_ratio)
             paths = [StrengthPath(mixture, broad) for mixture in self.averages]
             paths += [StrengthPath(mixture, narrow) for mixture in self.selections]
-            if self.races:
-                paths = folds.race(paths)
-            else:
-                for path in paths:
-                    if folds.ending.status is None:
-                        folds.follow(path)
+            # Folds are tried side by side, one thread each; what solves all of them at once takes the threads it may.
+            with blas_threads(1) if folds.pooled is None else nullcontext():
+                if self.races:
+                    paths = folds.race(paths)
+                else:
+                    for path in paths:
+                        if folds.ending.status is None:
+                            folds.follow(path)
             found = [candidate for path in paths if path.trials for candidate in path.candidates()]
         if found and (folds.ending.status is None or folds.folds[0].held_out.scorer is None):
             found = [folds.nothing(self.nothing), *found]  # a scorer takes time
