@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 from scipy.linalg import LinAlgError, cho_factor, cho_solve, solve_triangular
 from scipy.linalg.blas import dsyrk
-from scipy.linalg.lapack import dpotri, dpstrf
+from scipy.linalg.lapack import dpotrf, dpotri, dpotrs, dpstrf
 
 from manykernels.grams.base import mirror_upper
 from manykernels.solvers.run import check_deadline
@@ -277,8 +277,8 @@ class NewtonSystem:
         """Solve with one step of iterative refinement: near the optimum the matrix is ill-conditioned."""
         scale = self._scale if right.ndim == 1 else self._scale[:, None]
         scaled = scale * right
-        x = cho_solve(self._factor, scaled, check_finite=False)
-        x += cho_solve(self._factor, scaled - self._matrix @ x, check_finite=False)
+        x = dpotrs(self._factor, scaled, lower=1)[0]
+        x += dpotrs(self._factor, scaled - self._matrix @ x, lower=1)[0]
         return scale * x
 
 
@@ -297,19 +297,20 @@ class GroupedNewtonSystem(NewtonSystem):
         return x - self._borders @ multipliers, 0.0
 
 
-def _factorize(matrix: Array) -> tuple[Array, bool]:
+def _factorize(matrix: Array) -> Array:
+    """Return the lower Cholesky factor, by LAPACK itself: of small systems the way there takes longer."""
     if not np.isfinite(matrix).all():
         raise LinAlgError("the Newton matrix has entries that are not finite")
     jitter = 0.0
     while True:  # at most to LARGEST_JITTER
-        try:
-            shifted = matrix + jitter * np.eye(matrix.shape[0]) if jitter else matrix
-            # LAPACK wants columns in a row: of a symmetric matrix the transpose has them, without a strided copy.
-            return cho_factor(shifted.T, lower=True, check_finite=False)
-        except LinAlgError:
-            jitter = max(FIRST_JITTER, 100 * jitter)
-            if jitter > LARGEST_JITTER:
-                raise
+        shifted = matrix + jitter * np.eye(matrix.shape[0]) if jitter else matrix
+        # LAPACK wants columns in a row: of a symmetric matrix the transpose has them, without a strided copy.
+        factor, failed = dpotrf(shifted.T, lower=1, clean=0)
+        if not failed:
+            return factor
+        jitter = max(FIRST_JITTER, 100 * jitter)
+        if jitter > LARGEST_JITTER:
+            raise LinAlgError(f"{failed}-th leading minor of the Newton matrix is not positive definite")
 
 
 def add_rank_update(matrix: Array, rows: Array, coupling: Array) -> None:
