@@ -8,6 +8,7 @@ conversion from float32, and a pass run at memory bandwidth (indices: four times
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, DTypeLike
@@ -56,7 +57,10 @@ class PackedStack(GramStack):
                 f"got {triangles.shape}."
             )
         super().__init__(len(triangles), n_samples, dtype, names=names, n_threads=n_threads)
-        self._packed = np.ascontiguousarray(triangles, dtype=dtype)
+        self._packed = read_only(np.ascontiguousarray(triangles, dtype=dtype))
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        self.__dict__ |= state | {"_packed": read_only(state["_packed"])}  # what is loaded can be written to
 
     @classmethod
     def from_dense(
@@ -96,7 +100,7 @@ class PackedStack(GramStack):
     @property
     def packed(self) -> Array:
         """The triangles, (M, N(N+1)/2), as a read-only view."""
-        return read_only(self._packed)
+        return self._packed
 
     @property
     def nbytes(self) -> int:
@@ -125,8 +129,8 @@ class PackedStack(GramStack):
 
     def _quad(self, r: Array) -> Array:
         out = np.empty(self.n_kernels)
-        n, packed = self.n_samples, self.packed
-        self._in_ranges(lambda a, b: packed_quad(packed[a:b], n, r, out[a:b]), len(out))
+        n = self.n_samples
+        self._in_ranges(lambda a, b: packed_quad(self._packed[a:b], n, r, out[a:b]), len(out))
         return out
 
     def _quad_each(self, columns: Array) -> Array:
@@ -134,7 +138,7 @@ class PackedStack(GramStack):
         gram, columns = np.empty((n, n)), np.ascontiguousarray(columns)
         step = max(n // BANDS, LEAST_BAND)
         with blas_threads(n, self.n_threads):
-            for triangle, row in zip(self.packed, found, strict=True):
+            for triangle, row in zip(self._packed, found, strict=True):
                 unpack_triangle(triangle, n, gram)
                 for low in range(0, n, step):  # what is left of the diagonal is what is right of it
                     band = slice(low, low + step)
@@ -150,24 +154,25 @@ class PackedStack(GramStack):
 
     def _matrix(self, kernel: int) -> Array:
         gram = np.empty((self.n_samples, self.n_samples))
-        unpack_triangle(self.packed[kernel], self.n_samples, gram)
+        unpack_triangle(self._packed[kernel], self.n_samples, gram)
         return gram
 
     def _apply_each(self, columns: Array, kernels: Array) -> Array:
         right = np.ascontiguousarray(columns.T)
-        packed, out = self.packed, np.empty((len(kernels), *right.shape))
+        out = np.empty((len(kernels), *right.shape))
 
         def work(a: int, b: int) -> None:
-            packed_apply_many(packed, kernels[a:b], self.n_samples, right, out[a:b])
+            packed_apply_many(self._packed, kernels[a:b], self.n_samples, right, out[a:b])
 
         self._in_ranges(work, len(out))
         return out.transpose(0, 2, 1)
 
     def _combine(self, weights: Array, active: Array) -> Array:
-        packed, total = self.packed, np.zeros(self._packed.shape[1])
-        self._in_ranges(lambda a, b: packed_accumulate(packed, weights, a, b, total), len(total))
+        total = np.zeros(self._packed.shape[1])
+        self._in_ranges(lambda a, b: packed_accumulate(self._packed, weights, a, b, total), len(total))
         out = np.empty((self.n_samples, self.n_samples))
-        unpack_triangle(read_only(total), self.n_samples, out)
+        total.flags.writeable = False  # as what is stored: the loop is compiled for that
+        unpack_triangle(total, self.n_samples, out)
         return out
 
     def _apply(self, weights: Array, active: Array, columns: Array) -> Array:
