@@ -60,7 +60,9 @@ class PackedStack(GramStack):
         self._packed = read_only(np.ascontiguousarray(triangles, dtype=dtype))
 
     def __setstate__(self, state: dict[str, Any]) -> None:
-        self.__dict__ |= state | {"_packed": read_only(state["_packed"])}  # what is loaded can be written to
+        self.__dict__ |= state
+        if self._packed.flags.writeable:  # as what is loaded is
+            self._packed = read_only(self._packed)
 
     @classmethod
     def from_dense(

@@ -36,6 +36,7 @@ from manykernels.estimators.selection.mixtures import (
     checked_alphas,
     mixtures_of,
     nothing_of,
+    penalty_families,
     tried_factors,
 )
 from manykernels.estimators.selection.search import ROOM, MixtureSearch, PenaltyGrid, Rung, in_closed_form, learned
@@ -60,7 +61,7 @@ from manykernels.grams.training import LAZY, as_bank
 from manykernels.kernels import Pairs
 from manykernels.objective.losses import Loss
 from manykernels.objective.problem import Problem
-from manykernels.objective.regularizers import BlockL1, Penalty, Regularizer, parameters_of, with_l1_ratio
+from manykernels.objective.regularizers import BlockL1, Penalty, Regularizer, parameters_of
 from manykernels.solvers import Solution
 from manykernels.solvers.factored.pooled import PooledNewton
 from manykernels.solvers.fold import Fold
@@ -400,22 +401,10 @@ class CrossValidated(KeepsHeldOut):
 
     def _families(self) -> list[PenaltyFamily]:
         """Return the penalties to try, each with every choice of kernel penalties."""
-        tried = tried_factors(self.kernel_penalties)
-        families = self._penalties()
+        tried, penalty = tried_factors(self.kernel_penalties), self._named_penalty
+        own = {name: getattr(self, name) for name in parameters_of(penalty) if name != "l1_ratio"}
+        families = penalty_families(penalty, own, self.l1_ratios)
         return families if tried is None else [replace(own, factors=factors) for factors in tried for own in families]
-
-    def _penalties(self) -> list[PenaltyFamily]:
-        """Return the penalties to try."""
-        penalty = self._named_penalty
-        shape = parameters_of(penalty)
-        own = {name: getattr(self, name) for name in shape if name != "l1_ratio"}
-        named = "l1_ratio" in shape
-        if self.l1_ratios is None or not (named or with_l1_ratio(penalty, 0.5) != with_l1_ratio(penalty, 1.0)):
-            return [PenaltyFamily(penalty, own | ({"l1_ratio": 0.5} if named else {}))]
-        return [
-            PenaltyFamily(with_l1_ratio(penalty, float(ratio)), own | ({"l1_ratio": float(ratio)} if named else {}))
-            for ratio in np.ravel(self.l1_ratios)
-        ]
 
     def _decide_kernels(self, rows: Rows) -> None:
         """Decide by all rows which kernels there are: gaps, kinds and dates must not give a fold another list."""

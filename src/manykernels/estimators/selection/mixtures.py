@@ -25,6 +25,8 @@ from manykernels.objective.regularizers import (
     Ridge,
     check_penalty,
     get_regularizer,
+    parameters_of,
+    with_l1_ratio,
 )
 from manykernels.validation.arrays import check_count, check_positive
 
@@ -121,6 +123,17 @@ class PenaltyFamily:
                 "path could select. Check y and the kernels, or give alphas."
             )
         return float(largest)
+
+
+def penalty_families(penalty: Penalty, parameters: dict[str, Any], l1_ratios: ArrayLike | None) -> list[PenaltyFamily]:
+    """Return a penalty with these parameters, once for each of the ratios where it has one and some are to be tried."""
+    named = "l1_ratio" in parameters_of(penalty)
+    if l1_ratios is None or not (named or with_l1_ratio(penalty, 0.5) != with_l1_ratio(penalty, 1.0)):
+        return [PenaltyFamily(penalty, parameters | ({"l1_ratio": 0.5} if named else {}))]
+    return [
+        PenaltyFamily(with_l1_ratio(penalty, ratio), parameters | ({"l1_ratio": ratio} if named else {}))
+        for ratio in np.ravel(l1_ratios).astype(float).tolist()
+    ]
 
 
 def tried_factors(kernel_penalties: Any) -> list[Any] | None:
