@@ -307,7 +307,7 @@ class Regularizer:
         array([5., 1.])
         """
         if self.curve is not None:
-            largest = self.strength * np.array([self.curve.strength_max(u) for u in U])  # a million kernels, row by row
+            largest = self.strength * self.curve.strengths_max(U)
             if np.isfinite(largest).all():
                 return largest
         return np.array([self.strength_of_nothing_to_gain(u, loss) for u in U])

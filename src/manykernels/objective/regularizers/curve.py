@@ -212,6 +212,10 @@ class Curve:
         ratios = np.divide(u, slopes, out=np.where(u > 0, np.inf, 0.0), where=slopes > 0)
         return np.max(ratios, axis=-1, initial=0.0)
 
+    def strengths_max(self, U: Array) -> Array:
+        """Return `strength_max` of every row, (k,) for (k, M), one at a time: there may be a million kernels."""
+        return np.array([self.strength_max(u) for u in U])
+
     def threshold(self, t: Array) -> Any:
         """Return the slopes at zero of kernels without a norm, the others having norms ``t``."""
         return self.linear + self.power * float(np.sum(t)) if self.power and self.exponent == 1 else self.linear
