@@ -113,6 +113,7 @@ def _directions(gram: Array, known: Array | None) -> Array:
     return np.hstack([kept, others @ eigh(others.T @ gram @ others)[1][:, ::-1]])
 
 
+KEPT_BYTES = 2**25  # of pieces, which classes and rounds share
 BATCH_BINS = 2**21  # whose moments are summed in one reading of rows in chunks: 128 MB
 PASS_TOL = 1e-12  # of quad, beside ||rho||_1^2; below 1e-13 rounding would dominate
 
@@ -157,6 +158,7 @@ class FourierStack(FactoredStack):
         self.columns = np.asarray(columns, dtype=np.int64)
         self.widths, self.scales = np.asarray(widths, dtype=np.float64), np.asarray(scales, dtype=np.float64)
         self._factors: dict[int, FourierFactor] = {}
+        self._pieces: dict[tuple[int, float, int], Array] = {}  # of the kernels of classes and rounds before
         self._leading: dict[int, dict[float, LeadingDirections]] = {}
         self._errors: Array | None = None
 
@@ -441,7 +443,23 @@ class FourierStack(FactoredStack):
         """Return the factors of some kernels of a column as pieces on bins of this part of the narrowest width."""
         spacing = ratio * float(self.widths[own].min())
         geometry, factors = self._geometry(column, spacing), self._factors_of(own.tolist())
-        return ColumnOperator(column, geometry, spacing, own, factors, tol, self.n_samples)
+        parts = [
+            self._pieces_of(m, factor, spacing, (geometry[2], factor.rank(tol)))
+            for m, factor in zip(own.tolist(), factors, strict=True)
+        ]
+        return ColumnOperator(column, geometry, spacing, own, factors, parts, self.n_samples)
+
+    def _pieces_of(self, kernel: int, factor: FourierFactor, spacing: float, size: tuple[int, int]) -> Array:
+        """Return the pieces of a factor on so many bins, of so many directions; small ones are computed once."""
+        bins, rank = size
+        found = self._pieces.get((kernel, spacing, rank))
+        if found is None:
+            found = factor.pieces(0.0, spacing, bins, factor.directions[:, :rank])
+            if found.nbytes <= KEPT_BYTES // 32:
+                if sum(each.nbytes for each in self._pieces.values()) + found.nbytes > KEPT_BYTES:
+                    self._pieces.clear()
+                self._pieces[kernel, spacing, rank] = found
+        return found
 
     def operators(self, kernels: Sequence[int], tol: float) -> list[FactorOperator]:
         """Return operators over all rows."""

@@ -383,17 +383,16 @@ class ColumnOperator:
         spacing: float,
         kernels: Array,
         factors: list[FourierFactor],
-        tol: float,
+        parts: list[Array],
         n_samples: int,
     ) -> None:
         self.kernels, self.positions, self._n = kernels, (column,), n_samples
-        ranks = [factor.rank(tol) for factor in factors]
+        ranks = [part.shape[2] for part in parts]
         self.starts = np.concatenate([[0], np.cumsum(ranks)])
-        self._origin, self._inverse, bins = geometry
+        self._origin, self._inverse, _ = geometry
         self._errors = np.array([factor.error for factor in factors])
         self._taylor = np.array([f.taylor_error(spacing) for f in factors])
         self._spectrum = np.concatenate([f.eigenvalues[:r] for f, r in zip(factors, ranks, strict=True)])
-        parts = [f.pieces(0.0, spacing, bins, f.directions[:, :r]) for f, r in zip(factors, ranks, strict=True)]
         self._table = np.ascontiguousarray(np.concatenate(parts, axis=2))
 
     def over(self, table: ColumnTable) -> ColumnOperator:
