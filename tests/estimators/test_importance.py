@@ -139,11 +139,11 @@ def test_factors_of_more_ranks_than_rows_tell_the_same_by_matrices(monkeypatch: 
             KernelBank.per_feature(widths=[0.3, 1.0]), alpha="0.2*noise", resources={"representation": "factored"}
         ).fit(X, y)
         with monkeypatch.context() as patched:
-            for name in ("by_matrices", "by_factors"):
+            for name in ("by_rows", "by_factors"):
                 whole = getattr(importance, name)
                 patched.setattr(importance, name, lambda *given, way=whole: asked.append(way.__name__) or way(*given))
             drops.append(model.feature_importances_)
-    assert asked == ["by_factors", "by_matrices"]
+    assert asked == ["by_factors", "by_rows"]
     assert drops[0].max() > 0
     assert_allclose(drops[1], drops[0], rtol=1e-6, atol=1e-9)
 

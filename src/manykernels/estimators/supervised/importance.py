@@ -64,7 +64,17 @@ if TYPE_CHECKING:
     from manykernels.estimators.supervised.problems import Fit
     from manykernels.estimators.supervised.samples import Samples
 
-__all__ = ["LeftOut", "Target", "bends_of", "by_factors", "by_matrices", "curvatures", "losses_of_rows", "some_rows"]
+__all__ = [
+    "LeftOut",
+    "Target",
+    "bends_of",
+    "by_factors",
+    "by_matrices",
+    "by_rows",
+    "curvatures",
+    "losses_of_rows",
+    "some_rows",
+]
 
 IMPORTANCE = "importance"
 UNKNOWN = (np.linalg.LinAlgError, FloatingPointError)  # rows cannot be left out, which is said when somebody asks
@@ -148,16 +158,46 @@ def _curvature(loss: Loss, y: Array, z: Array, rho: Array, unit: float, weight: 
 
 def by_matrices(target: Target, gram: Callable[[int], Array]) -> tuple[Array, Array]:
     """Return scores (n,) and parts (m, n) of rows left out in turn, from Gram matrices among them."""
-    values, vectors = target.stiffness()
     alive = np.flatnonzero((target.weights > 0) & (target.norms > 0)).tolist()
-    root = np.sqrt(target.weights)
-    lengths = target.values / np.where(target.norms > 0, target.norms, 1.0)[:, None]
-    longer = root[:, None] * ((vectors * (1.0 / values - 1.0)) @ (vectors.T @ (root[:, None] * lengths)))
+    lengths, longer = _longer(target)
 
     def prior(m: int) -> Array:
         return target.weights[m] * gram(m) + np.outer(lengths[m], longer[m])
 
     whole = sum((prior(m) for m in alive), start=np.zeros((len(target.rho), len(target.rho))))
+    bent, solved, away = _explained(target, whole)
+    each = np.zeros(target.values.shape)
+    for m in alive:
+        own = prior(m)
+        each[m] = np.diagonal(own) - np.einsum("ib,bi->i", own[:, bent], solved)
+    return target.left_out(each, np.einsum("ig,gi->i", target.constants, away))
+
+
+def by_rows(target: Target, factors: Sequence[Array]) -> tuple[Array, Array]:
+    """Return the same as `by_matrices` of ``Z_m Z_m'``, none of which is formed but the sum of all."""
+    alive = np.flatnonzero((target.weights > 0) & (target.norms > 0)).tolist()
+    lengths, longer = _longer(target)
+    whole = lengths[alive].T @ longer[alive]
+    for m in alive:
+        whole += (target.weights[m] * factors[m]) @ factors[m].T
+    bent, solved, away = _explained(target, whole)
+    each = np.zeros(target.values.shape)
+    each[alive] = lengths[alive] * (longer[alive] - longer[alive][:, bent] @ solved)
+    for m in alive:
+        each[m] += target.weights[m] * np.einsum("ir,ir->i", factors[m], factors[m] - solved.T @ factors[m][bent])
+    return target.left_out(each, np.einsum("ig,gi->i", target.constants, away))
+
+
+def _longer(target: Target) -> tuple[Array, Array]:
+    """Return functions of unit norm, and by which of them each prior is longer along its own, (m, n) twice."""
+    values, vectors = target.stiffness()
+    root = np.sqrt(target.weights)
+    lengths = target.values / np.where(target.norms > 0, target.norms, 1.0)[:, None]
+    return lengths, root[:, None] * ((vectors * (1.0 / values - 1.0)) @ (vectors.T @ (root[:, None] * lengths)))
+
+
+def _explained(target: Target, whole: Array) -> tuple[Array, Array, Array]:
+    """Return the rows that have curvature, and ``R (Q + B G U')`` and ``G U'`` from the covariance ``Q``."""
     bent = np.flatnonzero(target.curvature > 0)
     bend = np.sqrt(target.share * target.curvature[bent])
     factor = cho_factor(np.eye(len(bent)) + bend[:, None] * whole[np.ix_(bent, bent)] * bend, lower=True)
@@ -166,11 +206,7 @@ def by_matrices(target: Target, gram: Callable[[int], Array]) -> tuple[Array, Ar
     through = bend[:, None] * cho_solve(factor, bend[:, None] * free)  # R B
     away = np.linalg.pinv(free.T @ through, hermitian=True) @ (target.constants.T - free.T @ solved)  # G U'
     solved += through @ away
-    each = np.zeros(target.values.shape)
-    for m in alive:
-        own = prior(m)
-        each[m] = np.diagonal(own) - np.einsum("ib,bi->i", own[:, bent], solved)
-    return target.left_out(each, np.einsum("ig,gi->i", target.constants, away))
+    return bent, solved, away
 
 
 def by_factors(target: Target, factors: Sequence[Array], coefficients: Sequence[Array]) -> tuple[Array, Array]:
@@ -342,7 +378,7 @@ def _by_least(target: Target, pairs: Sequence[tuple[Array, Array]]) -> tuple[Arr
     """Return the same as `by_factors`, from matrices among the rows where coefficients are more than these."""
     factors, coefficients = zip(*pairs, strict=True) if pairs else ((), ())
     if sum(factor.shape[1] for factor in factors) > RANK_PER_ROW * len(target.rho):
-        return by_matrices(target, lambda m: factors[m] @ factors[m].T)
+        return by_rows(target, factors)
     return by_factors(target, factors, coefficients)
 
 

@@ -134,7 +134,14 @@ def selects(regularizer: Regularizer) -> bool:
 
 
 def violators(
-    bound: DualBound, used: Array, neighbors: Array, limit: Array, margin: float, ahead: Array | float = 0.0
+    bound: DualBound,
+    used: Array,
+    neighbors: Array,
+    limit: Array,
+    margin: float,
+    ahead: Array | float = 0.0,
+    *,
+    stayed: bool = False,
 ) -> Array:
     """Return kernels above the threshold that are local maxima over widths, or any if no local maximum is above.
 
@@ -142,7 +149,8 @@ def violators(
     the strong rule (Tibshirani et al., "Strong rules for discarding predictors in lasso-type problems", Journal of the
     Royal Statistical Society B 74 (2012)) takes kernels in that it could bring above the threshold. What it
     overlooks, the next pass finds. Where it is known how fast each norm grew from the strength before to this one,
-    ``ahead`` is of each kernel: along a path norms grow steadily, and most by far less than the rule fears.
+    ``ahead`` is of each kernel: along a path norms grow steadily, and most by far less than the rule fears. As many as
+    are in use may enter then, and where the last ones stayed, else a third.
     """
     u = bound.norms.copy()
     candidate = (u > limit * margin - ahead) & (bound.low > limit - ahead)
@@ -154,7 +162,7 @@ def violators(
     chosen = np.flatnonzero(candidate & peak)
     if not len(chosen):
         chosen = np.flatnonzero(candidate)
-    return largest(chosen, u, len(used) if np.all(ahead == 0.0) else 3 * len(used))
+    return largest(chosen, u, 3 * len(used) if stayed or np.any(ahead != 0.0) else len(used))
 
 
 def contributors(regularizer: Regularizer, bound: DualBound, used: Array, gap: float) -> Array:

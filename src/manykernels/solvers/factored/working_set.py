@@ -41,6 +41,7 @@ from manykernels.solvers.factored.objective import FactoredObjective, KnownCurva
 from manykernels.solvers.factored.state import DualPass, ExactContinuation, Round, Start, State
 from manykernels.solvers.factored.tuning import (
     FASTER,
+    FEW_ENTER,
     FEW_ROWS,
     FINEST,
     FURTHEST,
@@ -54,6 +55,7 @@ from manykernels.solvers.factored.tuning import (
     NEXT_GAP,
     REFINE,
     SMOOTHING,
+    STAYED,
 )
 from manykernels.solvers.factored.working_matrices import WorkingMatrices
 from manykernels.solvers.solution import Status
@@ -271,8 +273,9 @@ class FactoredWorkingSet:
         whole = state.objective is not None and state.objective.in_place is not None
         used, limit = self._used(state, bound), self._threshold(state)
         entering = self._entering(state, bound, used, gap)
+        few = np.isin(entering, state.kernels, invert=True).sum() <= FEW_ENTER * len(used)
         finer = np.isin(entering, state.kernels).all() or (
-            gap_of_factors(self.problem.regularizer, bound, used, entering, limit)
+            (few or gap_of_factors(self.problem.regularizer, bound, used, entering, limit))
             and state.own_gap < 0.5 * (state.primal - bound.value)
         )
         kernels = np.concatenate([used, entering, self.problem.unpenalized]).astype(np.int64)
@@ -337,7 +340,8 @@ class FactoredWorkingSet:
             self._fall = float(ahead)
             if self._before is not None and self._before.growth is not None:
                 ahead = ahead * np.minimum(FASTER * self._before.growth + LEAST_GROWTH, 1.0)
-        return violators(bound, used, self._neighbors, limit, margin, ahead)
+        stayed = len(used) >= STAYED * len(state.kernels)
+        return violators(bound, used, self._neighbors, limit, margin, ahead, stayed=stayed)
 
     def _coefficients(self, state: State) -> list[Array]:
         if state.objective is None:
