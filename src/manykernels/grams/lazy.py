@@ -57,7 +57,9 @@ class TileEvaluator:
     def _narrow(self) -> tuple[PreparedRows[Any], PreparedRows[Any]]:
         """The rows on the left and on the right with what the kernels of the bank read of them."""
         left = self.bank.narrow(self.left)
-        return left, left if self.right is self.left else self.bank.narrow(self.right)
+        if self.right is self.left:
+            return left, left
+        return left, self.right if self.right.names is left.names else self.bank.narrow(self.right)
 
     @cached_property
     def _groups(self) -> tuple[Group, ...]:
