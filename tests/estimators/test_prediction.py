@@ -63,14 +63,13 @@ def test_only_active_kernels_and_support_samples_are_kept_and_read(data: Any, mo
     expected = np.einsum("km,mij,kj->ik", weights, bank.block(rows, rows), coefficients)[:7]
     expansion = Expansion.of(bank, rows, weights, coefficients)
     assert (len(expansion.bank), expansion.support.n_samples) == (2, 28)
-    read, block = [], FittedBank.block
+    read, evaluate = [], FittedBank.evaluate
 
-    def watched(self: FittedBank, *args: Any, **options: Any) -> Array:
-        values = block(self, *args, **options)
-        read.extend((self.names[m], *values.shape[1:]) for m in np.arange(len(self))[options["kernels"]])
-        return values
+    def watched(self: FittedBank, left: Any, right: Any, kernels: Array, out: Array, *, same: bool) -> None:
+        evaluate(self, left, right, kernels, out, same=same)
+        read.extend((self.names[m], *out.shape[1:]) for m in kernels)
 
-    monkeypatch.setattr(FittedBank, "block", watched)
+    monkeypatch.setattr(FittedBank, "evaluate", watched)
     np.testing.assert_allclose(expansion.scores(data.X[:7]), expected, atol=1e-12)
     assert sorted(read) == sorted((bank.names[m], 7, 28) for m in (1, 3))
 
