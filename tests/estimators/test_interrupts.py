@@ -265,6 +265,7 @@ def pressed_within(place: str, at: int) -> Iterator[list[int]]:
         yield counted
     finally:
         sys.setprofile(before)
+    assert counted[0], f"nothing is called within {place}: has it moved?"
 
 
 QUICK = {"max_iter": 3}
@@ -344,15 +345,15 @@ def test_classes_that_follow_ctrl_c_get_models_without_kernels(data: Any, repres
 
 def test_a_selection_keeps_its_complete_pairs_of_halves(data: Any) -> None:
     model, halves = MKLRegressor(bank()), {"n_pairs": 3, "random_state": 0, "expected_false": 2.0}
-    with pressed_within("stability.stability_selection", -1) as calls:
+    with pressed_within("selection.stability_selection", -1) as calls:
         whole = stability_selection(model, data.X, data.y, **halves)
     with (
-        pressed_within("stability.stability_selection", int(0.7 * calls[0])),
+        pressed_within("selection.stability_selection", int(0.7 * calls[0])),
         pytest.warns(ConvergenceWarning, match=r"over [24] of 6 halves"),
     ):
         found = stability_selection(model, data.X, data.y, **halves)
     assert found.n_halves in (2, 4)
     assert found.error_bound == whole.error_bound
     np.testing.assert_allclose(found.frequencies * found.n_halves, np.round(found.frequencies * found.n_halves))
-    with pressed_within("stability._first_units", 1), pytest.raises(KeyboardInterrupt):
+    with pressed_within("selection._first_units", 1), pytest.raises(KeyboardInterrupt):
         stability_selection(model, data.X, data.y, **halves)

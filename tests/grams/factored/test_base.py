@@ -127,6 +127,18 @@ class FactoredContract(GramStackContract):
             assert (found >= low * (1 - 1e-12)).all()
             assert (found <= high * (1 + 1e-12)).all()
 
+    def test_squares_each(self) -> None:
+        """Sets of vectors have the errors of their passes in sum."""
+        stack, _, rng = self.pair()
+        sets = rng.normal(size=(stack.n_samples, 4, 3))
+        for found, own in zip(stack.squares_each(sets).T, sets.transpose(1, 2, 0), strict=True):
+            bounds = [stack.quad_bounds(np.ascontiguousarray(vector)) for vector in own]  # type: ignore[attr-defined]
+            low, high = np.sum(bounds, axis=0)
+            assert (found >= low * (1 - 1e-12)).all()
+            assert (found <= high * (1 + 1e-12)).all()
+        single = stack.squares_each(sets[:, :, :1])
+        self.check_close(single, stack.quad_each(sets[:, :, 0]))
+
 
 class TestFourier(FactoredContract):
     stack_class = FourierStack

@@ -8,7 +8,7 @@ from __future__ import annotations
 import abc
 from collections.abc import Callable
 from dataclasses import dataclass
-from functools import cached_property, partial
+from functools import partial
 from typing import Any, ClassVar
 
 import numpy as np
@@ -100,7 +100,7 @@ class Loss(abc.ABC):
         """Whether loss and conjugate are both piecewise linear."""
         return self.conjugate_form == "quadratic" and self.curvature == 0
 
-    @cached_property
+    @property
     def capabilities(self) -> frozenset[Capability]:
         """What solvers may ask of this loss, derived from its data."""
         linear = self.piecewise_linear and self.kink == 0
