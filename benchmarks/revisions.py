@@ -4,7 +4,7 @@
 
 ``BEFORE`` is another checkout, as ``git archive REVISION | tar x -C BEFORE`` leaves it. Each checkout runs benchmark
 scripts of its own, so that names may differ, in processes that take turns; every process runs its script ``--repeats``
-times, the first of which pays for what is loaded. The best time of a row counts.
+times, the first of which pays for what is loaded. The best time of a row counts; sums are over the rows that both have.
 """
 
 from __future__ import annotations
@@ -108,6 +108,15 @@ def compared(before: Path, cells: list[str], rounds: int, repeats: int, data: Pa
     return frame.assign(ratio=frame["now"] / frame["before"])
 
 
+def totals(frame: pd.DataFrame) -> pd.DataFrame:
+    """Return the sums of every cell over the rows that both checkouts have, with how many only one of them has."""
+    both = frame["ratio"].notna()
+    cells = frame["cell"].unique()
+    sums = frame[both].groupby("cell")[["before", "now"]].sum().reindex(cells)
+    alone = frame[~both].groupby("cell").size().reindex(cells, fill_value=0)
+    return sums.assign(ratio=sums["now"] / sums["before"], rows_of_one=alone).reset_index()
+
+
 def main() -> int:
     """Measure, print and save; return 1 if a cell is more than 5 % slower in sum."""
     parser = common.parser(__doc__.splitlines()[0])
@@ -126,8 +135,7 @@ def main() -> int:
     frame = compared(before, cells, rounds, options.repeats, options.data)
     formats = {"before": ".4f", "now": ".4f", "ratio": ".2f"}
     common.print_table(frame, "CPU seconds, best of all runs", formats)
-    sums = frame.groupby("cell", sort=False)[["before", "now"]].sum().reset_index()
-    sums["ratio"] = sums["now"] / sums["before"]
+    sums = totals(frame)
     common.print_table(sums, "Sums", formats)
     common.save(frame, record, options.output, "revisions")
     return 0 if options.smoke else int((sums["ratio"] > 1.05).any())
