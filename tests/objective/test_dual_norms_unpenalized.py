@@ -131,3 +131,24 @@ def test_a_dual_point_that_free_directions_feel_proves_nothing(Z, monkeypatch) -
     monkeypatch.setattr("manykernels.objective.losses.bound.MOST_NEWTON_STEPS", 0)
     assert np.isfinite(whole)
     assert problem.dual(rho) == -np.inf
+
+
+@pytest.mark.parametrize(("loss", "outputs"), [("hinge", 1), ("epsilon_insensitive", 1), ("squared_hinge", 2)])
+def test_coefficients_at_corners_stay_there(loss, outputs, Z) -> None:
+    """A sample away from the corners of its loss would pay for leaving those of the conjugate by its distance."""
+    rng = np.random.default_rng(5)
+    y = rng.normal(size=(20, outputs))
+    y = y if loss == "epsilon_insensitive" else np.sign(y)
+    problem = Problem(kernels_of(Z, np.eye(20)), y if outputs > 1 else y[:, 0], loss, get_regularizer(FREE, 0.5))
+    bound = problem.certified_bound
+    rho = bound.feasible(np.where(rng.uniform(size=y.shape) < 0.7, 0.4 * y, 0.0).reshape(problem.y.shape), sums=True)
+    rho = np.where(np.abs(rho) < 0.05, 0.0, rho)
+    rho = bound._orthogonal(rho, *bound._kept_at_corners(rho))  # feasible, with zeros
+    moved = rho + 1e-8 * np.abs(rho).max() * (bound.basis @ np.ones((bound.basis.shape[1], outputs))).reshape(rho.shape)
+    nearest, kept = (candidate for candidate, _ in bound.candidates(moved, moved, sums=True))
+    zeros = rho == 0
+    assert 2 <= zeros.sum() < rho.size
+    assert np.abs(nearest[zeros]).max() > 0
+    assert not kept[zeros].any()
+    assert bound.proves(kept)
+    np.testing.assert_allclose(kept, rho, atol=1e-7)

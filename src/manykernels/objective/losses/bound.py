@@ -37,6 +37,7 @@ SLOWEST = 0.5  # reduction of what is missing that makes another step worth whil
 MOST_STEPS = 40
 ORTHOGONAL, NEARLY = 1e-15, 1e-11  # slopes along free directions beside all slopes: enough, and where it is a failure
 MOST_NEWTON_STEPS, ENOUGH = 100, 1e-4  # to the best scores along free directions
+AT_CORNER = 1e-6  # distance from a corner of the conjugate, beside the largest coefficient, that counts as none
 DOMAIN_SLACK = 1e-12  # relative overshoot of the dual box that is rounding: ``(s * bound) / s`` may miss by one ulp
 
 
@@ -270,8 +271,32 @@ class SampleSum(BoundLoss):
     def feasible(self, rho: Array, *, sums: bool) -> Array:
         """``clip(rho - nu, lo, hi)``, the nearest point."""
         if self.basis is not None:
-            return project_box_orthogonal(rho, *self.box, self.basis)
+            return self._orthogonal(rho, *self.box)
         return project_box_hyperplane(rho, *self.box) if sums else np.clip(rho, *self.box)
+
+    def candidates(self, rho: Array, z: Array, *, sums: bool) -> Iterable[tuple[Array, Array]]:
+        """Yield the nearest feasible coefficients and, beside free directions, the nearest that stay at corners.
+
+        Away from the corners of its loss a sample has its coefficient at one of the conjugate, an end of the box or
+        the kink at zero, and pays for leaving it by its distance from there: the nearest point moves all samples alike.
+        """
+        yield self.feasible(rho, sums=sums), z
+        if self.basis is not None and (kept := self._kept_at_corners(rho)) is not None:
+            yield self._orthogonal(rho, *kept), z
+
+    def _kept_at_corners(self, rho: Array) -> tuple[Array, Array] | None:
+        """Return the box, of no width where coefficients are at corners of the conjugate; None if nowhere."""
+        low, high = (np.broadcast_to(end, rho.shape) for end in self.box)
+        near, any_there = AT_CORNER * np.abs(rho).max(initial=0.0), False
+        for corner in (low, high, *([np.zeros_like(rho)] if self.each.kink > 0 else [])):
+            there = np.abs(rho - corner) <= near
+            low, high, any_there = np.where(there, corner, low), np.where(there, corner, high), any_there or there.any()
+        return (low, high) if any_there else None
+
+    def _orthogonal(self, rho: Array, low: Array, high: Array) -> Array:
+        """Return the nearest coefficients between these that are orthogonal to the free directions."""
+        assert self.basis is not None
+        return project_box_orthogonal(rho, low, high, self.basis)
 
     def balanced(self, rho: Array, *, sums: bool) -> Array:
         """Return coefficients whose larger side is scaled down."""
@@ -379,7 +404,15 @@ class OutputSum(SampleSum):
             return self.loss.feasible(self.y, rho, self.weight, sums=sums)
         if self.loss.coupled:
             return -self.gradient(self.best_along(self.loss.scores_behind(self.y, rho, self.weight)))
-        low, high = (np.broadcast_to(end, rho.shape) for end in self.box)
+        return self._orthogonal(rho, *(np.broadcast_to(end, rho.shape) for end in self.box))
+
+    def _kept_at_corners(self, rho: Array) -> tuple[Array, Array] | None:
+        """Return the same; None for a coupled loss, whose conjugate has no corners."""
+        return None if self.loss.coupled else super()._kept_at_corners(rho)
+
+    def _orthogonal(self, rho: Array, low: Array, high: Array) -> Array:
+        """Return the same for every output."""
+        assert self.basis is not None
         columns = zip(rho.T, low.T, high.T, strict=True)
         return np.column_stack([project_box_orthogonal(*column, self.basis) for column in columns])
 
