@@ -23,12 +23,12 @@ from manykernels import (
     NonlinearMKL,
     PolynomialMKL,
 )
-from manykernels.discovery import CertifiedModel, Discovery, Found, Limits, SearchProblem, run_search
+from manykernels.discovery import Discovery, Found, Limits, SearchProblem, run_search
 from manykernels.estimators.searches.base import BaseKernelSearch, unique_names
 from manykernels.grams import DenseStack
 from manykernels.objective.problem import Problem
 from manykernels.objective.regularizers import get_regularizer
-from manykernels.solvers import Status, solve
+from manykernels.solvers import Solution, Status, solve
 
 FOUND = (Found("first", Gaussian(1.0), (0,)), Found("line", Linear(), (1, 2)))
 
@@ -63,7 +63,7 @@ class TwoKernels(BaseKernelSearch):
 
     def _candidates(self, problem: Problem) -> Any:
         rho, b = problem.zero_model()
-        yield CertifiedModel(rho, np.zeros(2), b, problem.certificate(rho, np.zeros(2), b), kernels=FOUND)
+        yield Solution(rho, np.zeros(2), b, problem.certificate(rho, np.zeros(2), b), kernels=FOUND)
         best = solve(
             problem.stack,
             problem.y,
@@ -73,7 +73,7 @@ class TwoKernels(BaseKernelSearch):
             sample_weight=problem.weight,
             tol=self.accuracy * self.tol,
         )
-        yield CertifiedModel(best.dual_coef, best.kernel_weights, best.intercept, best.certificate, kernels=FOUND)
+        yield Solution(best.dual_coef, best.kernel_weights, best.intercept, best.certificate, kernels=FOUND)
 
 
 BANK = KernelBank([("first", Gaussian(1.0), [0]), ("line", Linear(), [1, 2])], standardize=True, normalize=None)

@@ -12,10 +12,11 @@ from manykernels.exceptions import ConvergenceWarning
 from manykernels.objective.certificate import Certificate, KKTResiduals
 from manykernels.objective.problem import Problem
 from manykernels.objective.regularizers import BlockLq
+from manykernels.solvers import Solution
 from manykernels.solvers import run as deadline_module
 from manykernels.solvers.gram import newton_system
 from manykernels.solvers.gram.interior_point import InteriorPoint
-from manykernels.solvers.run import CertifiedModel, Run
+from manykernels.solvers.run import Run
 
 
 class AloneInteriorPoint(InteriorPoint):
@@ -86,8 +87,8 @@ def test_a_time_limit_holds_within_one_factorization(solver: str, monkeypatch: p
 def test_a_gap_that_rounding_could_hide_is_not_called_converged(rounding: float, status: str) -> None:
     parts = KKTResiduals(0.0, 0.0, 0.0, 0.0, 0.0)
     certificate = Certificate.from_values(1.0, 1.0, 1.0, parts, rounding)
-    model = CertifiedModel(np.zeros(3), np.zeros(1), 0.0, certificate, 1.0, 0)
-    run: Run[CertifiedModel] = Run(InteriorPoint(tol=1e-4), "A solver")
+    model = Solution(np.zeros(3), np.zeros(1), 0.0, certificate, passes=1.0)
+    run: Run[Solution] = Run(InteriorPoint(tol=1e-4), "A solver")
     solution = run.follow(iter([model])).solution()
     assert solution.status == status
     assert status in solution.message

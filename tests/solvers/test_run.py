@@ -15,8 +15,8 @@ from manykernels.grams import DenseStack
 from manykernels.grams.dense import definite_copy
 from manykernels.objective import BlockL1, BlockLq, Problem
 from manykernels.objective.certificate import Certificate, KKTResiduals
-from manykernels.solvers import BlockCoordinate, InteriorPoint, Solver, Status, WorkingSet
-from manykernels.solvers.run import CertifiedModel, Run
+from manykernels.solvers import BlockCoordinate, InteriorPoint, Solution, Solver, Status, WorkingSet
+from manykernels.solvers.run import Run
 from manykernels.solvers.solution import Limits, Model
 
 
@@ -267,9 +267,9 @@ def test_no_fallback_after_a_stop_or_a_time_limit(ending: str) -> None:
 # --- the loop by itself ---------------------------------------------------------------------------------------------
 
 
-def model(primal: float, dual: float) -> CertifiedModel:
+def model(primal: float, dual: float) -> Solution:
     certificate = Certificate.from_values(primal, dual, max(abs(primal), 1.0), KKTResiduals(0.0, 0.0, 0.0, 0.0, 0.0))
-    return CertifiedModel(np.zeros(1), np.ones(1), primal, certificate, 0.0, 0)
+    return Solution(np.zeros(1), np.ones(1), primal, certificate)
 
 
 @pytest.mark.parametrize(
@@ -285,7 +285,7 @@ def model(primal: float, dual: float) -> CertifiedModel:
     ],
 )
 def test_what_ends_a_run(values: list[Any], limits: Limits, status: Status, best: float) -> None:
-    run: Run[CertifiedModel] = Run(limits, "The run")
+    run: Run[Solution] = Run(limits, "The run")
     solution = run.follow(model(*value) for value in values).solution()
     assert (solution.status, solution.intercept) == (status, best)
     if status is not Status.CONVERGED:
@@ -293,16 +293,16 @@ def test_what_ends_a_run(values: list[Any], limits: Limits, status: Status, best
 
 
 def test_equal_objectives_are_told_apart_by_the_gap() -> None:
-    run: Run[CertifiedModel] = Run(Limits(), "The run")
+    run: Run[Solution] = Run(Limits(), "The run")
     run.follow(model(2, dual) for dual in (0, 1, 0.5))
     assert run.best.certificate.dual == 1
 
 
 def test_a_run_without_a_model_raises_what_went_wrong() -> None:
-    def broken() -> Iterator[CertifiedModel]:
+    def broken() -> Iterator[Solution]:
         raise ValueError("at once")
         yield model(1, 0)
 
-    run: Run[CertifiedModel] = Run(Limits(), "The run")
+    run: Run[Solution] = Run(Limits(), "The run")
     with pytest.raises(ValueError, match="at once"):
         run.follow(broken())

@@ -19,14 +19,12 @@ from manykernels.discovery.one_stage.discovery import discover_by_sampling, disc
 from manykernels.discovery.polynomial.discovery import PolynomialDiscovery, discover_polynomial
 from manykernels.discovery.two_stage.discovery import discover_in_two_stages, graded_settings
 from manykernels.discovery.two_stage.first_stage import AlignedKernel, AscentSettings, TargetSpace, align_family
-from manykernels.solvers.run import CertifiedModel
 
 __all__ = [
     "AlignedKernel",
     "ArdGaussianFamily",
     "AscentSettings",
     "BestMember",
-    "CertifiedModel",
     "DirichletFamily",
     "Discovery",
     "FamilySearch",

@@ -20,7 +20,7 @@ from manykernels.objective.problem import Problem
 from manykernels.objective.regularizers import Regularizer
 from manykernels.solvers import Solution, Status, configured_solver
 from manykernels.solvers.learners.learners import LearnerFit
-from manykernels.solvers.run import CertifiedModel, Run
+from manykernels.solvers.run import Run
 from manykernels.solvers.solution import Limits, Model
 from manykernels.validation.arrays import Array, check_points, check_positive_vector, check_vector, real_array
 from manykernels.validation.parameters import (
@@ -230,14 +230,14 @@ class Discovery:
     solution: Solution
 
 
-def empty_candidate(problem: Problem) -> CertifiedModel:
+def empty_candidate(problem: Problem) -> Solution:
     """Return the model without kernels and the certificate that needs none: dual coefficients of zero."""
     nothing, b = np.zeros(problem.n_samples), problem.best_constant
     certificate = certificate_of(problem, (nothing, nothing, b), 0.0, nothing, 0.0)
-    return CertifiedModel(nothing, np.zeros(0), b, certificate)
+    return Solution(nothing, np.zeros(0), b, certificate)
 
 
-def run_search(candidates: Iterator[CertifiedModel], limits: Limits, problem: Problem) -> Discovery:
+def run_search(candidates: Iterator[Solution], limits: Limits, problem: Problem) -> Discovery:
     """Consume the models of a search until a limit is reached and return the best one.
 
     That is the one that converged, else the one of smallest primal value. Ctrl-C, the end of the time and whatever goes
@@ -247,7 +247,7 @@ def run_search(candidates: Iterator[CertifiedModel], limits: Limits, problem: Pr
 
     Parameters
     ----------
-    candidates : iterator of CertifiedModel
+    candidates : iterator of Solution
         With the kernels that were found. The first is the starting point (iteration 0).
     limits : Limits
     problem : Problem
@@ -256,18 +256,19 @@ def run_search(candidates: Iterator[CertifiedModel], limits: Limits, problem: Pr
     Examples
     --------
     >>> import numpy as np
-    >>> from manykernels.discovery import CertifiedModel, Found, Limits, run_search
+    >>> from manykernels.discovery import Found, Limits, run_search
     >>> from manykernels.kernels import Linear
     >>> from manykernels.objective.problem import Problem
     >>> from manykernels.objective.regularizers import get_regularizer
+    >>> from manykernels.solvers import Solution
     >>> problem = Problem(np.eye(2)[None], [1.0, -1.0], "squared", get_regularizer("simplex", 0.1))
     >>> model = np.array([0.05, -0.05]), np.ones(1), 0.0
     >>> kernels = (Found("x", Linear(), (0,)),)
-    >>> start = CertifiedModel(*model, problem.certificate(*model), kernels=kernels)
+    >>> start = Solution(*model, problem.certificate(*model), kernels=kernels)
     >>> str(run_search(iter([start]), Limits(max_iter=5), problem).solution.status)
     'stalled'
     """
-    run: Run[CertifiedModel] = Run(limits, f"The {limits.name}")
+    run: Run[Solution] = Run(limits, f"The {limits.name}")
     run.follow(candidates, lambda: empty_candidate(problem))
     return without_empty(Discovery(run.best.kernels, run.solution()))
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
-from functools import cached_property
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -13,7 +12,6 @@ from manykernels.discovery.base import Discovery, Found, Limits, SearchProblem, 
 from manykernels.exceptions import InvalidInputError
 from manykernels.grams import DenseStack
 from manykernels.kernels import WeightedPolynomial
-from manykernels.objective.certificate import Certificate
 from manykernels.objective.problem import Problem
 from manykernels.objective.regularizers import Ridge
 from manykernels.solvers import Solution, Status
@@ -113,7 +111,7 @@ class NonlinearProblem:
         decrease = float(gradient @ (theta - self.center)) + self.radius * float(np.linalg.norm(gradient))
         value = fit.primal_value / self._unit
         floor = self.problem.tiny / self._unit
-        return DescentPoint(self, theta, fit, value, gradient, max(decrease, 0.0) / max(abs(value), floor), gram)
+        return DescentPoint(theta, fit, value, gradient, max(decrease, 0.0) / max(abs(value), floor), gram)
 
     def constant_at(self, theta: Array) -> DescentPoint:
         """Return the best constant as a model at theta, with the bound that needs no kernel; theta is as it is."""
@@ -121,7 +119,7 @@ class NonlinearProblem:
         b, dual = problem.best_constant, -problem.conjugate_loss(zero)
         primal = problem.empirical_loss(problem.constant_scores(b))
         fit = LearnerFit(zero, b, dual, primal - dual, 0)
-        return DescentPoint(self, theta, fit, primal / self._unit, np.zeros(len(theta)), np.inf, self.kernel(theta)[1])
+        return DescentPoint(theta, fit, primal / self._unit, np.zeros(len(theta)), np.inf, self.kernel(theta)[1])
 
     @property
     def _unit(self) -> float:
@@ -137,37 +135,14 @@ class NonlinearProblem:
 
 @dataclass(frozen=True, eq=False)
 class DescentPoint:
-    """Weights, the model on their kernel, and the gradient there; to a run it is a certified model like any other."""
+    """Weights, the fit on their kernel, and the gradient there."""
 
-    posed: NonlinearProblem
     theta: Array  # ndarray of shape (p,)
     fit: LearnerFit
     value: float  # in units of the loss at zero
     gradient: Array  # ndarray of shape (p,): in the same units
     stationarity: float
     gram: Array  # ndarray of shape (N, N)
-    passes: float = 0.0  # so far: every base kernel is read once for the sum, once for the gradient
-    newton_steps: int = 0  # so far
-
-    @property
-    def dual_coef(self) -> Array:
-        """Dual coefficients of the model on the one kernel."""
-        return self.fit.rho
-
-    @property
-    def kernel_weights(self) -> Array:
-        """The weight of the one kernel."""
-        return np.array([1.0 / self.posed.strength])
-
-    @property
-    def intercept(self) -> float:
-        """Intercept."""
-        return self.fit.b
-
-    @cached_property
-    def certificate(self) -> Certificate:
-        """Certificate of the model on its kernel."""
-        return learner_certificate(self.fit, self.posed.problem.tiny)
 
 
 # Projected gradient descent on the weights of a non-linear combination of kernels.
@@ -183,17 +158,18 @@ class NonlinearDescent:
     def __init__(self, posed: NonlinearProblem, limits: Limits) -> None:
         self.posed, self.limits = posed, limits
         self._tried = self._steps = 0
-        self._run: Run[DescentPoint] = Run(
-            limits, f"The {limits.name}", converged=lambda point: point.stationarity <= limits.tol
+        self._run: Run[Solution] = Run(
+            limits, f"The {limits.name}", converged=lambda model: bool(model.state.stationarity <= limits.tol)
         )
         self._run.follow(self._points(), lambda: self._counted(self.posed.constant_at(self._start())))
 
     @property
     def point(self) -> DescentPoint:
         """The best point."""
-        return self._run.best
+        best: DescentPoint = self._run.best.state
+        return best
 
-    def _points(self) -> Iterator[DescentPoint]:
+    def _points(self) -> Iterator[Solution]:
         """Go downhill as long as some step descends."""
         point = self._at(self._start())
         yield self._counted(point)
@@ -233,9 +209,11 @@ class NonlinearDescent:
         self._steps += point.fit.steps
         return point
 
-    def _counted(self, point: DescentPoint) -> DescentPoint:
-        """Return the point with what it took to come there."""
-        return replace(point, passes=2.0 * self._tried, newton_steps=self._steps)
+    def _counted(self, point: DescentPoint) -> Solution:
+        """Return the model of a point, with what it took so far: a kernel is read for the sum and the gradient."""
+        fit, weights = point.fit, np.array([1.0 / self.posed.strength])
+        certificate, passes = learner_certificate(fit, self.posed.problem.tiny), 2.0 * self._tried
+        return Solution(fit.rho, weights, fit.b, certificate, passes=passes, newton_steps=self._steps, state=point)
 
     def solution(self) -> Solution:
         """Return the model at the best point, with the certificate that it has on its kernel."""

@@ -23,7 +23,6 @@ from manykernels.objective.problem import Problem
 from manykernels.objective.regularizers import Regularizer
 from manykernels.solvers.run import (
     ROUNDING,
-    CertifiedModel,
     OutOfSystemsError,
     OutOfTimeError,
     Run,
@@ -82,10 +81,11 @@ def _passes_since(problem: Problem, entries: int) -> float:
     return (counters.entries - entries) / counters.entries_per_pass
 
 
-def _certified(problem: Problem, model: Model, before: int, newton_steps: int = 0) -> CertifiedModel:
+def _certified(problem: Problem, model: Model, before: int, newton_steps: int = 0) -> Solution:
     """Return a model with its certificate and its costs since so many entries were read."""
     certificate, whole = problem.certificate_apart(*model)
-    return CertifiedModel(*model, certificate, _passes_since(problem, before), newton_steps, whole=whole)
+    passes = _passes_since(problem, before)
+    return Solution(*model, certificate, passes=passes, newton_steps=newton_steps, whole=whole)
 
 
 def _with_norms(solution: Solution, problem: Problem) -> Solution:
@@ -355,7 +355,7 @@ class Solver(ABC, Generic[State]):
         patience = None if math.isinf(self.patience) else int(self.patience)
         return Limits(self.tol, self.max_iter, self.time_limit, patience, self.callback, self.verbose, name=self.name)
 
-    def good_enough(self, problem: Problem) -> Callable[[CertifiedModel], bool] | None:
+    def good_enough(self, problem: Problem) -> Callable[[Solution], bool] | None:
         """Return the test of a certified model that ends a run; None is a relative gap of at most ``tol``."""
         return None
 
@@ -363,18 +363,16 @@ class Solver(ABC, Generic[State]):
         """Run this algorithm alone."""
         before = problem.stack.counters.entries
         enough = self.good_enough(problem)
-        run: Run[CertifiedModel] = Run(self._limits, f"Solver '{self.name}'", converged=enough)
+        run: Run[Solution] = Run(self._limits, f"Solver '{self.name}'", converged=enough)
         with deadline(self.time_limit), blas_threads(problem.stack.n_samples, problem.stack.n_threads):
             run.follow(self._models(problem, warm_start, run), lambda: _certified(problem, _empty(problem), before))
         return replace(run.solution(), passes=_passes_since(problem, before))
 
-    def _models(
-        self, problem: Problem, warm_start: Solution | None, run: Run[CertifiedModel]
-    ) -> Iterator[CertifiedModel | None]:
+    def _models(self, problem: Problem, warm_start: Solution | None, run: Run[Solution]) -> Iterator[Solution | None]:
         """Yield the starting point, then the certified model of each iteration, or None if it is not worth it."""
         before = problem.stack.counters.entries
 
-        def certified(model: Model, newton_steps: int) -> CertifiedModel:
+        def certified(model: Model, newton_steps: int) -> Solution:
             return _certified(problem, model, before, newton_steps)
 
         start = zero = _empty(problem)

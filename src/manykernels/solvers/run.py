@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from contextlib import contextmanager
 from contextvars import ContextVar
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar
 
 import numpy as np
@@ -105,66 +105,7 @@ class Certified(Protocol):
         """Linear systems solved so far."""
 
 
-class Learned(Certified, Protocol):
-    """A model met on the way, which can end as a solution."""
-
-    @property
-    def dual_coef(self) -> Array:
-        """Dual coefficients ``rho``."""
-
-    @property
-    def intercept(self) -> float:
-        """Intercept ``b``."""
-
-
-@dataclass(frozen=True, eq=False)
-class CertifiedModel:
-    """One model that a solver or a search met on the way, with its certificate and what it cost so far.
-
-    Parameters
-    ----------
-    dual_coef : ndarray of shape (n_samples,)
-        ``rho``.
-    kernel_weights : ndarray of shape (n_kernels,)
-        ``d``, non-negative; of a search those of the kernels found.
-    intercept : float
-    certificate : Certificate
-        Primal value of exactly this model; of a search with a dual bound that holds for every kernel of the family.
-    passes : float
-        Gram entries read so far, in passes over all samples and kernels.
-    newton_steps : int
-        Linear systems solved so far.
-    kernels : tuple of Found
-        The kernels that a search found; none where they were given.
-    whole : callable, optional
-        Returns the certificate with the bound on rounding.
-    state : object, optional
-        Where its algorithm stood, of which the functions of the model can be made.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> from manykernels.discovery import CertifiedModel
-    >>> from manykernels.objective import Problem, get_regularizer
-    >>> problem = Problem(np.eye(2)[None], [1.0, -1.0], "squared", get_regularizer("l1", 0.1))
-    >>> model = problem.zero_model()[0], np.zeros(1), 0.0
-    >>> CertifiedModel(*model, problem.certificate(*model)).passes
-    0.0
-    """
-
-    dual_coef: Array
-    kernel_weights: Array
-    intercept: float
-    certificate: Certificate
-    passes: float = 0.0
-    newton_steps: int = 0
-    kernels: tuple[Any, ...] = field(default=(), kw_only=True)
-    whole: Callable[[], Certificate] | None = field(default=None, kw_only=True)
-    state: Any = field(default=None, kw_only=True)
-
-
 C = TypeVar("C", bound=Certified)
-M = TypeVar("M", bound=Learned)
 
 
 class Run(Generic[C]):
@@ -331,14 +272,12 @@ class Run(Generic[C]):
             raise RuntimeError("a run always begins with a certified model")
         return self._best
 
-    def solution(self: Run[M]) -> Solution:
+    def solution(self: Run[Solution]) -> Solution:
         """Return the best model as a solution."""
         best, last = self.best, self.history[-1]
         status = self.status or Status.STALLED
-        return Solution(
-            dual_coef=best.dual_coef,
-            kernel_weights=best.kernel_weights,
-            intercept=best.intercept,
+        return replace(
+            best,
             certificate=_whole(best),
             status=status,
             message=self._message(status, best.certificate.relative_gap),
@@ -348,6 +287,9 @@ class Run(Generic[C]):
             n_iter=self._iteration,
             elapsed_s=self._elapsed(),
             solver=self._limits.name,
+            kernels=(),
+            state=None,
+            whole=None,
         )
 
     def _message(self, status: Status, gap: float) -> str:

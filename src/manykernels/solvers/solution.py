@@ -41,8 +41,8 @@ Model = tuple[Array, Array, float]
 class Status(StrEnum):
     """Why a solver stopped; each is also its own text.
 
-    ``CONVERGED``: the relative gap is within ``tol``. ``INACCURATE``: it is, but rounding alone could be above it, or
-    it would be, had rounding to float32 not left kernels indefinite.
+    ``RUNNING``: it has not yet. ``CONVERGED``: the relative gap is within ``tol``. ``INACCURATE``: it is, but rounding
+    alone could be above it, or it would be, had rounding to float32 not left kernels indefinite.
     ``MAX_ITER``, ``TIME_LIMIT``: a limit came first. ``STALLED``: no certificate in a row was better.
     ``INTERRUPTED``: Ctrl-C. ``STOPPED_BY_CALLBACK``: the callback returned a true value.
     ``NUMERICAL_ERROR``: numbers became useless. Whatever the status, the solution is the best model found.
@@ -54,6 +54,7 @@ class Status(StrEnum):
     True
     """
 
+    RUNNING = "running"
     CONVERGED = "converged"
     INACCURATE = "inaccurate"  # the gap is within tol, but its rounding bound is above 100 tol
     MAX_ITER = "max_iter"
@@ -163,6 +164,8 @@ class Functions(Protocol):
 class Solution:
     """A fitted model ``f(x) = sum_m d_m sum_i rho_i k_m(x, x_i) + b`` with its certificate.
 
+    Solvers and searches meet such models on their way, and return the best.
+
     Parameters
     ----------
     dual_coef : ndarray of shape (n_samples,), or (n_samples, n_targets) with shared weights
@@ -195,6 +198,12 @@ class Solution:
         Kernels given as matrices that were indefinite by rounding, by position, and by how much of its largest
         eigenvalue the smallest one of each was negative. The nearest positive semidefinite matrices stand for them
         here: the certificate is for these, and values computed from the matrices as they were given differ.
+    kernels : tuple of Found
+        On the way of a search only: the kernels found, in the order of ``kernel_weights``.
+    state : object, optional
+        On the way of a run only: where its algorithm stood, of which the functions of the model can be made.
+    whole : callable, optional
+        On the way of a run only: returns the certificate with the bound on rounding.
 
     Examples
     --------
@@ -210,17 +219,20 @@ class Solution:
     kernel_weights: Array
     intercept: Any  # a float, or (T,) with shared weights
     certificate: Certificate
-    status: Status
-    message: str
-    history: tuple[IterationRecord, ...]
-    passes: float
-    newton_steps: int
-    n_iter: int
-    elapsed_s: float
-    solver: str
+    status: Status = Status.RUNNING
+    message: str = ""
+    history: tuple[IterationRecord, ...] = ()
+    passes: float = 0.0
+    newton_steps: int = 0
+    n_iter: int = 0
+    elapsed_s: float = 0.0
+    solver: str = ""
     kernel_norms: Array | None = None
     functions: Functions | None = field(default=None, repr=False)
     replaced_kernels: dict[int, float] = field(default_factory=dict)
+    kernels: tuple[Any, ...] = field(default=(), repr=False)
+    state: Any = field(default=None, repr=False)
+    whole: Callable[[], Certificate] | None = field(default=None, repr=False)
 
     def with_replaced(self, kernels: dict[int, float]) -> Solution:
         """Return the solution that tells which kernels were replaced by the nearest definite ones, if any was.

@@ -27,8 +27,8 @@ from manykernels.kernels import Gaussian, KernelSpec
 from manykernels.objective.certificate import Certificate
 from manykernels.objective.problem import Problem
 from manykernels.objective.regularizers import Simplex
-from manykernels.solvers import Status
-from manykernels.solvers.run import CertifiedModel, deadline, seconds_left
+from manykernels.solvers import Solution, Status
+from manykernels.solvers.run import deadline, seconds_left
 from manykernels.solvers.solution import Model
 from manykernels.validation.arrays import Array, check_count, check_growth
 
@@ -95,7 +95,7 @@ class HierarchicalSearch:
         """Whether there is nothing to solve for: the constant kernel adds nothing to an intercept."""
         return self.base.fit_intercept and len(self.hull.nodes) == 1
 
-    def candidates(self) -> Iterator[CertifiedModel]:
+    def candidates(self) -> Iterator[Solution]:
         """Yield the zero model, then the model of every hull, each certified over the whole graph."""
         rho, b = self.base.zero_model()
         model, solved_to = self._model(rho, np.zeros(1), b), np.inf
@@ -180,10 +180,10 @@ class HierarchicalSearch:
         return certificate_of(self.base, (rho, f, b), reduced.regularizer.value(t), feasible,
                                 dual_square / (2.0 * self.posed.strength))  # fmt: skip
 
-    def _candidate(self, model: Model, certificate: Certificate) -> CertifiedModel:
+    def _candidate(self, model: Model, certificate: Certificate) -> Solution:
         rho, weights, b = model
         chosen = np.flatnonzero(weights)
-        return CertifiedModel(
+        return Solution(
             kernels=tuple(self.grid.found(self.hull.nodes[m], self.posed.names) for m in chosen),
             dual_coef=rho,
             kernel_weights=weights[chosen],

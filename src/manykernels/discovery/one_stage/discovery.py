@@ -41,7 +41,6 @@ from manykernels.exceptions import InvalidInputError
 from manykernels.objective.problem import Problem
 from manykernels.solvers import Solution
 from manykernels.solvers.learners.learners import LearnerFit
-from manykernels.solvers.run import CertifiedModel
 from manykernels.validation.arrays import Array, check_choice, check_count, check_positive
 from manykernels.validation.parameters import RandomSource, check_flag
 
@@ -174,7 +173,7 @@ def discover_greedily(
 
 def _begin(
     learner: Learner, limits: Limits, rng: np.random.Generator
-) -> tuple[CertifiedModel, FamilyCertificate, LearnerFit]:
+) -> tuple[Solution, FamilyCertificate, LearnerFit]:
     """Return the model without kernels and the first kernel to take."""
     rho, b = learner.empty.zero_model()
     model = rho, np.zeros(1), b
@@ -185,7 +184,7 @@ def _begin(
 
 def _corrective(
     learner: Learner, limits: Limits, rng: np.random.Generator, *, slides: bool, seeds: Sequence[Array] = ()
-) -> Iterator[CertifiedModel]:
+) -> Iterator[Solution]:
     """Solve the problem on all kernels found, again and again; seeds are kernels to start with."""
     start, certified, _ = _begin(learner, limits, rng)
     yield start
@@ -225,7 +224,7 @@ def _inner_tol(certified: FamilyCertificate, limits: Limits) -> float:
     return max(INNER_SHARE * max(limits.tol, min(certified.certificate.relative_gap, 0.5)), 1e-10)
 
 
-def _descend(learner: Learner, limits: Limits, rng: np.random.Generator, update: str) -> Iterator[CertifiedModel]:
+def _descend(learner: Learner, limits: Limits, rng: np.random.Generator, update: str) -> Iterator[Solution]:
     """Move weight to the best kernel, from all others or from the worst one, by a line search on J."""
     start, certified, fit = _begin(learner, limits, rng)
     yield start
@@ -437,7 +436,7 @@ class _Steps:
         return -(-self.n_draws // CHECKPOINTS)
 
 
-def _sample(learner: Learner, limits: Limits, rng: np.random.Generator, steps: _Steps) -> Iterator[CertifiedModel]:
+def _sample(learner: Learner, limits: Limits, rng: np.random.Generator, steps: _Steps) -> Iterator[Solution]:
     """Draw, step, average; offer the model now and then."""
     empty = learner.empty
     rho, b = empty.zero_model()
@@ -469,7 +468,7 @@ def _offer(
     rng: np.random.Generator,
     solved: int,
     corrective: bool,
-) -> CertifiedModel:
+) -> Solution:
     """Return the model of the averaged weights, or of the best weights, on the kernels drawn."""
     problem = learner.problem(mixture.grams)
     if corrective:

@@ -25,7 +25,6 @@ from manykernels.objective.problem import Problem
 from manykernels.objective.regularizers.weight_sets import Simplex
 from manykernels.solvers import Solution, Status
 from manykernels.solvers.learners.learners import LearnerFit, fit_learner
-from manykernels.solvers.run import CertifiedModel
 from manykernels.solvers.solution import Model
 from manykernels.validation.arrays import Array
 
@@ -175,9 +174,9 @@ def certify(
 
 def candidate(
     learner: Learner, parameters: Sequence[Array], model: Model, certificate: Certificate, newton_steps: int
-) -> CertifiedModel:
+) -> Solution:
     """Return the model in the form in which searches offer it."""
-    return CertifiedModel(*model, certificate, newton_steps=newton_steps, kernels=learner.found(parameters))
+    return Solution(*model, certificate, newton_steps=newton_steps, kernels=learner.found(parameters))
 
 
 # A bound on ``r'K_w r`` over a box of widths, one a feature, from its values at corners of smaller boxes.

@@ -28,7 +28,6 @@ from manykernels.objective.certificate import Certificate
 from manykernels.objective.problem import Problem
 from manykernels.solvers import Solution
 from manykernels.solvers.learners.learners import fit_learner
-from manykernels.solvers.run import CertifiedModel
 from manykernels.solvers.solution import Model
 from manykernels.validation.arrays import Array
 
@@ -114,7 +113,7 @@ class PolynomialSearch:
 
     def candidates(
         self, n_steps: int, descent: Callable[..., MirrorDescent], rounds: int, start: tuple[Index, ...] = ()
-    ) -> Iterator[CertifiedModel]:
+    ) -> Iterator[Solution]:
         """Yield the constant model, averages of the descent unless there is a start, and polished models."""
         rho, b = self.problem.zero_model()
         constant = self._candidate([()], self.family.base.stack([()]), (rho, np.zeros(1), b))
@@ -143,7 +142,7 @@ class PolynomialSearch:
 
     # --- mirror descent ---------------------------------------------------------------------------------------------
 
-    def _descend(self, descent: MirrorDescent, n_steps: int, share: float) -> Iterator[CertifiedModel]:
+    def _descend(self, descent: MirrorDescent, n_steps: int, share: float) -> Iterator[Solution]:
         base, due = self.family.base, 1
         # A certificate that costs more than a step waits until the steps have cost as much.
         wait = norm_cost(self.family, self.budget) / (self.family.degree * base.n_base * base.n_samples**2)
@@ -157,7 +156,7 @@ class PolynomialSearch:
             if late:
                 return
 
-    def _averaged(self, descent: MirrorDescent) -> CertifiedModel:
+    def _averaged(self, descent: MirrorDescent) -> Solution:
         """Return the model of the averaged weights."""
         d, stack = descent.average(), descent.stack()
         fit = fit_learner(self.problem, stack.combine(d))
@@ -166,7 +165,7 @@ class PolynomialSearch:
 
     # --- polishing --------------------------------------------------------------------------------------------------
 
-    def _polish(self, indices: list[Index], rounds: int, stages: list[Problem]) -> Iterator[CertifiedModel]:
+    def _polish(self, indices: list[Index], rounds: int, stages: list[Problem]) -> Iterator[Solution]:
         """Solve and add violators, at falling strengths.
 
         With a weak penalty a hundred kernels drawn at random take up what they can of the target; what they leave of
@@ -252,7 +251,7 @@ class PolynomialSearch:
 
     # --- certificates -----------------------------------------------------------------------------------------------
 
-    def _candidate(self, indices: list[Index], stack: GramStack, model: Model) -> CertifiedModel:
+    def _candidate(self, indices: list[Index], stack: GramStack, model: Model) -> Solution:
         self._rho = self.problem.feasible_dual(model[0])
         wanted = len(indices) + max(LEAST_GROWTH, int(GROWTH * len(indices)))
         share = LATER_NORM if self._n_norms else FIRST_NORM
@@ -266,7 +265,7 @@ class PolynomialSearch:
             certificate = with_dual(certificate, self._dual, self.problem.tiny)
         kernels = tuple(self.found(index) for index in indices)
         self.index_of.update(zip(kernels, indices, strict=True))
-        return CertifiedModel(*model, certificate, float(self._n_norms), self._systems, kernels=kernels)
+        return Solution(*model, certificate, passes=float(self._n_norms), newton_steps=self._systems, kernels=kernels)
 
     def _certificate(self, stage: Problem, indices: list[Index], stack: GramStack, model: Model) -> Certificate:
         """Return the certificate of a model whose dual norm was computed last, at the strength of ``stage``."""

@@ -24,7 +24,6 @@ from manykernels.discovery.one_stage.mixture import Learner, WeightedMembers, ca
 from manykernels.discovery.two_stage.first_stage import AlignedKernel, AscentSettings, align_family
 from manykernels.exceptions import InvalidInputError
 from manykernels.solvers import Solution, Status
-from manykernels.solvers.run import CertifiedModel
 from manykernels.validation.arrays import Array
 from manykernels.validation.parameters import RandomSource
 
@@ -235,7 +234,7 @@ def _at_most(aligned: AlignedKernel) -> str:
     return f", of at most {aligned.upper_bound:.4f} in this family" if np.isfinite(aligned.upper_bound) else ""
 
 
-def _second_stage(learner: Learner, aligned: AlignedKernel) -> Iterator[CertifiedModel]:
+def _second_stage(learner: Learner, aligned: AlignedKernel) -> Iterator[Solution]:
     """Yield one model: learn on the kernel of the first stage, or without kernels if it found none."""
     empty = learner.empty
     parameters = aligned.parameters or (np.full(learner.search.n_parameters, learner.search.family.high),)

@@ -34,7 +34,7 @@ from manykernels.estimators.supervised.problems import Fit, end_of, solve_proble
 from manykernels.objective.problem import Problem
 from manykernels.objective.regularizers import Regularizer
 from manykernels.solvers import Solution, Solver, Status
-from manykernels.solvers.run import CertifiedModel, Run, check_deadline
+from manykernels.solvers.run import Run, check_deadline
 from manykernels.solvers.solution import Limits
 from manykernels.threads import blas_threads
 from manykernels.validation.arrays import Array
@@ -465,6 +465,7 @@ def _certified(problem: Problem, scores: Array, settings: dict[str, Any]) -> Sol
     own: dict[str, Any] = {name: settings.get(name) for name in ("time_limit", "callback")}
     limits = Limits(tol=settings["tol"], verbose=settings.get("verbose", 0), name="eigenvectors", **own)
     certificate = problem.certificate(rho, weights, b)
-    model = CertifiedModel(rho, weights, b, certificate, problem.stack.counters.passes, 1)
-    run: Run[CertifiedModel] = Run(limits, "The average of the kernels")
+    passes = problem.stack.counters.passes
+    model = Solution(rho, weights, b, certificate, passes=passes, newton_steps=1)
+    run: Run[Solution] = Run(limits, "The average of the kernels")
     return run.follow(iter([model])).solution()

@@ -84,15 +84,7 @@ def solved(problem: Problem, tol: float, time_limit: float, start: Solution | No
 
 def start_at(problem: Problem, model: Model) -> Solution:
     """Return a model as a solution that others begin with."""
-    told: dict[str, Any] = {
-        "message": "",
-        "history": (),
-        "passes": 0.0,
-        "newton_steps": 0,
-        "n_iter": 0,
-        "elapsed_s": 0.0,
-    }
-    return Solution(*model, problem.certificate(*model), Status.MAX_ITER, solver="factored", **told)
+    return Solution(*model, problem.certificate(*model), Status.MAX_ITER, solver="factored")
 
 
 def result_of(

@@ -27,7 +27,7 @@ from manykernels.solvers.factored.objective import Point
 from manykernels.solvers.factored.state import Component, Start, State, components_of
 from manykernels.solvers.factored.working_matrices import WorkingMatrices
 from manykernels.solvers.factored.working_set import FactoredWorkingSet, run_together
-from manykernels.solvers.run import ADVICE, ROUNDING, CertifiedModel, Run, deadline
+from manykernels.solvers.run import ADVICE, ROUNDING, Run, deadline
 from manykernels.solvers.solution import Model, Solution, Status
 from manykernels.threads import blas_threads
 from manykernels.validation.arrays import Array
@@ -72,7 +72,7 @@ DECIDED = (Status.CONVERGED, Status.STALLED, Status.NUMERICAL_ERROR)  # by numbe
 ROUNDS_WITHOUT_GAIN = 30  # of certificates; the working set itself knows earlier when it is stuck
 
 
-def certified_model(problem: Problem, state: State, passes: float) -> CertifiedModel:
+def certified_model(problem: Problem, state: State, passes: float) -> Solution:
     """Return what a round found, with a copy of its state that later rounds do not change."""
     point = Point(state.point.v.copy(), state.point.b, state.point.z.copy())
     copied, best = replace(state, point=point, rounds=list(state.rounds)), state.best
@@ -83,7 +83,8 @@ def certified_model(problem: Problem, state: State, passes: float) -> CertifiedM
         given = np.broadcast_to(problem.regularizer.weight_range[1], weights.shape)
         weights[free] = given[free] / problem.penalties[free] ** 2
     certificate = certificate_of(problem, copied.primal, best, point.z)
-    return CertifiedModel(best.scale * best.rho, weights, point.b, certificate, passes, copied.steps, state=copied)
+    model = best.scale * best.rho, weights, point.b
+    return Solution(*model, certificate, passes=passes, newton_steps=copied.steps, state=copied)
 
 
 def functions_of(problem: Problem, state: State) -> FactorFunctions:
@@ -216,17 +217,17 @@ class FactoredNewton(Solver):
             work = self._working_set(problem)
             before = problem.stack.counters.passes
 
-            def certified(state: State) -> CertifiedModel:
+            def certified(state: State) -> Solution:
                 return certified_model(work.problem, state, problem.stack.counters.passes - before)
 
             start = getattr(warm_start.functions, "start", None) if warm_start is not None else None
             run.follow(map(certified, work.rounds(start)), lambda: certified(work.empty()))
         return self._ended(problem, run, work)
 
-    def _run(self) -> Run[CertifiedModel]:
+    def _run(self) -> Run[Solution]:
         return Run(self._limits, f"Solver '{self.name}'")
 
-    def _ended(self, problem: Problem, run: Run[CertifiedModel], work: FactoredWorkingSet) -> Solution:
+    def _ended(self, problem: Problem, run: Run[Solution], work: FactoredWorkingSet) -> Solution:
         """Return the best model of a run, with its functions, and what keeps it from a smaller gap."""
         found, best = run.solution(), run.best
         model = as_evaluated(work.problem, best)
@@ -253,10 +254,10 @@ class FactoredNewton(Solver):
             works = [self._working_set(problem) for problem in own]
             runs = [self._run() for _ in works]
 
-            def taken(slot: int, state: State) -> CertifiedModel:
+            def taken(slot: int, state: State) -> Solution:
                 return certified_model(works[slot].problem, state, stack.counters.passes)
 
-            def empty(slot: int) -> CertifiedModel:
+            def empty(slot: int) -> Solution:
                 return taken(slot, works[slot].empty())
 
             with deadline(self.time_limit), blas_threads(stack.n_samples, stack.n_threads), np.errstate(all="ignore"):
@@ -269,7 +270,7 @@ class FactoredNewton(Solver):
             return [self._ended(*ended) for ended in zip(own, runs, works, strict=True)]
 
 
-def as_evaluated(problem: Problem, model: CertifiedModel) -> CertifiedModel:
+def as_evaluated(problem: Problem, model: Solution) -> Solution:
     """Return the model with the largest value that rounding may leave where its functions are evaluated again.
 
     A function is a sum of terms of at most ``sqrt(k(x, x)) sqrt(k(x_j, x_j)) |v_j|``, or ``sqrt(k(x, x)) ||v||`` in
@@ -318,7 +319,7 @@ def _largest_noise(stack: Any, components: Sequence[Component]) -> float:
     return total
 
 
-def _told_again(found: Solution, problem: Problem, model: CertifiedModel, tol: float) -> Solution:
+def _told_again(found: Solution, problem: Problem, model: Solution, tol: float) -> Solution:
     """Return a run's solution with the model that it came to, and what became of the run."""
     gap = model.certificate.relative_gap
     status = Status.INACCURATE if gap > tol and found.status in DECIDED else found.status

@@ -43,8 +43,7 @@ from manykernels.solvers.published.skm_descent import (
     smoothed_dual,
     sparser_weights,
 )
-from manykernels.solvers.run import CertifiedModel
-from manykernels.solvers.solution import Model, Status
+from manykernels.solvers.solution import Model, Solution, Status
 from manykernels.validation.arrays import Array, check_count, check_positive
 
 __all__ = ["SupportKernelMachine", "smo_svm"]
@@ -188,13 +187,13 @@ class SupportKernelMachine(Solver):
         """Return the shares of these kernels in the smoothed dual; an empty array means ones."""
         return EQUAL_SHARES if self.smoothing is None else shares_of(self.smoothing)[kernels]
 
-    def good_enough(self, problem: Problem) -> Callable[[CertifiedModel], bool] | None:
+    def good_enough(self, problem: Problem) -> Callable[[Solution], bool] | None:
         """Return the paper's rule if there are ``epsilons``."""
         if self.epsilons is None:
             return None
         most = self.epsilons[0] * problem.n_samples * problem.regularizer.strength, self.epsilons[1]
 
-        def optimal(model: CertifiedModel) -> bool:
+        def optimal(model: Solution) -> bool:
             found = epsilon_optimality(problem, model.dual_coef, model.kernel_weights)
             return found.eps1 <= most[0] and found.eps2 <= most[1]
 
