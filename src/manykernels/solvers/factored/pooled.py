@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import chain, pairwise
 
 import numpy as np
@@ -17,6 +17,7 @@ import numpy as np
 from manykernels.exceptions import IncompatibleError
 from manykernels.grams.factored import FactoredStack, FactorOperator
 from manykernels.grams.factored.operators import CHUNK_ROWS
+from manykernels.objective.certificate import Certificate
 from manykernels.objective.problem import Problem
 from manykernels.solvers.factored.certificate import (
     DualBound,
@@ -156,29 +157,15 @@ def starts_of(operators: Sequence[FactorOperator]) -> Array:
     return np.concatenate([[0], np.cumsum(np.concatenate([np.zeros(0, dtype=np.int64), *ranks]))]).astype(np.int64)
 
 
-@dataclass(eq=False)
-class _Found:
-    """What is known of one fold's model of one target at the strength at hand."""
+@dataclass(frozen=True, eq=False)
+class _Pass:
+    """What a pass said of one fold's model of one target at the strength at hand."""
 
     problem: Problem
-    primal: float
-    best: DualBound
-    z: Array
-    norms: Array
     bound: DualBound
-    components: tuple[Component, ...]
-    intercept: float
+    best: DualBound  # of those at this strength
+    norms: Array  # (M,): at least those of the functions
     own_gap: float
-
-    @property
-    def size(self) -> float:
-        """The unit of the relative gap."""
-        return max(abs(self.primal), self.problem.tiny)
-
-    @property
-    def gap(self) -> float:
-        """The relative gap of the exact kernels."""
-        return max(self.primal - self.best.value, 0.0) / self.size
 
 
 class PooledNewton:
@@ -238,22 +225,22 @@ class PooledNewton:
     def at(self, posed: Sequence[Sequence[Problem]]) -> list[list[Solution]]:
         """Return the models of every fold and target under these penalties, started where the last ones stand."""
         started, before = time.perf_counter(), self.passes
-        found: dict[Slot, _Found] = {}
+        found: dict[Slot, Solution] = {}
         waiting, rounds = list(self._v), 0
         while True:  # at most max_rounds
             rounds += 1
             check_deadline()
             self._solve(posed, waiting)
             self._certify(posed, waiting, found)
-            waiting = [slot for slot in waiting if found[slot].gap > self.tol]
+            waiting = [slot for slot in waiting if found[slot].dual_gap > self.tol]
             entering = self._entering({slot: found[slot] for slot in waiting})
-            own = any(found[slot].own_gap > OWN_SHARE * found[slot].gap for slot in waiting)
+            own = any(found[slot].state.own_gap > OWN_SHARE * found[slot].dual_gap for slot in waiting)
             if not waiting or rounds > self.max_rounds or not (len(entering) or self._closer(own) or self._refined()):
                 break
             self._enter(entering)
         told = (self.passes - before, rounds, time.perf_counter() - started)
         return [
-            [self._solution(found[fold, target], *told) for target in range(self.moments.Y.shape[1])]
+            [self._ended(found[fold, target], *told) for target in range(self.moments.Y.shape[1])]
             for fold in range(self.moments.n_folds)
         ]
 
@@ -268,7 +255,7 @@ class PooledNewton:
         self.passes += 1
         return self.stack.quad_bounds_each(rhos)
 
-    def _certify(self, posed: Sequence[Sequence[Problem]], slots: Sequence[Slot], found: dict[Slot, _Found]) -> None:
+    def _certify(self, posed: Sequence[Sequence[Problem]], slots: Sequence[Slot], found: dict[Slot, Solution]) -> None:
         """Certify models for the exact kernels; of lower bounds at one strength the best is kept."""
         slopes, scores = zip(*(self.slopes(*slot) for slot in slots), strict=True)
         rhos = [
@@ -281,11 +268,11 @@ class PooledNewton:
             own = np.where(self.training[slot[0]], z, problem.y)
             primal, norms = self._primal(problem, slot, own)
             bound = dual_bound(problem, rho, own, quads, primal, self.tol)
-            best = bound if slot not in found or bound.value > found[slot].best.value else found[slot].best
-            v = self._v[slot]
+            earlier = [found[slot].state.best] if slot in found else []
+            best = max([*earlier, bound], key=lambda own: own.value)
             own_gap = self._own_gap(problem, slot, rho, own)
-            parts = self._components(v)
-            found[slot] = _Found(problem, primal, best, own, norms, bound, parts, float(v[-1]), own_gap)
+            certificate = certificate_of(problem, primal, best, own)
+            found[slot] = self._model(self._v[slot], certificate, _Pass(problem, bound, best, norms, own_gap))
 
     def _primal(self, problem: Problem, slot: Slot, z: Array) -> tuple[float, Array]:
         """Return an upper bound on the objective of the exact kernels, and on the norms of all functions (M,)."""
@@ -326,17 +313,22 @@ class PooledNewton:
 
     # --- which kernels, how fine -------------------------------------------------------------------------------------
 
-    def _entering(self, found: dict[Slot, _Found]) -> Array:
+    def _entering(self, found: dict[Slot, Solution]) -> Array:
         """Return the kernels that some model lacks whose gap is too large."""
         used, chosen = self.moments.kernels, [np.zeros(0, dtype=np.int64)]
-        for own in found.values():
-            regularizer, gap = own.problem.regularizer, own.gap
+        for model in found.values():
+            own, gap = model.state, model.dual_gap
+            regularizer = own.problem.regularizer
             if selects(regularizer):
                 limit = np.broadcast_to(regularizer.threshold(own.problem.penalties * own.norms), own.norms.shape)
                 margin = 1.0 + min(0.1 * max(gap, self.tol), 0.01)
                 chosen.append(violators(own.bound, used, self._neighbors, limit, margin))
             else:
-                chosen.append(contributors(regularizer, own.bound, used, gap * own.size))
+                chosen.append(
+                    contributors(
+                        regularizer, own.bound, used, gap * max(abs(model.certificate.primal), own.problem.tiny)
+                    )
+                )
         return np.setdiff1d(np.concatenate(chosen), used)
 
     def _closer(self, own: bool) -> bool:
@@ -413,29 +405,33 @@ class PooledNewton:
             self._steps += 1
         self._v[slot] = v
 
-    def _solution(self, found: _Found, passes: int, rounds: int, elapsed_s: float) -> Solution:
-        """Return what is known of a model as a solution."""
-        certificate = certificate_of(found.problem, found.primal, found.best, found.z)
-        met = certificate.relative_gap <= self.tol
-        late = rounds > self.max_rounds
-        sign, end = ("<=", "") if met else (">", ". Raise max_iter." if late else ": finer factors bring nothing more")
-        status = Status.CONVERGED if met else Status.MAX_ITER if late else Status.STALLED
-        kernels = [component.kernel for component in found.components]
-        norms = np.zeros(found.problem.n_kernels)
-        norms[kernels] = [float(np.linalg.norm(component.coefficients)) for component in found.components]
+    def _model(self, v: Array, certificate: Certificate, told: _Pass) -> Solution:
+        """Return these coefficients as a model on the way, with what the pass said of it."""
+        components, norms = self._components(v), np.zeros(told.problem.n_kernels)
+        kernels = [component.kernel for component in components]
+        norms[kernels] = [float(np.linalg.norm(component.coefficients)) for component in components]
         return Solution(
-            dual_coef=found.best.scale * found.best.rho,
-            kernel_weights=norms / np.maximum(found.best.norms * found.problem.penalties, 1e-300),
-            intercept=found.intercept,
+            dual_coef=told.best.scale * told.best.rho,
+            kernel_weights=norms / np.maximum(told.best.norms * told.problem.penalties, 1e-300),
+            intercept=float(v[-1]),
             certificate=certificate,
-            status=status,
-            message=f"relative duality gap {certificate.relative_gap:.2e} {sign} tol {self.tol:.2e}{end}",
-            history=(),
+            solver=FactoredNewton.name,
+            kernel_norms=norms,
+            functions=FactorFunctions(self.stack, components, approximate_gap=told.own_gap),
+            state=told,
+        )
+
+    def _ended(self, model: Solution, passes: int, rounds: int, elapsed_s: float) -> Solution:
+        """Return a model with how it ended."""
+        met, late = model.dual_gap <= self.tol, rounds > self.max_rounds
+        sign, end = ("<=", "") if met else (">", ". Raise max_iter." if late else ": finer factors bring nothing more")
+        return replace(
+            model,
+            status=Status.CONVERGED if met else Status.MAX_ITER if late else Status.STALLED,
+            message=f"relative duality gap {model.dual_gap:.2e} {sign} tol {self.tol:.2e}{end}",
             passes=passes,
             newton_steps=self._steps,
             n_iter=rounds,
             elapsed_s=elapsed_s,
-            solver=FactoredNewton.name,
-            kernel_norms=norms,
-            functions=FactorFunctions(self.stack, found.components, approximate_gap=found.own_gap),
+            state=None,
         )
