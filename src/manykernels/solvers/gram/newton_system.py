@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 from scipy.linalg import LinAlgError, cho_factor, cho_solve, solve_triangular
-from scipy.linalg.blas import dsyrk
+from scipy.linalg.blas import dsymm, dsymv, dsyrk
 from scipy.linalg.lapack import dpotrf, dpotri, dpotrs, dpstrf
 
 from manykernels.grams.base import mirror_upper
@@ -233,53 +233,67 @@ class SharedSystem:
 
 FIRST_JITTER = 1e-15
 LARGEST_JITTER = 1e-7
+FEW_RIGHTS = 4  # right-hand sides up to which products with each are the fastest
+REFINED_ABOVE = 1e-12  # residual, relative to the right-hand side: below it a second solution would change nothing
 
 
 class NewtonSystem:
     """Solve ``matrix @ x + multiplier * 1 = right``, ``sum(x) = total`` (the border only with an intercept).
 
-    The matrix is scaled to unit diagonal before its Cholesky factorization: its entries span many orders of magnitude
-    near the optimum. A jitter relative to that unit diagonal is added only if the factorization breaks down.
+    Entries span many orders of magnitude near the optimum, which a Cholesky factorization bears: errors are relative
+    to the diagonal, row by row, as if that were one. So is the jitter that is added only if it breaks down.
+    Of the matrix the lower triangle of the transpose is read.
     """
 
     def __init__(self, matrix: Array, border: bool) -> None:
         check_deadline()
-        self._scale = 1.0 / np.sqrt(matrix.diagonal())
-        matrix *= self._scale
-        matrix *= self._scale[:, None]
-        self._matrix = matrix
-        self._factor = _factorize(matrix)
-        self._border = self._solve(np.ones(matrix.shape[0])) if border else None
+        self._matrix = matrix.T if matrix.flags.c_contiguous else np.asfortranarray(matrix)
+        self._unit = 1.0 / np.sqrt(matrix.diagonal())
+        self._factor = _factorize(self._matrix)
+        self._has_border, self._border = border, None  # type: bool, Array | None
 
     @classmethod
     def of(cls, gram: Array, diagonal: Array, update: tuple[Array, Array], border: bool) -> NewtonSystem:
         """Return the system of ``gram``, which is overwritten, plus a diagonal and an `add_rank_update`."""
         gram[np.diag_indices_from(gram)] += diagonal
-        add_rank_update(gram, *update)
+        add_rank_update(gram, *update, mirrored=False)
         return cls(gram, border)
 
     def solve(self, right: Array, total: float) -> tuple[Array, float]:
         """Return ``(x, multiplier)``."""
-        x = self._solve(right)
-        if self._border is None:
-            return x, 0.0
+        if not self._has_border:
+            return self._solve(right[None])[0], 0.0
+        if self._border is None:  # two right-hand sides take a fifth more time than one
+            x, self._border = self._solve(np.stack([right, np.ones_like(right)]))
+        else:
+            x = self._solve(right[None])[0]
         multiplier = float((x.sum() - total) / self._border.sum())
         return x - multiplier * self._border, multiplier
 
+    def with_sum(self, total: float) -> Array:
+        """Return the solution of that sum for a right-hand side of zero, once another one was solved for."""
+        assert self._border is not None
+        return self._border * (total / self._border.sum())
+
     def solve_each(self, rights: Array) -> Array:
         """Return the solutions for right-hand sides in rows, with sums of zero if there is a border."""
-        x = self._solve(rights.T).T
-        if self._border is None:
+        x = self._solve(rights)
+        if not self._has_border:
             return x
+        if self._border is None:
+            self._border = self._solve(np.ones((1, rights.shape[1])))[0]
         return x - np.outer(x.sum(axis=1) / self._border.sum(), self._border)
 
-    def _solve(self, right: Array) -> Array:
-        """Solve with one step of iterative refinement: near the optimum the matrix is ill-conditioned."""
-        scale = self._scale if right.ndim == 1 else self._scale[:, None]
-        scaled = scale * right
-        x = dpotrs(self._factor, scaled, lower=1)[0]
-        x += dpotrs(self._factor, scaled - self._matrix @ x, lower=1)[0]
-        return scale * x
+    def _solve(self, rights: Array) -> Array:
+        """Solve for right-hand sides in rows, with a step of iterative refinement where their residuals ask for it."""
+        x: Array = dpotrs(self._factor, rights.T, lower=1)[0].T
+        if len(x) > FEW_RIGHTS:
+            residuals = rights - dsymm(1.0, self._matrix, x.T, lower=1).T
+        else:
+            residuals = rights - np.array([dsymv(1.0, self._matrix, own, lower=1) for own in x])
+        if not (np.abs(residuals * self._unit).max() <= REFINED_ABOVE * np.abs(rights * self._unit).max()):
+            x += dpotrs(self._factor, residuals.T, lower=1)[0].T
+        return x
 
 
 class GroupedNewtonSystem(NewtonSystem):
@@ -288,39 +302,46 @@ class GroupedNewtonSystem(NewtonSystem):
     def __init__(self, matrix: Array, groups: Array) -> None:
         super().__init__(matrix, border=False)
         self._groups = groups
-        self._borders = self._solve(groups)
+        self._borders = self._solve(groups.T).T
 
     def solve(self, right: Array, total: float) -> tuple[Array, float]:
         """Return ``x`` and zero; what shifts of the groups add to ``right`` plays no part."""
-        x = self._solve(right)
+        x = self._solve(right[None])[0]
         multipliers = np.linalg.solve(self._groups.T @ self._borders, self._groups.T @ x)
         return x - self._borders @ multipliers, 0.0
 
 
 def _factorize(matrix: Array) -> Array:
     """Return the lower Cholesky factor, by LAPACK itself: of small systems the way there takes longer."""
-    if not np.isfinite(matrix).all():
-        raise LinAlgError("the Newton matrix has entries that are not finite")
-    jitter = 0.0
+    diagonal, jitter = matrix.diagonal(), 0.0
     while True:  # at most to LARGEST_JITTER
-        shifted = matrix + jitter * np.eye(matrix.shape[0]) if jitter else matrix
+        shifted = matrix
+        if jitter:
+            shifted = matrix.copy(order="F")
+            shifted[np.diag_indices_from(shifted)] += jitter * diagonal
         # LAPACK wants columns in a row: of a symmetric matrix the transpose has them, without a strided copy.
-        factor, failed = dpotrf(shifted.T, lower=1, clean=0)
-        if not failed:
+        factor, failed = dpotrf(shifted, lower=1, clean=0)
+        if not failed and np.isfinite(factor.diagonal()).all():  # whatever is not finite ends on the diagonal
             return factor
+        if not np.isfinite(matrix[np.tril_indices_from(matrix)]).all():
+            raise LinAlgError("the Newton matrix has entries that are not finite")
         jitter = max(FIRST_JITTER, 100 * jitter)
         if jitter > LARGEST_JITTER:
             raise LinAlgError(f"{failed}-th leading minor of the Newton matrix is not positive definite")
 
 
-def add_rank_update(matrix: Array, rows: Array, coupling: Array) -> None:
-    """Add ``sum_m coupling_m rows_m rows_m'`` to a symmetric ``matrix`` in place, leaving out negligible terms."""
+def add_rank_update(matrix: Array, rows: Array, coupling: Array, *, mirrored: bool = True) -> None:
+    """Add ``sum_m coupling_m rows_m rows_m'`` to a symmetric ``matrix`` in place, leaving out negligible terms.
+
+    Without ``mirrored`` only the lower triangle of the transpose is sure to have them.
+    """
     size = coupling * np.einsum("mi,mi->m", rows, rows)
     chosen = size > 1e-13 * matrix.trace()
     if chosen.any():
         scaled = rows[chosen] * np.sqrt(coupling[chosen])[:, None]
         if matrix.flags.c_contiguous:  # the BLAS adds to one triangle without a second matrix
             dsyrk(1.0, scaled.T, beta=1.0, c=matrix.T, lower=1, overwrite_c=1)
-            mirror_upper(matrix)
+            if mirrored:
+                mirror_upper(matrix)
         else:
             matrix += scaled.T @ scaled
