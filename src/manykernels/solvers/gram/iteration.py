@@ -17,12 +17,12 @@ A step costs one product of each kernel with a vector, one weighted sum of the k
 from __future__ import annotations
 
 import copy
+from bisect import bisect
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, TypeAlias
 
 import numpy as np
 from scipy.linalg import LinAlgError
-from scipy.optimize import minimize_scalar
 
 from manykernels.objective.certificate import EPS, term_sizes
 from manykernels.solvers.gram.newton_system import NewtonSystem
@@ -30,9 +30,12 @@ from manykernels.solvers.gram.set_weights import RootWeights, SetWeights
 from manykernels.solvers.gram.tuning import (
     AGREEMENT,
     CAUTIOUS_TRUST,
+    CLOSE_FACTOR,
     CLOSER,
     FALLEN,
     FAR,
+    FARTHEST,
+    LARGEST_FACTOR,
     LARGEST_RISE,
     LIFT,
     LONGEST_PATIENCE,
@@ -40,12 +43,14 @@ from manykernels.solvers.gram.tuning import (
     LOWEST_TARGET_NEAR,
     MOST_HALVINGS,
     MOST_INNER_STEPS,
+    MOST_PARABOLAS,
     NEAR,
     PATIENCE,
     PRUNING_FACTORS,
     PRUNING_SHARE,
     SHORTEST_FRACTION,
     SMALL_SHARES,
+    SMALLEST_FACTOR,
     START_FRACTION,
     STEADY_SHARE,
     STEPS_FOR_ZEROS,
@@ -55,7 +60,7 @@ from manykernels.solvers.gram.tuning import (
 from manykernels.solvers.gram.weight_variables import BoundedWeights, PowerWeights
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
 
     from manykernels.objective.problem import Problem
     from manykernels.solvers.gram.sample_variables import SampleVariables
@@ -186,7 +191,7 @@ class PrimalDual:
         """Norm below which no kernel of a weight set has a weight; None where each kernel has a bound of its own."""
         return float(np.sqrt(self.kernels.least_bound)) if isinstance(self.kernels, SetWeights) else None
 
-    def fit_weights(self, first: int = 0, largest: float = 1e6) -> None:
+    def fit_weights(self, first: int = 0, largest: float = LARGEST_FACTOR) -> None:
         """Multiply the weights from position ``first`` on by the factor with the smallest primal value.
 
         A start whose scores are far from what the loss wants would otherwise need long steps in the weights alone.
@@ -198,14 +203,11 @@ class PrimalDual:
             return
         chosen = np.arange(self.kernels.weights.size) >= first
 
-        def scaled(logarithm: float) -> Array:
-            return np.where(chosen, np.exp(logarithm), 1.0) * self.kernels.weights
+        def scaled(factor: float) -> Array:
+            return np.where(chosen, factor, 1.0) * self.kernels.weights
 
-        bounds = (-np.log(1e6), np.log(largest))
-        found = minimize_scalar(
-            lambda x: self._primal(scaled(x)), bounds=bounds, method="bounded", options={"xatol": 0.1}
-        )
-        self.kernels.weights = scaled(found.x)
+        best = _best_factor(lambda factor: self._primal(scaled(factor)), largest)
+        self.kernels.weights = scaled(best)
         self._keep_origin()
         self._set_products(self._products)
 
@@ -429,3 +431,30 @@ class PrimalDual:
         self._products = products
         self._bounds = None
         self._squared_norms = np.maximum(products @ self.samples.rho, 0.0)
+
+
+def _best_factor(primal: Callable[[float], float], largest: float) -> float:
+    """Return about the factor with the smallest primal value, by parabolas through three values.
+
+    The value is convex, and for squared losses with linear penalties a parabola.
+    """
+    factors = [0.0, min(1.0, largest / 2), min(2.0, largest)]
+    values = [primal(factor) for factor in factors]
+    for _ in range(MOST_PARABOLAS):
+        k = min(max(int(np.argmin(values)), 1), len(factors) - 2)
+        left, right = factors[k] - factors[k - 1], factors[k + 1] - factors[k]
+        falling, rising = (values[k - 1] - values[k]) / left, (values[k + 1] - values[k]) / right
+        bend = falling + rising
+        if not np.isfinite(bend):
+            best = factors[k] + right / 2
+        elif bend > 0:
+            best = factors[k] + (falling * right - rising * left) / (2 * bend)
+        else:  # a line
+            best = FARTHEST * factors[-1] if falling > 0 else 0.0
+        best = float(np.clip(best, SMALLEST_FACTOR, min(largest, FARTHEST * factors[-1])))
+        if min(abs(factor - best) for factor in factors) <= CLOSE_FACTOR * best:
+            return best
+        place = bisect(factors, best)
+        factors.insert(place, best)
+        values.insert(place, primal(best))
+    return max(factors[int(np.argmin(values))], SMALLEST_FACTOR)

@@ -17,6 +17,7 @@ from manykernels.solvers.gram.iteration import Linearized, PrimalDual
 from manykernels.solvers.gram.sample_variables import CoupledSamples, EntropicSamples, start_samples
 from manykernels.solvers.gram.set_weights import RootWeights, SetWeights
 from manykernels.solvers.gram.tuning import (
+    CLOSE_SCALE,
     CLOSER_THAN_ROUGH,
     EXPONENT_OF_ROOTS,
     FAR_OFF,
@@ -205,13 +206,16 @@ def best_scale(problem: Problem, rho: Array, norms: Array) -> tuple[float, float
             return problem.bound.conjugate_at(rho, scale, np.zeros_like(rho)) + penalty.conjugate(scale * norms)
 
     # An infinite plateau tells a search nothing.
-    while largest > 0 and not np.isfinite(negative_dual(largest)):  # at most the exponents of float64
+    while not np.isfinite(at_end := negative_dual(largest)) and largest > 0:  # at most the exponents of float64
         largest *= 0.5
+    # A concave function that still rises at the end of an interval is largest there, as most are before a hard bound.
+    if at_end <= negative_dual((1.0 - CLOSE_SCALE) * largest):
+        return largest, -at_end
     for _ in range(MOST_ZOOMS):
+        smallest = CLOSE_SCALE * largest
         found = minimize_scalar(
-            negative_dual, bounds=(0.0, largest), method="bounded", options={"xatol": 1e-3 * largest, "maxiter": 40}
+            negative_dual, bounds=(0.0, largest), method="bounded", options={"xatol": smallest, "maxiter": 40}
         )
-        smallest = 1e-3 * largest
         if found.x > 4 * smallest and found.fun < negative_dual(0.0):
             break
         largest = min(float(found.x) + 2 * smallest, largest)
