@@ -13,6 +13,7 @@ import numpy as np
 import pandas as pd
 import pytest
 from scipy import sparse
+from sklearn.model_selection import GroupKFold, KFold
 
 from manykernels import (
     Gaussian,
@@ -27,8 +28,11 @@ from manykernels import (
     MKLRegressorCV,
     PrecomputedBank,
     Views,
+    compare,
+    nested_cross_validation,
     solve,
 )
+from manykernels.estimators.selection.folds import splits_of
 from manykernels.exceptions import IncompatibleError, MemoryBudgetError, NotPSDError
 
 PAGE = Path(__file__).parents[2] / "docs" / "bad_inputs.md"
@@ -462,3 +466,27 @@ def test_more_folds_than_samples_are_refused_in_words(estimator: Any, y: Any, wo
     y = np.where(np.arange(40) % 4 == 0, "yes", np.where(np.arange(40) % 4 == 1, "no", "so")) if y is Y else y
     with pytest.raises(InvalidInputError, match=words):
         estimator.fit(X, y)
+
+
+def test_folds_by_groups_ask_for_the_groups() -> None:
+    y = np.where(np.arange(40) % 2, "yes", "no")
+    with pytest.raises(InvalidInputError, match="splits by groups, and none were given: pass groups") as caught:
+        MKLClassifierCV(cv=GroupKFold(2)).fit(X, y)
+    assert "Take fewer folds" not in str(caught.value)
+
+
+def test_a_fold_of_one_class_is_named_with_a_way_out() -> None:
+    y = np.repeat(["no", "yes"], 20)  # sorted, so that half of the rows are one class
+    words = r"Fold 1 of 2 leaves one class to learn from, 'yes', of 2 in y: .*StratifiedKFold"
+    with pytest.raises(InvalidInputError, match=words):
+        MKLClassifierCV(cv=KFold(2)).fit(X, y)
+    with pytest.raises(InvalidInputError, match=words):
+        nested_cross_validation(MKLClassifier(), X, y, cv=KFold(2))
+    with pytest.raises(InvalidInputError, match=words):
+        compare(MKLClassifier(), X, y, cv=KFold(2))
+
+
+def test_events_need_not_differ_in_a_fold() -> None:
+    events = np.arange(40) < 20
+    folds = splits_of(KFold(2), events, classifier=True, events=True)
+    assert [events[train].any() for train, _ in folds] == [False, True]

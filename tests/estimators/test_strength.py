@@ -530,3 +530,10 @@ def test_columns_that_say_nothing_leave_the_constant(representation: str, alpha:
         assert str(model.solution_.status) == "converged"
         assert not model.kernel_weights_.any()
         assert model.alpha_ > 1e-4
+
+
+@pytest.mark.parametrize("n_samples", [77, 149, 150])
+def test_constant_columns_are_told_as_such_and_not_by_a_strength_of_rounding(n_samples: int) -> None:
+    with pytest.warns(UserWarning, match="none of them can improve on the best constant") as caught:
+        MKLRegressor().fit(np.ones((n_samples, 6)), np.linspace(0.0, 5.0, n_samples))
+    assert not any("Decrease alpha" in str(warning.message) for warning in caught)

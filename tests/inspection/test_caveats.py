@@ -92,3 +92,10 @@ def test_rows_that_are_ordered_well_are_no_constant(tmp_path: Path) -> None:
     html = unescape(path.read_text(encoding="utf-8"))
     assert "Labels are no better than a constant, their order is" in html
     assert "Not better than a constant" not in html
+
+
+def test_one_serious_reason_is_not_some(tmp_path: Path) -> None:
+    X = np.random.default_rng(5).normal(size=(300, 2))
+    model = MKLRegressor(KernelBank.per_feature(Linear()), alpha=0.01).fit(X, X[:, 0])
+    html = report(model, X, X[:, 0], tmp_path / "r.html", cv=None, n_draws=20, baselines=False).read_text("utf-8")
+    assert "<b>1</b><span>reason for doubt, a serious one</span>" in html

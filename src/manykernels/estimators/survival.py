@@ -698,7 +698,7 @@ class MKLSurvivalCV(CrossValidated, MKLSurvival):
         events, folds = y["event"], DEFAULT_FOLDS if self.cv is None else self.cv
         number = isinstance(folds, numbers.Integral)
         enough = bool(np.bincount(events, minlength=2).min() >= folds) if number else True
-        return iter(splits_of(folds, events, groups, classifier=enough))
+        return iter(splits_of(folds, events, groups, classifier=enough, events=True))
 
     def _checked_loss(self) -> Any:
         if isinstance(self.penalty, str) and self.penalty == "auto":

@@ -71,20 +71,43 @@ EXCHANGING_GROUPS = (GroupKFold, GroupShuffleSplit, LeaveOneGroupOut, LeavePGrou
 
 
 def splits_of(
-    cv: CrossValidation, y: Any, groups: ArrayLike | None = None, *, classifier: bool
+    cv: CrossValidation, y: Any, groups: ArrayLike | None = None, *, classifier: bool, events: bool = False
 ) -> list[tuple[Array, Array]]:
-    """Return the rows to learn from and those held out of every fold; more folds than rows are refused in words."""
+    """Return the rows to learn from and those held out of every fold; what makes no folds is refused in words.
+
+    ``events`` says that ``y`` are no classes to learn but events that folds share: some may have none without.
+    """
     try:
-        return list(check_cv(cv, y, classifier=classifier).split(np.zeros(len(y)), y, groups))
+        splits = list(check_cv(cv, y, classifier=classifier).split(np.zeros(len(y)), y, groups))
     except InvalidInputError:
         raise
     except ValueError as error:
+        if groups is None and "groups" in str(error):
+            raise InvalidInputError(
+                f"cv={cv!r} splits by groups, and none were given: pass groups, one label a sample, along with X and y."
+            ) from None
         most = int(np.unique(y, return_counts=True)[1].max()) if classifier and np.ndim(y) == 1 else len(y)
         share = f", of which the largest class has {most}" if most < len(y) else ""
         raise InvalidInputError(
             f"cv={cv!r} makes no folds of these {len(y)} samples{share}: {str(error).rstrip('.')}. "
             f"Take fewer folds, at most {max(most, 2)}, or more samples."
         ) from None
+    if classifier and not events and np.ndim(y) == 1:
+        _check_classes(cv, y, splits)
+    return splits
+
+
+def _check_classes(cv: CrossValidation, y: Any, splits: Sequence[Split]) -> None:
+    """Raise ``InvalidInputError`` if there is but one class to learn from in a fold, of several in all rows."""
+    codes = np.unique(y, return_inverse=True)[1]
+    for number, (train, _) in enumerate(splits, 1):
+        if len(train) and codes.max() > 0 and not np.ptp(codes[train]):
+            only = np.asarray(y)[train].tolist()[0]
+            raise InvalidInputError(
+                f"Fold {number} of {len(splits)} leaves one class to learn from, {only!r}, of "
+                f"{codes.max() + 1} in y: cv={cv!r} does not look at classes. Take a splitter that does, such as "
+                "StratifiedKFold, or one that shuffles rows that are sorted by class (KFold(shuffle=True))."
+            )
 
 
 def n_first_folds(n_folds: int) -> int:

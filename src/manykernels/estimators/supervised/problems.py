@@ -318,8 +318,11 @@ def why_none(fit: Fit, tol: float) -> str:
     """Return why no target has a kernel."""
     total = fit.problems[0].total_weight
     alpha = max(problem.regularizer.strength for problem in fit.problems) / total
-    largest = max(problem.strength_max() for problem in fit.problems) / total
-    if largest == 0 or len(constant_targets(fit)) == len(fit.problems):
+    norms = [problem.empty_norms() for problem in fit.problems]
+    largest = max(problem.regularizer.strength_max(u) for problem, u in zip(fit.problems, norms, strict=True)) / total
+    # Of constant columns that are sums of what cancels, and no strength is to be judged by their rounding.
+    silent = all((u <= problem.empty_rounding()).all() for problem, u in zip(fit.problems, norms, strict=True))
+    if silent or len(constant_targets(fit)) == len(fit.problems):
         return "none of them can improve on the best constant. Is y constant, or are all kernels zero?"
     if alpha < largest:
         return f"at alpha={alpha:g} the best constant is optimal within tol={tol:g}. Decrease alpha or tol."

@@ -137,7 +137,7 @@ class FixedWeights:
         cv, groups = INNER_FOLDS, self.samples.groups
         if groups is not None:
             cv = StratifiedGroupKFold(INNER_FOLDS) if classifies else GroupKFold(INNER_FOLDS)
-        return splits_of(cv, shared, groups, classifier=classifies)
+        return splits_of(cv, shared, groups, classifier=classifies, events=not is_classifier(self.estimator))
 
     @property
     def _ideal(self) -> Array:
@@ -276,7 +276,7 @@ def compare(
     rows, target, given = _checked(estimator, X, y, groups)
     estimator = with_kernels_of(estimator, rows)
     shared, equal = in_equal_shares(estimator, target)
-    splits = splits_of(cv, shared, given, classifier=equal)
+    splits = splits_of(cv, shared, given, classifier=equal, events=not is_classifier(estimator))
     if not splits:
         raise InvalidInputError(f"The folds {cv!r} are none: nothing can be scored.")
     methods = [LEARNED, AVERAGE, ALIGNED, *([MARGIN] if is_classifier(estimator) else []), SINGLE]

@@ -238,7 +238,7 @@ def _splits(task: str, y: Array, cv: CrossValidation, groups: ArrayLike | None, 
             splitter = StratifiedKFold(min(int(splitter), smallest), shuffle=True, random_state=seed)
         else:
             splitter = KFold(min(int(splitter), len(y)), shuffle=True, random_state=seed)
-    splits = splits_of(splitter, y, groups, classifier=classifies)
+    splits = splits_of(splitter, y, groups, classifier=classifies, events=task == SURVIVAL)
     held_out = np.concatenate([test for _, test in splits])
     if len(np.unique(held_out)) != len(held_out) or len(held_out) != len(y):
         raise InvalidInputError("cv must hold out every row exactly once; give a number or a KFold-like splitter.")
