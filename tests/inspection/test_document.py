@@ -217,8 +217,11 @@ def test_scores_and_intervals_are_those_of_scikit_learn() -> None:
         assert found == pytest.approx(balanced_accuracy_score(truth[row], guess[row]))
         assert scores.r2_scores(draws.counts, y, f)[k] == pytest.approx(r2_score(y[row], f[row]))
         assert scores.mean_absolute_errors(draws.counts, y, f)[k] == pytest.approx(mean_absolute_error(y[row], f[row]))
-        area = scores.areas_under_curve(draws.counts, truth == 1, f[:, 0])[k]
-        assert area == pytest.approx(roc_auc_score(truth[row] == 1, f[row, 0]))
+        for ranks in (f[:, 0], f[:, 0].round()):  # of which many tie
+            area = scores.areas_under_curve(draws.counts, truth == 1, ranks)[k]
+            assert area == pytest.approx(roc_auc_score(truth[row] == 1, ranks[row]), rel=1e-12)
+    never = scores.areas_under_curve(draws.counts, np.zeros(80, bool), f[:, 0])
+    assert np.isnan(never).all()
 
 
 def test_an_interval_covers_the_truth_as_often_as_it_says() -> None:

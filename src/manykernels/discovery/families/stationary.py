@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from dataclasses import dataclass
+from functools import cache
 from typing import ClassVar
 
 import numpy as np
@@ -50,6 +51,19 @@ SAFETY = 1.000001  # a factor on derivatives, for the rounding of roots
 LARGEST_EXPONENT = 700.0  # beyond it the exponential is zero and polynomials times it would be nan
 
 
+@cache
+def _polynomial(*coefficients: float) -> Polynomial:
+    """Return a polynomial; to make one takes longer than its values at few pairs."""
+    return Polynomial(coefficients)
+
+
+@cache
+def _slope(power: int, coefficients: tuple[float, ...]) -> Polynomial:
+    """Return ``power s (p - p')`` for the polynomial ``p`` with these coefficients."""
+    profile = Polynomial(coefficients)
+    return power * Polynomial([0.0, 1.0]) * (profile - profile.deriv())
+
+
 @dataclass(frozen=True)
 class RadialFamily(KernelFamily[Array]):
     """Kernels ``p(s) exp(-s)`` with ``s = c / width^power``: a distance ``c`` of each pair and a polynomial ``p``.
@@ -86,7 +100,7 @@ class RadialFamily(KernelFamily[Array]):
         s = self._exponents(prepared, parameter)
         weighted = pairs.triangle * np.exp(-s)
         profile = self.profile
-        slope = self.power * Polynomial([0.0, 1.0]) * (profile - profile.deriv())
+        slope = _slope(self.power, tuple(profile.coef.tolist()))
         value = pairs.trace + (float(weighted.sum()) if profile.degree() == 0 else float(weighted @ profile(s)))
         return value, np.array([float(weighted @ slope(s))]) / parameter
 
@@ -116,7 +130,7 @@ class RadialFamily(KernelFamily[Array]):
         """Return ``q`` with ``d^4/dv^4 p(s) e^-s = q(s) e^-s``."""
         profile = self.profile
         for _ in range(4):
-            profile = self.power * Polynomial([0.0, 1.0]) * (profile - profile.deriv())
+            profile = _slope(self.power, tuple(profile.coef.tolist()))
         return profile
 
     def _extrema(self) -> Array:
@@ -155,7 +169,7 @@ class GaussianFamily(RadialFamily):
     @property
     def profile(self) -> Polynomial:
         """``1``."""
-        return Polynomial([1.0])
+        return _polynomial(1.0)
 
     def prepare(self, points: Array) -> Array:
         """Return half the squared distances."""
@@ -186,7 +200,7 @@ class LaplacianFamily(RadialFamily):
     @property
     def profile(self) -> Polynomial:
         """``1``."""
-        return Polynomial([1.0])
+        return _polynomial(1.0)
 
     def prepare(self, points: Array) -> Array:
         """Return the 1-norm distances."""
@@ -231,7 +245,7 @@ class MaternFamily(RadialFamily):
     @property
     def profile(self) -> Polynomial:
         """``1``, ``1 + s`` or ``1 + s + s^2/3``."""
-        return Polynomial([1.0, 1.0, 1.0 / 3.0][: int(self.nu + 0.5)])
+        return _polynomial(*(1.0, 1.0, 1.0 / 3.0)[: int(self.nu + 0.5)])
 
     def prepare(self, points: Array) -> Array:
         """Return ``sqrt(2 nu)`` times the Euclidean distances."""
