@@ -17,7 +17,7 @@ from scipy.linalg import eigh
 from scipy.special import erfc
 
 from manykernels.exceptions import InvalidInputError
-from manykernels.grams.factored.loops import ORDER, add_moments, add_values, table_rows
+from manykernels.grams.factored.loops import ORDER, add_moments, add_values, bin_codes, table_rows
 from manykernels.grams.plan import TRANSFORM_BYTES
 from manykernels.grams.rows.columns import ColumnTable
 from manykernels.validation.arrays import Array, read_only
@@ -228,6 +228,7 @@ FEW_FREQUENCIES, ROWS_PER_FREQUENCY = 60, 20  # below which on few rows series a
 FEW_ROWS = 5000  # whose factors are kept in memory
 SMALLEST_SHARE = 1e-14  # of the trace: eigenvalues below it are rounding
 WIDEST_SPACING = 0.4
+ROUNDED = 0.1  # of a width: the most of a bin whose rows are taken for its middle in a Hessian
 SPACING = 0.125  # of a width: Taylor pieces of order 8 are then good to 1e-13
 
 
@@ -394,6 +395,7 @@ class ColumnOperator:
         self._taylor = np.array([f.taylor_error(spacing) for f in factors])
         self._spectrum = np.concatenate([f.eigenvalues[:r] for f, r in zip(factors, ranks, strict=True)])
         self._table = np.ascontiguousarray(np.concatenate(parts, axis=2))
+        self._parts = int(np.ceil(spacing / (ROUNDED * min(factor.width for factor in factors))))
 
     def over(self, table: ColumnTable) -> ColumnOperator:
         """Return the same functions of other rows."""
@@ -423,6 +425,18 @@ class ColumnOperator:
         out = np.empty((len(x), self._table.shape[2]))
         table_rows(read_only(x), self._origin, self._inverse, self._table, out)
         return out
+
+    def rounded(self, codes: Array) -> Array:
+        """Set the bin of every row (N,) int16, and return the factors at the middle of bins, and of no bin, (B, r).
+
+        Bins are those of the pieces, divided into as many as are a `ROUNDED` part of the narrowest width at most.
+        """
+        bins, _, rank = self._table.shape
+        middles = (np.arange(self._parts) + 0.5) / self._parts - 0.5
+        table = np.zeros((bins * self._parts + 1, rank))
+        table[:-1] = np.matmul(middles[:, None] ** np.arange(ORDER), self._table).reshape(-1, rank)
+        bin_codes(self._x, self._origin, self._inverse, self._parts, bins, codes)
+        return table
 
     def excess(self, v: Array) -> tuple[Array, Array]:
         """Bound squared norms and scores of the same function in the exact kernel.

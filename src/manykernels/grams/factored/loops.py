@@ -101,6 +101,15 @@ def table_rows(x: Array, origin: float, inverse: float, table: Array, out: Array
             power *= delta
 
 
+@compiled(fastmath=FAST)
+def bin_codes(x: Array, origin: float, inverse: float, parts: int, bins: int, out: Array) -> None:
+    """Set ``out[i]`` to the bin of each row where every bin is divided into parts; the number of parts outside."""
+    for i in range(x.size):
+        position = (x[i] - origin) * inverse + 0.5
+        inside = position >= 0.0 and position <= bins
+        out[i] = min(int(position * parts), bins * parts - 1) if inside else bins * parts
+
+
 @compiled()
 def matern_recursion(t: Array, rho: Array, states: int, out: Array) -> None:
     """Set ``out_i = sum_{j <= i} q(t_i - t_j) exp(-(t_i - t_j)) rho_j`` for sorted ``t``; the Matern kernels' half.

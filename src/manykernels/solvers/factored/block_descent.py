@@ -120,6 +120,7 @@ class DescentModel:
             self.eigenvalues[low : low + rank], self.bases[m, :rank, :rank] = known.basis(kernel, rows, roots[m])
         self._turns = self.bases / roots[:, None, None]
         self.enough = False  # whether the last step ended because its gap seemed small enough
+        self.ended = False  # a Newton step in all groups is the better one where groups act on each other
 
     def turned(self, v: Array, *, back: bool = False) -> Array:
         """Return coefficients in the eigenbases, or back from them."""
@@ -128,7 +129,9 @@ class DescentModel:
         turns = self._turns if back else self._turns.swapaxes(1, 2)
         return np.asarray((turns @ parts[:, :, None]).reshape(-1)[self._slots])
 
-    def step(self, objective: FactoredObjective, point: Point, slopes: Array, tol: float) -> tuple[Array, Any, Array]:
+    def step(
+        self, objective: FactoredObjective, point: Point, slopes: Array, gradient: Array, tol: float
+    ) -> tuple[Array, Any, Array]:
         """Minimize the quadratic model at a point, to about this gap, or to a part of what there was to gain."""
         penalty = objective.penalty
         assert penalty.shape is not None

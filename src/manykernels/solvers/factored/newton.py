@@ -6,11 +6,11 @@ With the slopes ``g = grad L`` and the curvature ``H`` of the loss at the presen
 
     g'c + c'H c / 2 + Omega(||w_1||, ..., ||w_g||),      c = Z (w - v) + shift of b
 
-on the Hessian ``[Z, 1]' H [Z, 1]`` (`group_problem`), or group by group over rows (`block_descent`), or column by
-column (`backfitting_step`), whichever is predicted to cost least. It then goes from ``v`` toward ``w``, first the
-whole way, then halves of it, until ``P`` falls by 1e-4 of what ``g'c + Omega(w) - Omega(v)`` promises. What is left is
-the gap of the problem on these factors: with ``rho`` near ``-g`` of zero sum, and ``a <= 1`` that makes it
-feasible,
+on the Hessian ``[Z, 1]' H [Z, 1]`` (`group_problem`), or group by group over rows (`block_descent`; `rounded_descent`
+over rows in bins), or column by column (`backfitting_step`), whichever is predicted to cost least. It then
+goes from ``v`` toward ``w``, first the whole way, then halves of it, until ``P`` falls by 1e-4 of what
+``g'c + Omega(w) - Omega(v)`` promises. What is left is the gap of the problem on these factors: with ``rho`` near
+``-g`` of zero sum, and ``a <= 1`` that makes it feasible,
 
     P + L*(-a rho) + Omega*(a u),      u_m = ||Z_m' rho||
 
@@ -37,6 +37,7 @@ from manykernels.solvers.factored.block_descent import DescentModel, descends
 from manykernels.solvers.factored.group_penalty import GroupPenalty, PenaltyCurve
 from manykernels.solvers.factored.group_problem import GroupProblem, line_minimum
 from manykernels.solvers.factored.objective import FactoredObjective, Point, is_matrix_free
+from manykernels.solvers.factored.rounded_descent import RoundedModel, sweeps_rounded
 from manykernels.solvers.factored.tuning import (
     BLOCK_PER_RANK,
     BLOCK_ROWS,
@@ -328,7 +329,7 @@ class Hessians:
     rows: int
     dense: GroupProblem | None = None
     blocks: list[Any] | None = None
-    descent: DescentModel | None = None
+    descent: DescentModel | RoundedModel | None = None
     descending: bool = True
     tol: float = 0.0  # gap that is asked for
     sweep_tol: float = 0.0  # to which groups take turns
@@ -363,7 +364,7 @@ def minimize(
             break
         if hessians.descent is not None and hessians.descent.enough:
             hessians.sweep_tol *= STALE  # less than it seemed
-        elif hessians.descent is not None and gap > SLOW * last:
+        elif hessians.descent is not None and gap > SLOW * last and not hessians.descent.ended:
             hessians.descending = False  # groups that act on each other move together in a Newton step only
         if gap > STALE * last:
             hessians.forget()
@@ -420,7 +421,11 @@ def _advance(
     if hessians.descending and descends(objective, curvature, first_rows(objective)):
         if hessians.descent is None:
             hessians.descent = DescentModel(objective, curvature.diagonal)
-        v, shift, change = hessians.descent.step(objective, point, slopes, hessians.sweep_tol)
+        v, shift, change = hessians.descent.step(objective, point, slopes, gradient, hessians.sweep_tol)
+    elif hessians.descending and sweeps_rounded(objective, curvature, first_rows(objective)):
+        if hessians.descent is None:
+            hessians.descent = RoundedModel(objective, curvature.diagonal)
+        v, shift, change = hessians.descent.step(objective, point, slopes, gradient, hessians.sweep_tol)
     elif (
         objective.matrix_free or objective.rank > RANK_LIMIT or first_rows(objective) * objective.products > DENSE_WORK
     ):

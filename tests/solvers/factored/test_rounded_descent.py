@@ -1,0 +1,101 @@
+"""Sweeps over rounded rows reach the optimum that steps on Hessians reach."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from manykernels import KernelBank, solve
+from manykernels.grams.factored import factored_stack, fourier_factor
+from manykernels.solvers.factored import rounded_descent
+
+N_SAMPLES, N_COLUMNS = 900, 6
+WIDTHS = [0.8, 1.0, 2.5]
+
+
+@pytest.fixture(autouse=True)
+def _factors_as_pieces(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(fourier_factor, "FEW_ROWS", 0)
+
+
+@pytest.fixture
+def steps(monkeypatch: pytest.MonkeyPatch) -> list[bool]:
+    """Have sweeps taken wherever they apply, and tell of each step whether it came to an end."""
+    taken: list[bool] = []
+    step = rounded_descent.RoundedModel.step
+
+    def told(self, *arguments):
+        found = step(self, *arguments)
+        taken.append(self.ended)
+        return found
+
+    monkeypatch.setattr(rounded_descent, "TURN_COST", 0.0)
+    monkeypatch.setattr(rounded_descent.RoundedModel, "step", told)
+    return taken
+
+
+def data(seed: int, missing: bool = False) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    rng = np.random.default_rng(seed)
+    X = rng.uniform(-2, 2, size=(N_SAMPLES, N_COLUMNS))
+    scores = np.sin(2 * X[:, 0]) + 0.5 * X[:, 1] ** 2 - 0.6 + 0.5 * rng.normal(size=N_SAMPLES)
+    if missing:
+        X[rng.random(X.shape) < 0.1] = np.nan
+    return X, scores, rng.uniform(0.5, 2.0, size=N_SAMPLES)
+
+
+def bank() -> KernelBank:
+    return KernelBank.per_feature(widths=WIDTHS, standardize=True, missing="mask")
+
+
+@pytest.mark.sampled(6)
+@pytest.mark.parametrize("missing", [False, True])
+@pytest.mark.parametrize("penalty", ["l1", "elasticnet", "ridge", "lq"])
+@pytest.mark.parametrize("loss", ["squared", "logistic"])
+def test_the_optimum_is_that_on_hessians(
+    loss: str, penalty: str, missing: bool, steps: list[bool], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    X, scores, weight = data(3, missing)
+    y = np.sign(scores) if loss == "logistic" else scores
+    stack = factored_stack(X, bank())
+    settings = {"loss": loss, "regularizer": penalty, "strength": 2.0, "sample_weight": weight, "tol": 1e-7}
+    found = solve(stack, y, **settings)
+    assert steps
+    assert found.certificate.relative_gap <= 1e-7
+    taken = len(steps)
+    monkeypatch.setattr(rounded_descent, "TURN_COST", np.inf)
+    exact = solve(stack, y, **settings)
+    assert len(steps) == taken
+    assert found.certificate.primal == pytest.approx(exact.certificate.primal, rel=3e-7)
+
+
+def test_kernels_of_one_column_move_together(steps: list[bool]) -> None:
+    """Widths side by side are nearly the same function: turns kernel by kernel would take thousands of sweeps."""
+    X, scores, _ = data(5)
+    stack = factored_stack(X[:, :2], KernelBank.per_feature(widths=[0.8, 0.85, 0.9, 2.5], standardize=True))
+    found = solve(stack, np.sign(scores), loss="logistic", regularizer="l1", strength=1.0, tol=1e-6)
+    assert found.certificate.relative_gap <= 1e-6
+    assert steps
+    assert all(steps)
+
+
+def test_penalties_that_couple_kernels_take_other_steps(steps: list[bool]) -> None:
+    X, scores, _ = data(7)
+    found = solve(factored_stack(X, bank()), scores, loss="squared", regularizer="simplex", strength=2.0, tol=1e-5)
+    assert found.certificate.relative_gap <= 1e-5
+    assert not steps
+
+
+@pytest.mark.parametrize("missing", [False, True])
+def test_features_of_bins_are_near_those_of_rows(missing: bool) -> None:
+    X = data(1, missing)[0]
+    stack = factored_stack(X, KernelBank.per_feature(widths=[0.8], standardize=True, missing="mask"))
+    for operator in stack.operators([0, 3], 1e-3):
+        codes = np.empty(N_SAMPLES, dtype=np.int16)
+        table = operator.rounded(codes)
+        exact = operator.rows(slice(None))
+        # The derivative of a function of norm one is at most 1 / width, and rows are within a twentieth of it.
+        assert np.abs(table[codes] - exact).max() <= 0.05 * 1.05
+        assert np.abs(table[codes] - exact).max() > 0.0
+        gone = np.isnan(X[:, operator.positions[0]])
+        assert np.array_equal(codes == len(table) - 1, gone)
+        assert not table[-1].any()
