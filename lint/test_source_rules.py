@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ast
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -134,6 +134,56 @@ def endless_loops(source: str) -> list[str]:
     return found
 
 
+POSTPONED = "from __future__ import annotations"
+
+
+def misplaced_postponing(source: str) -> str:
+    """Return what is wrong with postponed annotations: a module has them where an annotation needs them, only there."""
+    postponed, names = POSTPONED in source, sorted(names_to_come(ast.parse(source)))
+    if postponed == bool(names):
+        return ""
+    return f"{names} need {POSTPONED!r}" if names else f"{POSTPONED!r} does nothing: leave it out"
+
+
+def names_to_come(tree: ast.Module) -> set[str]:
+    """Return names in annotations that are not there when Python meets them: defined below, or imported for types."""
+    there: dict[str, float] = {}  # the line from which on a name of the module may be used
+    for node in sorted(tree.body, key=lambda node: not isinstance(node, ast.If)):  # what is imported again is there
+        for name, line in _defined(node).items():
+            there[name] = line
+    return {
+        name.id
+        for line, annotation in _annotations(tree, inside=False)
+        for name in ast.walk(annotation)
+        if isinstance(name, ast.Name) and there.get(name.id, 0) >= line
+    }
+
+
+def _defined(node: ast.stmt) -> dict[str, float]:
+    """Return the names that a statement of a module defines, each with its last line; infinity for types alone."""
+    if isinstance(node, ast.If) and ast.unparse(node.test) == "TYPE_CHECKING":
+        return {name: float("inf") for part in node.body for name in _defined(part)}
+    if isinstance(node, (ast.Import, ast.ImportFrom)):
+        return {(alias.asname or alias.name).split(".")[0]: 0.0 for alias in node.names}
+    if isinstance(node, (ast.ClassDef, ast.FunctionDef)):
+        return {node.name: float(node.end_lineno or 0)}
+    targets = node.targets if isinstance(node, ast.Assign) else [node.target] if isinstance(node, ast.AnnAssign) else []
+    return {name.id: float(node.end_lineno or 0) for name in targets if isinstance(name, ast.Name)}
+
+
+def _annotations(node: ast.AST, *, inside: bool) -> Iterator[tuple[float, ast.expr]]:
+    """Yield annotations with the line at which they are evaluated, once all is defined for functions in functions."""
+    for child in ast.iter_child_nodes(node):
+        line = 1e9 if inside else float(getattr(child, "lineno", 0))
+        function = isinstance(child, (ast.FunctionDef, ast.AsyncFunctionDef))
+        if isinstance(child, (ast.FunctionDef, ast.AsyncFunctionDef)):
+            own = [arg.annotation for arg in ast.walk(child.args) if isinstance(arg, ast.arg)] + [child.returns]
+            yield from ((line, annotation) for annotation in own if annotation is not None)
+        elif isinstance(child, ast.AnnAssign) and not inside:  # those of local variables are never evaluated
+            yield line, child.annotation
+        yield from _annotations(child, inside=inside or function)
+
+
 def relative(path: Path) -> str:
     """Return the path below the root, as the name of a test case."""
     return str(path.relative_to(ROOT))
@@ -167,6 +217,17 @@ def test_loops_of_algorithms_say_how_often_they_turn() -> None:
 def test_loops_that_return_arrays_have_callers_of_one_kind() -> None:
     """Loaded from the cache by itself and within another loop, such a loop may not find what makes arrays (numba)."""
     assert not loops_of_two_sides([path.read_text() for path in SOURCES])
+
+
+def test_annotations_are_postponed_where_they_need_it() -> None:
+    """Half of the modules would import for nothing what the other half needs for types of later lines."""
+    assert offenders(SOURCES, misplaced_postponing) == {}
+    typed = "if TYPE_CHECKING:\n    from a import A\n\ndef f():\n    def g(a: A): ...\n"
+    assert misplaced_postponing(typed) == f"['A'] need {POSTPONED!r}"
+    assert misplaced_postponing(typed + "from a import A\n") == ""
+    assert misplaced_postponing(f"{POSTPONED}\nclass A:\n    def f(self) -> A: ...\n") == ""
+    assert misplaced_postponing(f"{POSTPONED}\nclass A: ...\ndef f() -> A: ...\n") != ""
+    assert misplaced_postponing("def f() -> None:\n    def g(a: A): ...\n    b: B = 1\nclass A: ...\n") == ""
 
 
 def test_source_is_finished() -> None:

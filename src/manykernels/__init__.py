@@ -1,7 +1,5 @@
 """Multiple kernel learning: a predictor, and which kernels matter, with a proof of optimality."""
 
-from __future__ import annotations
-
 from importlib import import_module
 from importlib.metadata import version as _version
 from importlib.util import find_spec

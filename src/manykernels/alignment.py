@@ -5,8 +5,6 @@ which samples ought to be alike; and weights whose combination is most like it: 
 (EasyMKL).
 """
 
-from __future__ import annotations
-
 import warnings
 from collections.abc import Iterator
 from dataclasses import dataclass

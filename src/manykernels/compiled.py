@@ -1,7 +1,5 @@
 """The one place that compiles loops; a cache that cannot be read or written costs time, never a fit."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from hashlib import sha256

@@ -1,7 +1,5 @@
 """Generators with known answers, and loaders of real data that comes with scikit-learn."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass

@@ -1,7 +1,5 @@
 """Errors and warnings, each saying what was wrong, with which values, and what to do."""
 
-from __future__ import annotations
-
 from sklearn.exceptions import ConvergenceWarning
 
 __all__ = [

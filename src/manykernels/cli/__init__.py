@@ -1,7 +1,5 @@
 """The ``manykernels`` command."""
 
-from __future__ import annotations
-
 import sys
 from importlib import import_module
 from importlib.metadata import version

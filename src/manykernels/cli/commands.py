@@ -4,8 +4,6 @@ Two of them are whole here: ``demo``, the SimpleMKL protocol on a real data set 
 ``warm``, which compiles the loops ahead, in an image or before several processes start.
 """
 
-from __future__ import annotations
-
 import inspect
 import time
 import warnings

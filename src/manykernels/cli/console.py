@@ -1,7 +1,5 @@
 """What commands have in common: where output goes, exit codes, and how errors and warnings are told."""
 
-from __future__ import annotations
-
 import json
 import sys
 import warnings

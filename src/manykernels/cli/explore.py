@@ -1,7 +1,5 @@
 """``plan``, ``path`` and ``compare``: what a fit would cost, what each strength selects, whether learning pays."""
 
-from __future__ import annotations
-
 from dataclasses import asdict, dataclass
 from typing import Annotated, Any
 

@@ -1,7 +1,5 @@
 """``manykernels fit``: from a table to a certified model in a file, judged on rows held out."""
 
-from __future__ import annotations
-
 import zipfile
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field

@@ -1,7 +1,5 @@
 """What is done with a model file: ``predict`` for new rows, ``inspect``, ``export`` and ``report``."""
 
-from __future__ import annotations
-
 import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass

@@ -1,7 +1,5 @@
 """Tables from files: CSV in its dialects and Parquet, with errors that name the column and the way out."""
 
-from __future__ import annotations
-
 import csv
 import gzip
 import io

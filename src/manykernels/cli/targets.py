@@ -1,7 +1,5 @@
 """From a table to features and target, and the settings that a task calls for."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass
 

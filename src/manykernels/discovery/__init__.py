@@ -1,7 +1,5 @@
 """Kernels that are found while learning: families too large, or infinite, to be listed."""
 
-from __future__ import annotations
-
 from manykernels.discovery.base import Discovery, Found, Limits, SearchProblem, run_search
 from manykernels.discovery.families.base import KernelFamily, PairWeights
 from manykernels.discovery.families.search import BestMember, FamilySearch, SearchSettings

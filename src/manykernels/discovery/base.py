@@ -1,7 +1,5 @@
 """What a search for kernels meets and returns, when it stops, and the certificate over a whole family of kernels."""
 
-from __future__ import annotations
-
 import warnings
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import KW_ONLY, dataclass, replace

@@ -1,7 +1,5 @@
 """The scikit-learn face: estimators that fit, predict, and explain which kernels they use."""
 
-from __future__ import annotations
-
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 

@@ -1,7 +1,5 @@
 """Two-stage learning as a transformer: from rows to the one kernel that is most like the target."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from typing import Any, Self
 

@@ -6,8 +6,6 @@ loss alone needs is in ``loss_parameters``. A group is immutable, is given as an
 replaced, never changed, by ``set_params(resources__n_jobs=2)``; so is a bank by ``set_params(kernels__center=True)``.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, fields, replace
 from functools import cache

@@ -4,8 +4,6 @@ Predictions of hazards take Breslow's baseline. How good they are: concordance o
 under censoring.
 """
 
-from __future__ import annotations
-
 import numbers
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, ClassVar

@@ -1,7 +1,5 @@
 """Where Gram matrices live: dense, packed, lazy, distinct, rank-one or pairwise stacks with the same few operations."""
 
-from __future__ import annotations
-
 from manykernels.grams.base import GramCounters, GramStack
 from manykernels.grams.dense import DenseStack, as_stack
 from manykernels.grams.distinct import DistinctStack

@@ -7,8 +7,6 @@ many are evaluated. A weighted sum is formed among distinct points, and spread o
 Linear kernels of single columns need no matrix at all: they are held as these columns.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property

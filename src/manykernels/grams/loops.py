@@ -6,8 +6,6 @@ infinity, so that a bad entry shows.
 The loops release the GIL; `manykernels.threads.run_ranges` hands ranges of kernels to threads.
 """
 
-from __future__ import annotations
-
 import numpy as np
 
 from manykernels.compiled import compiled

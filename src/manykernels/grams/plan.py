@@ -1,7 +1,5 @@
 """Which representation kernels should have: a pure function of sizes and a memory budget, with its reason in words."""
 
-from __future__ import annotations
-
 import os
 import re
 from collections.abc import Callable, Sequence

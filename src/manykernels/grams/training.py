@@ -3,8 +3,6 @@
 `build_stack` goes from a fitted bank and rows to the stack that fits in memory.
 """
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace

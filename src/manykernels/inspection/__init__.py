@@ -1,7 +1,5 @@
 """Looking at fitted models: displays, a report, and the model file."""
 
-from __future__ import annotations
-
 from manykernels.inspection.displays.convergence import ConvergenceDisplay
 from manykernels.inspection.displays.decomposition import ContributionsDisplay, DecompositionDisplay, WaterfallDisplay
 from manykernels.inspection.displays.gram import AlignmentDisplay, GramDisplay

@@ -1,7 +1,5 @@
 """Files that take the place of others only once they are whole; every writer of the library goes through here."""
 
-from __future__ import annotations
-
 import io
 import os
 import stat

@@ -1,7 +1,5 @@
 """Estimators at the end of a pipeline: what is shown is the last step, with the names that the steps before it give."""
 
-from __future__ import annotations
-
 import copy
 import re
 from typing import Any

@@ -1,7 +1,5 @@
 """Kernels: immutable specifications, banks of them on columns of a table, and precomputed stacks."""
 
-from __future__ import annotations
-
 from manykernels.kernels.bank.bank import KernelBank
 from manykernels.kernels.bank.contract import Group, PreparedRows
 from manykernels.kernels.bank.fitted import FittedBank

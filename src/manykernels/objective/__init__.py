@@ -1,7 +1,5 @@
 """What is minimized: losses, regularizers, weight sets, the problem and its certificate."""
 
-from __future__ import annotations
-
 from manykernels.objective.capabilities import Capability
 from manykernels.objective.certificate import Certificate, KKTResiduals, proved_inactive
 from manykernels.objective.losses import (

@@ -1,7 +1,5 @@
 """What a solver may ask of a loss or of a regularizer, in the words of its refusal."""
 
-from __future__ import annotations
-
 from enum import Enum
 
 __all__ = ["Capability"]

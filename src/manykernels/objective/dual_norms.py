@@ -11,8 +11,6 @@ a ridge term that is too small to matter, so that they need to know nothing else
 the gap.
 """
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np

@@ -3,8 +3,6 @@
 And on nonnegative numbers, in a metric of which only inner products are known.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import Any
 

@@ -5,8 +5,6 @@ formulas are transcribed from the tables of Suzuki and Tomioka (2011), Kloft et 
 notation of the architecture page: ``y`` targets, ``z`` scores, ``r`` dual values, ``t`` block norms, ``u`` dual norms.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping
 from typing import Any
 

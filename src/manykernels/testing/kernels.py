@@ -1,7 +1,5 @@
 """The laws of a kernel and of a Gram stack, as test classes to inherit."""
 
-from __future__ import annotations
-
 import json
 import pickle
 from abc import ABC, abstractmethod

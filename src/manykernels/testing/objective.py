@@ -1,7 +1,5 @@
 """The laws of a loss and of a regularizer, as test classes to inherit."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Small nasty problems with every loss, regularizer, intercept and weighting, the same ones for a given seed."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import product

@@ -1,7 +1,5 @@
 """The laws of a solver, as a test class to inherit."""
 
-from __future__ import annotations
-
 import dataclasses
 import pickle
 import warnings

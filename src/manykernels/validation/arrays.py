@@ -1,7 +1,5 @@
 """The only place that checks X, y, Gram arrays, weights and parameters; every message says what to do."""
 
-from __future__ import annotations
-
 import numbers
 import sys
 from collections.abc import Iterator, Mapping

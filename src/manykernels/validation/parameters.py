@@ -3,8 +3,6 @@
 Names that other libraries use for what is here called otherwise: errors that say which one to take.
 """
 
-from __future__ import annotations
-
 import functools
 import inspect
 import numbers

@@ -1,7 +1,5 @@
 """Families of kernels with continuous parameters: what a search needs to know of them, and nothing of the search."""
 
-from __future__ import annotations
-
 from abc import ABC, abstractmethod
 from dataclasses import dataclass, field, replace
 from functools import cached_property

@@ -1,7 +1,5 @@
 """Gaussian, Laplacian and Matern kernels of one width, Gaussian kernels of a width a feature, and Dirichlet kernels."""
 
-from __future__ import annotations
-
 from abc import abstractmethod
 from dataclasses import dataclass
 from functools import cache

@@ -1,7 +1,5 @@
 """Hierarchical kernel learning: a norm on a graph of products, searched from its root with a bound on what is left."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 

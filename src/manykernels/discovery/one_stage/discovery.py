@@ -1,7 +1,5 @@
 """One-stage searches: greedy (GCD-1s: Frank-Wolfe, pairwise, sliding, totally corrective), and by sampling (SGD-1s)."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 

@@ -1,7 +1,5 @@
 """Algorithms 1 to 3: stochastic mirror descent on kernel weights, by products drawn where the gradient is large."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from functools import cached_property

@@ -1,7 +1,5 @@
 """SGD-1s over polynomial kernels: draw interactions by their gradient, then make the model exact, and certify it."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass, replace

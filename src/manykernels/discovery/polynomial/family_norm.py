@@ -14,8 +14,6 @@ with ``v_i = a'K_i a / rho_d^2`` and ``q = p/(p-1)``. Three ways to it, the chea
 Where only so many seconds may be spent, the prefix is lengthened step by step, and what there is by then counts.
 """
 
-from __future__ import annotations
-
 import time
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field

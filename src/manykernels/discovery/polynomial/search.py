@@ -1,7 +1,5 @@
 """The search of SGD-1s: certified points of the mirror descent, then rounds of polishing on a growing set."""
 
-from __future__ import annotations
-
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace

@@ -1,7 +1,5 @@
 """Two-stage greedy search (GCD-2s): a kernel near the ideal one by alignment or by distance, then a learner on it."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace

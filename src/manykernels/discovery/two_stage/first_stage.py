@@ -1,7 +1,5 @@
 """The first of two stages (GCD-2s): members of a family whose sum resembles the ideal kernel."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 

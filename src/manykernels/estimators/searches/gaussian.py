@@ -1,7 +1,5 @@
 """Learning with Gaussian kernels of any width: the widths are found, not listed."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any, ClassVar

@@ -1,7 +1,5 @@
 """Learning with products of columns: interactions are found among all products, under heredity, or in a power."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from typing import Any, ClassVar
 

@@ -1,7 +1,5 @@
 """How the estimators with built-in cross-validation choose: strength, and where it is searched, kernels and mixing."""
 
-from __future__ import annotations
-
 import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace

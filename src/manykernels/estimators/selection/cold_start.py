@@ -1,7 +1,5 @@
 """Folds of pairs in which what is predicted has not been seen: new drugs, new targets, or both."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from typing import Any
 

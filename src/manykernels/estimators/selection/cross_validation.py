@@ -3,8 +3,6 @@
 And nested cross-validation in one call: the score of the whole procedure, choice included.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar

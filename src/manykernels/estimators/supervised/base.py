@@ -1,7 +1,5 @@
 """What classifier and regressor share: from checked targets to a fitted, certified model, and what it tells."""
 
-from __future__ import annotations
-
 import copy
 import warnings
 from abc import abstractmethod

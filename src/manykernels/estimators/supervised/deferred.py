@@ -4,8 +4,6 @@ What is put off is computed from what the fit held, of which nobody else has a r
 of the fit, whenever it is asked for. It is kept, and what it took is let go.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 from threading import Lock
 from typing import Any

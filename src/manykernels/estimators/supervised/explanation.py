@@ -1,7 +1,5 @@
 """What a fitted model tells of itself as tables: weights of kernels, shares of columns, parts of predictions."""
 
-from __future__ import annotations
-
 from abc import abstractmethod
 from collections.abc import Sequence
 from pkgutil import resolve_name

@@ -16,8 +16,6 @@ the trace of the smoother. For the logarithms of likelihoods ``s2 = 1``, and the
 It is plug-in: the weights are taken as if they had been known, so that bands are too narrow where they are uncertain.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Gram stacks that are linear in the number of samples: kernels with factors, and bounds on what factors miss."""
 
-from __future__ import annotations
-
 from manykernels.grams.factored.banks import factored_stack, pair_stack, reads_rows, served_by
 from manykernels.grams.factored.base import FactoredStack, FactorOperator
 from manykernels.grams.factored.chunked import ChunkedTable, open_table

@@ -1,7 +1,5 @@
 """A bank divided among factored stacks by a table of who serves which kernel."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial

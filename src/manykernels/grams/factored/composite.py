@@ -1,7 +1,5 @@
 """Factored stacks side by side, under one numbering."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 from functools import cached_property
 from typing import Any

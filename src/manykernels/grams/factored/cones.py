@@ -8,8 +8,6 @@ multipliers give an upper bound, so that a bound made of them is one whatever ro
 C. Lawson, R. Hanson, Solving Least Squares Problems (1974), chapter 23, with multipliers to begin from.
 """
 
-from __future__ import annotations
-
 import numpy as np
 from scipy.linalg import null_space
 

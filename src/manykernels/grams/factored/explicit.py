@@ -16,8 +16,6 @@ Wonka, Ye, "Lasso screening rules via dual polytope projection", Journal of Mach
 with every pass that was made before as a reference at once.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from functools import cached_property, partial
 from typing import Any

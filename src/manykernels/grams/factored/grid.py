@@ -1,7 +1,5 @@
 """Products of kernels on bins and categories of a few columns: every pair of columns exactly, by sums over cells."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from functools import cached_property, partial
 from typing import Any

@@ -5,8 +5,6 @@ Moments ``sum_i rho_i delta_i^p`` of every bin for ``p < ORDER`` are all that an
 of ``rho``; eight of them fill one cache line.
 """
 
-from __future__ import annotations
-
 import numpy as np
 
 from manykernels.compiled import compiled

@@ -1,7 +1,5 @@
 """Kernels of several columns: projections on landmarks that a randomly pivoted Cholesky factorization picks."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from functools import partial
 from typing import Any

@@ -10,8 +10,6 @@ Of a Gaussian of width ``s`` and knots ``h`` apart, a wave of frequency ``w`` is
 all some thousandths of a quadratic form at the narrowest kernel, and less for the others.
 """
 
-from __future__ import annotations
-
 from functools import lru_cache
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Laplacian and Matern kernels of single columns: exact products in O(N) by recursions over sorted rows."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 
 import numpy as np

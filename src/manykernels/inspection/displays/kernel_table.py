@@ -1,7 +1,5 @@
 """The kernels of a fitted estimator as one table, in the order of the bank, for one target or the mean of all."""
 
-from __future__ import annotations
-
 from collections.abc import Hashable
 from typing import Any
 

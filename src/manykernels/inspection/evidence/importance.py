@@ -3,8 +3,6 @@
 And how far off its predictions of held-out rows are: intervals and sets for new rows from the folds that a search ran.
 """
 
-from __future__ import annotations
-
 import copy
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any

@@ -1,7 +1,5 @@
 """The door: a fitted model to a file that other programs run, by the ending of its name; and the text of such files."""
 
-from __future__ import annotations
-
 import io
 import json
 from collections.abc import Sequence

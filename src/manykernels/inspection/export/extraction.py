@@ -6,8 +6,6 @@ with four derivatives is missed by :math:`O(h^4)`; along bins and categories exa
 points.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from itertools import product

@@ -1,7 +1,5 @@
 """Programs as ONNX graphs of double precision, which onnxruntime and others run without this library."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from types import ModuleType
 from typing import Any

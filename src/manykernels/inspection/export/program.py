@@ -1,7 +1,5 @@
 """What an exported model computes: polynomials on cells, tables of categories, kernels with points."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from typing import Any
 

@@ -4,8 +4,6 @@ Members are stored, not compressed, so that a file never unfolds into more than 
 against the bytes that follow before anything is allocated; nothing in the file is ever executed.
 """
 
-from __future__ import annotations
-
 import io
 import json
 import math

@@ -1,7 +1,5 @@
 """Whether parts that were read from a model file fit together; nothing else would notice before a wrong prediction."""
 
-from __future__ import annotations
-
 import sys
 from collections.abc import Callable, Iterator, Mapping
 from types import UnionType

@@ -1,7 +1,5 @@
 """The model file: a fitted estimator as arrays and a JSON document in one file that is safe to open."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from importlib.metadata import version
 from pathlib import Path

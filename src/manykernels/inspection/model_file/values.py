@@ -11,8 +11,6 @@ An object is given by the arguments of its constructor, so that every check of t
 estimator has its fitted attributes beside them. What a class declares of the types of its parts is checked.
 """
 
-from __future__ import annotations
-
 import inspect
 import io
 import json

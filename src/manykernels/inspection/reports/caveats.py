@@ -1,7 +1,5 @@
 """What to distrust in a result: signs, in the data and in the fit, that numbers mean less than they seem to."""
 
-from __future__ import annotations
-
 import base64
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass

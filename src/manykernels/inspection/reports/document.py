@@ -3,8 +3,6 @@
 First what a report tells, as plain values: the question, the data, the selection, and how to do it again.
 """
 
-from __future__ import annotations
-
 import inspect
 import math
 import platform

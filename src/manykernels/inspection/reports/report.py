@@ -1,7 +1,5 @@
 """One page about a fitted model: what it is, how well it does, how far from optimal, and which kernels it uses."""
 
-from __future__ import annotations
-
 import json
 import math
 from collections.abc import Mapping

@@ -1,7 +1,5 @@
 """How well a fitted estimator does on data it has not seen, and what that would be on other samples of the kind."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 

@@ -1,7 +1,5 @@
 """A fitted model in words: what the certificate proves, how sure a selection is, and a card for notebooks."""
 
-from __future__ import annotations
-
 from html import escape
 
 import numpy as np

@@ -3,8 +3,6 @@
 A bank is read from a dictionary or a TOML file; every error names the key that caused it.
 """
 
-from __future__ import annotations
-
 import tomllib
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence

@@ -1,7 +1,5 @@
 """Ready-made lists of kernels: width grids, the SimpleMKL protocol, the default bank, interactions of columns."""
 
-from __future__ import annotations
-
 from collections.abc import Collection, Iterable, Iterator
 from dataclasses import dataclass, replace
 from itertools import combinations

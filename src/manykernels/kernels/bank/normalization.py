@@ -13,8 +13,6 @@ kernel with gaps is, among the rows without, the kernel that these rows alone wo
 Scaling comes last so that the normalized kernel has the property that its name promises.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 
 import numpy as np

@@ -3,8 +3,6 @@
 `Binned` is a kernel of one column as its bins of equal counts show it: on ranks, and of mean zero if centered.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import ClassVar, Self

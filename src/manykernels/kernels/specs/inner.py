@@ -1,7 +1,5 @@
 """Kernels that are functions of the inner product: Linear, Polynomial, Cosine, Tanimoto."""
 
-from __future__ import annotations
-
 from abc import abstractmethod
 from dataclasses import dataclass
 from functools import cached_property

@@ -1,7 +1,5 @@
 """Products of kernels that act on different columns: the interactions that kernel discovery returns."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property

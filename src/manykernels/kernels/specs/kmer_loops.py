@@ -1,7 +1,5 @@
 """The loop over the windows of sequences: it writes the places of k-mers, which are then counted, added to or read."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np

@@ -12,8 +12,6 @@ the shape is ``G v >= 0`` of the coefficients ``v`` of ``f = phi'v``, finitely m
 knots as it does at them. Beyond the knots functions are constant, or go on as lines if they are convex or concave.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from functools import cached_property

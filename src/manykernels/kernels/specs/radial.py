@@ -3,8 +3,6 @@
 Beside them, those of two rows that are no inner product: Dirichlet, scikit-learn's names, any callable.
 """
 
-from __future__ import annotations
-
 from abc import abstractmethod
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace

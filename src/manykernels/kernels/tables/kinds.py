@@ -4,8 +4,6 @@ Everything in a table that cannot be used is said at once: which columns, how mu
 matrices and DataFrames of sparse columns are read as rows in compressed form.
 """
 
-from __future__ import annotations
-
 import re
 import warnings
 from collections.abc import Sequence

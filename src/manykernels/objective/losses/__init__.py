@@ -1,7 +1,5 @@
 """The losses by name. A new loss inherits ``Loss``, joins ``LOSSES`` and then runs the whole shipped contract."""
 
-from __future__ import annotations
-
 from typing import Any, TypeAlias
 
 from manykernels.exceptions import IncompatibleError, InvalidInputError

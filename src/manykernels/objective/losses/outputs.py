@@ -3,8 +3,6 @@
 Multinomial: one score a class, of which only differences count.
 """
 
-from __future__ import annotations
-
 import abc
 from collections.abc import Callable
 from dataclasses import dataclass

@@ -4,8 +4,6 @@ Of a margin, for labels in {-1, +1}: logistic, hinge, squared hinge. Of a residu
 epsilon-insensitive, Huber, quantile. Of counts and amounts: Poisson, gamma.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from typing import ClassVar
 

@@ -6,8 +6,6 @@ Sums over risk sets are cumulative sums over sorted times, group by group: a *gr
 one stratum.
 """
 
-from __future__ import annotations
-
 from itertools import pairwise
 from numbers import Real
 

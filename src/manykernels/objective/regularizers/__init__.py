@@ -1,7 +1,5 @@
 """The regularizers by name, and mappings of kernels to them. A new one runs the whole shipped contract."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import fields, replace
 from typing import Any, TypeAlias

@@ -3,8 +3,6 @@
 Of ``eta ||theta||_1 + (1 - eta) ||theta||_2^2 <= 1, theta >= 0`` (Citi), both exact sub-problems are solved here.
 """
 
-from __future__ import annotations
-
 import abc
 from dataclasses import dataclass
 from functools import cached_property

@@ -10,8 +10,6 @@ linear and logistic regression models with grouped predictors", Statistics and C
 orthonormal groups.
 """
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np

@@ -1,7 +1,5 @@
 """The certificate of the exact kernels for a model in coefficients of factors: two bounds, nothing estimated."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Where N x N matrices do what factors cannot: the Gram solvers' answer to a problem on a factored stack."""
 
-from __future__ import annotations
-
 import warnings
 from itertools import pairwise
 from typing import Any

@@ -17,8 +17,6 @@ a ridge term of the size ``kappa = Omega'(||x||) / ||x||``: with ``D = diag(e) +
 are not zero, along the faces on which inequalities hold them.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from itertools import pairwise

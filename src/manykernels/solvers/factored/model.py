@@ -1,7 +1,5 @@
 """Functions of kernels kept as factors, ``f_m(x) = z_m(x)' v_m``: what a solution knows of new rows."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cached_property, partial

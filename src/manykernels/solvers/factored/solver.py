@@ -3,8 +3,6 @@
 `advice_on_factors` says what keeps a fit from a smaller gap: which kernels, and what it would take.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import partial

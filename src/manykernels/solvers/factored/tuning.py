@@ -5,8 +5,6 @@ kernels. Those of compiled loops (`group_problem`) stand with the loops: what is
 file changes.
 """
 
-from __future__ import annotations
-
 # Working sets
 COARSE, FINEST = 1e-3, 1e-13  # share of the trace that factors leave, first and last
 REFINE = 0.01  # what finer factors leave of it

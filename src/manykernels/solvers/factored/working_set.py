@@ -13,8 +13,6 @@ Kernels enter whose ``low_m`` is above the threshold below which weights are zer
 use violate as much as any, their factors are made finer. Then `newton` solves on the working set to a part of the gap.
 """
 
-from __future__ import annotations
-
 import time
 from collections.abc import Generator, Iterator, Sequence
 from itertools import pairwise

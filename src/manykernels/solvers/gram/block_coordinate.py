@@ -5,8 +5,6 @@ minimize_{f, b, d}  sum_i s_i l(y_i, f_i + b) + sum_m t_m^2 / (2 d_m) + h(d),   
 f, b <- learner on sum_m d_m K_m / w_m^2;      d <- argmin_d sum_m t_m^2 / (2 d_m) + h(d)
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass, field
 from typing import ClassVar
 

@@ -5,8 +5,6 @@
 by the steps of `iteration.py`: the multipliers of the bounds are the kernel weights.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from typing import ClassVar
 

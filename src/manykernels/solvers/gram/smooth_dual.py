@@ -20,8 +20,6 @@ step and the intercept its multiplier. Boxes and the kink of the loss are handle
 `BoxSamples` inside the same steps. The line search is Armijo's on the objective with that barrier.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from typing import ClassVar
 

@@ -4,8 +4,6 @@
 restarts and cautious steps are there for the latter.
 """
 
-from __future__ import annotations
-
 # Iteration
 LIFT = 0.1  # of the distance to the optimum, which complementarity products are raised to when kernels are added
 FAR = 1.5  # excess over the bound of a norm at which the dual coefficients are scaled down

@@ -18,8 +18,6 @@ How each loss is solved follows measurements (docs/skm.md, benchmarks/learners.p
   Newton steps cold and 2 warm.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 

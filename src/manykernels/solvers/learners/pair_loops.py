@@ -24,8 +24,6 @@ and a share ``o_j`` for each kernel (an empty array means ones):
 ``L`` at a fixed ``sigma`` is exact in the limit of moving centers; ``G`` only in the limit ``kappa -> 0``.
 """
 
-from __future__ import annotations
-
 import math
 
 import numpy as np

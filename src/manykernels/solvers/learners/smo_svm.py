@@ -4,8 +4,6 @@ Its loop on one matrix is compiled. Samples that sit at a bound which their grad
 while; once few remain, their part of the matrix is copied together, so that every sweep runs over adjacent memory.
 """
 
-from __future__ import annotations
-
 import warnings
 
 import numpy as np

@@ -9,8 +9,6 @@ The sparse cone program is assembled block by block (`ConeProgram`).
 `refinements` are models from dual coefficients that are nearly optimal, but whose scores are not yet accurate.
 """
 
-from __future__ import annotations
-
 import importlib
 from collections.abc import Iterator
 from dataclasses import dataclass, field

@@ -5,8 +5,6 @@ With ``J`` of `simplex_point`, ``q_m = K_m rho / (w_m^2 lambda)`` and F the samp
     dJ/dtheta_m = -rho'q_m / 2,      d2J/(dtheta_k dtheta_m) = q_k' A q_m,      A = (W_FF + sum_m d_m K_FF)^-1
 """
 
-from __future__ import annotations
-
 import warnings
 from dataclasses import dataclass, replace
 from typing import ClassVar

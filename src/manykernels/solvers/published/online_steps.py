@@ -4,8 +4,6 @@ Dual coefficients ``rho`` maximize ``-sum_i s_i l*(y_i, -rho_i/s_i) - Omega*(u)`
 in the units that make all penalties one. Held beside ``rho`` are the products ``K_m rho`` and the squares ``u_m^2``.
 """
 
-from __future__ import annotations
-
 from typing import NamedTuple
 
 import numpy as np

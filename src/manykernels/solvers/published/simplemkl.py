@@ -5,8 +5,6 @@ With ``J`` and its slopes ``g_m = -u_m^2 / (2 lambda)`` of `simplex_point` and t
     D_m = g_p - g_m  (0 where theta_m = 0 and g_m > g_p),      D_p = -sum_{m != p} D_m
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass, field, replace
 from typing import ClassVar
 

@@ -7,8 +7,6 @@
 which is ``max_m q_m^2 / 2`` for ``kappa`` to 0; kernel weights are proportional to ``(q_m - h)_+``.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import ClassVar

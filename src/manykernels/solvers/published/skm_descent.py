@@ -4,8 +4,6 @@ Everything is in the units of the kernels ``Q_j = K_j / (lam w_j^2)``, in which 
 the library's problem reads ``min max_j rho'Q_j rho / 2 - y'rho`` over the box.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass, field
 
 import numpy as np

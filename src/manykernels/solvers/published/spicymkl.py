@@ -6,8 +6,6 @@
 with the Moreau envelope ``env`` of the conjugate penalty, ``(x - gamma C)_+^2 / (2 gamma)`` for the block 1-norm.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from typing import ClassVar
 

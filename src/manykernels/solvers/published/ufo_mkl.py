@@ -7,8 +7,6 @@ sample after sample, with the model ``d_m = (dOmega*/du_m) / (w_m^2 u_m)`` at al
 `online_steps`.
 """
 
-from __future__ import annotations
-
 import math
 from abc import ABC, abstractmethod
 from collections.abc import Iterator
