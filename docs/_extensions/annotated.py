@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import ast
 import inspect
 import re
 import sys
+import textwrap
 from collections.abc import Callable
 from typing import Any
 
@@ -28,11 +30,24 @@ def overridden(function: Callable[..., Any]) -> str:
     return next((text for text in texts if text), "")
 
 
+def as_written(function: Callable[..., Any]) -> dict[str, str]:
+    """Return annotations as the source has them: evaluated ones spell out what names of types stand for."""
+    try:
+        node = ast.parse(textwrap.dedent(inspect.getsource(function))).body[0]
+    except OSError:  # a dataclass wrote it
+        return {}
+    assert isinstance(node, ast.FunctionDef)
+    own = node.args
+    each = [*own.posonlyargs, *own.args, own.vararg, *own.kwonlyargs, own.kwarg]
+    kinds = {arg.arg: arg.annotation for arg in each if arg is not None} | {"return": node.returns}
+    return {name: ast.unparse(kind) for name, kind in kinds.items() if kind is not None}
+
+
 def annotated(function: Callable[..., Any], cls: str) -> dict[str, str]:
     """Return the sections that annotations make, with types as pages call them."""
     words = WORDS | {"Self": cls}
-    kinds = {name: re.sub(r"[\w.]+", lambda word: words.get(word[0], word[0]), str(kind)) for name, kind in
-             getattr(function, "__annotations__", {}).items()}  # fmt: skip
+    written = as_written(function).items()
+    kinds = {name: re.sub(r"[\w.]+", lambda word: words.get(word[0], word[0]), kind) for name, kind in written}
     returned = kinds.pop("return", "None")
     found = {"Parameters": "\n".join(f"{name} : {kind}" for name, kind in kinds.items())}
     return found | {"Returns": "" if returned == "None" else returned}
