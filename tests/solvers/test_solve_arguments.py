@@ -27,7 +27,9 @@ from manykernels.solvers.registry import ALIAS_REGULARIZERS
 
 Array = NDArray[np.float64]
 GIVEN: dict[str, Any] = {"loss": "hinge", "regularizer": "simplex", "strength": 0.1}
-SWITCHES = [(name, entry.name) for name, cls in ON_MATRICES.items() for entry in fields(cls) if entry.type in ("bool", bool)]
+SWITCHES = [
+    (name, entry.name) for name, cls in ON_MATRICES.items() for entry in fields(cls) if entry.type in ("bool", bool)
+]
 
 
 @pytest.fixture
