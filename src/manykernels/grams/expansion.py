@@ -79,13 +79,9 @@ class Expansion:
             for at, reading in self._readings(table):
                 scores[at] = total(self.parts, self.n_targets, reading, at.stop - at.start).T
             return scores
-        if isinstance(X, Table) and 1 <= len(X) <= FEW_ROWS and self._of_kernels:
-            values = self.bank.table.values(X)
-            if np.abs(values).max() < MODERATE:  # else something is missing, or to be refused
-                out = np.zeros((len(values), self.n_targets))
-                for target, places, function in self._of_kernels:
-                    out[:, target] += function(values[:, places])
-                return out
+        few = self.scores_of_few(X)
+        if few is not None:
+            return few
         rows = self.bank.prepare(X)
         if self._empty:
             return np.zeros((rows.n_samples, self.n_targets))
@@ -93,13 +89,32 @@ class Expansion:
             return cross_apply(self.bank, rows, self.support, self.weights[0], self.coefficients.T)
         return np.concatenate([values.sum(axis=0) for _, values in self._chunks(rows)])
 
+    def scores_of_few(self, X: object) -> Array | None:
+        """Return the same for few rows of a table, kernel by kernel and hardly by BLAS; None if there are more."""
+        if not isinstance(X, Table) or not 1 <= len(X) <= FEW_ROWS or not self._of_kernels:
+            return None
+        values = self.bank.table.values(X)
+        if not np.abs(values).max() < MODERATE:  # something is missing, or to be refused
+            return None
+        out = np.zeros((self.n_targets, len(values)))
+        points: list[Array] = [values[:, places] for places in self._places]
+        for target, group, function in self._of_kernels:
+            out[target] += function(points[group])
+        return out.T
+
     def __getstate__(self) -> dict[str, Any]:
         """Leave out the functions kernel by kernel, which repeat the support samples and are soon made again."""
-        return {name: value for name, value in self.__dict__.items() if name != "_of_kernels"}
+        return {name: value for name, value in self.__dict__.items() if name not in ("_of_kernels", "_places")}
 
     @cached_property
-    def _of_kernels(self) -> list[tuple[int, Array, LandmarkFunction]]:
-        """Functions of Gaussian and linear kernels, with target and columns of each; none if there are others."""
+    def _places(self) -> list[Array]:
+        """Which of the used columns each group of kernels reads."""
+        own: Any = self.bank.raw
+        return [np.searchsorted(own.used, group.positions) for group in own.groups]
+
+    @cached_property
+    def _of_kernels(self) -> list[tuple[int, int, LandmarkFunction]]:
+        """Functions of Gaussian and linear kernels, with target and group of each; none if there are others."""
         bank, own, support = self.bank, self.bank.raw, self.support
         if not isinstance(own, TableKernels) or self._empty or support is None:
             return []
@@ -107,15 +122,13 @@ class Expansion:
         if not plain or own.sparse or bank.center or support.factors is not None:
             return []
         found = []
-        for index, group in enumerate(own.groups):
-            places, points = np.searchsorted(own.used, group.positions), support.data.points(index)
+        for index, (group, places) in enumerate(zip(own.groups, self._places, strict=True)):
+            points = support.data.points(index)
             if group.family == "squared_distance" and len(places) > 1:  # which are shifted
                 points = points + own.shifts[places]
             for kernel, spec in zip(group.kernels, group.specs, strict=True):
                 weights = self.weights[:, kernel, None] * bank.scales[kernel] * self.coefficients
-                found += [
-                    (k, places, LandmarkFunction(spec, points, row)) for k, row in enumerate(weights) if row.any()
-                ]
+                found += [(k, index, LandmarkFunction(spec, points, row)) for k, row in enumerate(weights) if row.any()]
         return found
 
     def active_contributions(self, X: object) -> Array:

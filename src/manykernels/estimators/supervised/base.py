@@ -541,13 +541,14 @@ class BaseMKL(SaysWhichParameter, NotebookCard, Explanations, TakesGroups):
         if "_expansion" not in self.__dict__:  # the check reads tags, which takes longer than to predict one row
             check_is_fitted(self)
         rows = self._checked_rows(X, reset=False)
-        with blas_limit(self._n_threads):
-            return self._expansion.scores(rows) + self.intercept_
+        if (scores := self._expansion.scores_of_few(rows)) is None:  # a limit would take longer than few rows
+            with blas_limit(self._n_threads):
+                scores = self._expansion.scores(rows)
+        return scores + self.intercept_
 
     def _values(self, X: TableLike) -> Array:
         """Return the same, as a vector for a single target or two classes."""
-        scores = self._scores(X)
-        return scores[:, 0] if self._single else scores
+        return self._scores(X)[:, 0] if self._single else self._scores(X)
 
     def _predicting(self, expansion: Expansion, intercepts: Array, loss: Loss) -> Self:
         """Return this estimator with other functions, for scorers that ask for predictions alone."""

@@ -92,14 +92,24 @@ class LandmarkFunction:
     def __call__(self, points: Array) -> Array:
         """Return the function at points (n, d)."""
         if type(self.spec) is Gaussian and self.spec.column_widths is None:  # whose diagonal is one
-            coefficient, out = -0.5 / known_width(self.spec.width) ** 2, np.empty(len(points))
-            columns, landmarks = (np.ascontiguousarray(rows.T, dtype=np.float64) for rows in (points, self.landmarks))
-            gaussian_scores(read_only(columns), landmarks, coefficient, self.coefficients.astype(np.float64), out)
+            (landmarks, coefficient, weights), out = self._as_loops_read, np.empty(len(points))
+            columns = np.ascontiguousarray(points.T, dtype=np.float64)
+            gaussian_scores(read_only(columns), landmarks, coefficient, weights, out)
             return out
         if not self.unit_diagonal:
             return self.spec(points, self.landmarks) @ self.coefficients
         left, right = (unit_factors(self.spec.diag(rows)) for rows in (points, self.landmarks))
         return left * (self.spec(points, self.landmarks) @ (right * self.coefficients))
+
+    def __getstate__(self) -> dict[str, Any]:
+        """Leave out the landmarks as loops read them, which repeat the landmarks."""
+        return {name: value for name, value in self.__dict__.items() if name != "_as_loops_read"}
+
+    @cached_property
+    def _as_loops_read(self) -> tuple[Array, float, Array]:
+        """Landmarks (d, r), the factor of squared distances, and the coefficients (r,) of a Gaussian."""
+        landmarks = np.ascontiguousarray(self.landmarks.T, dtype=np.float64)
+        return landmarks, -0.5 / known_width(self.spec.width) ** 2, self.coefficients.astype(np.float64)
 
 
 @dataclass(frozen=True, eq=False)
