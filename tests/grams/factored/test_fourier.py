@@ -5,7 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from manykernels.grams.factored import ColumnTable, FourierStack
+from manykernels import Gaussian, KernelBank, Linear
+from manykernels.grams.factored import ColumnTable, FourierStack, factored_stack
 from manykernels.grams.factored.fourier_factor import FourierPlan
 
 WIDTHS = [0.1, 0.7, 8.0]
@@ -37,3 +38,23 @@ def test_few_rows_and_many_vectors_take_no_bins() -> None:
     assert first.plan.directly(200, 100)
     assert not first.plan.directly(200, 1)
     assert not first.plan.directly(100_000, 100)
+
+
+def test_factors_of_the_last_working_set_are_taken_as_they_are(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Under whatever numbers a stack of several kinds gives them."""
+    rng = np.random.default_rng(0)
+    stack = factored_stack(rng.normal(size=(6000, 2)), KernelBank.per_feature([Linear(), Gaussian(0.5), Gaussian(2.0)]))
+    gaussians = [m for m in range(stack.n_kernels) if "gaussian" in stack.name_of(m)]
+    assert gaussians != list(range(4))  # those of a part have other numbers
+    first = {tuple(one.kernels): one for one in stack.templates(gaussians, 1e-3)}
+
+    def unused(*arguments: object) -> None:
+        raise AssertionError("computed anew")
+
+    stacks = [part for part in stack.parts if isinstance(part, FourierStack)]
+    monkeypatch.setattr(FourierStack, "_column_operator", unused)
+    for one in stack.templates(gaussians, 1e-3):
+        assert one._table is first[tuple(one.kernels)]._table
+    with pytest.raises(AssertionError, match="computed anew"):
+        stack.templates(gaussians, 1e-5)
+    assert all(len(part._in_use) == 2 for part in stacks)  # a column each

@@ -38,7 +38,7 @@ dimensions", ICML 2018, for kinks and norms of groups.
 from __future__ import annotations
 
 import copy
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
 from itertools import pairwise
@@ -81,6 +81,7 @@ UNKNOWN = (np.linalg.LinAlgError, FloatingPointError)  # rows cannot be left out
 EDGE = 1e-3  # of the dual box: what is nearer to an end than that is at the end
 STIFF = 1e4  # curvature at a kink, in units of the inverse of the prior variance
 LOOSE = 1e-4  # smallest curvature of the penalty along functions, in units of that across them
+TOGETHER = 500  # columns of factors at least that one product takes
 FULL = 1e-6  # 1 - W C is no smaller: a row that alone decides its score says nothing without itself
 
 
@@ -178,14 +179,29 @@ def by_rows(target: Target, factors: Sequence[Array]) -> tuple[Array, Array]:
     alive = np.flatnonzero((target.weights > 0) & (target.norms > 0)).tolist()
     lengths, longer = _longer(target)
     whole = lengths[alive].T @ longer[alive]
-    for m in alive:
-        whole += (target.weights[m] * factors[m]) @ factors[m].T
+    for _, features, _ in _side_by_side(target, factors, alive):
+        whole += features @ features.T  # a matrix times its own transpose costs half of another product
     bent, solved, away = _explained(target, whole)
     each = np.zeros(target.values.shape)
     each[alive] = lengths[alive] * (longer[alive] - longer[alive][:, bent] @ solved)
-    for m in alive:
-        each[m] += target.weights[m] * np.einsum("ir,ir->i", factors[m], factors[m] - solved.T @ factors[m][bent])
+    for members, features, starts in _side_by_side(target, factors, alive):
+        left = features * (features - solved.T @ features[bent])
+        each[members] += np.add.reduceat(left, starts, axis=1).T
     return target.left_out(each, np.einsum("ig,gi->i", target.constants, away))
+
+
+def _side_by_side(
+    target: Target, factors: Sequence[Array], alive: Sequence[int]
+) -> Iterator[tuple[list[int], Array, list[int]]]:
+    """Yield some kernels, rows of their factors side by side, times the roots of weights, and where each begins."""
+    members: list[int] = []
+    starts, known = [0], [m for m in alive if factors[m].shape[1]]
+    for m in known:
+        members.append(m)
+        starts.append(starts[-1] + factors[m].shape[1])
+        if starts[-1] >= TOGETHER or m == known[-1]:
+            yield members, np.hstack([np.sqrt(target.weights[k]) * factors[k] for k in members]), starts[:-1]
+            members, starts = [], [0]
 
 
 def _longer(target: Target) -> tuple[Array, Array]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
+from copy import copy
 from dataclasses import dataclass, replace
 from functools import cached_property, partial
 from itertools import compress, islice
@@ -159,6 +160,7 @@ class FourierStack(FactoredStack):
         self.widths, self.scales = np.asarray(widths, dtype=np.float64), np.asarray(scales, dtype=np.float64)
         self._factors: dict[int, FourierFactor] = {}
         self._pieces: dict[tuple[int, float, int], Array] = {}  # of the kernels of classes and rounds before
+        self._in_use: dict[tuple[Any, ...], ColumnOperator] = {}  # by columns: those of the last working set
         self._leading: dict[int, dict[float, LeadingDirections]] = {}
         self._errors: Array | None = None
 
@@ -431,12 +433,18 @@ class FourierStack(FactoredStack):
         made: list[FeatureOperator | ColumnOperator] = []
         narrow = np.array([self._is_narrow(int(m)) for m in chosen], dtype=bool)
         self._factors_of(chosen[~narrow].tolist())
+        used: dict[tuple[Any, ...], ColumnOperator] = {}
         for column in dict.fromkeys(self.columns[chosen].tolist()):
             here = self.columns[chosen] == column
             made += [self._landmarks(m, tol) for m in chosen[here & narrow].tolist()]
             own = chosen[here & ~narrow]
             if len(own):
-                made.append(self._column_operator(column, own, tol, piece_spacing(tol)))
+                key = tol, *own.tolist()
+                known = self._in_use.get(key)
+                used[key] = known or self._column_operator(column, own, tol, piece_spacing(tol))
+                made.append(copy(used[key]))  # whose kernels others number in their own way
+        if len(chosen) > 1:
+            self._in_use = used  # most of a working set stays until the next round
         return made
 
     def _column_operator(self, column: int, own: Array, tol: float, ratio: float) -> ColumnOperator:

@@ -394,7 +394,7 @@ class ColumnOperator:
         self._errors = np.array([factor.error for factor in factors])
         self._taylor = np.array([f.taylor_error(spacing) for f in factors])
         self._spectrum = np.concatenate([f.eigenvalues[:r] for f, r in zip(factors, ranks, strict=True)])
-        self._table = np.ascontiguousarray(np.concatenate(parts, axis=2))
+        self._table = np.concatenate(parts, axis=2) if len(parts) > 1 else parts[0]
         self._parts = int(np.ceil(spacing / (ROUNDED * min(factor.width for factor in factors))))
 
     def over(self, table: ColumnTable) -> ColumnOperator:
