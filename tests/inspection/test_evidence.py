@@ -8,7 +8,7 @@ import matplotlib.pyplot as plt
 import numpy as np
 import pandas as pd
 import pytest
-from sklearn.metrics import r2_score
+from sklearn.metrics import get_scorer, r2_score
 
 from manykernels import (
     Gaussian,
@@ -134,6 +134,17 @@ def test_permutation_for_classes_and_scorers(scoring: str | None) -> None:
     model = MKLClassifier(BANK, alpha=0.01).fit(X, codes)
     found = predictive_importance(model, X, codes, n_repeats=19, scoring=scoring, random_state=0)
     assert set(found["name"][:2]) == {"c1", "c4"}
+
+
+def test_areas_under_curve_are_those_of_scikit_learn() -> None:
+    X, y = _table(4)
+    model = MKLClassifier(BANK, alpha=0.01).fit(X, np.where(y > 0, "high", "low"))
+    own, other = (
+        predictive_importance(model, X, np.where(y > 0.3, "high", "low"), n_repeats=19, scoring=scoring, random_state=0)
+        for scoring in ("roc_auc", get_scorer("roc_auc"))
+    )
+    columns = ["name", "importance", "std"]  # scikit-learn's rounding hides ties, which a p-value counts
+    pd.testing.assert_frame_equal(own[columns], other[columns], rtol=1e-10)
 
 
 def test_permutation_of_a_search_and_wrong_arguments() -> None:

@@ -5,12 +5,14 @@ And how far off its predictions of held-out rows are: intervals and sets for new
 
 import copy
 from collections.abc import Callable, Iterator, Sequence
+from functools import partial
 from typing import Any
 
 import numpy as np
 import pandas as pd
 from numpy.typing import ArrayLike
 from scipy import stats
+from sklearn import config_context
 from sklearn.base import BaseEstimator, clone, is_classifier
 from sklearn.metrics import check_scoring
 from sklearn.pipeline import Pipeline
@@ -168,6 +170,13 @@ def pooled_drops(found: Sequence[dict[str, Array]], splits: Sequence[tuple[Array
     return table.sort_values("importance", ascending=False, kind="stable", ignore_index=True)
 
 
+def _area_under_curve(positive: Array, scores: Array) -> float:
+    """Return the share of pairs in order, and half of those that tie, of rows that have been checked."""
+    n_positive, ranks = int(positive.sum()), stats.rankdata(scores)
+    above = float(ranks[positive].sum()) - n_positive * (n_positive + 1) / 2
+    return above / (n_positive * (len(positive) - n_positive))
+
+
 def _members(model: BaseMKL, by: str) -> dict[str, list[int]]:
     """Return the positions of the kernels of each unit."""
     members: dict[str, list[int]] = {}
@@ -179,13 +188,20 @@ def _members(model: BaseMKL, by: str) -> dict[str, list[int]]:
 def _score_of(model: BaseMKL, y: ArrayLike, scoring: str | Callable[..., float] | None) -> Any:
     """Return a function from scores of the rows to the number that a scorer gives the model for them."""
     scorer, known = check_scoring(model, scoring=scoring), np.asarray(y)
+    if (
+        scoring == "roc_auc"
+        and is_classifier(model)
+        and len(model.classes_) == len(set(known) & set(model.classes_)) == 2
+    ):
+        return partial(_area_under_curve, known == model.classes_[1])
     rows = np.zeros((len(known), 1))
 
     def score(values: Array) -> float:
         double: Any = copy.copy(model)
         # Predictions, probabilities and decisions all come from these.
         double._scores = lambda _: values.reshape(len(values), -1)
-        return float(scorer(double, rows, known))
+        with config_context(assume_finite=True, skip_parameter_validation=True):  # checks take longer than scores
+            return float(scorer(double, rows, known))
 
     return score
 
