@@ -178,9 +178,11 @@ class NoiseLevel:
             return 0.0
         noise, strength = self._share_of_noise, 0.0
         for _ in range(NEWTON_STEPS):  # from below: what enters is convex in the strength, so that no step goes too far
-            enters = [np.maximum(row - strength, 0.0) for row in first]
-            short = noise * float(np.mean([row.mean() for row in enters])) - (1.0 - noise) * strength
-            slope = noise * float(np.mean([np.mean(row > 0) for row in enters])) + 1.0 - noise
+            entering = first > strength
+            count = int(np.count_nonzero(entering))
+            enters = float(first.sum(where=entering)) - count * strength
+            short = noise * enters / first.size - (1.0 - noise) * strength
+            slope = noise * count / first.size + 1.0 - noise
             if not short > BALANCED * slope * strength:
                 break
             strength += short / slope
@@ -191,8 +193,9 @@ class NoiseLevel:
         """Return the share of kernels that are no more related to the target than to others, from below: 0 to 1."""
         first = self.permuted[:N_PERMUTATIONS]
         told = first.max(axis=0) > 0
-        middle = np.median(first[:, told], axis=0)
-        spread = np.std([np.mean(row[told] < middle) for row in first])
+        first = first[:, told]
+        middle = np.median(first, axis=0)
+        spread = np.std(np.count_nonzero(first < middle, axis=1)) / max(len(middle), 1)
         return float(np.clip(2.0 * (np.mean(self.norms[told] < middle) - SPREADS * spread), 0.0, 1.0))
 
     @property

@@ -161,10 +161,10 @@ class BoundLoss(ScoreFunction):
 
 def conjugate_between(inside: Callable[[Array, Array], Array], y: Array, lo: Array, hi: Array, r: Array) -> Array:
     """Return a conjugate, known ``inside`` the dual box ``lo <= r <= hi``, at any ``r``: infinite beyond rounding."""
-    clipped = np.clip(r, lo, hi)
+    clipped = np.minimum(np.maximum(r, lo), hi)
     with np.errstate(over="ignore", invalid="ignore"):
         values = inside(y, clipped)
-        if np.array_equal(clipped, r):
+        if (clipped == r).all():
             return values
         return np.where((r >= lo - _slack(lo)) & (r <= hi + _slack(hi)), values, np.inf)
 

@@ -156,11 +156,11 @@ class Curve:
 
     def conjugate(self, u: Array) -> float:
         """Return ``Omega*(u)``, possibly infinite."""
+        if self.dual_constraint:
+            return self._limited(np.asarray(u))
         excess = self._excess(u)
         with np.errstate(over="ignore"):
             if self.elastic:
-                if self.dual_constraint:
-                    return self._limited(u, excess)
                 return 0.5 * float(np.sum(excess * (excess / self.ridge)))
             if not self.coupled:
                 powers = np.power(excess / self.power, self.dual_exponent)
@@ -172,14 +172,17 @@ class Curve:
         """Return ``(u - a)_+``."""
         return np.maximum(np.asarray(u) - self.linear, 0.0) if self.slanted else np.asarray(u, dtype=np.float64)
 
-    def _limited(self, u: Array, excess: Array) -> float:
+    def _limited(self, u: Array) -> float:
         """Return the conjugate where some kernels have no ridge term."""
-        if np.any(self.bare & (np.asarray(u) > self.linear * (1.0 + OVERSHOOT))):
+        limit = self.linear * (1.0 + OVERSHOOT)
+        if self.uniform:
+            return np.inf if u.max(initial=0.0) > limit else 0.0
+        if np.any(self.bare & (u > limit)):
             return np.inf
-        if np.all(self.bare):
-            return 0.0
-        bare = np.broadcast_to(self.bare, np.shape(u))
-        return 0.5 * float(np.sum(np.divide(excess**2, self.ridge, out=np.zeros(np.shape(u)), where=~bare)))
+        bare = np.broadcast_to(self.bare, u.shape)
+        with np.errstate(over="ignore"):
+            squares = np.divide(self._excess(u) ** 2, self.ridge, out=np.zeros(u.shape), where=~bare)
+        return 0.5 * float(np.sum(squares))
 
     def dual_scale(self, u: Array) -> float:
         """Return the largest ``c`` in [0, 1] for which ``conjugate(c u)`` is finite."""

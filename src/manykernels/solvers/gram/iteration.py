@@ -336,7 +336,7 @@ class PrimalDual:
             return 0.0
         after = self.samples.complementarity_after(primal_step, dual_step) if self._pairs[0] else 0.0
         after += self.kernels.complementarity_after(primal_step, dual_step) if self._pairs[1] else 0.0
-        share = float(np.clip(after / (barrier * self._n_pairs), 0.0, 1.0)) ** 3
+        share = min(max(after / (barrier * self._n_pairs), 0.0), 1.0) ** 3
         return max(share, STEADY_SHARE) if self._steady else share
 
     def _trusted_step(self, drho: Array, dproducts: Array, bound: Array) -> float:

@@ -100,8 +100,8 @@ class BoxSamples:
     split: Array  # (2, N): p and n; empty without a kink
     tilt: Array  # (N,): multiplier of the split, in (-kink, kink)
     _target: float = field(default=0.0, init=False)
-    _second: Array = field(init=False, repr=False)
-    _split_second: Array = field(init=False, repr=False)
+    _second: Array | float = field(init=False, repr=False)
+    _split_second: Array | float = field(init=False, repr=False)
     _drho: Array = field(init=False, repr=False)
     _dslack: Array = field(init=False, repr=False)
     _dmultiplier: Array = field(init=False, repr=False)
@@ -112,6 +112,7 @@ class BoxSamples:
         self.kink = self.loss.kink
         self.n_pairs = self.slack.size + self.split.size
         self._quadratic = self.loss.conjugate_form == "quadratic"
+        self._dsplit, self._dtilt = np.zeros_like(self.split), np.zeros_like(self.tilt)
         self._forget_direction()
 
     def scores(self) -> Array:
@@ -156,6 +157,8 @@ class BoxSamples:
     def complementarity_after(self, primal_step: float, dual_step: float) -> float:
         slack = self.slack + primal_step * self._dslack
         bounds = float(slack @ (self.multiplier + dual_step * self._dmultiplier))
+        if not self.split.size:
+            return bounds
         split = self.split + primal_step * self._dsplit
         return bounds + self._split_complementarity(split, self.tilt + dual_step * self._dtilt)
 
@@ -163,17 +166,13 @@ class BoxSamples:
         self.rho = self.rho + primal_step * self._drho
         self.slack = self.slack + primal_step * self._dslack
         self.multiplier = self.multiplier + dual_step * self._dmultiplier
-        self.split = self.split + primal_step * self._dsplit
-        self.tilt = self.tilt + dual_step * self._dtilt
-        self._settle()
+        if self.split.size:
+            self.tilt = self.tilt + dual_step * self._dtilt
+            p, n = self.split + primal_step * self._dsplit
+            # By the larger of the two ``p - n = rho`` is restored: rounding of early, large steps would stay for good.
+            self.split = np.where(self.rho > 0, (n + self.rho, n), (p, p - self.rho))
         self._forget_direction()
         return True
-
-    def _settle(self) -> None:
-        """Restore ``p - n = rho`` by the larger of the two: rounding of early, large steps would stay for good."""
-        if self.split.size:
-            p, n = self.split
-            self.split = np.where(self.rho > 0, (n + self.rho, n), (p, p - self.rho))
 
     def shrink(self, scale: float) -> None:
         change = (scale - 1.0) * self.rho
@@ -266,10 +265,8 @@ class BoxSamples:
             self._split_second = self._dsplit * np.array([[1.0], [-1.0]]) * self._dtilt
 
     def _forget_direction(self) -> None:
-        self._second = np.zeros_like(self.slack)
-        self._split_second = np.zeros_like(self.split)
-        self._dsplit = np.zeros_like(self.split)
-        self._dtilt = np.zeros_like(self.tilt)
+        """Forget the second order of a direction that was taken."""
+        self._second = self._split_second = 0.0
 
 
 @dataclass

@@ -87,12 +87,10 @@ class WeightVariables(Protocol):
 
 def longest_step(*pairs: tuple[Array, Array]) -> float:
     """Largest step in [0, 1] that keeps ``value + step * change`` of each pair of them non-negative."""
-    step = 1.0
+    fastest = -1.0
     for value, change in pairs:
-        shrinking = change < 0
-        if shrinking.any():
-            step = min(step, float((-value[shrinking] / change[shrinking]).min()))
-    return step
+        fastest = min(fastest, float(np.fmin.reduce(change / value, axis=None, initial=-1.0)))
+    return -1.0 / fastest
 
 
 def lift(slack: Array, multiplier: Array, barrier: float, unit: Array | float = 1.0) -> tuple[Array, Array]:

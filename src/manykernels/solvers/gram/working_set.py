@@ -49,10 +49,15 @@ WORTH_DROPPING = 0.25  # share of the working set below which copying the rest c
 SLOW = 0.7  # a gap that shrinks by less calls for solving more closely and for dropping no kernel
 
 # Copies
+FULL, CACHED_BYTES = (
+    1.5,
+    2**24,
+)  # sizes of its triangles from which a stack holds more than them; most bytes of its copy
 SINGLE_PRECISION_GAP = 1e-5  # loosest gap that single precision of a copy could be felt in
 
 
-# Where the kernels of a working set are read from: the stack itself if in memory, else a packed copy if that fits.
+# Where the kernels of a working set are read from: the stack itself if in memory, unless its matrices are full and few,
+# else a packed copy if that fits.
 
 
 @dataclass
@@ -72,9 +77,9 @@ class WorkingCopy:
     def choose(self, kernels: Array) -> Problem:
         """Return the problem on ``kernels``; those that were in the set before must come first, in their old order."""
         stack = self.problem.stack
-        if stack.in_memory:
+        if stack.in_memory and not self._pays(kernels.size):
             chosen: GramStack = stack.view(kernels)
-            self.kernels = kernels
+            self.kernels, self._buffer = np.zeros(0, dtype=np.intp), None
         elif self._fits(kernels.size):
             chosen = PackedStack(self._packed(kernels), stack.n_samples, n_threads=stack.n_threads)
             self.kernels = kernels
@@ -95,8 +100,20 @@ class WorkingCopy:
             self.problem.stack.triangles(kernels[kept.size :], out=buffer[kept.size : kernels.size])
         return buffer[: kernels.size]
 
+    def _pays(self, size: int) -> bool:
+        """Return whether a copy of kernels in memory is read faster: triangles of full matrices, if they are few."""
+        stack, triangle = self.problem.stack, self._dtype.itemsize * self._entries
+        return stack.nbytes >= FULL * stack.n_kernels * triangle and size * triangle <= CACHED_BYTES
+
+    @property
+    def _entries(self) -> int:
+        """Number of entries of a triangle."""
+        return self.problem.n_samples * (self.problem.n_samples + 1) // 2
+
     @property
     def _dtype(self) -> Any:
+        if self.problem.stack.in_memory:
+            return self.problem.stack.dtype
         single = self.tol >= SINGLE_PRECISION_GAP or self.problem.stack.dtype == np.float32
         single &= not self.problem.unpenalized.size  # whose weights multiply rounding
         return np.dtype(np.float32 if single else np.float64)
@@ -105,7 +122,7 @@ class WorkingCopy:
     def _most_rows(self) -> int:
         """Number of kernels whose triangles may be held."""
         stack = self.problem.stack
-        row = self._dtype.itemsize * stack.n_samples * (stack.n_samples + 1) // 2
+        row = self._dtype.itemsize * self._entries
         return stack.n_kernels if stack.spare_bytes is None else min(stack.n_kernels, stack.spare_bytes // row)
 
     def _fits(self, size: int) -> bool:
@@ -117,8 +134,7 @@ class WorkingCopy:
         """Return a buffer of at least ``size`` rows; rows that are never written take no memory."""
         if self._buffer is not None and self._buffer.shape[0] >= size:
             return self._buffer
-        entries = self.problem.stack.n_samples * (self.problem.stack.n_samples + 1) // 2
-        return np.empty((min(4 * size, self._most_rows), entries), dtype=self._dtype)
+        return np.empty((min(4 * size, self._most_rows), self._entries), dtype=self._dtype)
 
 
 @dataclass
