@@ -39,6 +39,7 @@ BRITISH = re.compile(
     re.IGNORECASE,
 )
 ABSOLUTE_PATH = re.compile(r"(?:^|[\s\"'`(=])/(?!usr/|bin/|dev/|proc/|sys/|path/)[A-Za-z_]+/[A-Za-z]")
+LISTED = re.compile(r"^__all__\b")
 PACKAGE_INDEX = re.compile(r"index-ur[l]|find-link[s]|\bpypi\.", re.IGNORECASE)
 
 
@@ -228,6 +229,15 @@ def test_annotations_are_postponed_where_they_need_it() -> None:
     assert misplaced_postponing(f"{POSTPONED}\nclass A:\n    def f(self) -> A: ...\n") == ""
     assert misplaced_postponing(f"{POSTPONED}\nclass A: ...\ndef f() -> A: ...\n") != ""
     assert misplaced_postponing("def f() -> None:\n    def g(a: A): ...\n    b: B = 1\nclass A: ...\n") == ""
+
+
+def test_names_are_listed_where_pages_list_them() -> None:
+    """Packages, and the modules that the reference names, have an ``__all__``; elsewhere nothing would read it."""
+    named = re.findall(r"^ +manykernels\.(\w+)$", (ROOT / "docs" / "api.md").read_text(), re.MULTILINE)
+    own = {PACKAGE / f"{name}.py" for name in named}
+    inner = [path for path in SOURCES if path.name != "__init__.py" and path not in own]
+    assert offenders(inner, lambda text: matches(LISTED, text)) == {}
+    assert matches(LISTED, (PACKAGE / "alignment.py").read_text()) != []
 
 
 def test_source_is_finished() -> None:

@@ -9,8 +9,6 @@ from numba import njit
 from numba.core import event
 from numba.core.caching import FunctionCache, IndexDataCacheFile
 
-__all__ = ["compilations", "compiled"]
-
 
 def compiled(**options: Any) -> Callable[[Any], Any]:
     """Return a decorator that compiles a function when it is first called, and keeps the machine code on disk.

@@ -36,24 +36,6 @@ from manykernels.validation.parameters import (
     unknown_parameter,
 )
 
-__all__ = [
-    "DEFAULT_LOSS",
-    "PARAMETERS",
-    "Kernels",
-    "LossParameters",
-    "Parameter",
-    "ParameterGroup",
-    "Range",
-    "Resources",
-    "Search",
-    "TakesGroups",
-    "check_parameters",
-    "defaults",
-    "place_of",
-    "shape_of",
-    "with_kernels_of",
-]
-
 DEFAULT_LOSS = {"classification": "logistic", "regression": "squared"}
 OUTPUTS = ("own", "shared")
 

@@ -43,31 +43,6 @@ from manykernels.objective.regularizers import Regularizer
 from manykernels.validation.arrays import Array, check_positive
 from manykernels.validation.parameters import RandomSource, seed_from
 
-__all__ = [
-    "AUTO",
-    "IN_UNIT_SPREAD",
-    "NOISE_SHARE",
-    "SIGNIFICANT",
-    "NoiseLevel",
-    "PermutedTargets",
-    "RelativeStrength",
-    "alpha_from_strength",
-    "at_strength",
-    "check_alpha",
-    "clear",
-    "default_fraction",
-    "in_unit_of",
-    "noise_levels",
-    "noise_seed",
-    "number_or_auto",
-    "p_value",
-    "random_orders",
-    "relative_strength",
-    "share_first_pass",
-    "strength_from_alpha",
-    "stronger",
-]
-
 AUTO = "auto"
 NOISE_SHARE = 0.2  # of the strength at which noise leaves an empty model; chosen by benchmarks/defaults.py
 MOST_NOISE_SHARE = 0.5  # where all kernels seem to be noise: what they say together may be hidden in each

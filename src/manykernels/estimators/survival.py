@@ -29,8 +29,6 @@ from manykernels.solvers import Solver
 from manykernels.validation.arrays import Array, TableLike, check_vector
 from manykernels.validation.parameters import RandomSource
 
-__all__ = ["MKLSurvival", "MKLSurvivalCV", "brier_score", "concordance_index"]
-
 
 def concordance_index(y: ArrayLike, risk: ArrayLike, sample_weight: ArrayLike | None = None) -> float:
     r"""Return the share of comparable pairs whose risks are in the order of their events (Harrell's C).

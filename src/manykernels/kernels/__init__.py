@@ -3,7 +3,7 @@
 from manykernels.kernels.bank.bank import KernelBank
 from manykernels.kernels.bank.contract import Group, PreparedRows
 from manykernels.kernels.bank.fitted import FittedBank
-from manykernels.kernels.bank.grids import DefaultKernels, Interactions, OnLandmarks, width_grid
+from manykernels.kernels.bank.grids import DefaultKernels, Interactions, OnLandmarks
 from manykernels.kernels.bank.patterns import BankEntry, Joint, OnColumns, PerFeature, PerGroup, PerView
 from manykernels.kernels.pairs.bank import PairKernels
 from manykernels.kernels.pairs.data import Pairs
@@ -11,7 +11,7 @@ from manykernels.kernels.precomputed.bank import PrecomputedBank
 from manykernels.kernels.precomputed.stack import KernelStack
 from manykernels.kernels.specs.base import KERNELS, KernelSpec, Product, Scaled, Sum, register_kernel, spec_from_dict
 from manykernels.kernels.specs.categorical import Binned, Missing, Ordinal, Overlap
-from manykernels.kernels.specs.distances import MedianWidth
+from manykernels.kernels.specs.distances import MedianWidth, width_grid
 from manykernels.kernels.specs.inner import Cosine, Linear, Polynomial, Tanimoto, WeightedPolynomial
 from manykernels.kernels.specs.interaction import ColumnPower, Interaction
 from manykernels.kernels.specs.kmers import Kmers

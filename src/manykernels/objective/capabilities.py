@@ -2,8 +2,6 @@
 
 from enum import Enum
 
-__all__ = ["Capability"]
-
 
 class Capability(Enum):
     """Something that a loss or a regularizer can do and a solver may need.

@@ -18,8 +18,6 @@ from manykernels.objective.capabilities import Capability
 from manykernels.objective.regularizers.base import Regularizer
 from manykernels.validation.arrays import Array
 
-__all__ = ["Certificate", "KKTResiduals", "proved_inactive"]
-
 
 class Sizes(Protocol):
     """What a certificate needs to know of a problem."""

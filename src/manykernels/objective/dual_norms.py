@@ -23,8 +23,6 @@ from manykernels.objective.capabilities import Capability
 from manykernels.objective.regularizers.base import Regularizer
 from manykernels.validation.arrays import Array
 
-__all__ = ["free_directions", "kernel_factor", "resting_ridge"]
-
 RESTING = 1e-9  # strength of the ridge term beside the second derivatives of the loss along the columns
 MOST_DIRECTIONS = 300  # columns beyond which a kernel is no linear part any more
 SMALLEST = 1e-6  # squared size of a column beside the largest: smaller ones would feel what stands for no penalty

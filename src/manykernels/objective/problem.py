@@ -29,8 +29,6 @@ from manykernels.objective.losses.bound import BoundLoss, SampleSum
 from manykernels.objective.regularizers.base import Regularizer, check_regularizer
 from manykernels.validation.arrays import Array, check_positive_vector, check_vector, read_only
 
-__all__ = ["Certificate", "KKTResiduals", "Problem"]
-
 CLOSE_ENOUGH = 1e-9  # relative gap beyond which no better dual point is looked for
 OF_UNPENALIZED = "unpenalized", "certified_bound", "empty_coefficients", "empty_quads"  # cached, of those kernels
 OF_KERNELS = "n_kernels", "penalties", "entry_roots", "_free_factors", *OF_UNPENALIZED  # cached, of all of them

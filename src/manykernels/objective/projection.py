@@ -15,8 +15,6 @@ from manykernels.exceptions import InvalidInputError
 from manykernels.grams.rows.vectors import RowVector, sums
 from manykernels.validation.arrays import Array, check_symmetric_matrix, check_vector
 
-__all__ = ["balance", "nonnegative_quadratic", "project_box_hyperplane", "project_box_orthogonal"]
-
 _ORTHOGONAL, _NEARLY = 1e-15, 1e-11
 """What inner products with directions may be beside the norm: where the search ends, and where it has failed."""
 

@@ -12,17 +12,6 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import logsumexp, xlogy
 
-__all__ = [
-    "bisect_decreasing",
-    "block_norms",
-    "loss_bounds",
-    "loss_conjugate",
-    "loss_value",
-    "penalty_conjugate",
-    "penalty_dual_scale",
-    "penalty_value",
-]
-
 Floats = NDArray[np.float64]
 Parameters = Mapping[str, float]
 _STEPS = 200  # halvings of an interval: enough for a root far smaller than the interval

@@ -16,16 +16,6 @@ from manykernels.testing.formulas import (
     penalty_dual_scale,
 )
 
-__all__ = [
-    "LOSSES",
-    "REGULARIZERS",
-    "SmallProblem",
-    "random_problem",
-    "small_problems",
-    "strength_of_zero_model",
-    "with_targets",
-]
-
 Floats = NDArray[np.float64]
 LOSSES = ("logistic", "hinge", "squared_hinge", "squared", "epsilon_insensitive", "huber")
 REGULARIZERS = ("l1", "elasticnet", "lq", "ridge", "simplex")

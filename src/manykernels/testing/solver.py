@@ -32,9 +32,6 @@ from manykernels.testing.formulas import (
 from manykernels.testing.problems import SmallProblem, small_problems, strength_of_zero_model, with_targets
 from manykernels.validation.arrays import Array
 
-__all__ = ["NumpyCertificate", "SolverContract", "build_problem", "certificate_in_numpy", "check_certificate"]
-
-
 # An independent judge of an answer: the certificate recomputed in plain NumPy.
 
 

@@ -29,8 +29,6 @@ from manykernels.threads import blas_limit, n_threads
 from manykernels.validation.arrays import Array
 from manykernels.validation.parameters import RandomSource
 
-__all__ = ["MKLClassifierCV", "MKLRegressorCV", "NestedScores", "nested_cross_validation"]
-
 
 class MKLRegressorCV(CrossValidated, MKLRegressor):  # fit also takes groups
     """Regression with many kernels, with strength and mixing chosen by cross-validation.

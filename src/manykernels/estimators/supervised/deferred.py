@@ -8,8 +8,6 @@ from collections.abc import Callable, Sequence
 from threading import Lock
 from typing import Any
 
-__all__ = ["MOST_BYTES", "Answer", "Question", "forget", "put_off", "settle", "without_questions"]
-
 MOST_BYTES = 2**24  # that one question may hold; what would hold more is answered by the fit
 QUESTIONS = "_questions"
 

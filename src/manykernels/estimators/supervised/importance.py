@@ -64,18 +64,6 @@ if TYPE_CHECKING:
     from manykernels.estimators.supervised.problems import Fit
     from manykernels.estimators.supervised.samples import Samples
 
-__all__ = [
-    "LeftOut",
-    "Target",
-    "bends_of",
-    "by_factors",
-    "by_matrices",
-    "by_rows",
-    "curvatures",
-    "losses_of_rows",
-    "some_rows",
-]
-
 IMPORTANCE = "importance"
 UNKNOWN = (np.linalg.LinAlgError, FloatingPointError)  # rows cannot be left out, which is said when somebody asks
 EDGE = 1e-3  # of the dual box: what is nearer to an end than that is at the end

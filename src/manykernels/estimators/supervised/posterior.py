@@ -29,8 +29,6 @@ from manykernels.grams.expansion import CHUNK_ENTRIES, Expansion
 from manykernels.kernels import FittedBank, PreparedRows
 from manykernels.validation.arrays import Array
 
-__all__ = ["Posterior", "posterior_of"]
-
 LIKELIHOODS = ("logistic", "poisson")  # losses that are minus the logarithm of one, second derivatives free of y
 BANDS_OF = "the losses 'squared', 'logistic' and 'poisson'"
 

@@ -13,14 +13,12 @@ from numpy.typing import ArrayLike
 from manykernels.exceptions import MemoryBudgetError
 from manykernels.grams.base import GramStack
 from manykernels.grams.factored.landmarks import NystroemFeatures, rank_limit
-from manykernels.grams.factored.operators import CHUNK_ROWS, DenseOperator
+from manykernels.grams.factored.operators import DenseOperator
 from manykernels.grams.factored.prediction import KernelFunction, LandmarkFunction, on_landmarks, spanning_rows
 from manykernels.grams.rows.columns import ColumnTable
 from manykernels.grams.rows.vectors import RowVector, here
 from manykernels.kernels import KernelSpec, Linear
 from manykernels.validation.arrays import Array
-
-__all__ = ["CHUNK_ROWS", "DenseOperator", "FactorOperator", "FactoredStack"]
 
 ROUNDING = 1e-14  # of sums of kernel values, beside ||rho||_1^2 and the largest diagonal entry
 USUAL_RANK = 32.0  # features of a kernel, where its cost is estimated before any is made

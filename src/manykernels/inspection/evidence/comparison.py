@@ -34,9 +34,6 @@ from manykernels.objective.losses.survival import check_survival
 from manykernels.solvers.solution import count_to
 from manykernels.validation.arrays import Array, TableLike
 
-__all__ = ["compare"]
-
-
 # The same learner with kernel weights that are not learned: what is made of the kernels of one fold.
 
 

@@ -32,8 +32,6 @@ from manykernels.solvers.solution import count_to
 from manykernels.validation.arrays import Array, TableLike, check_count, check_positive
 from manykernels.validation.parameters import RandomSource, generator_from
 
-__all__ = ["conformal_intervals", "conformal_sets", "leave_one_out_importance", "predictive_importance"]
-
 BY = ("view", "kernel")
 
 

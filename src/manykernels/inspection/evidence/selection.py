@@ -52,17 +52,6 @@ from manykernels.validation.parameters import RandomSource, check_n_jobs, genera
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-__all__ = [
-    "KnockoffSelection",
-    "StabilityDisplay",
-    "StabilitySelection",
-    "gaussian_knockoffs",
-    "knockoff_selection",
-    "noise_doubt",
-    "noise_selection",
-    "stability_selection",
-]
-
 UNITS = ("kernel", "view")
 STRENGTHS, LOWEST = 30, 1e-3  # of the path in each half; it ends where enough has entered
 LOOSE_TOL = 1e-3  # which kernels enter first is not a matter of the fourth digit of the gap

@@ -55,8 +55,6 @@ if TYPE_CHECKING:
     from matplotlib.axis import Axis
     from matplotlib.figure import Figure, SubFigure
 
-__all__ = ["bootstrap_refits"]
-
 # Of rows, labels of columns and weights of a mean the standard deviations of the functions on these columns less it.
 Spread = Callable[[Any, Sequence[str], Array], Array]
 

@@ -15,8 +15,6 @@ from manykernels.exceptions import InvalidInputError, ModelFileError
 from manykernels.inspection.model_file.archive import damaged, not_a_model, read_archive, write_archive
 from manykernels.inspection.model_file.values import ESTIMATORS, Decoder, Encoder, is_known_estimator, known_classes
 
-__all__ = ["load_model", "read_metadata", "save_model"]
-
 FORMAT = "manykernels model"
 FORMAT_VERSION = 3
 # What values of wrong types and shapes raise when they are put together.

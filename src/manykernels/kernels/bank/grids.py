@@ -21,7 +21,7 @@ from manykernels.kernels.bank.patterns import (
 )
 from manykernels.kernels.specs.base import KernelSpec
 from manykernels.kernels.specs.categorical import Binned, Ordinal, Overlap
-from manykernels.kernels.specs.distances import MedianWidth, width_grid
+from manykernels.kernels.specs.distances import MedianWidth
 from manykernels.kernels.specs.inner import Linear, Polynomial
 from manykernels.kernels.specs.interaction import Interaction
 from manykernels.kernels.specs.kmers import Kmers
@@ -29,19 +29,6 @@ from manykernels.kernels.specs.landmarks import Landmarks
 from manykernels.kernels.specs.radial import Gaussian, Matern, Periodic
 from manykernels.kernels.tables.kinds import READ_AS, ColumnIssue, alphabet_of, describe
 from manykernels.validation.arrays import Array, check_count
-
-__all__ = [
-    "DEFAULT_SPECS",
-    "DefaultKernels",
-    "Interactions",
-    "OnLandmarks",
-    "entries_by_type",
-    "interactions",
-    "simplemkl_specs",
-    "unusable_columns",
-    "width_grid",
-    "with_gaussians",
-]
 
 DEFAULT_SPECS: tuple[KernelSpec, ...] = (*(Gaussian(MedianWidth(factor)) for factor in (0.5, 1.0, 2.0)), Linear())
 MANY_FEATURES = 200

@@ -21,9 +21,6 @@ from manykernels.objective.capabilities import Capability
 from manykernels.objective.losses.bound import BoundLoss, SampleSum, conjugate_between
 from manykernels.validation.arrays import Array
 
-__all__ = ["ClassificationLoss", "Loss", "LossOnRows", "RegressionLoss", "piecewise_linear_minimizer", "rows_weight"]
-
-
 MOST_WIDENINGS = 60
 """Doublings of the interval in which an intercept is looked for: a loss that still falls has no minimizer."""
 

@@ -30,8 +30,6 @@ from manykernels.objective.losses.smoothing import FLOOR, ScoreFunction, Smoothe
 from manykernels.objective.projection import balance, project_box_hyperplane, project_box_orthogonal
 from manykernels.validation.arrays import Array
 
-__all__ = ["BoundLoss", "CoupledLossBound", "OutputSum", "SampleSum"]
-
 FAR = 0.5  # share of the coefficients that scores may miss where a better dual point is looked for
 SLOWEST = 0.5  # reduction of what is missing that makes another step worth while
 MOST_STEPS = 40

@@ -30,9 +30,6 @@ from manykernels.objective.losses.curvature import (
 )
 from manykernels.objective.losses.survival import Positions, RiskLayout, entropies, tie_mixtures
 
-__all__ = ["CoupledLoss", "CoxPartial", "survival_target"]
-
-
 # Second derivatives of the partial likelihood without a matrix among samples: sums over sorted times, linear in N.
 #
 # With the shares ``p_e`` of the samples at risk at each term, the Hessian is ``diag(h) - sum_e c_e p_e p_e'``, where

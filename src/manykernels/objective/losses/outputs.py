@@ -20,8 +20,6 @@ from manykernels.objective.losses.pointwise import Logistic
 from manykernels.objective.projection import project_box_hyperplane
 from manykernels.validation.arrays import Array
 
-__all__ = ["Separable", "SharedLoss"]
-
 
 @dataclass(frozen=True)
 class SharedLoss(abc.ABC):

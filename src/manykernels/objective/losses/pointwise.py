@@ -21,18 +21,6 @@ from manykernels.objective.losses.base import (
 )
 from manykernels.validation.arrays import check_positive
 
-__all__ = [
-    "EpsilonInsensitive",
-    "Gamma",
-    "Hinge",
-    "Huber",
-    "Logistic",
-    "Poisson",
-    "Quantile",
-    "Squared",
-    "SquaredHinge",
-]
-
 _ROUNDING = 8 * np.finfo(np.float64).eps
 _SATURATED_MARGIN = 40.0
 """A logistic loss at this margin is below the rounding of one."""

@@ -20,8 +20,6 @@ from manykernels.exceptions import IncompatibleError
 from manykernels.objective.losses.curvature import Curvature, SampleCurvature
 from manykernels.validation.arrays import Array
 
-__all__ = ["ScoreFunction", "Smoothed", "check_smoothable", "lifted", "smaller_smoothing"]
-
 FLOOR = 0.1  # of the largest curvature, given to samples without any
 SMOOTHING_STEPS = 20  # in search of a smoothing of a given error
 

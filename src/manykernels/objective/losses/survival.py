@@ -17,8 +17,6 @@ from manykernels.compiled import compiled
 from manykernels.exceptions import InvalidInputError
 from manykernels.validation.arrays import Array
 
-__all__ = ["check_survival", "survival_array"]
-
 Positions = NDArray[np.intp]
 FIELDS = np.dtype([("event", np.bool_), ("time", np.float64), ("stratum", np.int64)])
 HINT = (

@@ -14,8 +14,6 @@ from manykernels.objective.capabilities import Capability
 from manykernels.objective.regularizers.curve import Curve
 from manykernels.validation.arrays import Array, check_positive
 
-__all__ = ["Regularizer"]
-
 ESSENTIAL = ("value", "conjugate", "prox", "sparse")
 """What a regularizer without a curve cannot be without."""
 

@@ -19,8 +19,6 @@ from scipy.optimize import brentq
 from manykernels.exceptions import InvalidInputError
 from manykernels.validation.arrays import Array
 
-__all__ = ["Curve", "power_prox", "simplex_prox"]
-
 OVERSHOOT = 1e-12
 """Relative excess over a dual constraint that is rounding: an overshoot by one ulp must not make a gap infinite."""
 

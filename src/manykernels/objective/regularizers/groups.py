@@ -23,8 +23,6 @@ from manykernels.objective.regularizers.base import Array, Regularizer, check_re
 from manykernels.objective.regularizers.curve import Curve
 from manykernels.objective.regularizers.norms import Ridge
 
-__all__ = ["REST", "PenaltyByGroup", "kernels_called"]
-
 REST = ("*", "default")
 """What the kernels are called that nothing else names."""
 

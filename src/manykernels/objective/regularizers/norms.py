@@ -13,8 +13,6 @@ from manykernels.objective.regularizers.base import Array, Regularizer
 from manykernels.objective.regularizers.curve import Curve
 from manykernels.validation.arrays import check_count, check_positive
 
-__all__ = ["BlockL1", "BlockLq", "ElasticNet", "GroupElasticNet", "Ridge"]
-
 
 @dataclass(frozen=True)
 class BlockL1(Regularizer):

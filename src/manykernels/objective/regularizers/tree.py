@@ -29,8 +29,6 @@ from manykernels.objective.regularizers.curve import OVERSHOOT
 from manykernels.objective.regularizers.groups import kernels_called
 from manykernels.validation.arrays import check_positive
 
-__all__ = ["Tree"]
-
 
 @dataclass(frozen=True)
 class Tree(Regularizer):

@@ -18,21 +18,6 @@ from manykernels.objective.regularizers.base import Regularizer
 from manykernels.objective.regularizers.curve import Curve
 from manykernels.validation.arrays import Array, check_count, check_nonnegative_vector, check_positive, check_vector
 
-__all__ = [
-    "ElasticNetBall",
-    "LpBall",
-    "ReciprocalsResult",
-    "Simplex",
-    "WeightSet",
-    "elastic_net_linear",
-    "elastic_net_reciprocals",
-    "elastic_net_scale",
-    "linear_iterations",
-    "linear_maximizer",
-    "shifted_reciprocals",
-    "wsr_iterations",
-]
-
 START_POWER = 0.8  # between theta ~ t of the simplex and theta ~ t^(2/3) of the 2-norm ball
 MOST_STEPS = 60
 MOST_DOUBLINGS = 16  # of a bracket of logarithms: the range of float64 takes eight

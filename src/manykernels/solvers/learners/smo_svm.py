@@ -27,9 +27,6 @@ from manykernels.validation.arrays import Array, check_count, check_positive, ch
 from manykernels.validation.gram import check_square_kernel
 from manykernels.validation.parameters import check_flag
 
-__all__ = ["smo_svm", "svm_from"]
-
-
 WORTH_PACKING = 0.7  # share of the active samples below which what is left is copied together
 
 

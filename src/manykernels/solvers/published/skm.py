@@ -18,7 +18,7 @@ from manykernels.objective.capabilities import Capability
 from manykernels.objective.problem import Certificate, Problem
 from manykernels.solvers.base import BROKEN, Solver
 from manykernels.solvers.gram.interior_point import InteriorPoint
-from manykernels.solvers.learners.smo_svm import smo_svm, svm_loop
+from manykernels.solvers.learners.smo_svm import svm_loop
 from manykernels.solvers.published.skm_descent import (
     EQUAL_SHARES,
     LARGEST_SIGMA,
@@ -43,8 +43,6 @@ from manykernels.solvers.published.skm_descent import (
 )
 from manykernels.solvers.solution import Model, Solution, Status
 from manykernels.validation.arrays import Array, check_count, check_positive
-
-__all__ = ["SupportKernelMachine", "smo_svm"]
 
 
 @dataclass

@@ -26,9 +26,6 @@ from manykernels.solvers.learners.pair_loops import (
 )
 from manykernels.validation.arrays import Array, check_nonnegative_vector, check_positive
 
-__all__ = ["EpsilonOptimality", "SmoothedDual", "epsilon_optimality", "smoothed_dual", "sparser_weights"]
-
-
 # Kernel weights of the support kernel machine: from the smoothed dual, judged for optimality, made sparser by LPs.
 
 
