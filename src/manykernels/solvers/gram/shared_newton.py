@@ -28,7 +28,6 @@ from manykernels.solvers.gram.newton_system import (
     ENOUGH_DECREASE,
     FIRST_SET,
     INNER_SHARE,
-    LEAST_TO_SPARE,
     MOST_HALVINGS,
     MOST_PROGRAM_STEPS,
     MOST_SHORTENINGS,
@@ -189,19 +188,23 @@ class FixedWeightFit:
     def solve(self, accuracy: float) -> FixedWeightFit:
         """Take Newton steps until the next one would gain less than ``accuracy``, in units of the objective.
 
-        Where systems cost more than steps, of coupled losses, they are taken in the system of a point before, at other
-        weights at first, as long as their promises fall fast. What one such step promises alone proves nothing, as
-        curvature may have fallen since.
+        Where a system is predicted to cost many steps, of coupled losses, they are taken in the system of a point
+        before, at other weights at first, as long as their promises fall fast. What one such step promises alone proves
+        nothing, as curvature may have fallen since.
         """
-        spares = self.problem.loss.coupled and self.problem.n_samples >= LEAST_TO_SPARE
-        kept, last = spares and self.system is not None, np.inf
+        kept, last = self._spares, np.inf
         for _ in range(MOST_STEPS):
             gain, length = self._step(kept)
             right = not kept or (length == 1.0 and gain <= CONTRACTION * last)
             if right and (gain <= accuracy or not length) and not (kept and last == np.inf):
                 break
-            kept, last = spares and right and length == 1.0, gain
+            kept, last = self._spares and right and length == 1.0, gain
         return self
+
+    @property
+    def _spares(self) -> bool:
+        """Whether there is a system that steps are worth to be taken in, at other scores than its own."""
+        return self.problem.loss.coupled and self.system is not None and self.system.costs_many_steps
 
     def scores(self) -> Array:
         """``K R + b`` (N, T)."""
