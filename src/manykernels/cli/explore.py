@@ -27,6 +27,7 @@ from manykernels.inspection.files import save_figure
 from manykernels.objective.losses import LOSSES, get_loss
 from manykernels.objective.regularizers import REGULARIZERS
 from manykernels.solvers import Status
+from manykernels.validation.parameters import listed
 
 PASSED_ON = (
     "penalty",
@@ -162,9 +163,7 @@ def _shown(table: pd.DataFrame) -> Table:
     """Return the table for people."""
     shown = column_table("From the empty model down", ("alpha", "kernels", "gap", "enter here"), texts=["enter here"])
     for row in table.to_dict("records"):
-        names = row["enters"][:SHOWN_NAMES]
-        rest = len(row["enters"]) - len(names)
-        entering = ", ".join(printable(name) for name in names) + (f" and {rest} more" if rest else "")
+        entering = listed(map(printable, row["enters"][:SHOWN_NAMES]), len(row["enters"]))
         shown.add_row(f"{row['alpha']:.4g}", str(row["n_active"]), f"{row['relative_gap']:.1e}", entering)
     return shown
 

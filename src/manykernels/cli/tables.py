@@ -22,6 +22,7 @@ from manykernels.inspection.files import replacing
 from manykernels.kernels.tables.encoding import DAY_FIRST, DOTTED_DATE
 from manykernels.kernels.tables.kinds import READ_AS, describe, kind_of
 from manykernels.validation.arrays import Array
+from manykernels.validation.parameters import listed
 
 PARQUET = (".parquet", ".pq")
 DELIMITERS = (",", ";", "\t", "|")
@@ -112,13 +113,7 @@ def _numbers_rows(name: str, values: Array) -> bool:
 
 def quoted(names: Sequence[Any], most: int = 8) -> str:
     """Return names in quotes, the first few of many."""
-    return and_more([repr(str(name)) for name in names[:most]], len(names))
-
-
-def and_more(shown: list[str], total: int) -> str:
-    """Return what is shown of many, and how many more there are."""
-    rest = total - len(shown)
-    return ", ".join(shown) + (f" and {rest} more" if rest > 0 else "")
+    return listed((repr(str(name)) for name in names[:most]), len(names))
 
 
 def _read_parquet(path: Path) -> pd.DataFrame:
@@ -360,7 +355,7 @@ def _of_dates(frame: pd.DataFrame) -> list[str]:
     shown = [f"{name!r} (such as {value!r})" for name, value in list(examples.items())[:MOST_NAMED]]
     return [
         f"{_count(list(examples), 'holds', 'hold')} dates whose day and month may be either way round: "
-        f"{and_more(shown, len(examples))}. Write them as 2024-12-31 or 31.12.2024, or leave them out: "
+        f"{listed(shown, len(examples))}. Write them as 2024-12-31 or 31.12.2024, or leave them out: "
         + _drops(list(examples))
     ]
 
@@ -370,7 +365,7 @@ def _of_text(useless: dict[str, str]) -> list[str]:
         return []
     shown = [f"{name!r} ({held})" for name, held in list(useless.items())[:MOST_NAMED]]
     return [
-        f"{_count(list(useless))} text that is no category, or cannot be read: {and_more(shown, len(useless))}. Turn "
+        f"{_count(list(useless))} text that is no category, or cannot be read: {listed(shown, len(useless))}. Turn "
         f"into numbers or categories what should count, or leave it out: {_drops(list(useless))}"
     ]
 
@@ -404,8 +399,8 @@ def _positive(counts: pd.Series) -> dict[str, int]:
 
 
 def _shown(counts: dict[str, int], n_rows: int) -> str:
-    listed = [f"{name!r} ({count} of {n_rows} rows)" for name, count in list(counts.items())[:MOST_NAMED]]
-    return and_more(listed, len(counts))
+    shown = [f"{name!r} ({count} of {n_rows} rows)" for name, count in list(counts.items())[:MOST_NAMED]]
+    return listed(shown, len(counts))
 
 
 def _count(names: Sequence[str], singular: str = "is", plural: str = "are") -> str:

@@ -11,6 +11,7 @@ from manykernels.cli.tables import check_columns, identifiers, quoted, usable_fe
 from manykernels.exceptions import InvalidInputError
 from manykernels.objective import survival_array
 from manykernels.validation.arrays import Array
+from manykernels.validation.parameters import listed
 
 SURVIVAL = "survival"
 TRUTHS = {"true": True, "yes": True, "1": True, "false": False, "no": False, "0": False}
@@ -38,7 +39,7 @@ class LabeledTable:
             return f"{self.target.min():.4g} to {self.target.max():.4g}, mean {self.target.mean():.4g}"
         labels, counts = np.unique(self.target, return_counts=True)
         parts = [f"{label} ({count})" for label, count in zip(labels[:8], counts[:8], strict=True)]
-        return ", ".join(parts) + (f" and {len(labels) - 8} more" if len(labels) > 8 else "")
+        return listed(parts, len(labels))
 
 
 def split_columns(

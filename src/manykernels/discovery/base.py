@@ -14,7 +14,7 @@ from manykernels.grams import DenseStack, GramStack
 from manykernels.kernels import KernelSpec
 from manykernels.objective.certificate import Certificate, KKTResiduals
 from manykernels.objective.losses import Loss, get_loss
-from manykernels.objective.problem import Problem
+from manykernels.objective.problem import Problem, share_of
 from manykernels.objective.regularizers import Regularizer
 from manykernels.solvers import Solution, Status, configured_solver
 from manykernels.solvers.learners.learners import LearnerFit
@@ -137,8 +137,8 @@ def certificate_of(problem: Problem, model: Model, penalty: float, feasible: Arr
     kkt = KKTResiduals(
         stationarity=stationarity / denominator,
         complementarity=(penalty + scale**2 * conjugate - scale * float(f @ feasible)) / denominator,
-        box=_ratio(float(np.max(np.abs(rho - np.clip(rho, *problem.dual_box)))), float(np.abs(rho).max())),
-        intercept=_ratio(abs(float(rho.sum())), float(np.abs(rho).sum())) if problem.fit_intercept else 0.0,
+        box=share_of(float(np.max(np.abs(rho - np.clip(rho, *problem.dual_box)))), float(np.abs(rho).max())),
+        intercept=share_of(abs(float(rho.sum())), float(np.abs(rho).sum())) if problem.fit_intercept else 0.0,
         scaling=1.0 - scale,
     )
     return Certificate.from_values(loss + penalty, dual, denominator, kkt)
@@ -168,10 +168,6 @@ def with_dual(certificate: Certificate, dual: float, tiny: float) -> Certificate
     less = (dual - certificate.dual) / denominator
     kkt = replace(certificate.kkt, complementarity=certificate.kkt.complementarity - less)
     return Certificate.from_values(certificate.primal, dual, denominator, kkt)
-
-
-def _ratio(part: float, whole: float) -> float:
-    return part / whole if whole > 0 else 0.0
 
 
 @dataclass(frozen=True)
@@ -256,7 +252,7 @@ def run_search(candidates: Iterator[Solution], limits: Limits, problem: Problem)
     >>> import numpy as np
     >>> from manykernels.discovery import Found, Limits, run_search
     >>> from manykernels.kernels import Linear
-    >>> from manykernels.objective.problem import Problem
+    >>> from manykernels.objective.problem import Problem, share_of
     >>> from manykernels.objective.regularizers import get_regularizer
     >>> from manykernels.solvers import Solution
     >>> problem = Problem(np.eye(2)[None], [1.0, -1.0], "squared", get_regularizer("simplex", 0.1))

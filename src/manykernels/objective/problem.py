@@ -657,8 +657,8 @@ class Problem:
         return KKTResiduals(
             stationarity=float(np.sum(losses + point.conjugates + self.bound.inner(z, scaled))) / denominator,
             complementarity=(penalty + point.penalty - float(np.vdot(f, scaled))) / denominator,
-            box=_ratio(float(np.abs(rho - nearest).max()), float(sizes.max())),
-            intercept=_ratio(float(sums), float(np.sum(sizes))),
+            box=share_of(float(np.abs(rho - nearest).max()), float(sizes.max())),
+            intercept=share_of(float(sums), float(np.sum(sizes))),
             scaling=1.0 - point.scale,
         )
 
@@ -692,7 +692,8 @@ class Problem:
         return rho, d, intercepts
 
 
-def _ratio(part: float, whole: float) -> float:
+def share_of(part: float, whole: float) -> float:
+    """Return a part of a whole, zero of nothing."""
     return part / whole if whole > 0 else 0.0
 
 

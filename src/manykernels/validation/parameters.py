@@ -7,7 +7,7 @@ import functools
 import inspect
 import numbers
 import re
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from difflib import get_close_matches
 from typing import Any, TypeVar, cast
 
@@ -87,6 +87,12 @@ def hint(given: object, known: Collection[str], elsewhere: Mapping[str, str]) ->
     name = given.strip().lower()
     meant = elsewhere.get(name) or next(iter(get_close_matches(name, known, 1)), None)
     return f" For {given!r} take {meant!r}." if meant in known else ""
+
+
+def listed(shown: Iterable[str], total: int) -> str:
+    """Return the first texts of many in a row, and how many more there are in all."""
+    texts = list(shown)
+    return ", ".join(texts) + (f" and {total - len(texts):,} more" if total > len(texts) else "")
 
 
 def close_name(given: str, known: Collection[str]) -> str | None:

@@ -31,7 +31,7 @@ from manykernels.solvers.registry import problem_of
 from manykernels.solvers.run import CAUTION, better_solution
 from manykernels.threads import blas_threads, n_threads
 from manykernels.validation.arrays import Array
-from manykernels.validation.parameters import RandomSource, seed_from
+from manykernels.validation.parameters import RandomSource, listed, seed_from
 
 if TYPE_CHECKING:
     from manykernels.grams.training import Training
@@ -334,12 +334,9 @@ def why_some(empty: list[int], labels: Array, word: str, alpha: float | str | Ar
 
     An array is a strength of each target.
     """
-    named = ", ".join(repr(label) for label in labels[empty[:MOST_NAMED]].tolist())
-    more = f" and {len(empty) - MOST_NAMED} more" if len(empty) > MOST_NAMED else ""
+    named = listed(map(repr, labels[empty[:MOST_NAMED]].tolist()), len(empty))
     noun, scores = PLURALS[word], "scores" if word == "class" else "predictions"
-    start = (
-        f"No kernel was selected for {len(empty)} of {len(labels)} {noun} ({named}{more}): their {scores} are constant."
-    )
+    start = f"No kernel was selected for {len(empty)} of {len(labels)} {noun} ({named}): their {scores} are constant."
     if isinstance(alpha, str):
         return f"{start} At alpha={alpha!r} no kernel gains more than tol there. Check those {noun}, or decrease tol."
     if np.ndim(alpha):

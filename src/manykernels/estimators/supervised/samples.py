@@ -34,6 +34,7 @@ from manykernels.validation.arrays import (
     check_positive_vector,
     check_readable,
 )
+from manykernels.validation.parameters import listed
 
 MOST_NAMED = 6  # columns in a message
 SMALLEST_TOTAL, LARGEST_TOTAL = 1e-100, 1e100  # of all weights
@@ -260,11 +261,10 @@ def _refuse_gaps(y: Any) -> None:
             )
         return
     if len(gaps := y.isna().sum().loc[lambda count: count > 0]):
-        listed = ", ".join(f"{name!r} ({count} of {len(y)})" for name, count in gaps.head(MOST_NAMED).items())
-        more = f" and {len(gaps) - MOST_NAMED} more" if len(gaps) > MOST_NAMED else ""
+        shown = listed((f"{name!r} ({count} of {len(y)})" for name, count in gaps.head(MOST_NAMED).items()), len(gaps))
         raise InvalidInputError(
-            f"Input y contains NaN: values are missing in {len(gaps)} of {y.shape[1]} outputs: {listed}{more}. Fit "
-            "each of these on the rows that have it (rows = y[name].notna(); fit(X[rows], y[name][rows])), or impute."
+            f"Input y contains NaN: values are missing in {len(gaps)} of {y.shape[1]} outputs: {shown}. Fit each of "
+            "these on the rows that have it (rows = y[name].notna(); fit(X[rows], y[name][rows])), or impute."
         )
 
 

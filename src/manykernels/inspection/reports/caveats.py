@@ -29,6 +29,7 @@ from manykernels.inspection.reports.summary import percent
 from manykernels.kernels import Views
 from manykernels.kernels.tables.kinds import READ_AS, kind_of
 from manykernels.validation.arrays import Array, TableLike
+from manykernels.validation.parameters import listed
 
 FEW_ROWS, FEW_IN_CLASS, FEW_EVENTS = 100, 20, 50
 MANY_COPIES = 0.1  # share of the rows
@@ -223,11 +224,10 @@ def _many_levels(case: Case) -> Iterator[Caveat]:
     }
     many = sorted((name for name in levels if levels[name] > MANY_LEVELS * len(table)), key=lambda one: -levels[one])
     if many:
-        shown = ", ".join(f"{_shown(name)} ({levels[name]:,} levels)" for name in many[:FEW_COLUMNS])
-        more = f" and {len(many) - FEW_COLUMNS:,} more" if len(many) > FEW_COLUMNS else ""
+        shown = listed((f"{_shown(name)} ({levels[name]:,} levels)" for name in many[:FEW_COLUMNS]), len(many))
         yield Caveat(
             "Categories of many levels",
-            f"{shown}{more}: a kernel on a category with so many levels for {len(table):,} rows can follow single "
+            f"{shown}: a kernel on a category with so many levels for {len(table):,} rows can follow single "
             "rows, noise too, so that its norm says little. Read the table of what predictions lose without it.",
         )
 

@@ -42,6 +42,7 @@ from manykernels.kernels import Pairs, PrecomputedBank, Views
 from manykernels.kernels.precomputed.stack import are_kernels, as_kernel_stack
 from manykernels.objective.losses.survival import check_survival
 from manykernels.validation.arrays import Array, TableLike, check_count
+from manykernels.validation.parameters import listed
 
 MOST_VIEWS, MOST_KERNELS, MOST_CLASSES, MOST_COLUMNS = 10, 15, 12, 8
 LONGEST = 48  # letters of a name
@@ -83,9 +84,8 @@ def question_of(model: BaseEstimator, task: str, target: str) -> str:
     about = f'"{target}"' if target else "the target"
     if task == "classification":
         labels = [str(label) for label in model.classes_]
-        shown = ", ".join(f'"{cut_text(label, 30)}"' for label in labels[:6])
-        more = f" and {len(labels) - 6:,} more" if len(labels) > 6 else ""
-        return f"Which class of {about} does a sample belong to: {shown}{more}? And which kernels tell it?"
+        shown = listed((f'"{cut_text(label, 30)}"' for label in labels[:6]), len(labels))
+        return f"Which class of {about} does a sample belong to: {shown}? And which kernels tell it?"
     if task == SURVIVAL:
         return f"Who has the event{f' of {about}' if target else ''} earlier, and which kernels tell it?"
     outputs = np.shape(model.intercept_)

@@ -16,6 +16,7 @@ from manykernels.exceptions import InvalidInputError
 from manykernels.kernels.specs.categorical import UNSEEN
 from manykernels.kernels.tables.kinds import READ_AS
 from manykernels.validation.arrays import Array
+from manykernels.validation.parameters import listed
 
 # Which columns a selection means: names, positions, slices, masks, selectors, as in a ColumnTransformer.
 
@@ -80,8 +81,7 @@ def _positional(selection: slice, places: Places | None) -> slice:
 
 def some(names: list[str]) -> str:
     """Return a few names of many, quoted."""
-    shown = ", ".join(repr(name) for name in names[:5])
-    return shown if len(names) <= 5 else f"{shown} and {len(names) - 5} more"
+    return listed(map(repr, names[:5]), len(names))
 
 
 @dataclass(frozen=True, eq=False)

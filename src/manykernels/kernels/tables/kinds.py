@@ -26,6 +26,7 @@ from scipy.sparse import csr_array, issparse, sparray, spmatrix
 
 from manykernels.exceptions import InvalidInputError, InvalidInputTypeError
 from manykernels.validation.arrays import Array, check_choice, plainly_finite
+from manykernels.validation.parameters import listed
 
 READ_AS = {
     "number": "number",
@@ -180,10 +181,9 @@ def _part(sort: str, found: list[ColumnIssue]) -> str:
     """Return head, columns and remedy of problems of one sort."""
     if not found:
         return ""
-    listed = ", ".join(f"{problem.column!r} ({problem.detail})" for problem in found[:SHOWN])
-    more = f" and {len(found) - SHOWN} more" if len(found) > SHOWN else ""
+    named = listed((f"{problem.column!r} ({problem.detail})" for problem in found[:SHOWN]), len(found))
     columns = "" if HEADS[sort].endswith(":") else f"{len(found)} column{'s' * (len(found) > 1)}: "
-    return f"{HEADS[sort]} {columns}{listed}{more}. {REMEDIES[sort]}."
+    return f"{HEADS[sort]} {columns}{named}. {REMEDIES[sort]}."
 
 
 def entry_issues(values: Array, allowed: Array | None, names: Sequence[str], missing: str) -> list[ColumnIssue]:

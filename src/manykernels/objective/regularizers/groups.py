@@ -22,6 +22,7 @@ from manykernels.objective.capabilities import Capability
 from manykernels.objective.regularizers.base import Array, Regularizer, check_regularizer
 from manykernels.objective.regularizers.curve import Curve
 from manykernels.objective.regularizers.norms import Ridge
+from manykernels.validation.parameters import listed
 
 REST = ("*", "default")
 """What the kernels are called that nothing else names."""
@@ -432,8 +433,7 @@ def owners_of(groups: Sequence[Any], names: Sequence[str]) -> Array:
 
 def _words(names: Sequence[str]) -> str:
     """Return which names there are, in words."""
-    told = ", ".join(map(repr, names[:8]))
-    return f"There are {told}{f' and {len(names) - 8} more' if len(names) > 8 else ''}."
+    return f"There are {listed(map(repr, names[:8]), len(names))}."
 
 
 def as_groups(mapping: Mapping[Any, Any]) -> tuple[Any, ...]:
