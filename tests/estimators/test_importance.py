@@ -224,3 +224,23 @@ def test_losses_of_events_are_those_of_the_partial_likelihood() -> None:
     flat, _ = losses_of_rows([loss], target[:, None], np.zeros((N, 1)), weight)
     assert len(each) == np.count_nonzero(target > 0)
     assert_allclose(of_events @ (each - flat), bound.value(z) - bound.value(np.zeros(N)))
+
+
+def test_targets_that_share_kernels_share_their_rows(monkeypatch: pytest.MonkeyPatch) -> None:
+    held: list[importance.FactorRows] = []
+    of_factors = importance.of_factors
+
+    def noted(*arguments: Any) -> importance.FactorRows:
+        held.append(of_factors(*arguments))
+        return held[-1]
+
+    monkeypatch.setattr(importance, "of_factors", noted)
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(60, 3))
+    Y = np.column_stack([np.sin(2.0 * X[:, 0]), X[:, 1] ** 2, X[:, 0] + X[:, 1]])
+    bank = KernelBank.per_feature(Linear(), widths=[0.5, 1.0])
+    MKLRegressor(bank, alpha=1e-3, outputs="shared", resources={"representation": "factored"}).fit(X, Y)
+    (rows,) = held
+    for own in zip(*rows.factors, strict=True):
+        assert len({id(Z) for Z, _ in own}) == 1
+    assert rows.nbytes < sum(Z.nbytes for own in rows.factors for Z, _ in own)  # which are three times what is held

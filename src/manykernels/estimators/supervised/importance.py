@@ -40,7 +40,7 @@ from __future__ import annotations
 import copy
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from functools import partial
+from functools import cache, partial
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
@@ -364,8 +364,9 @@ class FactorRows:
 
     @property
     def nbytes(self) -> int:
-        """Bytes of what grows with rows and kernels; rows that targets share count for each."""
-        held = [each.nbytes for own in self.factors for pair in own for each in pair]
+        """Bytes of what grows with rows and kernels; of rows that targets share, once."""
+        shared = {id(Z): Z.nbytes for own in self.factors for Z, _ in own}
+        held = [*shared.values(), *(v.nbytes for own in self.factors for _, v in own)]
         held += [each.nbytes for target in self.targets for each in (target.values, target.constants)]
         return sum(held) + (0 if self.grams is None else self.grams.nbytes)
 
@@ -386,6 +387,17 @@ def _by_least(target: Target, pairs: Sequence[tuple[Array, Array]]) -> tuple[Arr
     return by_factors(target, factors, coefficients)
 
 
+def _rows_once(stack: FactoredStack, kept: Array) -> Callable[[int, float], Array | None]:
+    """Return what gives rows of the factor of a kernel, None of features: targets that share kernels share them."""
+
+    @cache
+    def rows_of(kernel: int, tol: float) -> Array | None:
+        operator = stack.templates([kernel], tol)[0].over(stack.table)
+        return None if is_matrix_free(operator) else np.asarray(operator.rows(kept))
+
+    return rows_of
+
+
 def of_factors(model: BaseEstimator, stack: FactoredStack, fit: Fit, y: Array, weight: Array) -> FactorRows:
     """Return what it takes to do the same with kernels held as factors."""
     kept, active, n_targets = some_rows(len(weight), FEWER_ROWS), model._expansion.active, model._expansion.n_targets
@@ -393,21 +405,21 @@ def of_factors(model: BaseEstimator, stack: FactoredStack, fit: Fit, y: Array, w
     values = np.zeros((len(active), len(kept), n_targets))
     none = np.zeros((len(kept), 0)), np.zeros(0)
     factors = [[none] * len(active) for _ in range(n_targets)]
-    first, many = 0, False
+    first, many, rows_of = 0, False, _rows_once(stack, kept)
     for found in fit.solutions:
         functions: Any = found.functions
         for component in (each for each in functions.components if each.kernel in place):
             at, target = place[component.kernel], first + component.target
             tol = FACTOR_TOL if component.tol is None else component.tol
-            operator, v = stack.templates([component.kernel], tol)[0].over(stack.table), component.coefficients
-            if is_matrix_free(operator):
+            Z, v = rows_of(component.kernel, tol), component.coefficients
+            if Z is None:
                 many = True
                 values[at, :, target] = component.values(stack, stack.table)[kept]
                 continue
-            Z = operator.rows(kept)
             if component.tol is None:
                 values[at, :, target] = _sums(stack, component.kernel, kept, v)
                 support = np.flatnonzero(v)
+                operator = stack.templates([component.kernel], tol)[0].over(stack.table)
                 v = operator.rows(support).T @ v[support]
             else:
                 values[at, :, target] = Z @ v
