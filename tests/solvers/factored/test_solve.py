@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import warnings
 from dataclasses import replace
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -352,3 +353,18 @@ def test_what_cannot_be_done_is_said() -> None:
         on_factors(X, y, bank, loss="squared", regularizer=Ridge(1.0), alpha=0.5)
     with pytest.warns(ConvergenceWarning, match=r"max_iter.* gap .*, above tol 1\.00e-06"):
         on_factors(X, y, bank, loss="squared", strength=0.01, tol=1e-6, max_iter=1)
+
+
+def test_factors_near_the_goal_are_refined_by_less() -> None:
+    rng = np.random.default_rng(0)
+    X = rng.uniform(-2, 2, (400, 3))
+    y, bank = np.sin(2 * X[:, 0]) + 0.3 * rng.normal(size=400), KernelBank.per_feature(widths=[0.3, 0.8, 2.0])
+    fit = {"loss": "squared", "regularizer": "l1", "relative_strength": 0.1, "representation": "factored"}
+    shares = []
+    for tol in (1e-5, 1e-6):
+        rounds = solve(bank, y, X=X, tol=tol, **fit).functions.rounds
+        assert rounds[-1].relative_gap <= tol
+        for before, after in pairwise(rounds):
+            if after.factor_tol != before.factor_tol:
+                shares.append((before.relative_gap <= 5 * tol, round(after.factor_tol / before.factor_tol, 6)))
+    assert set(shares) == {(True, 0.1), (False, 0.01)}

@@ -24,11 +24,15 @@ from manykernels.validation.arrays import Array
 
 
 BLOCK_ENTRIES = 2**19  # of columns that are looked at together: temporaries stay small beside a large table
+CACHED_ENTRIES = 2**18  # where columns lie one after the other: temporaries stay in a cache
 
 
 def column_blocks(values: Array) -> Iterator[slice]:
-    """Yield slices of columns, of a few million entries each."""
-    step = max(1, BLOCK_ENTRIES // max(1, len(values)))
+    """Yield slices of columns, of some hundred thousand entries each."""
+    rows = max(1, len(values))
+    step = max(1, BLOCK_ENTRIES // rows)
+    if values.flags.f_contiguous:
+        step = max(min(step, 2), CACHED_ENTRIES // rows)  # sums of single columns have other bits
     for start in range(0, values.shape[1], step):
         yield slice(start, min(start + step, values.shape[1]))
 

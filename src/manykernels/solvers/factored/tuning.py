@@ -8,6 +8,7 @@ file changes.
 # Working sets
 COARSE, FINEST = 1e-3, 1e-13  # share of the trace that factors leave, first and last
 REFINE = 0.01  # what finer factors leave of it
+NEARLY, REFINE_LESS = 5.0, 0.1  # times the gap asked for, up to which they may leave more
 COARSE_SHARE = 0.5  # of the largest violation, on kernels in use: finer factors are needed
 NEW_KERNELS = 16  # that may enter in one round, or a third of those in use
 FEW_ENTER = 0.05  # of those in use: what is left may as well be what their factors leave out

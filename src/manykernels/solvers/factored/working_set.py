@@ -48,10 +48,12 @@ from manykernels.solvers.factored.tuning import (
     LEAST_GROWTH,
     MATRIX_FACTORS,
     MATRIX_GAP,
+    NEARLY,
     NEW_FOR_PRODUCTS,
     NEWTON_STEPS,
     NEXT_GAP,
     REFINE,
+    REFINE_LESS,
     SMOOTHING,
     STAYED,
 )
@@ -284,7 +286,8 @@ class FactoredWorkingSet:
     def _grow(self, state: State, kernels: Array, finer: bool, gap: float) -> None:
         """Take the factors of the next working set, and go on from the coefficients of the present one."""
         if finer:
-            state.factor_tol = max(state.factor_tol * REFINE, FINEST)
+            nearly = gap <= NEARLY * self.tol * self._size(state)
+            state.factor_tol = max(state.factor_tol * (REFINE_LESS if nearly else REFINE), FINEST)
         coefficients = dict(zip(state.kernels.tolist(), self._coefficients(state), strict=True))
         operators = self.stack.operators(kernels.tolist(), state.factor_tol)
         state.operators, state.kernels = operators, np.concatenate([operator.kernels for operator in operators])
