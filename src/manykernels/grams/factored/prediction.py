@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from math import factorial
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 from scipy.linalg import qr
@@ -30,14 +30,7 @@ DEPENDENT = 1e-9  # of the largest pivot: features this close to a combination o
 
 @dataclass(frozen=True, eq=False)
 class FourierSeries:
-    """``f(x) = sum_k a_k cos(k omega t) + b_k sin(k omega t)`` with ``t = x - middle``, and 0 beyond ``reach`` of it.
-
-    Attributes
-    ----------
-    middle, reach, omega : float
-        In the unit of the standardized column.
-    cosines, sines : (K + 1,) float64
-    """
+    """``f(x) = sum_k a_k cos(k omega t) + b_k sin(k omega t)`` with ``t = x - middle``, 0 beyond ``reach`` of it."""
 
     middle: float  # in the unit of the standardized column
     reach: float  # in the unit of the standardized column
@@ -109,7 +102,11 @@ class LandmarkFunction:
     def _as_loops_read(self) -> tuple[Array, float, Array]:
         """Landmarks (d, r), the factor of squared distances, and the coefficients (r,) of a Gaussian."""
         landmarks = np.ascontiguousarray(self.landmarks.T, dtype=np.float64)
-        return landmarks, -0.5 / known_width(self.spec.width) ** 2, self.coefficients.astype(np.float64)
+        return (
+            landmarks,
+            -0.5 / known_width(cast("Gaussian", self.spec).width) ** 2,
+            self.coefficients.astype(np.float64),
+        )
 
 
 @dataclass(frozen=True, eq=False)
@@ -157,18 +154,10 @@ KernelFunction = FourierSeries | LandmarkFunction | CellFunction | SparseFunctio
 
 @dataclass(frozen=True, eq=False)
 class KernelPart:
-    """What one kernel adds to one score: a function of its columns, less its mean over the training rows if centered.
+    """What one kernel adds to one score: a function of its columns, less its mean over training rows if centered."""
 
-    Attributes
-    ----------
-    target, kernel : int
-        Which score, and which of the active kernels.
-    function : FourierSeries or LandmarkFunction
-    offset : float
-    """
-
-    target: int  # which score, and which of the active kernels
-    kernel: int  # which score, and which of the active kernels
+    target: int  # which score
+    kernel: int  # which of the active kernels
     function: KernelFunction
     offset: float = 0.0
 

@@ -132,26 +132,7 @@ class State:
 
 @dataclass(frozen=True)
 class Start:
-    """What a fit of another problem on the same stack begins with: small, but for N x N matrices where there are any.
-
-    Attributes
-    ----------
-    kernels : (g,) int
-    coefficients : dict of int to ndarray
-        Of the factors of each of these kernels.
-    intercept, factor_tol, mu : float
-    matrices : WorkingMatrices, optional
-        What a fit went over to, which the next one goes on with.
-    known : KnownCurvature
-    certified : DualPass, optional
-        Its last pass.
-    strength : float
-        Of its penalty.
-    before : pair of float and dict, optional
-        The strength and the coefficients that it began with itself: two strengths say where a path goes.
-    passes : ColumnPasses, optional
-        Those of the path so far, which bound the next.
-    """
+    """What a fit of another problem on the same stack begins with: small, but for N x N matrices if there are any."""
 
     kernels: Array  # (g,) int
     coefficients: dict[int, Array]  # of the factors of each of these kernels
@@ -160,8 +141,9 @@ class Start:
     mu: float
     matrices: Any = None  # what a fit went over to, which the next one goes on with
     known: KnownCurvature = field(default_factory=KnownCurvature)
-    certified: DualPass | None = None
-    strength: float = np.nan
+    certified: DualPass | None = None  # its last pass
+    strength: float = np.nan  # of its penalty
+    # the strength and the coefficients that it began with itself: two strengths say where a path goes
     before: tuple[float, dict[int, Array]] | None = None
     passes: Any = None  # what bounds passes by those of the path so far
 
