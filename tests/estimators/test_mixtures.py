@@ -44,7 +44,7 @@ from manykernels.estimators.selection.mixtures import (
 )
 from manykernels.estimators.selection.search import ROOM, MixtureSearch, Rung, rivals_of
 from manykernels.estimators.selection.strengths import COARSE, Candidate, Evidence, Grid, StrengthPath, chosen
-from manykernels.estimators.supervised.problems import _uninterrupted, descend
+from manykernels.estimators.supervised.problems import SolverChoice, _uninterrupted, descend
 from manykernels.exceptions import InvalidInputError
 from manykernels.grams.plan import gram_seconds
 from manykernels.objective import BlockL1, Problem, get_loss
@@ -493,7 +493,7 @@ def test_interior_points_with_a_box_go_on_from_coarse_models_only(loss: str) -> 
             patch("manykernels.estimators.supervised.problems.INSIDE", inside),
             patch("manykernels.estimators.supervised.problems._uninterrupted", lambda p, s, m: remembered(s, p, m)),
         ):
-            fits = list(descend([problem], penalties, "working_set", tol=1e-2))
+            fits = list(descend([problem], penalties, SolverChoice("working_set", tol=1e-2)))
         assert [start is not None for start in given][:2] == [False, warm or loss == "logistic"]
         assert all(fit.solutions[0].certificate.relative_gap <= 1e-2 for fit in fits)
 

@@ -3,7 +3,7 @@
 from manykernels.grams.base import GramCounters, GramStack
 from manykernels.grams.dense import DenseStack, as_stack
 from manykernels.grams.distinct import DistinctStack
-from manykernels.grams.expansion import cross_apply, cross_apply_each, cross_combine
+from manykernels.grams.expansion import cross_apply, cross_apply_each, cross_combine, cross_scores
 from manykernels.grams.lazy import LazyStack
 from manykernels.grams.packed import PackedStack
 from manykernels.grams.pair_stack import PairStack
@@ -26,5 +26,6 @@ __all__ = [
     "cross_apply",
     "cross_apply_each",
     "cross_combine",
+    "cross_scores",
     "plan_stack",
 ]

@@ -85,9 +85,7 @@ class Expansion:
         rows = self.bank.prepare(X)
         if self._empty:
             return np.zeros((rows.n_samples, self.n_targets))
-        if len(self.weights) == 1:
-            return cross_apply(self.bank, rows, self.support, self.weights[0], self.coefficients.T)
-        return np.concatenate([values.sum(axis=0) for _, values in self._chunks(rows)])
+        return cross_scores(self.bank, rows, self.support, self.weights, self.coefficients)
 
     def scores_of_few(self, X: object) -> Array | None:
         """Return the same for few rows of a table, kernel by kernel and hardly by BLAS; None if there are more."""
@@ -142,7 +140,9 @@ class Expansion:
             return out
         rows = self.bank.prepare(X)
         out = np.zeros((self.active.size, rows.n_samples, self.n_targets))
-        for at, values in () if self._empty else self._chunks(rows):
+        for at, values in (
+            () if self._empty else _chunks(self.bank, rows, self.support, self.weights, self.coefficients)
+        ):
             out[:, at] = values
         return out
 
@@ -156,16 +156,6 @@ class Expansion:
     @property
     def _empty(self) -> bool:
         return not self.active.size or not self.coefficients.shape[1]
-
-    def _chunks(self, rows: PreparedRows[Any]) -> Iterator[tuple[slice, Array]]:
-        """Yield slices of rows, and ``d_km sum_i rho_ki k_m(x, x_i)`` there, (m, n, K); each kernel computed once."""
-        assert self.support is not None
-        per_row = self.active.size * self.n_targets + self.coefficients.shape[1]
-        step = max(1, CHUNK_ENTRIES // per_row)
-        for start in range(0, rows.n_samples, step):
-            at, ones = slice(start, min(start + step, rows.n_samples)), np.ones(self.active.size)
-            each = cross_apply_each(self.bank, rows.take(at), self.support, ones, self.coefficients.T)
-            yield at, each * self.weights.T[:, None, :]
 
     def _readings(self, table: Table) -> Iterator[tuple[slice, Callable[[int], Reading]]]:
         """Yield slices of rows, and how kernels read them."""
@@ -191,12 +181,34 @@ class Expansion:
         return Reading(np.where(gaps, 0.0, points), ~gaps.any(axis=1))
 
 
+def cross_scores(
+    bank: FittedBank, new: PreparedRows[Any], support: PreparedRows[Any], weights: Array, coefficients: Array
+) -> Array:
+    """Return the functions of models at new rows, (n, K): weights (K, m), or (1, m) of all, and coefficients (K, N)."""
+    if len(weights) == 1:
+        return cross_apply(bank, new, support, weights[0], coefficients.T)
+    return np.concatenate([values.sum(axis=0) for _, values in _chunks(bank, new, support, weights, coefficients)])
+
+
+def _chunks(
+    bank: FittedBank, new: PreparedRows[Any], support: PreparedRows[Any], weights: Array, coefficients: Array
+) -> Iterator[tuple[slice, Array]]:
+    """Yield slices of rows, and ``d_km sum_i rho_ki k_m(x, x_i)`` there, (m, n, K) of the m kernels with weights."""
+    active = weights.any(axis=0)
+    per_row = np.count_nonzero(active) * len(coefficients) + coefficients.shape[1]
+    step = max(1, CHUNK_ENTRIES // per_row)
+    for start in range(0, new.n_samples, step):
+        at = slice(start, min(start + step, new.n_samples))
+        each = cross_apply_each(bank, new.take(at), support, active.astype(np.float64), coefficients.T)
+        yield at, each * weights.T[active][:, None, :]
+
+
 def cross_apply(
     bank: FittedBank, prepared_new: PreparedRows[Any], prepared_support: PreparedRows[Any], d: ArrayLike, rho: ArrayLike
 ) -> Array:
     """Decision values ``f(x) = sum_m d_m sum_i rho_i k_m(x, x_i)`` of new rows, without the intercept.
 
-    Only kernels with ``d_m != 0`` are computed, a few megabytes at a time.
+    Only kernels with ``d_m != 0`` and samples with ``rho_i != 0`` are computed, a few megabytes at a time.
 
     Parameters
     ----------
@@ -223,11 +235,12 @@ def cross_apply(
         new, support = bank.narrow(prepared_new).data, bank.narrow(prepared_support).data
         scores = pair_scores(bank.raw, new, support, weights, columns)
         return scores[:, 0] if vector else scores
-    active = np.flatnonzero(weights)
-    tiles, cols = TileEvaluator(bank, prepared_new, prepared_support), np.arange(prepared_support.n_samples)
+    active, cols = np.flatnonzero(weights), np.flatnonzero(columns.any(axis=1))
     total = np.zeros((prepared_new.n_samples, columns.shape[1]))
-    for at, rows, values in tiles.values(active, prepared_new.n_samples, cols):
-        total[rows] += _combined(weights[active[at]], values) @ columns
+    if cols.size:
+        tiles, columns = TileEvaluator(bank, prepared_new, prepared_support), columns[cols]
+        for at, rows, values in tiles.values(active, prepared_new.n_samples, cols):
+            total[rows] += _combined(weights[active[at]], values) @ columns
     return total[:, 0] if vector else total
 
 
@@ -259,17 +272,18 @@ def cross_apply_each(
            [-3.]])
     """
     weights, columns, vector = _checked(bank, prepared_support, d, rho)
-    active = np.flatnonzero(weights)
+    active, cols = np.flatnonzero(weights), np.flatnonzero(columns.any(axis=1))
     if isinstance(bank.raw, ProductKernels):
         new, support = bank.narrow(prepared_new).data, bank.narrow(prepared_support).data
         one = np.eye(bank.n_kernels)
         parts = np.array([pair_scores(bank.raw, new, support, weights[m] * one[m], columns) for m in active])
         parts = parts.reshape(len(active), new.n_samples, columns.shape[1])
         return parts[:, :, 0] if vector else parts
-    tiles, cols = TileEvaluator(bank, prepared_new, prepared_support), np.arange(prepared_support.n_samples)
-    each = np.empty((len(active), prepared_new.n_samples, columns.shape[1]))
-    for at, rows, values in tiles.values(active, prepared_new.n_samples, cols):
-        each[at, rows] = values @ columns
+    each = np.zeros((len(active), prepared_new.n_samples, columns.shape[1]))
+    if cols.size:
+        tiles, columns = TileEvaluator(bank, prepared_new, prepared_support), columns[cols]
+        for at, rows, values in tiles.values(active, prepared_new.n_samples, cols):
+            each[at, rows] = values @ columns
     each *= weights[active][:, None, None]
     return each[:, :, 0] if vector else each
 

@@ -10,7 +10,7 @@ import numbers
 import warnings
 from bisect import bisect_right
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
 
@@ -36,9 +36,9 @@ from sklearn.model_selection import (
 )
 
 from manykernels.estimators.selection.averages import AverageModels, Spectrum, can_average, fit_averages
-from manykernels.estimators.supervised.problems import Fit, descend, expanded, without_bar
+from manykernels.estimators.supervised.problems import Fit, SolverChoice, descend, expanded, without_bar
 from manykernels.exceptions import InvalidInputError
-from manykernels.grams import build_stack, cross_combine
+from manykernels.grams import build_stack, cross_combine, cross_scores
 from manykernels.grams.expansion import Expansion
 from manykernels.grams.plan import factored_seconds, gram_seconds
 from manykernels.kernels.bank.columns import Table
@@ -53,6 +53,7 @@ if TYPE_CHECKING:
     from manykernels.estimators.supervised.base import BaseMKL
     from manykernels.estimators.supervised.samples import Rows, Samples
     from manykernels.grams.training import Training
+    from manykernels.kernels.bank.contract import PreparedRows
     from manykernels.objective.losses import Loss
     from manykernels.objective.problem import Problem
     from manykernels.objective.regularizers import Regularizer
@@ -350,6 +351,8 @@ class OpenedKernels:
     problems: list[Problem]  # one a target, on all kernels, under any penalty
     tol: float  # relative gap of its models
     _stored: list[Problem] | None = None
+    _held_out: tuple[HeldOut, PreparedRows[Any]] | None = None
+    _choices: dict[int, tuple[Family, SolverChoice]] = field(default_factory=dict)
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -432,12 +435,20 @@ class OpenedKernels:
 
     def score(self, held_out: HeldOut, fit: Fit, **parameters: Any) -> FoldScore:
         """Return what held-out rows say of solutions on all kernels; ``parameters`` are those of their model."""
-        expansion, fit = expanded(self.training, fit)
+        if self.training.stack.has_factors:
+            kept, fit = expanded(self.training, fit)
+            functions = kept.scores(held_out.rows)
+        else:
+            weights = np.array([found.kernel_weights for found in fit.solutions])
+            rho = np.vstack([found.dual_coef.T for found in fit.solutions])
+            held = self._prepared(held_out)
+            functions = cross_scores(self.training.bank, held, self.training.prepared, weights, rho)
         intercepts = np.concatenate([np.atleast_1d(found.intercept) for found in fit.solutions])
-        scores = expansion.scores(held_out.rows) + intercepts
+        scores = functions + intercepts
 
         def complete() -> BaseMKL:
             if held_out.scorer is None:  # nobody asks for more than predictions
+                expansion = kept if self.training.stack.has_factors else expanded(self.training, fit)[0]
                 return self.model._predicting(expansion, intercepts, fit.problems[0].loss.each)
             model = copy.copy(self.model).set_params(**parameters)
             model._keep_fit(self.training, fit, self.samples)
@@ -446,6 +457,21 @@ class OpenedKernels:
         n_active = float(np.mean([found.active.size for found in fit.solutions]))
         finished = all(found.status is Status.CONVERGED for found in fit.solutions)
         return FoldScore(held_out.score(self.model, self._losses, scores, complete), n_active, finished)
+
+    def _prepared(self, held_out: HeldOut) -> PreparedRows[Any]:
+        """Return held-out rows as the kernels need them, made ready once for all models."""
+        if self._held_out is None or self._held_out[0] is not held_out:
+            self._held_out = held_out, self.training.bank.prepare(held_out.rows)
+        return self._held_out[1]
+
+    def _choice(self, family: Family) -> SolverChoice:
+        """Return the choice of solvers for the kernels of a family, which its strengths share."""
+        if id(family) not in self._choices:
+            model, resources = self.model, self.model._resources
+            settings = {"tol": self.tol, "max_iter": resources.max_iter, "random_state": model.random_state}
+            choice = SolverChoice(without_bar(model.solver, resources.verbose), **settings)
+            self._choices[id(family)] = family, choice  # as long as it is known by that number
+        return self._choices[id(family)][1]
 
     @property
     def _losses(self) -> list[Loss]:
@@ -474,8 +500,7 @@ class OpenedKernels:
     def _spectrum(self, mixture: Any, held_out: HeldOut) -> Spectrum:
         weights = mixture.weights / self.problems[0].penalties ** 2
         gram = self.training.stack.combine(weights)
-        held = self.training.bank.prepare(held_out.rows)
-        cross = cross_combine(self.training.bank, held, self.training.prepared, weights)
+        cross = cross_combine(self.training.bank, self._prepared(held_out), self.training.prepared, weights)
         return Spectrum.of(gram, cross, centered=self.problems[0].fit_intercept)
 
     def _solved(
@@ -486,12 +511,10 @@ class OpenedKernels:
         start: list[Solution] | None,
         solved: list[Solution] | None,
     ) -> tuple[list[Solution], FoldScore]:
-        model, penalties = self.model, family.penalties(strength, self)
+        penalties = family.penalties(strength, self)
         if solved is None:
-            resources = model._resources
-            settings = {"tol": self.tol, "max_iter": resources.max_iter, "random_state": model.random_state}
-            solver = without_bar(model.solver, resources.verbose)
-            (fit,) = descend(family.posed(self.stored(), self.names), [penalties], solver, start=start, **settings)
+            problems = family.posed(self.stored(), self.names)
+            (fit,) = descend(problems, [penalties], self._choice(family), start=start)
         else:
             pairs = zip(family.posed(self.problems, self.names), penalties, strict=True)
             posed = [problem.with_penalty(penalty) for problem, penalty in pairs]

@@ -15,7 +15,7 @@ from numpy.typing import ArrayLike
 from manykernels.estimators.parameters import check_parameters, place_of
 from manykernels.estimators.selection.cross_validation import MKLClassifierCV, MKLRegressorCV
 from manykernels.estimators.selection.mixtures import PenaltyFamily, alpha_grid, checked_alphas
-from manykernels.estimators.supervised.problems import Fit, descend, solve_problems, without_bar
+from manykernels.estimators.supervised.problems import Fit, SolverChoice, descend, solve_problems, without_bar
 from manykernels.estimators.supervised.samples import class_labels, encode_labels, kernel_factors, numeric_targets
 from manykernels.exceptions import ConvergenceWarning, InvalidInputError
 from manykernels.grams import GramStack
@@ -347,7 +347,7 @@ def regularization_path(
     alpha_max = family.alpha_max([problem]) if alphas is None else None
     grid = alpha_grid(alpha_max, n_alphas, alpha_min_ratio) if alpha_max is not None else checked_alphas(alphas)
     regularizers = [family.at(alpha, problem.total_weight) for alpha in grid]
-    steps = descend([problem], regularizers, without_bar(solver, verbose), **parameters)
+    steps = descend([problem], regularizers, SolverChoice(without_bar(solver, verbose), **parameters))
     with blas_threads(problem.n_samples, n_jobs):
         fits = _completed(steps, grid, progress, verbose)
         n_done = len(fits)

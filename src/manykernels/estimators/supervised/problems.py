@@ -353,14 +353,40 @@ INTERIOR = frozenset({"working_set", "interior_point"})  # solvers whose iterate
 INSIDE = 1e-3  # relative gap from which on a model of theirs is far enough from it to start from
 
 
+class SolverChoice:
+    """Solvers of problems, chosen anew where their penalties differ in more than strengths, or where each draws a seed.
+
+    Parameters
+    ----------
+    solver : str or Solver
+    random_state : int, RandomState, Generator or None
+    **parameters
+        Of the solvers: ``tol``, ``max_iter``, ...
+    """
+
+    def __init__(self, solver: str | Solver, random_state: RandomSource = None, **parameters: object) -> None:
+        self._solver, self._random_state, self._parameters = solver, random_state, parameters
+        self._known: list[Regularizer] = []
+        self._solvers: list[Solver] = []
+
+    def of(self, problems: Sequence[Problem]) -> list[Solver]:
+        """Return the solver of each of the problems, on the kernels that were asked about before."""
+        penalties = [problem.regularizer for problem in problems]
+        draws = any(hasattr(chosen, "random_state") for chosen in self._solvers)  # a seed for every problem
+        if draws or not _same_but_for_strength(self._known, penalties):
+            self._solvers = [
+                chosen_solver(self._solver, problem, self._random_state, **self._parameters) for problem in problems
+            ]
+        self._known = penalties
+        return self._solvers
+
+
 def descend(
     problems: list[Problem],
     regularizers: Iterable[Regularizer | Sequence[Regularizer]],
-    solver: str | Solver,
+    choice: SolverChoice,
     *,
     start: list[Solution] | None = None,
-    random_state: RandomSource = None,
-    **parameters: object,
 ) -> Iterator[Fit]:
     """Solve the problems under each penalty in turn, each started from its solution before; warnings are left out.
 
@@ -373,16 +399,10 @@ def descend(
     What does not converge from the solution before is started afresh too.
     """
     previous: list[Solution | None] = [None] * len(problems) if start is None else list(start)
-    solvers: list[Solver] = []
-    known: Sequence[Regularizer] = ()
     for given in regularizers:
         penalties = given if isinstance(given, Sequence) else [given] * len(problems)
         posed = [problem.with_penalty(own) for problem, own in zip(problems, penalties, strict=True)]
-        draws = any(hasattr(chosen, "random_state") for chosen in solvers)  # a seed for every problem
-        if draws or not _same_but_for_strength(known, penalties):
-            solvers = [chosen_solver(solver, problem, random_state, **parameters) for problem in posed]
-        known = penalties
-        solutions = [_solve_from(*each) for each in zip(posed, solvers, previous, strict=True)]
+        solutions = [_solve_from(*each) for each in zip(posed, choice.of(posed), previous, strict=True)]
         previous = list(solutions)
         yield Fit(posed, solutions, np.array([found.kernel_norms for found in solutions]))
 
