@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import math
 from collections.abc import Callable, Sequence
 from dataclasses import KW_ONLY, dataclass, replace
 from functools import cache, cached_property, partial
@@ -393,7 +394,7 @@ class Problem:
                 scores, squares = self.stack.combine(d) @ rho, self.stack.squares(rho / unit, active)
             roots = np.sqrt(np.maximum(_finite(squares), 0.0))
             norms[active] = _in_range(self.penalties[active] * (weights * roots))
-            for m in np.intersect1d(self.unpenalized, active):
+            for m in np.intersect1d(self.unpenalized, active) if self.unpenalized.size else ():
                 norms[m] = self.penalties[m] * self.norm_of_values(m, d[m] * self.stack.apply_each(rho, [m])[0])
             return scores, norms
 
@@ -700,12 +701,12 @@ def share_of(part: float, whole: float) -> float:
 def _unit(values: Array) -> float:
     """Power of two near the largest size: dividing by it rounds nothing."""
     top = float(np.abs(values).max(initial=0.0))
-    return float(2.0 ** np.clip(np.frexp(top)[1], -1021, 1023)) if top > 0 else 1.0
+    return math.ldexp(1.0, min(max(math.frexp(top)[1], -1021), 1023)) if top > 0 else 1.0
 
 
 def _in_range(values: Array) -> Array:
     """Refuse norms and weights that overflow: such a model cannot be evaluated."""
-    if not np.all(np.isfinite(values)):
+    if not np.isfinite(values).all():
         m = int(np.argmax(~np.isfinite(values)))
         raise InvalidInputError(
             f"The norm of kernel {m} overflows: its entries, its weight or the dual coefficients are too large. "
@@ -716,7 +717,7 @@ def _in_range(values: Array) -> Array:
 
 def _finite(squares: Array) -> Array:
     """Refuse ``rho' K_m rho`` that overflow."""
-    if not np.all(np.isfinite(squares)):
+    if not np.isfinite(squares).all():
         m = int(np.argmax(~np.isfinite(squares)))
         raise InvalidInputError(
             f"rho' K_m rho is {squares[m]} for kernel {m}: its entries or the dual coefficients overflow. "

@@ -160,9 +160,10 @@ def check_columns(values: object, n_samples: int, name: str) -> Array:
 
 def check_indices(index: object, size: int, name: str, *, allow_empty: bool = True) -> Array:
     """Return ``index`` (None for all, a slice, integers or a boolean mask) as int64 positions in ``range(size)``."""
-    every = np.arange(size)
-    if index is None or isinstance(index, slice):
-        chosen = every if index is None else every[index]
+    if index is None:
+        chosen = np.arange(size)
+    elif isinstance(index, slice):
+        chosen = np.arange(size)[index]
     else:
         chosen = _index_array(np.asarray(index), size, name)
     if not allow_empty and len(chosen) == 0:
@@ -182,6 +183,8 @@ def _index_array(array: Array, size: int, name: str) -> Array:
         if len(array) != size:
             raise InvalidInputError(f"The mask of {name} must have {size} entries, got {len(array)}.")
         return np.flatnonzero(array)
+    if array.min() >= 0 and array.max() < size:
+        return array.astype(np.int64)
     outside = (array < -size) | (array >= size)
     if outside.any():
         raise InvalidInputError(f"{name} has position {array[outside][0]}, but positions go from 0 to {size - 1}.")

@@ -244,6 +244,11 @@ class FittedBank:
             Whether both sides are the same rows, whose matrix is to be symmetric to the last bit.
         """
         self.raw.evaluate(left, right, same, kernels, out)
+        if self.grand_means is None and left.prepared.factors is None and right.prepared.factors is None:
+            scales = self.scales[kernels]
+            if (scales != 1.0).any():
+                out *= scales[:, None, None]
+            return
         for values, kernel in zip(out, kernels, strict=True):
             self._normalize(values, int(kernel), left, right)
 
