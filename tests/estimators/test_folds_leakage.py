@@ -112,7 +112,7 @@ def test_models_of_other_folds_and_of_fewer_rows() -> None:
         kernels = KernelBank.per_feature(widths=[0.5, 2.0], standardize=True)
         with warnings.catch_warnings(), fewer_rows:
             warnings.simplefilter("ignore", UserWarning)  # of a search in which all score alike
-            MKLClassifierCV(kernels, scoring=record, cv=splits, resources={"representation": "gram"}).fit(
+            MKLClassifierCV(kernels, scoring=record, cv=splits, n_alphas=8, resources={"representation": "gram"}).fit(
                 X + spoiled * held_out[:, None] * rng.normal(size=X.shape), y ^ (held_out & (spoiled > 0))
             )
     assert len(told) > len(splits)

@@ -163,10 +163,10 @@ def test_weights_of_samples_and_classes_count():
 
 
 def test_cross_validation_and_path_share_too():
-    chosen = MKLClassifierCV(outputs="shared", cv=3, n_alphas=5).fit(X, LABELS)
+    chosen = MKLClassifierCV(outputs="shared", cv=2, n_alphas=3).fit(X, LABELS)
     assert chosen.kernel_weights_.ndim == 1
     assert clone(chosen).outputs == "shared"
-    several = MKLRegressorCV(outputs="shared", cv=3, alphas=[0.01]).fit(X, TARGETS)
+    several = MKLRegressorCV(outputs="shared", cv=2, alphas=[0.01]).fit(X, TARGETS)
     assert several.dual_coef_.shape[0] == 3
     path = regularization_path(X, TARGETS, outputs="shared", n_alphas=4, tol=1e-6)
     assert path.weights.shape == (4, len(path.kernel_names))

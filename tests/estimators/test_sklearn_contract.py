@@ -12,7 +12,7 @@ from manykernels import estimators
 
 
 # One check gives a class 1e7 times the weight of another: then the best model at this alpha is indeed a constant.
-@pytest.mark.sampled(2)
+@pytest.mark.sampled(3)
 @pytest.mark.filterwarnings("ignore:No kernel was selected:UserWarning")
 @parametrize_with_checks(QUICK, expected_failed_checks=expected_failures)
 def test_scikit_learn_accepts_the_estimator(estimator: Any, check: Any) -> None:

@@ -34,7 +34,7 @@ def test_a_few_cases(block: int) -> None:
 def test_rounding_stays_within_its_bound() -> None:
     """The certificate of any model, near the optimum or not, is off by at most what it says."""
     compared = 0
-    for seed in range(100):
+    for seed in range(60):
         case, rng = draw(seed, hostile=True), np.random.default_rng(seed)
         try:
             problem = problem_of(case)
@@ -48,7 +48,7 @@ def test_rounding_stays_within_its_bound() -> None:
             continue
         true, compared = oracle.true_bounds(case, rho, d, float(case.fit_intercept)), compared + 1
         assert abs(told.primal - true.primal) + abs(told.dual - true.dual) <= told.rounding, f"seed {seed}"
-    assert compared > 50
+    assert compared > 30
 
 
 def test_a_case_survives_its_file(tmp_path: Path) -> None:

@@ -191,7 +191,7 @@ def test_the_card_tells_what_is_wrong() -> None:
 def test_columns_are_summarized(tmp_path: Path) -> None:
     X = pd.DataFrame(np.random.default_rng(0).normal(size=(40, 600)), columns=[f"probe_{j:05d}" for j in range(600)])
     y = X["probe_00007"] + X["probe_00003"]
-    bank = KernelBank.per_feature(Linear(), widths=[1.0], normalize="mean_diagonal")
+    bank = KernelBank.per_feature(Linear(), normalize="mean_diagonal")
     model = MKLRegressor(bank, alpha=0.001, penalty="elasticnet").fit(X, y)
     html = report(model, X, y, tmp_path / "r.html", cv=2, n_draws=20, baselines=False).read_text(encoding="utf-8")
     assert len(set(re.findall(r"probe_\d{5}", html))) < 50
@@ -238,16 +238,16 @@ def test_an_interval_covers_the_truth_as_often_as_it_says() -> None:
 
 @pytest.mark.usefixtures("without_pictures")
 def test_held_out_scores_are_those_of_the_model(tmp_path: Path) -> None:
-    X = table(120)
+    X = table(90)
     y = labels(X)
-    model = MKLClassifier(alpha=0.01).fit(X[:80], y[:80])
-    path = report(model, X[:80], y[:80], tmp_path / "r.html", X_test=X[80:], y_test=y[80:], n_draws=50)
+    model = MKLClassifier(alpha=0.01).fit(X[:50], y[:50])
+    path = report(model, X[:50], y[:50], tmp_path / "r.html", X_test=X[50:], y_test=y[50:], n_draws=50)
     page = Page(path.read_text(encoding="utf-8"))
-    assert f"accuracy {model.score(X[80:], y[80:]):.3f}" in page.text
+    assert f"accuracy {model.score(X[50:], y[50:]):.3f}" in page.text
     assert "Scored on 40 rows that the model was not fitted on. Intervals" in page.text
-    other = Page(report(model, X[80:], y[80:], path, cv=2, n_draws=50).read_text(encoding="utf-8"))
+    other = Page(report(model, X[50:], y[50:], path, cv=2, n_draws=50).read_text(encoding="utf-8"))
     assert "Simpler models learned from folds of these rows" in other.text
-    assert f"accuracy {model.score(X[80:], y[80:]):.3f}" in other.text
+    assert f"accuracy {model.score(X[50:], y[50:]):.3f}" in other.text
 
 
 @pytest.mark.nightly

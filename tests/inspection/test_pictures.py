@@ -90,8 +90,19 @@ def test_pictures_take_all_colors_from_the_page_and_keep_text_as_text(tmp_path: 
         ids += own
     assert len(ids) == len(set(ids))
     assert ">age</text>" in html
-    again = report(model, X, y, tmp_path / "two.html", **options).read_text(encoding="utf-8")
-    assert pages(again) == found
+
+
+@pytest.mark.nightly
+def test_pictures_of_the_same_model_are_the_same(tmp_path: Path) -> None:
+    X, y = table(80)
+    bank = KernelBank.per_feature(widths=[0.5], columns=["age", "net, income"])
+    model = MKLRegressorCV(bank, penalty="l1", cv=2, n_alphas=4, tol=1e-3).fit(X, y)
+    once, again = (
+        pages(report(model, X, y, tmp_path / f"{name}.html", cv=2, n_draws=20).read_text(encoding="utf-8"))
+        for name in ("one", "two")
+    )
+    assert once
+    assert again == once
 
 
 def test_each_color_of_a_display_has_one_for_the_dark_page(tmp_path: Path) -> None:

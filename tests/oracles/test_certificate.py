@@ -63,7 +63,7 @@ def test_the_answer_to_another_problem_is_not_certified(ridge: SmallProblem, fie
 
 def test_the_gap_is_never_negative_for_arbitrary_models(problems: tuple[SmallProblem, ...]) -> None:
     rng = np.random.default_rng(5)
-    for problem in problems:
+    for problem in problems[::2]:
         rho = rng.normal(size=problem.y.size) * 10 ** rng.uniform(-3, 1)
         d = rng.exponential(size=problem.kernels.shape[0])
         if problem.loss_name in MORE_LOSSES:  # exponentials of scores: float64 ends at 709

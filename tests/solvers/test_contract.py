@@ -25,9 +25,18 @@ from manykernels.testing.solver import NumpyModel, SolverContract, build_problem
 
 
 class TestEverySolver(SolverContract):
+    """All of them on every problem, and half of the problems for laws that compare runs: the rest is nightly."""
+
+    every = 2
+
     @pytest.fixture(params=sorted(ON_MATRICES), autouse=True)
     def _solver(self, request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr(type(self), "solver_class", SOLVERS[request.param], raising=False)
+
+
+@pytest.mark.nightly
+class TestEverySolverOnEveryProblem(TestEverySolver):
+    every = 1
 
 
 class TestSharedNewton(SolverContract):

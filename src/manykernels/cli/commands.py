@@ -92,6 +92,13 @@ def _warmed(name: str) -> tuple[str, int, float]:
     return name, len(compiled), time.perf_counter() - before
 
 
+def _fit_to_noise(rng: np.random.Generator) -> None:
+    """Fit many columns of noise, which enter by so many that they take turns over rows."""
+    bank, X = KernelBank.per_feature(widths=[0.5, 2.0], standardize=True), rng.normal(size=(200, 40))
+    y = np.sin(2.0 * X[:, 0]) + rng.normal(size=200)
+    MKLRegressor(bank, alpha="0.1*noise", resources={"representation": "factored"}, tol=1e-2).fit(X, y)
+
+
 def fits() -> dict[str, Callable[[], Any]]:
     """Return small fits that together call the loops of the estimators, by what they are for."""
     rng = np.random.default_rng(0)
@@ -120,6 +127,7 @@ def fits() -> dict[str, Callable[[], Any]]:
         MKLClassifier(columns, resources={"representation": "factored"}, tol=1e-2).fit(X, labels).predict(X)
         MKLRegressor(columns, outputs="shared", resources={"representation": "factored"}, tol=1e-2).fit(X, several)
         MKLRegressor(pairs, resources={"representation": "factored"}, tol=1e-2).fit(X, y).predict(X)
+        _fit_to_noise(rng)
         triples = KernelBank.interactions(Binned(Gaussian(0.3), 2), order=3)
         MKLRegressor(triples, resources={"representation": "factored"}, tol=1e-2).fit(np.hstack([X, X[::-1]]), y)
 
