@@ -107,6 +107,14 @@ def test_path_of_many_classes_is_refused(run: Runner, table: pd.DataFrame, tmp_p
     assert "3 classes" in done.err
 
 
+def test_a_path_of_one_class_or_of_numbers_taken_for_classes(run: Runner, table: pd.DataFrame, tmp_path: Path) -> None:
+    table.assign(ill="yes").to_csv(tmp_path / "one.csv", index=False)
+    done = run("path", tmp_path / "one.csv", *FIT)
+    assert (done.code, "only one class, 'yes'" in done.err, "of them" in done.err) == (1, True, False)
+    table.assign(ill=np.arange(len(table)) % 3).to_csv(tmp_path / "three.csv", index=False)
+    assert "--task regression takes these numbers as they are" in run("path", tmp_path / "three.csv", *FIT).err
+
+
 @pytest.mark.usefixtures("without_pictures")
 def test_report_scores_the_rows_held_out_when_the_model_was_fitted(
     run: Runner, model: Path, data: Path, table: pd.DataFrame, tmp_path: Path
@@ -249,3 +257,16 @@ def test_few_numbers_that_are_no_classes_are_told_of_regression(run: Runner, tmp
     done = run("fit", tmp_path / "grades.csv", "--target", "grade")
     assert done.code == 1
     assert "The 3 numbers are taken for classes; --task regression" in " ".join(done.err.split())
+
+
+def test_two_numbers_that_are_not_whole_are_classes(run: Runner, table: pd.DataFrame, tmp_path: Path) -> None:
+    data, model = tmp_path / "doses.csv", tmp_path / "m.mkl"
+    table.assign(ill=np.where(table["ill"] == "yes", 0.5, 2.25)).to_csv(data, index=False)
+    done = run("fit", data, *FIT, "--output", model)
+    assert done.code == 0, done.err
+    assert "0.5 (" in done.out
+    found = run("predict", model, data)
+    assert set(found.out.split()[1:]) <= {"0.5", "2.25"}
+    assert run("compare", data, *FIT, "--folds", 2).code == 0
+    report = run("report", model, data, "-o", tmp_path / "r.html")
+    assert "12 of them held out" in report.out

@@ -125,9 +125,14 @@ def _numbers(samples: LabeledTable) -> Any:
     if samples.task != "classification":
         return samples.target
     classes = np.unique(samples.target)
-    if len(classes) != 2:
+    if len(classes) < 2:
+        raise InvalidInputError(f"The target has only one class, {classes.tolist()[0]!r}: there is nothing to learn.")
+    if len(classes) > 2:
+        numbers = np.issubdtype(classes.dtype, np.number)
+        as_they_are = " --task regression takes these numbers as they are." if numbers else ""
         raise InvalidInputError(
-            f"A path is that of one model, but the target has {len(classes)} classes; fit --cv chooses for all of them."
+            f"A path is that of one model, but the target has {len(classes)} classes; fit --cv chooses for all of "
+            f"them.{as_they_are}"
         )
     return np.where(samples.target == classes[1], 1.0, -1.0)
 

@@ -113,7 +113,11 @@ def _labels(column: pd.Series) -> Array:
     if is_numeric_dtype(column.dtype):
         values = np.asarray(column, dtype=np.float64)
         # A column of whole numbers becomes float where a value is missing.
-        return values.astype(np.int64) if _whole(values) and np.abs(values).max() < 2**53 else values
+        if _whole(values):
+            return values.astype(np.int64) if np.abs(values).max() < 2**53 else values
+        if np.isfinite(values).all() and column.nunique() <= MOST_CLASSES:  # a classifier takes other numbers as names
+            return np.asarray(column.astype(str), dtype=object)
+        return values
     labels = np.asarray(column.astype(str), dtype=object)
     if len(labels) > 10 and len(set(labels)) == len(labels):
         raise InvalidInputError(f"The target has a different text in each row, such as {labels[0]!r}; choose another.")
