@@ -321,7 +321,8 @@ class CrossValidated(KeepsHeldOut):
         seed = 0 if self.random_state is None else seed_from(self.random_state)
         averages, selections = mixtures_of(whole, self.l1_ratios, ridge=ridge, seed=seed)
         nothing = nothing_of(np.ones(len(whole.names))).scaled(whole)
-        return MixtureSearch(averages, selections, nothing, self.n_alphas, self._alpha_min_ratio, every=every)
+        grid = self.n_alphas, self._alpha_min_ratio
+        return MixtureSearch(averages, selections, nothing, *grid, every=every, room=whole.room)
 
     @property
     def _fold_tol(self) -> float:

@@ -385,6 +385,15 @@ class OpenedKernels:
         stack = self.training.stack
         return np.dtype(np.float32).itemsize * stack.n_entries if stack.evaluates else 0
 
+    @property
+    def room(self) -> int:
+        """Bytes of matrices that folds may hold together, for a search to take no more than twice what a fit takes.
+
+        A fit on these rows holds its matrices, their weighted sum and the factor of that; so does a fold at its turn.
+        """
+        square = np.dtype(np.float64).itemsize * self.training.stack.n_samples**2
+        return 2 * (self.stored_bytes + square)
+
     def stored(self) -> list[Problem]:
         """Return the problems on matrices that are held, until they are let go."""
         if self._stored is None:

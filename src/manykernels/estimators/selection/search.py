@@ -48,7 +48,7 @@ if TYPE_CHECKING:
 WORTH_A_LOOK = 0.5  # share of the predicted cost of following a mixture up to which a look at it first is worth that
 BEYOND = 1.0 + 1e-6  # fraction of the strength at which a model is empty
 AVERAGING_RATIO, AVERAGING_STEPS = 1e-6, 25  # smallest fraction of the first grid of an average, and its length
-ROOM = 2**28  # bytes that matrices of folds may take together; those of the folds beyond are opened one at a time
+ROOM = 2**28  # bytes that matrices of folds may take together at most, and those of all rows to be held from a start
 
 
 @dataclass(eq=False)
@@ -67,6 +67,7 @@ class Rung:
     below: Rung | None = None
     finest: int = 1  # steps of the grid to which the best strength is found
     constants: Array | None = None  # (n_folds, T): what the best constants score, once it is known
+    room: int = ROOM  # bytes that matrices of folds may take together; those beyond are opened one at a time
 
     # --- the race ----------------------------------------------------------------------------------------------------
 
@@ -197,8 +198,8 @@ class Rung:
 
     def _stay_open(self, fold: Fold[OpenedKernels, HeldOut]) -> bool:
         """Whether the matrices of a fold may be held beside those of the folds before it, and of one that may not."""
-        sizes = [each.opened.stored_bytes for each in self.folds]
-        return sum(sizes) <= ROOM or sum(sizes[: self.folds.index(fold) + 1]) + max(sizes) <= ROOM
+        sizes, room = [each.opened.stored_bytes for each in self.folds], min(self.room, ROOM)
+        return sum(sizes) <= room or sum(sizes[: self.folds.index(fold) + 1]) + max(sizes) <= room
 
     def _each(self, folds: Folds, family: Family, strengths: Sequence[float]) -> list[list[FoldScore]]:
         """Return what each fold says of these strengths, in threads if there are several."""
@@ -330,6 +331,7 @@ class MixtureSearch:
     n_alphas: int
     alpha_min_ratio: float
     every: bool  # whether all are followed
+    room: int = ROOM  # bytes that matrices of folds may take together
 
     @property
     def families(self) -> list[Mixture]:
@@ -357,8 +359,10 @@ class MixtureSearch:
         """Return what was scored in all folds, the empty model first."""
         found: list[Candidate] = []
         with folds.ending.noted():
-            for fold in [*folds.folds, *(folds.below.folds if folds.below else ())]:
-                fold.opened  # noqa: B018  # before threads ask for it
+            for rung in (folds, folds.below) if folds.below else (folds,):
+                rung.room = self.room
+                for fold in rung.folds:
+                    fold.opened  # noqa: B018  # before threads ask for it
             broad, narrow = Grid(AVERAGING_STEPS, AVERAGING_RATIO), Grid(self.n_alphas, self.alpha_min_ratio)
             paths = [StrengthPath(mixture, broad) for mixture in self.averages]
             paths += [StrengthPath(mixture, narrow) for mixture in self.selections]
