@@ -32,7 +32,7 @@ from sklearn.utils.validation import check_is_fitted
 from manykernels.estimators.selection.mixtures import PenaltyFamily, alpha_grid
 from manykernels.estimators.strength import SIGNIFICANT, random_orders
 from manykernels.estimators.supervised.base import BaseMKL
-from manykernels.estimators.supervised.problems import descend, without_bar
+from manykernels.estimators.supervised.problems import SolverChoice, descend, without_bar
 from manykernels.estimators.supervised.samples import Samples, sample_weights
 from manykernels.exceptions import ConvergenceWarning, InvalidInputError
 from manykernels.grams.training import as_bank
@@ -305,7 +305,7 @@ def _first_units(
     grid = alpha_grid(family.alpha_max(problems), STRENGTHS, LOWEST)
     regularizers = [family.at(alpha, problems[0].total_weight) for alpha in grid]
     entered: list[int] = []
-    for fit in descend(problems, regularizers, solver, tol=LOOSE_TOL):
+    for fit in descend(problems, regularizers, SolverChoice(solver, tol=LOOSE_TOL)):
         sizes = np.zeros(units.max() + 1)
         np.add.at(sizes, units, fit.norms.max(axis=0))
         new = [int(k) for k in np.argsort(-sizes, kind="stable") if sizes[k] > 0 and k not in entered]
