@@ -15,7 +15,7 @@ from sklearn.base import BaseEstimator, clone, is_classifier
 from sklearn.metrics import check_scoring
 from sklearn.utils import _safe_indexing
 
-from manykernels.estimators.parameters import LossParameters, Resources, Search, with_kernels_of
+from manykernels.estimators.parameters import Kernels, LossParameters, Resources, Search, with_kernels_of
 from manykernels.estimators.selection.choice import CrossValidated
 from manykernels.estimators.selection.folds import splits_of
 from manykernels.estimators.supervised.classifier import MKLClassifier
@@ -25,6 +25,7 @@ from manykernels.exceptions import InvalidInputError
 from manykernels.grams.training import is_precomputed
 from manykernels.kernels.precomputed.stack import as_kernel_stack
 from manykernels.objective.losses import Loss
+from manykernels.solvers import Solver
 from manykernels.threads import blas_limit, n_threads
 from manykernels.validation.arrays import Array
 from manykernels.validation.parameters import RandomSource
@@ -172,9 +173,9 @@ class MKLRegressorCV(CrossValidated, MKLRegressor):  # fit also takes groups
 
     def __init__(
         self,
-        kernels: Any = None,
+        kernels: Kernels = None,
         *,
-        loss: Any = "squared",
+        loss: str | Loss = "squared",
         loss_parameters: LossParameters | Mapping[str, Any] | None = None,
         penalty: Any = "auto",
         alphas: ArrayLike | None = None,
@@ -187,7 +188,7 @@ class MKLRegressorCV(CrossValidated, MKLRegressor):  # fit also takes groups
         scoring: str | Callable[..., float] | None = None,
         search: Search | Mapping[str, Any] | None = None,
         outputs: str = "own",
-        solver: Any = "auto",
+        solver: str | Solver = "auto",
         fit_intercept: bool = True,
         kernel_penalties: ArrayLike | Mapping[str, float] | None = None,
         tol: float = 1e-4,
@@ -338,9 +339,9 @@ class MKLClassifierCV(CrossValidated, MKLClassifier):  # fit also takes groups
 
     def __init__(
         self,
-        kernels: Any = None,
+        kernels: Kernels = None,
         *,
-        loss: Any = "logistic",
+        loss: str | Loss = "logistic",
         penalty: Any = "auto",
         alphas: ArrayLike | None = None,
         n_alphas: int = 25,
@@ -352,7 +353,7 @@ class MKLClassifierCV(CrossValidated, MKLClassifier):  # fit also takes groups
         scoring: str | Callable[..., float] | None = None,
         search: Search | Mapping[str, Any] | None = None,
         outputs: str = "own",
-        solver: Any = "auto",
+        solver: str | Solver = "auto",
         fit_intercept: bool = True,
         class_weight: Any = None,
         kernel_penalties: ArrayLike | Mapping[str, float] | None = None,
