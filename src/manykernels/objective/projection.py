@@ -30,12 +30,14 @@ _ZERO_SUM = 1e-15
 
 def balance(rho: Array) -> Array:
     """Return dual coefficients of zero sum inside any box around 0: the larger side is scaled down."""
-    positive, negative = sums(rho[rho > 0], -rho[rho < 0])
+    # Without selecting entries: their signs follow no pattern that a processor could foresee.
+    above, below = np.maximum(rho, 0.0), np.minimum(rho, 0.0)
+    positive, negative = sums(above, -below)
     if positive == negative:
         return rho
     if positive > negative:
-        return np.where(rho > 0, rho * (negative / positive), rho)
-    return np.where(rho < 0, rho * (positive / negative), rho)
+        return above * (negative / positive) + below
+    return above + below * (positive / negative)
 
 
 def project_box_hyperplane(r: Array, lo: Array, hi: Array) -> Array:

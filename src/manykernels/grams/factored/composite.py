@@ -32,6 +32,7 @@ class CompositeStack(FactoredStack):
         GramStack.__init__(self, sum(map(len, members)), parts[0].n_samples, np.float64, names=names)
         self.table = parts[0].table
         self.parts, self.members = tuple(parts), tuple(np.asarray(member) for member in members)
+        self._as_numbered = len(self.parts) == 1 and np.array_equal(self.members[0], np.arange(self.n_kernels))
         self._part, self._place = np.empty(self.n_kernels, dtype=int), np.empty(self.n_kernels, dtype=int)
         for number, member in enumerate(self.members):
             self._part[member], self._place[member] = number, np.arange(len(member))
@@ -57,7 +58,7 @@ class CompositeStack(FactoredStack):
         """Return bounds of every one of these vectors, from every part."""
         self._count(self.n_kernels)
         parts = [part.quad_bounds_each(rhos) for part in self.parts]
-        if len(parts) == 1 and np.array_equal(self.members[0], np.arange(self.n_kernels)):
+        if self._as_numbered:
             return parts[0]
         found = []
         for _ in rhos:  # the last first: what is gathered is let go of
@@ -173,9 +174,10 @@ class CompositeStack(FactoredStack):
         chosen, made = np.asarray(kernels, dtype=np.int64), []
         for number, (part, member) in enumerate(zip(self.parts, self.members, strict=True)):
             own = self._place[chosen[self._part[chosen] == number]]
-            for operator in make(part, own.tolist()) if len(own) else []:
+            found = make(part, own.tolist()) if len(own) else []
+            for operator in found if not self._as_numbered else ():
                 operator.kernels = member[operator.kernels]
-                made.append(operator)
+            made += found
         return sorted(made, key=lambda operator: operator.positions)  # one column's kernels are solved together
 
     def diag_sums(self, weight: Array) -> Array:

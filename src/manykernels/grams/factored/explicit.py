@@ -27,10 +27,10 @@ from manykernels.grams.factored.cells import grid_levels, grid_parts
 from manykernels.grams.factored.cones import polar_norm
 from manykernels.grams.factored.features import MAX_FEATURES, FeatureMap, by_levels, feature_map
 from manykernels.grams.factored.operators import FeatureOperator, adjoints, stored
-from manykernels.grams.loops import block_gram, column_products
+from manykernels.grams.loops import column_products
 from manykernels.grams.rows.columns import ColumnTable
 from manykernels.kernels import KernelSpec, Shaped
-from manykernels.validation.arrays import Array, read_only
+from manykernels.validation.arrays import Array
 
 MOST_DIRECTIONS = 8
 AGAIN = 0.25  # of all kernels: where more would have to be read, all are, and give another direction
@@ -59,10 +59,13 @@ class ColumnPasses:
         # Unit vectors (N,), their products with columns (P,), and what rounding may have left in these, of the norms
         self._directions: list[tuple[Array, Array, float]] = []
 
-    def bounds(self, rho: Array, limits: Array, errors: Array) -> tuple[Array, Array, int]:
+    def bounds(
+        self, rho: Array, limits: Array, errors: Array, known: tuple[Array, Array] | None = None
+    ) -> tuple[Array, Array, int]:
         """Return bounds from below and above, (M,) each, and how many kernels were read.
 
-        Those are read whose bound from above would exceed ``limits``; ``errors`` are what a pass leaves open.
+        Those are read whose bound from above would exceed ``limits``; ``errors`` are what a pass leaves open. Of
+        ``known`` kernels somebody else has read the values, which come with them.
         """
         size = float(np.sqrt(rho @ rho))
         rest, products, error = rho, np.zeros(len(self._columns)), len(rho) * OF_A_PRODUCT * size
@@ -72,6 +75,11 @@ class ColumnPasses:
         left = float(np.sqrt(rest @ rest))
         near, radius = np.sqrt(self._squares(products)), self._norms * (left + error)
         low, high = np.maximum(near - radius, 0.0) ** 2, (near + radius) ** 2
+        if known is not None:
+            own, values = known
+            low[own], high[own] = np.maximum(values - errors[own], 0.0), values + errors[own]
+            limits = limits.copy()
+            limits[own] = np.inf
         again = np.flatnonzero(high > limits)
         if len(again) > AGAIN * len(limits):
             read = self._columns @ rho
@@ -100,11 +108,12 @@ class ColumnPasses:
 
 def largest_singular_values(columns: Array, starts: Array, scales: Array) -> Array:
     """Return bounds (M,) from above on the largest singular value of every kernel's factors."""
-    ones, out = np.ones(columns.shape[1]), np.empty(len(starts))
-    for m, (low, high) in enumerate(zip(starts, [*starts[1:], len(columns)], strict=True)):
-        gram = np.empty((high - low, high - low))
-        block_gram(read_only(columns[low:high]), ones, gram)
-        out[m] = np.linalg.eigvalsh(gram)[-1] if high > low + 1 else gram[0, 0]
+    starts, out = np.asarray(starts), np.empty(len(starts))
+    ends = np.append(starts[1:], len(columns))
+    for size in np.unique(ends - starts).tolist():
+        own = np.flatnonzero(ends - starts == size)
+        grams = np.array([columns[low : low + size] @ columns[low : low + size].T for low in starts[own].tolist()])
+        out[own] = np.linalg.eigvalsh(grams)[:, -1]
     return np.sqrt(out * scales) * (1.0 + SLACK)
 
 
@@ -242,7 +251,7 @@ class ExplicitStack(FactoredStack):
             out[slot] = Z @ (Z.T @ columns)
         return out
 
-    @property
+    @cached_property
     def error_constants(self) -> Array:
         """Rounding beside ``||rho||_1^2``, and the tails of series."""
         return ROUNDING * self.largest + self.scales * [found.tail for found in self._maps]

@@ -144,18 +144,28 @@ class ColumnFactors:
         column_products(self.columns, self.places, rho, out)
         return self.scale * out
 
-    def products(self, weights: Array, chosen: Array) -> tuple[Array, Array]:
-        """Return ``Z' W Z_c`` for some coefficients ``c``, and ``Z_c' W 1``; weights are not negative."""
+    def products(self, weights: Array, chosen: Array, *, single: bool = False) -> tuple[Array, Array]:
+        """Return ``Z' W Z_c`` for some coefficients ``c``, and ``Z_c' W 1``; weights are not negative.
+
+        In ``single`` precision sums over tiles alone are in double.
+        """
+        dtype = np.dtype(np.float32 if single else np.float64)
         cross, totals = np.zeros((len(self.places), len(chosen))), np.zeros(len(chosen))
-        others, roots = np.setdiff1d(np.arange(len(self.places)), chosen), np.sqrt(weights)
+        others, roots = np.setdiff1d(np.arange(len(self.places)), chosen), np.sqrt(weights).astype(dtype, copy=False)
+        equal, ones = bool((weights == weights[0]).all()), np.ones(TILE_ROWS, dtype=dtype)
         for start in range(0, len(weights), TILE_ROWS):
             rows = slice(start, start + TILE_ROWS)
-            own = self.columns[self.places[chosen], rows] * roots[rows]
+            own: Array = self.columns[self.places[chosen], rows].astype(dtype, copy=False)
+            if not equal:
+                own *= roots[rows]
             cross[chosen] += own @ own.T  # a matrix times its own transpose costs half of another product
-            own *= roots[rows]
-            totals += own.sum(axis=1)
+            totals += own @ (ones[: own.shape[1]] if equal else roots[rows])
             if len(others):
-                cross[others] += self.columns[self.places[others], rows] @ own.T
+                if not equal:
+                    own *= roots[rows]
+                cross[others] += self.columns[self.places[others], rows].astype(dtype, copy=False) @ own.T
+        if equal:
+            cross, totals = weights[0] * cross, weights[0] * totals
         return self.scale[:, None] * cross * self.scale[chosen], self.scale[chosen] * totals
 
     def gram(self, weights: Array, *, intercept: bool) -> Array:
@@ -283,7 +293,7 @@ def joined(operators: Sequence[Any]) -> list[Any]:
     made: list[Any] = []
     for held, group in groupby(operators, key=lambda op: isinstance(op, DenseOperator) and op.positions):
         members = list(group)
-        made += [DenseOperator.joined(members)] if held else members
+        made += [DenseOperator.joined(members)] if held and len(members) > 1 else members
     return made
 
 

@@ -95,7 +95,8 @@ def primal_bound(problem: Problem, objective: FactoredObjective, point: Point) -
         squares, scores = (np.concatenate(part) for part in zip(*bounds, strict=True))
     norms = problem.penalties[objective.kernels] * np.sqrt(objective.penalty.norms(point.v) ** 2 + squares)
     loss = problem.bound.largest(point.z, float(scores.sum()))
-    seen = np.where(np.isin(objective.kernels, problem.unpenalized), 0.0, norms)
+    free = problem.unpenalized
+    seen = np.where(np.isin(objective.kernels, free), 0.0, norms) if free.size else norms
     return loss + problem.regularizer.take(objective.kernels).value(seen), norms
 
 

@@ -320,6 +320,8 @@ class NewtonFit:
     slopes: Array
     gap: float
     steps: int
+    rho: Array  # dual coefficients from the slopes
+    adjoint: Array  # the factors' products with them
 
 
 @dataclass
@@ -372,7 +374,7 @@ def minimize(
             hessians.rows = min(n, 4 * hessians.rows)
         if not _advance_somehow(objective, point, slopes, -adjoint, value, hessians):
             break
-    return NewtonFit(point, slopes, gap, step)
+    return NewtonFit(point, slopes, gap, step, rho, adjoint)
 
 
 def first_rows(objective: FactoredObjective) -> int:

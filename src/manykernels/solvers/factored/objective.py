@@ -33,6 +33,7 @@ class KnownCurvature:
     """Products of factors under one curvature of the samples."""
 
     factor_tol: float = 0.0  # what the factors leave of the trace
+    single: bool = False  # whether products in single precision do: gradients are exact, steps go on until the gap is
     weights: Array = field(default_factory=lambda: np.zeros(0))  # (N,): the curvature
     # Eigenvalues of ``Z_m' W Z_m`` of a kernel, and its eigenvectors times the root of the factors
     bases: dict[int, tuple[Array, Array]] = field(default_factory=dict)
@@ -79,7 +80,7 @@ class KnownCurvature:
             H[np.ix_(kept, kept)], totals[kept] = self.hessian[np.ix_(old[kept], old[kept])], self.totals[old[kept]]
         new = np.flatnonzero(old < 0)
         if in_place is not None and len(new):
-            H[:rank, new], totals[new] = in_place.products(self.weights, new)
+            H[:rank, new], totals[new] = in_place.products(self.weights, new, single=self.single)
             H[new, :rank] = H[:rank, new].T
         for operator, low, high in zip(operators, ends[:-1], ends[1:], strict=True):
             if in_place is None and (old[low:high] < 0).any():

@@ -128,6 +128,8 @@ class State:
     certified: DualPass | None = None
     began: Start | None = None
     passes: Any = None  # those of a path: what bounds the next by them, or None
+    components: tuple[list[Component], Array] | None = None  # its functions and their norms, of a state that stays
+    products: tuple[Array, Array] | None = None  # dual coefficients that steps ended with, and the factors' with them
 
 
 @dataclass(frozen=True)
@@ -188,6 +190,8 @@ class Start:
 
 def components_of(state: State) -> tuple[list[Component], Array]:
     """Return the functions of the active kernels, and their norms without penalties."""
+    if state.components is not None:
+        return state.components
     if state.exact is not None:
         return list(state.exact.components), state.exact.norms
     return _from_factors(state)

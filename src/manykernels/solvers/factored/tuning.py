@@ -22,6 +22,7 @@ FASTER, LEAST_GROWTH = (
 )  # than before dual norms may grow along a path, and what any may, per unit of the threshold
 FURTHEST = 2.0  # steps of a path that coefficients go ahead as they came
 INNER = 0.1  # part of the certified gap to which a working set is solved
+LAST_GAP = 0.9  # part of the gap asked for to which it is solved at a strength of a path after the first
 INNER_FOR_PRODUCTS = 0.01  # of those that read all rows in each product
 NEXT_GAP = 0.2  # part of the gap that the next round is meant to leave
 SMOOTHING = 0.2  # part of that which the smoothing of a kinked loss may make up

@@ -45,6 +45,7 @@ from manykernels.solvers.factored.tuning import (
     FURTHEST,
     INNER,
     INNER_FOR_PRODUCTS,
+    LAST_GAP,
     LEAST_GROWTH,
     MATRIX_FACTORS,
     MATRIX_GAP,
@@ -54,6 +55,7 @@ from manykernels.solvers.factored.tuning import (
     NEXT_GAP,
     REFINE,
     REFINE_LESS,
+    SINGLE_PRECISION_TOL,
     SMOOTHING,
     STAYED,
 )
@@ -163,7 +165,8 @@ class FactoredWorkingSet:
 
     def without_kernels(self) -> float:
         """Return the value of the best model without kernels."""
-        return self._start().primal
+        problem = self.problem
+        return problem.empirical_loss(problem.constant_scores(problem.best_constant))
 
     def empty(self) -> State:
         """Return the model without kernels, certified: all that there is when a run ends before its first round."""
@@ -206,7 +209,7 @@ class FactoredWorkingSet:
         if served is not None:
             rho, quads, z = served.rho, served.quads, state.point.z
         else:
-            rho, z = feasible(self.problem, slopes, state.point.z)
+            rho, z = self._balanced(state, slopes)
             near = None if known is not None else self._near(state, rho)
             quads = near or known or (yield rho)
         if served is None:
@@ -216,6 +219,12 @@ class FactoredWorkingSet:
         if state.best is None or bound.value > state.best.value:
             state.best = bound
         return bound
+
+    def _balanced(self, state: State, slopes: Array) -> tuple[Array, Array]:
+        """Return feasible dual coefficients from slopes, and scores behind them: steps may have made them feasible."""
+        if state.products is not None and slopes is state.slopes and not self.problem.unpenalized.size:
+            return self.problem.bound.inside(state.products[0]), state.point.z
+        return feasible(self.problem, slopes, state.point.z)
 
     def _near(self, state: State, rho: Array) -> Quads | None:
         """Return bounds that earlier passes of a path leave, with few kernels read again; None without such.
@@ -235,9 +244,15 @@ class FactoredWorkingSet:
             return None
         limits = (kept * self._threshold(state) * self.problem.penalties) ** 2
         limits[self.problem.unpenalized] = np.inf
-        low, high, read = state.passes.bounds(rho, limits, self.stack.error_bound(rho))
+        low, high, read = state.passes.bounds(rho, limits, self.stack.error_bound(rho), self._known(state, rho))
         self.stack._count(read)
         return low, high
+
+    def _known(self, state: State, rho: Array) -> Quads | None:
+        """Return the kernels in use and ``rho' K_m rho`` of each, if the last steps ended with these products."""
+        if state.objective is None or state.products is None or not np.array_equal(state.products[0], rho):
+            return None
+        return state.objective.kernels, state.objective.penalty.dual_norms(state.products[1]) ** 2
 
     def _loose(self, state: State, served: DualPass) -> bool:
         """Whether a pass has bounds only of kernels that may be above the threshold."""
@@ -295,7 +310,7 @@ class FactoredWorkingSet:
         state.mu = smaller_smoothing(self.problem.bound, state.point.z, state.mu, goal)
         state.objective = FactoredObjective(self.problem, operators, state.mu)
         if state.known.factor_tol != state.factor_tol:
-            state.known = KnownCurvature(state.factor_tol)
+            state.known = KnownCurvature(state.factor_tol, self.tol >= SINGLE_PRECISION_TOL)
         state.objective.known = state.known
         v = self._carried(state.objective, coefficients)
         carried = not finer and set(state.kernels.tolist()).issuperset(
@@ -313,8 +328,10 @@ class FactoredWorkingSet:
         """Return the kernels that stay: with coefficients, or still violating."""
         if state.objective is None:
             return state.kernels
-        violating = bound.low[state.kernels] > self._threshold(state)[state.kernels]
-        return state.kernels[self._alive(state) | violating | np.isin(state.kernels, self.problem.unpenalized)]
+        stay = self._alive(state) | (bound.low[state.kernels] > self._threshold(state)[state.kernels])
+        if self.problem.unpenalized.size:
+            stay |= np.isin(state.kernels, self.problem.unpenalized)
+        return state.kernels[stay]
 
     def _alive(self, state: State) -> Array:
         """Return which kernels of the working set have coefficients that are not zero."""
@@ -352,11 +369,16 @@ class FactoredWorkingSet:
 
     def _carried(self, objective: FactoredObjective, old: dict[int, Array]) -> Array:
         """Return coefficients on new factors: finer factors begin with the directions of coarser ones."""
-        v, starts, n_outputs = np.zeros(objective.rank), objective.penalty.starts, self.problem.n_targets
+        v, n_outputs = np.zeros(objective.rank), self.problem.n_targets
+        starts = objective.penalty.starts.tolist()
+        ends = starts[1:]
         for slot, kernel in enumerate(objective.kernels.tolist()):
-            if kernel in old:
-                part = old[kernel].reshape(n_outputs, -1)
-                own = v[starts[slot] : starts[slot + 1]].reshape(n_outputs, -1)
+            if (part := old.get(kernel)) is None:
+                continue
+            if len(part) == ends[slot] - starts[slot]:
+                v[starts[slot] : ends[slot]] = part
+            else:
+                part, own = part.reshape(n_outputs, -1), v[starts[slot] : ends[slot]].reshape(n_outputs, -1)
                 size = min(part.shape[1], own.shape[1])
                 own[:, :size] = part[:, :size]
         return v
@@ -368,14 +390,15 @@ class FactoredWorkingSet:
         # Where every product reads all rows anyway, a pass over all kernels costs more than to solve to the end.
         inner = INNER_FOR_PRODUCTS if state.objective.matrix_free else INNER
         target = max(inner * gap, 0.1 * self.tol * self._size(state))
+        if state.began is not None:  # most often the next certificate of a strength of a path is its last
+            target = LAST_GAP * self.tol * self._size(state)
         entered = len(state.rounds) > 1 and len(state.kernels) > state.rounds[-1].working
         if len(state.rounds) > 1 and not entered and gap > 0.5 * state.rounds[-2].relative_gap * self._size(state):
             # The last round gained little: what is left may be the working set's own.
             target = min(target, max(INNER * state.own_gap, 0.01 * self.tol * self._size(state)))
-        if state.began is not None:  # most often the next certificate of a strength of a path is its last
-            target = min(target, self.tol * self._size(state))
         fit: NewtonFit = minimize(state.objective, state.point, target, NEWTON_STEPS, self._started + self.time_limit)
         state.point, state.slopes, state.own_gap = fit.point, fit.slopes, fit.gap
+        state.products = fit.rho, fit.adjoint
         state.steps += fit.steps
         state.smoothing_gap = state.objective.loss.error(state.point.z)
         state.primal, state.norms = primal_bound(self.problem, state.objective, fit.point)
@@ -413,6 +436,8 @@ class FactoredWorkingSet:
         smoothing does not close.
         """
         kinked = not self.problem.loss.smooth
+        if self.stack.few_columns:
+            return False
         return not self.stack.table.chunked and any(
             matrix_first(self.stack, m) or (kinked and self.stack.left_over(m, MATRIX_FACTORS) > 0)
             for m in kernels.tolist()
