@@ -8,6 +8,7 @@ import pytest
 from manykernels.grams import DenseStack
 from manykernels.objective import Problem, get_loss, get_regularizer
 from manykernels.solvers import WorkingSet
+from manykernels.solvers.gram.iteration import _best_factor
 from manykernels.solvers.gram.start import start_iteration
 
 
@@ -51,3 +52,22 @@ def test_scores_of_a_start_that_are_far_off_are_brought_to_where_the_loss_is_cur
     np.testing.assert_array_equal(iteration.samples.scores()[~far], scores[~far])
     warm = WorkingSet(tol=1e-6).solve(whole, found)
     assert warm.certificate.primal == pytest.approx(WorkingSet(tol=1e-6).solve(whole).certificate.primal, rel=2e-6)
+
+
+@pytest.mark.parametrize("best", [1e-9, 0.03, 1.02, 50.0, 3e4])
+@pytest.mark.parametrize("power", [2.0, 1.5])
+def test_weights_of_a_start_are_multiplied_by_about_the_best_factor(best: float, power: float) -> None:
+    values: list[float] = []
+
+    def primal(factor: float) -> float:
+        values.append(abs(factor - best) ** power)
+        return values[-1]
+
+    found = _best_factor(primal, 1e6)
+    assert primal(found) <= 0.05 * primal(0.0) or found == pytest.approx(max(best, 1e-6), rel=0.25)
+    assert len(values) <= 17
+
+
+def test_a_line_of_primal_values_ends_at_an_end() -> None:
+    assert _best_factor(lambda factor: 1.0 - factor, 1.0) == 1.0
+    assert _best_factor(lambda factor: 1.0 + factor, 1e6) == 1e-6
