@@ -13,6 +13,7 @@ from sklearn.compose import ColumnTransformer, make_column_selector
 from manykernels import GaussianMKL, MKLRegressor
 from manykernels.exceptions import InvalidInputError
 from manykernels.kernels import Gaussian, KernelBank, KernelStack, Linear, PrecomputedBank
+from manykernels.kernels.bank import columns
 from manykernels.kernels.bank.columns import Table
 
 
@@ -173,3 +174,14 @@ def test_a_linear_kernel_of_a_sparse_matrix_is_that_of_the_dense_one() -> None:
     given = MKLRegressor(PrecomputedBank(normalize="mean_diagonal"), alpha=0.01, tol=1e-8).fit(kernels, y[:30])
     new = KernelStack.rectangular([(X[30:] @ X[:30].T).toarray()])
     np.testing.assert_allclose(given.predict(new), dense.predict(X.toarray()[30:]), atol=1e-5)
+
+
+@pytest.mark.parametrize("dtype", [np.float32])
+def test_rows_that_are_turned_in_parts_are_the_same_numbers(dtype: type, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(columns, "BY_COLUMNS", 1)
+    monkeypatch.setattr(columns, "ROWS_AT_ONCE", 7)
+    X = (10 * np.random.default_rng(0).normal(size=(30, 3))).astype(dtype)
+    read = columns.Table.of(X).codes(range(3))
+    assert read.flags.f_contiguous
+    assert read.dtype == np.float64
+    assert np.array_equal(read, X)

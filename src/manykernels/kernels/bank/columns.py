@@ -32,6 +32,7 @@ from manykernels.kernels.tables.views import Views
 from manykernels.validation.arrays import BEYOND_FLOATS, Array, check_readable
 
 NUMBERS, OBJECTS = Encoding(), Encoding("objects")
+ROWS_AT_ONCE = 1024  # that are turned
 BY_COLUMNS = (
     50_000  # rows from which on tables that are made here are in column order, as those want them who take many
 )
@@ -179,7 +180,10 @@ class Table:
         if not isinstance(self.data, pd.DataFrame):
             whole = positions == list(range(self.n_columns))
             order: Literal["F"] | None = "F" if len(self) >= BY_COLUMNS and self.data.dtype != np.float64 else None
-            return np.asarray(self.data if whole else self.data[:, positions], dtype=np.float64, order=order)
+            values = self.data if whole else self.data[:, positions]
+            if order == "F" and values.flags.c_contiguous:
+                return _by_columns(values)
+            return np.asarray(values, dtype=np.float64, order=order)
         chosen = [self.encoding(j) for j in positions] if encodings is None else list(encodings)
         self._read_new(
             [
@@ -257,6 +261,14 @@ class Table:
         if kind not in READ_AS:
             return [ColumnIssue(self.names[column], "unusable", held)]
         return [ColumnIssue(self.names[column], "numbers", f"{held}; {kernel}")]
+
+
+def _by_columns(values: Array) -> Array:
+    """Return float64 values column after column; some rows at a time, whose columns stay in a cache."""
+    out = np.empty(values.shape, order="F")
+    for start in range(0, len(values), ROWS_AT_ONCE):
+        out[start : start + ROWS_AT_ONCE] = values[start : start + ROWS_AT_ONCE]
+    return out
 
 
 def _numbers_of(chosen: pd.DataFrame, encodings: list[Encoding]) -> list[Array]:
