@@ -49,10 +49,8 @@ WORTH_DROPPING = 0.25  # share of the working set below which copying the rest c
 SLOW = 0.7  # a gap that shrinks by less calls for solving more closely and for dropping no kernel
 
 # Copies
-FULL, CACHED_BYTES = (
-    1.5,
-    2**24,
-)  # sizes of its triangles from which a stack holds more than them; most bytes of its copy
+FULL = 1.5  # sizes of its triangles from which a stack holds more than them
+CACHED_BYTES = 2**24  # most bytes of a copy of kernels that are in memory
 SINGLE_PRECISION_GAP = 1e-5  # loosest gap that single precision of a copy could be felt in
 
 
