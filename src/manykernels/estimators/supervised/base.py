@@ -548,7 +548,8 @@ class BaseMKL(SaysWhichParameter, NotebookCard, Explanations, TakesGroups):
 
     def _values(self, X: TableLike) -> Array:
         """Return the same, as a vector for a single target or two classes."""
-        return self._scores(X)[:, 0] if self._single else self._scores(X)
+        scores = self._scores(X)  # which says so of an estimator that is not fitted
+        return scores[:, 0] if self._single else scores
 
     def _predicting(self, expansion: Expansion, intercepts: Array, loss: Loss) -> Self:
         """Return this estimator with other functions, for scorers that ask for predictions alone."""
