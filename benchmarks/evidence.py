@@ -26,7 +26,8 @@ from sklearn.metrics import accuracy_score, r2_score
 
 from manykernels import MKLClassifierCV, MKLRegressorCV
 from manykernels.estimators.selection.mixtures import NARROW, SPECIAL
-from manykernels.estimators.selection.strengths import Candidate, chosen
+from manykernels.estimators.selection.strengths import chosen
+from manykernels.solvers.fold import Candidate
 
 ASKED = (0.0, 0.25, 0.5, 0.75, 1.0, 1.5, np.inf)
 BEST = "the best score"

@@ -43,12 +43,12 @@ from manykernels.estimators.selection.mixtures import (
     selections_of,
 )
 from manykernels.estimators.selection.search import ROOM, MixtureSearch, Rung, rivals_of
-from manykernels.estimators.selection.strengths import COARSE, Candidate, Evidence, Grid, StrengthPath, chosen
+from manykernels.estimators.selection.strengths import COARSE, Evidence, Grid, StrengthPath, chosen
 from manykernels.estimators.supervised.problems import SolverChoice, _uninterrupted, descend
 from manykernels.exceptions import InvalidInputError
 from manykernels.grams.plan import gram_seconds
 from manykernels.objective import BlockL1, Problem, get_loss
-from manykernels.solvers.fold import FoldScore
+from manykernels.solvers.fold import Candidate
 
 RNG = np.random.default_rng(3)
 X = RNG.uniform(-2, 2, size=(60, 3))
@@ -115,11 +115,13 @@ def test_averages_of_a_bank_are_told_by_kind() -> None:
 def walked(score: Any, grid: Grid) -> StrengthPath:
     """Walk where the fold scores at a number are known."""
 
-    def try_at(numbers: Sequence[int]) -> Iterator[tuple[int, list[FoldScore]]]:
+    def try_at(numbers: Sequence[int]) -> Iterator[tuple[int, list[Candidate]]]:
         for number in numbers:
-            yield number, [FoldScore(np.array([score(number) + noise]), 1.0, True) for noise in (-0.1, 0.1)]
+            scores = [np.array([[score(number) + noise]]) for noise in (-0.1, 0.1)]
+            yield number, [Candidate(mixture, grid.fraction(number), own, 1.0) for own in scores]
 
-    return StrengthPath(Mixture(EVERY, np.ones(2), 1.0), grid).follow(try_at)
+    mixture = Mixture(EVERY, np.ones(2), 1.0)
+    return StrengthPath(mixture, grid).follow(try_at)
 
 
 @pytest.mark.parametrize("best", [0, 1, 5, 11, 24, 31])
@@ -221,12 +223,12 @@ class KnownFold:
     def averages(self, mixture: Mixture) -> bool:
         return mixture.mixing == 0
 
-    def tried(self, mixture: Mixture, fraction: float) -> FoldScore:
+    def tried(self, mixture: Mixture, fraction: float) -> Candidate:
         self.asked.append((mixture.mixing, fraction))
-        return FoldScore(np.array([self.score(mixture.mixing, fraction)]), 1.0, True)
+        return Candidate(mixture, fraction, np.array([[self.score(mixture.mixing, fraction)]]), 1.0)
 
-    def constant(self, held_out: Any) -> FoldScore:
-        return FoldScore(np.array([0.0]), 0.0, True)
+    def constant(self, held_out: Any) -> np.ndarray:
+        return np.array([0.0])
 
     def close(self) -> None:
         self.closed += 1

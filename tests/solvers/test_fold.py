@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from manykernels.solvers.fold import Fold, FoldScore
+from manykernels.solvers.fold import Candidate, Fold
 from manykernels.solvers.run import OutOfTimeError, deadline
 
 
@@ -20,9 +20,9 @@ class Opened:
 
     def tried(
         self, family: str, strength: float, held_out: str, start: float | None, solved: float | None
-    ) -> tuple[float, FoldScore]:
+    ) -> tuple[float, Candidate]:
         self.asked.append((family, strength, held_out, start, solved))
-        return strength, FoldScore(np.array([strength]), 1.0, True)
+        return strength, Candidate(family, strength, np.array([[strength]]), 1.0)
 
 
 def fold_of(opened: Opened) -> tuple[Fold[Opened, str], list[int]]:

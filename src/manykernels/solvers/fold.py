@@ -17,18 +17,34 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, eq=False)
-class FoldScore:
-    """What a fold says of one candidate: its scores (T,), its mean number of kernels, whether it was solved."""
+class Candidate:
+    """A strength of a family, with what is said of it by one fold, or by several that are laid beside one another."""
 
-    scores: Array
-    n_active: float
-    finished: bool
+    family: Any  # the mixture, or the family of penalties
+    strength: float  # of a mixture the fraction of the strengths at which next to nothing is left; of a family alpha
+    scores: Array  # (n_folds, T) float64
+    n_active: float  # mean number of kernels
+    unfinished: int = 0  # folds whose model was not solved to its tolerance
+    edge: bool = False  # whether its path had to end there although the score was still rising
+
+    @classmethod
+    def of(cls, trials: Sequence[Candidate], *, edge: bool = False) -> Candidate:
+        """Return what all folds say of the strength that each of them tried."""
+        scores = np.concatenate([trial.scores for trial in trials])
+        kernels = float(np.mean([trial.n_active for trial in trials]))
+        unfinished = sum(trial.unfinished for trial in trials)
+        return cls(trials[0].family, trials[0].strength, scores, kernels, unfinished, edge)
+
+    @property
+    def scored(self) -> bool:
+        """Whether it was tried in every fold."""
+        return bool(np.isfinite(self.n_active))
 
 
 class Learnable(Protocol):
     """What is learned from, once it is open."""
 
-    def tried(self, family: Any, strength: float, held_out: Any, start: Any, solved: Any) -> tuple[Any, FoldScore]:
+    def tried(self, family: Any, strength: float, held_out: Any, start: Any, solved: Any) -> tuple[Any, Candidate]:
         """Return the model of a strength, and what held-out rows say of it.
 
         ``start`` is a model of the same family to begin from, ``solved`` the model itself where it is known; or None.
@@ -53,7 +69,7 @@ class Fold(Generic[Opened, HeldOut]):
     rows: Array | None = None  # (n,) int: numbers of the rows to learn from, where others begin from their models
     begin: Callable[[Any, float], Any] | None = None  # the model that the first one of a family starts from, or None
     _models: dict[int, dict[float, Any]] = field(default_factory=dict)
-    _scores: dict[tuple[int, float], FoldScore] = field(default_factory=dict)
+    _scores: dict[tuple[int, float], Candidate] = field(default_factory=dict)
     _kept: dict[tuple[int, float], Any] = field(default_factory=dict)
 
     @cached_property
@@ -61,7 +77,7 @@ class Fold(Generic[Opened, HeldOut]):
         """What is known once the rows are opened."""
         return self.open()
 
-    def tried(self, family: object, strength: float) -> FoldScore:
+    def tried(self, family: object, strength: float) -> Candidate:
         """Return what the held-out rows say of the model of a strength."""
         known = self._scores.get((id(family), strength))
         if known is not None:
@@ -77,7 +93,7 @@ class Fold(Generic[Opened, HeldOut]):
             models[strength] = model
         if self.stop.is_set():
             raise KeyboardInterrupt
-        if not score.finished:
+        if score.unfinished:
             check_deadline()  # a model that was not finished for lack of time counts for nothing
         self._scores[id(family), strength] = score
         return score

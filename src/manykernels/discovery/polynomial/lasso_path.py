@@ -23,7 +23,7 @@ from manykernels.discovery.polynomial.family_norm import family_norm
 from manykernels.discovery.polynomial.product_bases import Index, RankOneBase
 from manykernels.exceptions import InvalidInputError
 from manykernels.objective.problem import Problem
-from manykernels.solvers.fold import Fold, FoldScore
+from manykernels.solvers.fold import Candidate, Fold
 from manykernels.validation.arrays import Array
 
 # Numbers that follow from no theorem: they decide the time, not what is certified.
@@ -188,7 +188,7 @@ class WeightedLasso:
 
     def tried(
         self, family: object, mu: float, held_out: WeightedRows, start: PathPoint | None, solved: PathPoint | None
-    ) -> tuple[PathPoint, FoldScore]:
+    ) -> tuple[PathPoint, Candidate]:
         """Return the solution, and minus the logarithm of its error's share of the spread of held-out samples.
 
         The spread is that around the mean of the samples of the lasso. Below ``PATH_EXACT`` there is nothing left to
@@ -198,7 +198,7 @@ class WeightedLasso:
         error = float(held_out.weight @ (held_out.y - self.scores(point, held_out.features)) ** 2)
         spread = float(held_out.weight @ (held_out.y - self.mean(self.y)) ** 2)
         share = float(np.log(max(error / max(spread, np.finfo(float).tiny), PATH_EXACT)))
-        return point, FoldScore(np.array([-share]), float(len(point.indices)), True)
+        return point, Candidate(family, mu, np.array([[-share]]), float(len(point.indices)))
 
     def scores(self, point: PathPoint, values: Array) -> Array:
         """Return the values of a model at other samples, whose base features are in rows."""
@@ -307,7 +307,7 @@ def best_strength(
     shares = [1.0 - fold.held_out.weight.sum() / total for fold in folds]
     since, enough = 0, float(np.log(PATH_EXACT))
     for mu in strengths:
-        error = -float(np.mean([fold.tried(None, mu * own).scores[0] for fold, own in zip(folds, shares, strict=True)]))
+        error = -float(np.mean([fold.tried(None, mu * own).scores for fold, own in zip(folds, shares, strict=True)]))
         since += 1
         if error < best:
             points = [fold.model(None, mu * own) for fold, own in zip(folds, shares, strict=True)]

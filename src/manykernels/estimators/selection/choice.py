@@ -41,7 +41,6 @@ from manykernels.estimators.selection.search import ROOM, MixtureSearch, Penalty
 from manykernels.estimators.selection.shared_folds import FOLD_KERNELS, SHARED, pooled_folds, refusal_of_sharing
 from manykernels.estimators.selection.strengths import (
     COARSE,
-    Candidate,
     Evidence,
     chosen,
     first_best,
@@ -62,7 +61,7 @@ from manykernels.objective.problem import Problem
 from manykernels.objective.regularizers import BlockL1, Penalty, Regularizer, parameters_of
 from manykernels.solvers import Solution
 from manykernels.solvers.factored.pooled import PooledNewton
-from manykernels.solvers.fold import Fold
+from manykernels.solvers.fold import Candidate, Fold
 from manykernels.solvers.run import check_deadline
 from manykernels.solvers.solution import count_to
 from manykernels.threads import blas_threads, n_threads

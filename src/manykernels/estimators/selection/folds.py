@@ -45,7 +45,7 @@ from manykernels.kernels.bank.columns import Table
 from manykernels.objective.losses import survival_target
 from manykernels.objective.losses.survival import FIELDS
 from manykernels.solvers import Solution, Status
-from manykernels.solvers.fold import Fold, FoldScore, nearest
+from manykernels.solvers.fold import Candidate, Fold, nearest
 from manykernels.solvers.gram.start import starts_warm
 from manykernels.validation.arrays import Array
 
@@ -409,8 +409,8 @@ class OpenedKernels:
 
     # --- what can be tried ------------------------------------------------------------------------------------------
 
-    def constant(self, held_out: HeldOut) -> FoldScore:
-        """Return what the best constants score: the empty model, which everything else must be ahead of."""
+    def constant(self, held_out: HeldOut) -> Array:
+        """Return what the best constants score, (T,): the empty model, which everything else must be ahead of."""
 
         def complete() -> BaseMKL:
             bank, shape = self.training.bank, (len(self.intercepts), len(self.training.bank))
@@ -424,11 +424,11 @@ class OpenedKernels:
             return self.model._predicting(nothing, self.intercepts, self.problems[0].loss)
 
         scores = np.tile(self.intercepts, (len(held_out.rows), 1))
-        return FoldScore(held_out.score(self.model, self._losses, scores, complete), 0.0, True)
+        return held_out.score(self.model, self._losses, scores, complete)
 
     def tried(
         self, family: Family, strength: float, held_out: HeldOut, start: Any, solved: Any
-    ) -> tuple[Any, FoldScore]:
+    ) -> tuple[Any, Candidate]:
         """Return the models of a strength, one a target, and what the held-out rows say of them."""
         if self.averages(family):
             return self._averaged(family, strength, held_out, start)
@@ -442,8 +442,8 @@ class OpenedKernels:
     def _can_average(self) -> bool:
         return not self.training.without_matrix and can_average(self._losses)
 
-    def score(self, held_out: HeldOut, fit: Fit, **parameters: Any) -> FoldScore:
-        """Return what held-out rows say of solutions on all kernels; ``parameters`` are those of their model."""
+    def score(self, family: Family, strength: float, held_out: HeldOut, fit: Fit) -> Candidate:
+        """Return what held-out rows say of solutions on all kernels."""
         if self.training.stack.has_factors:
             kept, fit = expanded(self.training, fit)
             functions = kept.scores(held_out.rows)
@@ -459,13 +459,14 @@ class OpenedKernels:
             if held_out.scorer is None:  # nobody asks for more than predictions
                 expansion = kept if self.training.stack.has_factors else expanded(self.training, fit)[0]
                 return self.model._predicting(expansion, intercepts, fit.problems[0].loss.each)
-            model = copy.copy(self.model).set_params(**parameters)
+            model = copy.copy(self.model).set_params(**family.settings(strength))
             model._keep_fit(self.training, fit, self.samples)
             return model
 
         n_active = float(np.mean([found.active.size for found in fit.solutions]))
-        finished = all(found.status is Status.CONVERGED for found in fit.solutions)
-        return FoldScore(held_out.score(self.model, self._losses, scores, complete), n_active, finished)
+        unfinished = any(found.status is not Status.CONVERGED for found in fit.solutions)
+        score = held_out.score(self.model, self._losses, scores, complete)
+        return Candidate(family, strength, score[None], n_active, int(unfinished))
 
     def _prepared(self, held_out: HeldOut) -> PreparedRows[Any]:
         """Return held-out rows as the kernels need them, made ready once for all models."""
@@ -488,7 +489,7 @@ class OpenedKernels:
 
     def _averaged(
         self, mixture: Any, fraction: float, held_out: HeldOut, start: AverageModels | None
-    ) -> tuple[AverageModels, FoldScore]:
+    ) -> tuple[AverageModels, Candidate]:
         """Return averages from one eigendecomposition, that of the models to begin from if there are some."""
         model, samples, training, problems = self.model, self.samples, self.training, self.problems
         spectrum = self._spectrum(mixture, held_out) if start is None else start.spectrum
@@ -504,7 +505,7 @@ class OpenedKernels:
             return model._predicting(expansion, intercepts, losses[0])
 
         score = held_out.score(model, losses, models.scores(spectrum.held_out), complete)
-        return models, FoldScore(score, len(mixture.kernels), models.finished)
+        return models, Candidate(mixture, fraction, score[None], len(mixture.kernels), int(not models.finished))
 
     def _spectrum(self, mixture: Any, held_out: HeldOut) -> Spectrum:
         weights = mixture.weights / self.problems[0].penalties ** 2
@@ -519,7 +520,7 @@ class OpenedKernels:
         held_out: HeldOut,
         start: list[Solution] | None,
         solved: list[Solution] | None,
-    ) -> tuple[list[Solution], FoldScore]:
+    ) -> tuple[list[Solution], Candidate]:
         penalties = family.penalties(strength, self)
         if solved is None:
             problems = family.posed(self.stored(), self.names)
@@ -529,7 +530,7 @@ class OpenedKernels:
             posed = [problem.with_penalty(penalty) for problem, penalty in pairs]
             fit = Fit(posed, solved, np.array([found.kernel_norms for found in solved]))
         embedded = family.embedded(fit, self.problems)
-        return fit.solutions, self.score(held_out, embedded, **family.settings(strength))
+        return fit.solutions, self.score(family, strength, held_out, embedded)
 
 
 Folds = list[Fold[OpenedKernels, HeldOut]]

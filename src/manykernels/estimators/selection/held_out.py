@@ -24,10 +24,9 @@ from manykernels.validation.arrays import Array
 if TYPE_CHECKING:
     from manykernels.estimators.selection.folds import Split
     from manykernels.estimators.selection.search import Rung
-    from manykernels.estimators.selection.strengths import Candidate
     from manykernels.estimators.supervised.problems import Fit
     from manykernels.estimators.supervised.samples import Samples
-    from manykernels.solvers.fold import Fold
+    from manykernels.solvers.fold import Candidate, Fold
 
 
 @dataclass(frozen=True, eq=False)

@@ -20,7 +20,6 @@ from manykernels.estimators.selection.mixtures import SPECIAL, Mixture, PenaltyF
 from manykernels.estimators.selection.shared_folds import pooled_fits
 from manykernels.estimators.selection.strengths import (
     HOPELESS,
-    Candidate,
     Grid,
     StopReason,
     StrengthPath,
@@ -34,6 +33,7 @@ from manykernels.estimators.supervised.problems import Fit, end_of, solve_proble
 from manykernels.objective.problem import Problem
 from manykernels.objective.regularizers import Regularizer
 from manykernels.solvers import Solution, Solver, Status
+from manykernels.solvers.fold import Candidate
 from manykernels.solvers.run import Run, check_deadline
 from manykernels.solvers.solution import Limits
 from manykernels.threads import blas_threads
@@ -42,7 +42,7 @@ from manykernels.validation.arrays import Array
 if TYPE_CHECKING:
     from manykernels.estimators.selection.folds import Family, Folds, HeldOut, OpenedKernels
     from manykernels.solvers.factored.pooled import PooledNewton
-    from manykernels.solvers.fold import Fold, FoldScore
+    from manykernels.solvers.fold import Fold
 
 
 WORTH_A_LOOK = 0.5  # share of the predicted cost of following a mixture up to which a look at it first is worth that
@@ -116,7 +116,7 @@ class Rung:
             if look.can_win(best[:n_first]):
                 path.around = sorted(set(look.best().tolist()))
                 found = dict(self._try_at(mixture, grid)(path.around))
-                tops = [[trial.scores[k] for trial in found[number]] for k, number in enumerate(look.best().tolist())]
+                tops = [[trial.scores[0, k] for trial in found[number]] for k, number in enumerate(look.best().tolist())]
                 if ahead(np.transpose(tops) + look.rise(), best, -HOPELESS, at_least=True).any():
                     return True
         self.forget()
@@ -133,7 +133,7 @@ class Rung:
         """Walk down one mixture as far as there is time, then let the folds forget it."""
         mixture, grid = path.mixture, path.grid
 
-        def try_at(numbers: Sequence[int]) -> Iterator[tuple[int, list[FoldScore]]]:
+        def try_at(numbers: Sequence[int]) -> Iterator[tuple[int, list[Candidate]]]:
             found = self._try_at(mixture, grid)(numbers)
             for (number, trials), fraction in zip(found, grid.fractions(numbers), strict=False):
                 score = float(np.mean([trial.scores.mean() for trial in trials]))
@@ -155,21 +155,21 @@ class Rung:
     def _try_at(self, mixture: Mixture, grid: Grid, among: slice = slice(None)) -> TryAt:
         """Return what tries strengths of a mixture by number in some folds."""
 
-        def try_at(numbers: Sequence[int]) -> Iterator[tuple[int, list[FoldScore]]]:
+        def try_at(numbers: Sequence[int]) -> Iterator[tuple[int, list[Candidate]]]:
             return zip(numbers, self.tried(mixture, grid.fractions(numbers), among), strict=False)
 
         return try_at
 
     def nothing(self, mixture: Mixture) -> Candidate:
         """Return the empty model as a candidate: the best constants of the folds."""
-        self.constants = np.array([fold.opened.constant(fold.held_out).scores for fold in self.folds])
+        self.constants = np.array([fold.opened.constant(fold.held_out) for fold in self.folds])
         return Candidate(mixture, BEYOND, self.constants, 0.0, 0)
 
     # --- what the folds say ------------------------------------------------------------------------------------------
 
     def tried(
         self, family: Family, strengths: Sequence[float], among: slice = slice(None)
-    ) -> Iterator[list[FoldScore]]:
+    ) -> Iterator[list[Candidate]]:
         """Yield what the folds say of each strength.
 
         Folds whose matrices can be held side by side are tried at one strength after the other, so that what ends the
@@ -184,7 +184,7 @@ class Rung:
         else:
             yield from map(list, zip(*self._each(folds, family, strengths), strict=True))
 
-    def _together(self, pooled: PooledNewton, family: Family, strength: float) -> list[FoldScore]:
+    def _together(self, pooled: PooledNewton, family: Family, strength: float) -> list[Candidate]:
         """Return what all folds say of a strength, solved at once."""
         check_deadline()
         problems = self.folds[0].opened.problems  # of all rows
@@ -192,7 +192,7 @@ class Rung:
             posed = family.posed(problems, self.folds[0].opened.names)
             fits = pooled_fits(pooled, [family.penalties(strength, fold.opened) for fold in self.folds], posed)
             return [
-                fold.opened.score(fold.held_out, family.embedded(fit, problems), **family.settings(strength))
+                fold.opened.score(family, strength, fold.held_out, family.embedded(fit, problems))
                 for fold, fit in zip(self.folds, fits, strict=True)
             ]
 
@@ -201,10 +201,10 @@ class Rung:
         sizes, room = [each.opened.stored_bytes for each in self.folds], min(self.room, ROOM)
         return sum(sizes) <= room or sum(sizes[: self.folds.index(fold) + 1]) + max(sizes) <= room
 
-    def _each(self, folds: Folds, family: Family, strengths: Sequence[float]) -> list[list[FoldScore]]:
+    def _each(self, folds: Folds, family: Family, strengths: Sequence[float]) -> list[list[Candidate]]:
         """Return what each fold says of these strengths, in threads if there are several."""
 
-        def function(fold: Fold[OpenedKernels, HeldOut]) -> list[FoldScore]:
+        def function(fold: Fold[OpenedKernels, HeldOut]) -> list[Candidate]:
             try:
                 return [fold.tried(family, strength) for strength in strengths]
             finally:
@@ -284,23 +284,23 @@ class PenaltyGrid:
         Of a search that ends early, the folds count in which everything was tried, or if there are none those with
         most; what was not tried has no score.
         """
-        scores: list[list[FoldScore]] = [[] for _ in folds.folds]
+        scores: list[list[Candidate]] = [[] for _ in folds.folds]
         constants = np.full((len(scores), 1), np.nan)
         folds.in_turn = folds.pooled is None
         with folds.ending.noted():
             for number, score in self._tried(folds):
                 scores[number].append(score)
                 alpha = self.asked[len(scores[number]) - 1][1]
-                folds.advance(f"alpha {alpha:.3g}  active {score.n_active:g}  score {score.scores[0]:.4g}")
+                folds.advance(f"alpha {alpha:.3g}  active {score.n_active:g}  score {score.scores[0, 0]:.4g}")
                 if len(scores[number]) == len(self.asked):
                     constants[number] = _constant_by_loss(folds.folds[number])
         most = max(map(len, scores))
         kept = [number for number, own in enumerate(scores) if most and len(own) == most]
         folds.folds, folds.constants = [folds.folds[number] for number in kept], constants[kept]
-        tried = [Candidate.of(*at, [scores[number][k] for number in kept]) for k, at in enumerate(self.asked[:most])]
+        tried = [Candidate.of([scores[number][k] for number in kept]) for k in range(most)]
         return [*tried, *self.unscored(len(kept))[most:]] if tried else []
 
-    def _tried(self, folds: Rung) -> Iterator[tuple[int, FoldScore]]:
+    def _tried(self, folds: Rung) -> Iterator[tuple[int, Candidate]]:
         """Yield the number of a fold with the score of its next candidate."""
         if folds.pooled is not None:
             for family, alpha in self.asked:
@@ -317,7 +317,7 @@ class PenaltyGrid:
 def _constant_by_loss(fold: Fold[OpenedKernels, HeldOut]) -> float:
     """Return what the best constants score by the loss; NaN where a scorer of the user's is asked instead."""
     held = fold.held_out
-    return float(fold.opened.constant(held).scores[0]) if held.scorer is None else np.nan
+    return float(fold.opened.constant(held)[0]) if held.scorer is None else np.nan
 
 
 @dataclass(frozen=True, eq=False)

@@ -21,40 +21,17 @@ from manykernels.estimators.selection.mixtures import EMPTY
 from manykernels.estimators.strength import SIGNIFICANT, NoiseLevel, p_value
 from manykernels.exceptions import ConvergenceWarning
 from manykernels.solvers import Status
+from manykernels.solvers.fold import Candidate
 from manykernels.solvers.run import OutOfTimeError, deadline
 from manykernels.validation.arrays import Array
 
 if TYPE_CHECKING:
     from manykernels.estimators.selection.mixtures import Mixture
-    from manykernels.solvers.fold import FoldScore
 
 
 # There are two ways to be a finding, each at half of the level: whatever they have to do with each other, noise takes
 # one of them in 5 % of the searches at most. `benchmarks/noise.py --searches` counts.
 EACH = 0.5 * SIGNIFICANT
-
-
-@dataclass(frozen=True, eq=False)
-class Candidate:
-    """One candidate with what the folds say of it."""
-
-    family: Any  # the mixture, or the family of penalties
-    strength: float  # of a mixture the fraction of the strengths at which next to nothing is left; of a family alpha
-    scores: Array  # (n_folds, T) float64
-    n_active: float
-    unfinished: int  # folds whose model was not solved to its tolerance
-    edge: bool = False  # whether its path had to end there although the score was still rising
-
-    @classmethod
-    def of(cls, family: Any, strength: float, trials: Sequence[FoldScore], *, edge: bool = False) -> Candidate:
-        """Return what all folds say of a strength."""
-        scores, kernels = np.array([trial.scores for trial in trials]), np.mean([trial.n_active for trial in trials])
-        return cls(family, strength, scores, float(kernels), sum(not trial.finished for trial in trials), edge)
-
-    @property
-    def scored(self) -> bool:
-        """Whether it was tried in every fold."""
-        return bool(np.isfinite(self.n_active))
 
 
 def first_best(candidates: Sequence[Candidate]) -> int:
@@ -196,7 +173,7 @@ PLATEAU = 1e-3  # standard deviations over the folds that make no difference
 LOOKED_AT = 3  # strengths of a first look, equally spaced inside the grid
 HOPELESS = 1.0  # standard errors of the difference over the folds by which what is behind is given up
 
-TryAt = Callable[[Sequence[int]], Iterator[tuple[int, list["FoldScore"]]]]
+TryAt = Callable[[Sequence[int]], Iterator[tuple[int, list[Candidate]]]]
 
 
 @dataclass(frozen=True)
@@ -238,7 +215,7 @@ class StrengthPath:
     grid: Grid
     around: Sequence[int] = ()  # numbers of the strengths beside which the best are expected; none if nothing is known
     # by the number of the strength; one trial a fold
-    trials: dict[int, list[FoldScore]] = field(default_factory=dict)
+    trials: dict[int, list[Candidate]] = field(default_factory=dict)
 
     @property
     def n_expected(self) -> int:
@@ -266,7 +243,7 @@ class StrengthPath:
 
     def scores(self) -> Array:
         """Return the scores, (n_tried, n_folds, T), the strongest first."""
-        return np.array([[trial.scores for trial in self.trials[number]] for number in self.numbers])
+        return np.array([np.concatenate([own.scores for own in self.trials[number]]) for number in self.numbers])
 
     def best(self) -> Array:
         """Return the number of the best strength of every score, (T,); the strongest of equals."""
@@ -360,10 +337,7 @@ class StrengthPath:
         """Return what was tried as candidates, the strongest first."""
         end = self.numbers[-1]
         at_end = end >= self.grid.last and bool((self.best() == end).any()) and not self.flat()
-        return [
-            Candidate.of(self.mixture, self.grid.fraction(n), self.trials[n], edge=at_end and n == end)
-            for n in self.numbers
-        ]
+        return [Candidate.of(self.trials[n], edge=at_end and n == end) for n in self.numbers]
 
 
 def best_scores(paths: Sequence[StrengthPath]) -> Array:
