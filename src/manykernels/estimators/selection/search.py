@@ -116,7 +116,8 @@ class Rung:
             if look.can_win(best[:n_first]):
                 path.around = sorted(set(look.best().tolist()))
                 found = dict(self._try_at(mixture, grid)(path.around))
-                tops = [[trial.scores[0, k] for trial in found[number]] for k, number in enumerate(look.best().tolist())]
+                best_numbers = enumerate(look.best().tolist())
+                tops = [[trial.scores[0, k] for trial in found[number]] for k, number in best_numbers]
                 if ahead(np.transpose(tops) + look.rise(), best, -HOPELESS, at_least=True).any():
                     return True
         self.forget()
