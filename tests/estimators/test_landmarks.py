@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import copy
+import pickle
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +15,7 @@ from tests.support.factored import on_factors
 
 from manykernels import KernelBank, Landmarks, Laplacian, Linear, Matern, MKLRegressor, load_model, save_model
 from manykernels.exceptions import InvalidInputError
+from manykernels.grams.rows import columns
 from manykernels.grams.rows.opening import open_rows
 from manykernels.kernels import Gaussian, Missing
 
@@ -75,6 +79,55 @@ def test_factors_and_matrices_give_the_same_model(tmp_path: Path) -> None:
     np.testing.assert_allclose(factored.predict(X), gram.predict(X), atol=1e-5)
     save_model(factored, tmp_path / "model.mkl")
     np.testing.assert_allclose(load_model(tmp_path / "model.mkl").predict(X), factored.predict(X), atol=1e-9)
+
+
+def test_features_are_computed_once_in_a_fit_and_the_model_is_that_without_keeping_them(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    rows_read: list[int] = []
+    features = Landmarks.features
+
+    def counted(spec: Landmarks, A: np.ndarray) -> np.ndarray:
+        rows_read.append(len(A))
+        return features(spec, A)
+
+    monkeypatch.setattr(Landmarks, "features", counted)
+    rows = np.random.default_rng(1).normal(size=(1200, 4))  # more than factors have columns: no matrix takes over
+    target = rows[:, 0] * rows[:, 1] * rows[:, 2] + rows[:, 3]
+    fit = partial(MKLRegressor(BANK, resources={"representation": "factored"}, alpha=1e-2, tol=1e-8).fit, rows, target)
+    n_landmarks = sum(isinstance(spec, Landmarks) for spec in BANK.fit(rows).table.specs)
+    rows_read.clear()
+    kept = copy.copy(fit())
+    assert sum(rows_read) == n_landmarks * len(rows)
+    rows_read.clear()
+    monkeypatch.setattr(columns, "KEPT_ENTRIES", 0)
+    again = fit()
+    assert sum(rows_read) > 3 * n_landmarks * len(rows)
+    np.testing.assert_allclose(kept.kernel_weights_, again.kernel_weights_, rtol=1e-6, atol=1e-9)
+    np.testing.assert_allclose(kept.predict(X), again.predict(X), atol=1e-6)
+
+
+def test_features_that_a_table_keeps_do_not_go_with_it_to_another_process() -> None:
+    spec: Any = KernelBank.joint(Landmarks(Gaussian("median"), 9)).fit(X).table.specs[0]
+    table = columns.ColumnTable(X)
+    kept = table.kept_features(spec, (0, 1, 2, 3))
+    assert kept is table.kept_features(spec, (0, 1, 2, 3))
+    np.testing.assert_allclose(kept, spec.features(X), atol=1e-12)
+    np.testing.assert_allclose(table.diagonal(spec, (0, 1, 2, 3)), spec.diag(X), atol=1e-12)
+    assert len(pickle.dumps(table)) < X.nbytes + 2000
+    assert table.kept_features(Gaussian(1.0), (0,)) is None
+
+
+def test_rows_that_lack_a_column_have_features_of_zero() -> None:
+    table = X.copy()
+    table[::7, 1] = np.nan
+    bank = KernelBank([("some", Landmarks(Gaussian(2.0), 9, points=X[:5, :2].tolist(), units=(1.0, 1.0)), [0, 1])])
+    held = columns.ColumnTable(np.asfortranarray(table), missing="mask")
+    (spec,) = [spec for _, spec, _ in bank.expand(X)]
+    kept: Any = held.kept_features(spec, (0, 1))
+    assert not kept[::7].any()
+    assert kept[1].any()
+    assert not held.diagonal(spec, (0, 1))[::7].any()
 
 
 def test_rows_in_chunks_give_the_same_model() -> None:

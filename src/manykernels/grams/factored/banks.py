@@ -385,7 +385,6 @@ def _mean_diagonal(name: str, spec: KernelSpec, columns: tuple[int, ...], table:
     if isinstance(spec, ObjectKernel) and spec.explicit:
         diagonal = table.features_of(spec, columns[0]).squares
     else:
-        reading = table.reading(spec, columns)
-        diagonal = reading.masked(spec.diag(reading.points))
+        diagonal = table.diagonal(spec, columns)
     training_scales(diagonal[None], None, (name,))
     return float(diagonal.sum()) / max(count, 1), max(count, 1)

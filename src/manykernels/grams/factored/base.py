@@ -110,17 +110,12 @@ class FactoredStack(GramStack):
     def function(self, kernel: int, v: Array, tol: float) -> KernelFunction:
         """Return ``z_m(x)' v`` as a function of standardized columns that needs neither the stack nor its rows."""
         spec, columns, root = self.spec_of(kernel), self.columns_of(kernel), float(np.sqrt(self.scales[kernel]))
-        features: Any = self.templates([kernel], tol)[0]._map
-        if isinstance(features, NystroemFeatures):
-            return on_landmarks(spec, features.landmarks, root * features.weights(v))
+        operator = self.templates([kernel], tol)[0]
+        if isinstance(operator._map, NystroemFeatures):
+            return on_landmarks(spec, operator._map.landmarks, root * operator._map.weights(v))
         if isinstance(spec, Linear):  # a linear function is a linear kernel with one landmark
             return LandmarkFunction(spec, root * v[None], np.ones(1))
-
-        def features_at(index: Array) -> Array:
-            reading = self.table.reading(spec, columns, index)
-            return root * reading.masked(features(reading.points))
-
-        rows, values = spanning_rows(features_at, self.n_samples, v)
+        rows, values = spanning_rows(operator.over(self.table).rows, self.n_samples, v)
         return on_landmarks(spec, self.table.reading(spec, columns, rows).points, root**2 * values)
 
     def expansion(self, kernel: int, rho: Array) -> KernelFunction:
@@ -263,9 +258,7 @@ class FactoredStack(GramStack):
 
     def _kernel_diag(self, kernel: int) -> Array:
         """Return the diagonal of one kernel, (N,)."""
-        spec = self.spec_of(kernel)
-        reading = self.table.reading(spec, self.columns_of(kernel))
-        return self.scales[kernel] * reading.masked(spec.diag(reading.points))
+        return self.scales[kernel] * self.table.diagonal(self.spec_of(kernel), self.columns_of(kernel))
 
     def diag_sums(self, weight: Array) -> Array:
         """Return ``sum_i s_i k_m(x_i, x_i)``, (M,), one kernel at a time."""
@@ -329,5 +322,4 @@ def columns_of(R: Any) -> list[Any]:
 
 def _largest(parts: Sequence[tuple[KernelSpec, tuple[int, ...]]], table: ColumnTable) -> Array:
     """Return the largest ``k(x, x)`` of every kernel over some rows."""
-    readings = [(spec, table.reading(spec, columns)) for spec, columns in parts]
-    return np.array([float(one.masked(spec.diag(one.points)).max(initial=0.0)) for spec, one in readings])
+    return np.array([float(table.diagonal(spec, columns).max(initial=0.0)) for spec, columns in parts])

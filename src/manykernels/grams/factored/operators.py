@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from manykernels.grams.factored.features import FeatureMap, LinearFeatures
+from manykernels.grams.factored.features import FeatureMap, LinearFeatures, OwnFeatures
 from manykernels.grams.loops import add_columns, column_products
 from manykernels.grams.rows.columns import ColumnTable, RowIndex
 from manykernels.grams.rows.vectors import RowVector
@@ -38,10 +38,11 @@ class DenseOperator:
     excess : callable, optional
         What the exact kernels add for coefficients, as `FactorOperator` has it. Nothing for projections: functions of a
         projection are functions of the kernel.
-    root : float
-        What the array held is to be multiplied by.
+    roots : tuple of float
+        What the arrays are to be multiplied by, if they are the table's and stay where they stand: its neighboring
+        columns ``positions``, or features that it keeps. Others are put side by side.
     in_place : bool
-        Whether that array is the neighboring columns ``positions`` of the table where they stand.
+        Whether they are these columns.
     """
 
     def __init__(
@@ -51,21 +52,24 @@ class DenseOperator:
         starts: Array | None = None,
         positions: tuple[int, ...] | None = None,
         excess: Callable[[Array], tuple[Array, Array]] | None = None,
-        root: float = 1.0,
+        roots: tuple[float, ...] = (),
         *,
         in_place: bool = False,
     ) -> None:
-        self.kernels, self.positions, self.root, self.in_place = kernels, positions, root, in_place
-        self.starts = np.concatenate([[0], np.cumsum([f.shape[1] for f in factors])]) if starts is None else starts
-        self.held = factors[0] if len(factors) == 1 else np.hstack(factors)
+        self.kernels, self.positions, self.in_place = kernels, positions, in_place
+        ends = np.concatenate([[0], np.cumsum([f.shape[1] for f in factors])])
+        self.starts, self.lent = ends if starts is None else starts, bool(roots)
+        self._factors = factors if roots or len(factors) == 1 else [np.hstack(factors)]
+        self.roots, self._ends = roots or (1.0,), ends[1:-1] if roots else ends[:0]
         self._excess = excess
 
     @classmethod
     def of(cls, operator: Any) -> DenseOperator:
-        """Return the same factors, held in memory: those of a table's own columns where they stand."""
-        if (columns := getattr(operator, "columns_in_place", None)) is not None:
-            place = operator.kernels, [columns], operator.starts, operator.positions, None, operator.root
-            return cls(*place, in_place=True)
+        """Return the same factors, held in memory: those that are columns or features of the table where they stand."""
+        columns, kept = getattr(operator, "columns_in_place", None), getattr(operator, "kept", None)
+        if (lent := columns if kept is None else kept) is not None:
+            place = operator.kernels, [lent], operator.starts, operator.positions, None, (operator.root,)
+            return cls(*place, in_place=columns is not None)
         rows = operator.rows(slice(None))
         return cls(operator.kernels, [rows], operator.starts, operator.positions, operator.excess)
 
@@ -83,21 +87,38 @@ class DenseOperator:
             return np.concatenate([norms for norms, _ in found]), np.concatenate([scores for _, scores in found])
 
         kernels = np.concatenate([operator.kernels for operator in operators])
-        factors = [operator.rows(slice(None)) for operator in operators]
-        return cls(kernels, factors, np.append(np.concatenate(starts), ends[-1]), operators[0].positions, excess)
+        every = kernels, np.append(np.concatenate(starts), ends[-1]), operators[0].positions
+        if any(operator.lent for operator in operators):
+            factors = [own for operator in operators for own in operator._factors]
+            roots = tuple(root for operator in operators for root in operator.roots)
+            return cls(every[0], factors, *every[1:], excess, roots)
+        return cls(every[0], [operator.rows(slice(None)) for operator in operators], *every[1:], excess)
+
+    @property
+    def held(self) -> Array:
+        """The array, the first of several."""
+        return self._factors[0]
+
+    @property
+    def root(self) -> float:
+        """What it is to be multiplied by."""
+        return self.roots[0]
 
     def add_scores(self, v: Array, out: Array) -> None:
         """Add ``Z v`` to ``out``."""
-        out += self.held @ (self.root * v)
+        for own, root, part in zip(self._factors, self.roots, np.split(v, self._ends), strict=True):
+            out += own @ (root * part)
 
     def adjoint(self, rho: Array) -> Array:
         """Return ``Z' rho``."""
-        return self.root * (self.held.T @ rho)
+        parts = [root * (own.T @ rho) for own, root in zip(self._factors, self.roots, strict=True)]
+        return parts[0] if len(parts) == 1 else np.concatenate(parts)
 
     def rows(self, index: RowIndex) -> Array:
         """Return rows of ``Z``."""
-        rows = self.held[index].astype(np.float64, copy=False)
-        return rows if self.root == 1.0 else self.root * rows
+        parts = [own[index].astype(np.float64, copy=False) for own in self._factors]
+        parts = [own if root == 1.0 else root * own for own, root in zip(parts, self.roots, strict=True)]
+        return parts[0] if len(parts) == 1 else np.hstack(parts)
 
     def excess(self, v: Array) -> tuple[Array, Array]:
         """Bound what the exact kernels add for coefficients ``v``: squared norms (g,) and scores (g,)."""
@@ -232,6 +253,12 @@ class FeatureOperator:
         block = table.block(self.positions)
         return block.T if np.may_share_memory(block, table.columns) else None
 
+    @property
+    def kept(self) -> Array | None:
+        """The factors but for their root, (N, r), where the table keeps them."""
+        own = self._table is not None and isinstance(self._map, OwnFeatures)
+        return self._table.kept_features(self._spec, self.positions) if own else None  # type: ignore[union-attr]
+
     def over(self, table: ColumnTable) -> FeatureOperator:
         """Return the same features of other rows."""
         other = FeatureOperator.__new__(FeatureOperator)
@@ -248,11 +275,13 @@ class FeatureOperator:
     def small(self) -> bool:
         """Whether features are few enough to be kept rather than computed in every product."""
         assert self._table is not None
-        return self.rank * self._table.n_rows <= STORED
+        return self.rank * self._table.n_rows <= STORED or self.kept is not None
 
     def rows(self, index: RowIndex) -> Array:
         """Return rows of ``Z``."""
         assert self._table is not None
+        if (kept := self.kept) is not None:
+            return self.root * kept[index]
         reading = self._table.reading(self._spec, self.positions, index)
         return reading.masked(self._map(reading.points) * self.root)
 
@@ -263,6 +292,8 @@ class FeatureOperator:
 
     def adjoint(self, rho: Array) -> Array:
         """Return ``Z' rho``, of one vector or of several in columns."""
+        if (kept := self.kept) is not None:
+            return np.asarray(self.root * (kept.T @ rho))
         start = np.zeros((self.rank, *rho.shape[1:]))
         return sum((self.rows(rows).T @ rho[rows] for rows in self._slices()), start=start)
 

@@ -13,6 +13,7 @@ from manykernels.compiled import compiled
 from manykernels.exceptions import InvalidInputError
 from manykernels.kernels import KernelSpec, ObjectKernel
 from manykernels.kernels.bank.columns import NUMBERS, OBJECTS, Table
+from manykernels.kernels.specs.base import KernelOfFeatures
 from manykernels.kernels.specs.categorical import UNSEEN
 from manykernels.kernels.specs.objects import FeatureRows, as_objects
 from manykernels.kernels.tables.encoding import Encoding, MixedRows, numbers_of
@@ -20,6 +21,9 @@ from manykernels.kernels.tables.kinds import entry_issues, refuse
 from manykernels.validation.arrays import Array, read_only
 
 RowIndex = slice | Array
+
+KEPT_ENTRIES = 2**26  # of features that are kept with the rows: 512 MB
+KEPT_ROWS = 16384  # whose features are computed at once
 
 GAP = -(2.0**100)
 """Stands for a missing value: exact in float32, and so far below the data that it lies in no bin."""
@@ -82,6 +86,7 @@ class ColumnTable:
     chunked = False  # whether rows are read again for every sum over them
     distributed = False  # whether they are elsewhere
     kept_bytes = 0  # of features of objects that are listed, of all kernels together
+    _kept: dict[int, tuple[KernelSpec, Array]] | None = None  # by kernel: features of all rows; None of other rows
     columns: Any
 
     def __init__(
@@ -95,6 +100,7 @@ class ColumnTable:
     ) -> None:
         self.missing, self.used, self.carried = missing, None if used is None else tuple(used), dict(carried or {})
         self.encodings: tuple[Encoding, ...] = ()
+        self._kept = {}
         self.names: tuple[Any, ...] | None = None
         self.objects: dict[int, Array] = dict(X.objects) if isinstance(X, MixedRows) else {}
         self._hold(self._read(numbers_of(X)))
@@ -224,6 +230,37 @@ class ColumnTable:
             return Reading(self.points(positions, rows), self.present(positions, rows))
         gaps = [self.columns[j][rows] == GAP if self.gaps[j] else np.zeros(self.n_rows, bool)[rows] for j in positions]
         return Reading(np.where(np.column_stack(gaps), UNSEEN, 0.0), None)
+
+    def kept_features(self, spec: KernelSpec, positions: tuple[int, ...]) -> Array | None:
+        """Return the features (n, r) of a kernel of landmarks, zero where it is; None if there is no room.
+
+        They are computed once for all that ask.
+        """
+        if self._kept is None or not isinstance(spec, KernelOfFeatures) or not spec.costly:
+            return None
+        if id(spec) not in self._kept:
+            known = sum(held.size for _, held in self._kept.values())
+            if known + self.n_rows * spec.rank > KEPT_ENTRIES:
+                return None
+            out = np.empty((self.n_rows, spec.rank))
+            for start in range(0, self.n_rows, KEPT_ROWS):
+                rows = slice(start, start + KEPT_ROWS)
+                reading = self.reading(spec, positions, rows)
+                out[rows] = reading.masked(spec.features(reading.points))
+            self._kept[id(spec)] = spec, out
+        return self._kept[id(spec)][1]
+
+    def diagonal(self, spec: KernelSpec, positions: tuple[int, ...]) -> Array:
+        """Return ``k(x, x)`` of every row, (n,), zero where the kernel is."""
+        held = self.kept_features(spec, positions)
+        if held is not None:
+            return np.asarray(np.einsum("ij,ij->i", held, held))
+        reading = self.reading(spec, positions)
+        return reading.masked(spec.diag(reading.points))
+
+    def __getstate__(self) -> dict[str, Any]:
+        """Return all but features, which others compute again."""
+        return {name: {} if name == "_kept" else value for name, value in self.__dict__.items()}
 
     def features_of(self, spec: ObjectKernel, column: int) -> FeatureRows:
         """Return a column of objects as a kernel works with them; what is read is kept for others."""

@@ -275,6 +275,8 @@ class KernelSpec(ABC):
 class KernelOfFeatures(KernelSpec):
     """A kernel that is the inner product of finitely many features of its own, so that factors of it are exact."""
 
+    costly: ClassVar[bool] = False  # whether it takes far longer to compute features than to read them
+
     @property
     @abstractmethod
     def rank(self) -> int:

@@ -78,6 +78,7 @@ class Landmarks(KernelOfFeatures):
     """
 
     kind: ClassVar[str] = "landmarks"
+    costly: ClassVar[bool] = True
     base: KernelSpec
     count: int = 300
     stretched: int | None = None
