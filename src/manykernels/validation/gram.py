@@ -12,6 +12,7 @@ kernel is none. Beyond the tolerance the kernel is refused.
 
 from __future__ import annotations
 
+import math
 import warnings
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -30,6 +31,7 @@ PSD_MODES = ("auto", "raise", "clip", "ignore")
 TOLD = 1e-10  # of the largest eigenvalue, what is negative: replaced matrices say so from here on
 FULL_CHECK_FLOPS = 1e9  # about a tenth of a second of Cholesky factorizations; 1000 kernels on 140 samples
 ROUNDING = 8.0  # times sqrt(N) eps max|K|: twice the norm of a matrix of rounding errors in the entries
+SMALLEST_EXPONENT = -1000  # of two, whose inverse still is a number
 ARITHMETIC = 4.0  # times N eps max|K|: what a factorization in float64 adds
 
 
@@ -227,19 +229,22 @@ def is_definite(gram: Array, tolerance: float) -> bool | None:
     """Tell whether no eigenvalue is negative beyond rounding; None if one is, but within the tolerance.
 
     A Cholesky factorization with rounding added to the diagonal settles the usual case; eigenvalues are computed only
-    where it fails.
+    where it fails. It reads the upper triangle, as whoever reads kernels later does.
     """
+    n, largest = len(gram), float(gram.diagonal().max())
+    stored = float(np.finfo(gram.dtype).eps)
+    rounding = min(ROUNDING * np.sqrt(n) * stored, tolerance) + ARITHMETIC * n * float(np.finfo(np.float64).eps)
+    if largest > 0:  # no entry of a definite matrix is larger than its diagonal: what follows would fail
+        # A power of two near it changes no digit, and the factorization can neither overflow nor vanish.
+        unit = 2.0 ** -max(math.frexp(largest)[1], SMALLEST_EXPONENT)
+        shifted = np.multiply(gram, unit, dtype=np.float64)
+        shifted.flat[:: n + 1] += rounding * unit * largest
+        if dpotrf(shifted.T, lower=1, clean=0, overwrite_a=1)[1] == 0:
+            return True
     scale = float(np.abs(gram).max())
     if scale == 0:
         return True
-    n = len(gram)
-    stored = float(np.finfo(gram.dtype).eps)
-    rounding = min(ROUNDING * np.sqrt(n) * stored, tolerance) + ARITHMETIC * n * float(np.finfo(np.float64).eps)
     relative = np.divide(gram, scale, dtype=np.float64)
-    shifted = relative.copy()
-    shifted.flat[:: n + 1] += rounding
-    if dpotrf(shifted.T, lower=0, overwrite_a=1)[1] == 0:
-        return True
     eigenvalues = np.linalg.eigvalsh(relative)
     if eigenvalues[0] < -tolerance * max(eigenvalues[-1], 0.0):
         return False
