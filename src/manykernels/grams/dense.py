@@ -102,6 +102,11 @@ class DenseStack(GramStack):
             products = (gram.astype(np.float64, copy=False) @ columns for gram in self._array)
             return np.array([np.einsum("nk,nk->k", product, columns) for product in products])
 
+    def _squares(self, between: Array, kernels: Array) -> Array:
+        out, array, each = np.empty(len(kernels)), self.array, np.ascontiguousarray(between)
+        run_ranges(lambda a, b: loops.dense_inner(array, kernels[a:b], each, out[a:b]), len(out), self.n_threads)
+        return out
+
     def _squares_each(self, R: Array) -> Array:
         # Products of vectors are made once for all kernels, whose entries then meet one number a set, not one a vector.
         n, found = self.n_samples, np.zeros((self.n_kernels, R.shape[1]))

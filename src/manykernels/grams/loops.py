@@ -33,6 +33,21 @@ def dense_quad(grams: Array, rho: Array, out: Array) -> None:
 
 
 @compiled(fastmath=FAST)
+def dense_inner(grams: Array, kernels: Array, between: Array, out: Array) -> None:
+    """Set ``out[p] = <K_m, between>``, m = kernels[p], of symmetric matrices (n, n), reading upper triangles only."""
+    n = between.shape[0]
+    out[:] = 0.0
+    for i in range(n):  # a row of ``between`` stays in a cache while those of all kernels pass by
+        tail = between[i, i:]
+        for p in range(kernels.size):
+            row = grams[kernels[p], i, i:]
+            dot = 0.0
+            for j in range(n - i):
+                dot += row[j] * tail[j]
+            out[p] += 2.0 * dot - row[0] * tail[0]
+
+
+@compiled(fastmath=FAST)
 def dense_apply_each(grams: Array, rho: Array, out: Array) -> None:
     """Set ``out[m] = K_m rho`` reading only upper triangles; grams (W, n, n), out (W, n) float64."""
     n = rho.size

@@ -190,17 +190,23 @@ class SharedSystem:
         shared = cho_solve(self._coupling, each.sum(axis=2).T, check_finite=False).T
         return each - self._diagonal(np.broadcast_to(shared[:, :, None], rights.shape))
 
-    def intercepts(self, missing: Array) -> Array:
-        """Return the intercepts ``b`` (T,) with ``1' P 1 b = missing``, or zeros where there are none."""
-        return np.zeros(missing.size) if self._constants is None else self._constants @ missing
+    def bordered(self, right: Array, totals: Array) -> tuple[Array, Array]:
+        """Return ``x = P (right + 1 b')`` (N, T) and the ``b`` (T,) by which ``1' x = totals``, as far as there is one.
 
-    def shifted(self, b: Array) -> Array:
-        """Return ``P 1 b'`` (N, T)."""
-        each: Array = self._ones * b
-        if self._coupling is None:
-            return each
-        shared = cho_solve(self._coupling, each.sum(axis=1), check_finite=False)
-        return each - self._diagonal(np.broadcast_to(shared[:, None], each.shape)[None])[0]
+        What the sum over targets takes back is read from the factors once, for both terms of ``x``.
+        """
+        each, b = self._diagonal(right[None])[0], np.zeros(totals.size)
+        shared = None if self._coupling is None else cho_solve(self._coupling, each.sum(axis=1), check_finite=False)
+        if self._constants is not None:
+            sums = each.sum(axis=0) - (0.0 if shared is None else shared @ self._ones)
+            b = self._constants @ (totals - sums)
+            constant = self._ones * b
+            each = each + constant
+            if self._coupling is not None:
+                shared = shared + cho_solve(self._coupling, constant.sum(axis=1), check_finite=False)
+        if shared is None:
+            return each, b
+        return each - self._diagonal(np.broadcast_to(shared[:, None], each.shape)[None])[0], b
 
     def products(self, rights: Array) -> Array:
         """Return the inner products ``v_k' P v_l`` (k, k), the intercepts moving along."""

@@ -241,11 +241,8 @@ class FixedWeightFit:
                 intercept=self.problem.fit_intercept,
                 root=self._root,
             )
-        drho = residual - self.system.solve((self.gram @ residual)[None])[0]
-        db = self.system.intercepts((self.rho + drho).sum(axis=0))
-        if db.any():
-            drho = drho - self.system.shifted(db)
-        return drho, db
+        taken, db = self.system.bordered(self.gram @ residual, (self.rho + residual).sum(axis=0))
+        return residual - taken, db
 
     @cached_property
     def _root(self) -> Array | None:
@@ -287,6 +284,7 @@ class _State:
     weights: Array
     norms: Array = field(default_factory=lambda: np.zeros(0))
     gap: float = np.inf
+    primal: float = np.inf  # of the fit at its weights, once a step has found it
     nodes: NodeWeights | None = None  # of a penalty that is a sum of norms
     rotation: Array | None = None  # of the targets, (T', T), where there are more of them than samples
 
@@ -369,7 +367,7 @@ class SharedNewton(Solver):
         if Capability.FIXED_WEIGHTS in problem.regularizer.capabilities:
             state.fit.solve(self._accuracy(problem, state))
             return
-        before = _primal(problem, state.fit, state.weights)
+        before = state.primal if np.isfinite(state.primal) else _primal(problem, state.fit, state.weights)
         if state.nodes is not None and self._moved(problem, state, before):
             return
         newton = Capability.MULTIPLIERS in problem.regularizer.capabilities
@@ -416,10 +414,11 @@ class SharedNewton(Solver):
         system = old.system if problem.loss.coupled and state.gap <= NEAR * problem.loss_at_zero else None
         fit = FixedWeightFit(old.problem, problem.stack.combine(weights), old.rho, old.b, system, old.steps)
         fit.solve(self._accuracy(problem, state))
-        if _primal(problem, fit, weights) > before + CLOSEST * abs(before):
+        primal = _primal(problem, fit, weights)
+        if primal > before + CLOSEST * abs(before):
             old.steps = fit.steps
             return False
-        state.fit, state.weights = fit, weights
+        state.fit, state.weights, state.primal = fit, weights, primal
         return True
 
 
