@@ -115,6 +115,14 @@ def test_a_path_of_one_class_or_of_numbers_taken_for_classes(run: Runner, table:
     assert "--task regression takes these numbers as they are" in run("path", tmp_path / "three.csv", *FIT).err
 
 
+def test_a_target_of_numbers_as_text_is_no_set_of_classes(run: Runner, table: pd.DataFrame, tmp_path: Path) -> None:
+    table.assign(ill=[f"{1000 * (1 + row // 2):,}" for row in range(60)]).to_csv(tmp_path / "text.csv", index=False)
+    done = run("fit", tmp_path / "text.csv", *FIT, "--test-size", "0", "-o", tmp_path / "m.mkl")
+    assert done.code == 1
+    assert "'ill' is numbers that are written as text (30 values, such as '1,000')" in done.err
+    assert "--task classification" in done.err
+
+
 @pytest.mark.usefixtures("without_pictures")
 def test_report_scores_the_rows_held_out_when_the_model_was_fitted(
     run: Runner, model: Path, data: Path, table: pd.DataFrame, tmp_path: Path

@@ -154,3 +154,39 @@ def test_rows_of_a_table_remember_what_their_columns_are(mixed):
     few = np.array([3, 1])
     np.testing.assert_array_equal(table[few].codes(range(table.n_columns)), codes[few])
     assert table[few].encoding(2) == table.encoding(2)
+
+
+NUMBERS = [f"{x:.1f}" for x in np.linspace(1, 99, 60)]
+
+
+@pytest.mark.parametrize(
+    ("texts", "said"),
+    [
+        ([*NUMBERS[:-1], "?"], r"'dose' \(60 values, such as '1\.0', beside '\?'\)"),
+        ([f"{1000 * float(number):,.0f}" for number in NUMBERS], "such as '1,000'"),
+        ([number.replace(".", ",") for number in NUMBERS], "such as '1,0'"),
+        ([f"{number} %" for number in NUMBERS], "such as '1.0 %'"),
+    ],
+)
+def test_numbers_that_are_written_as_text_are_pointed_out(texts: list[str], said: str) -> None:
+    table = pd.DataFrame({"dose": texts * 2, "age": np.arange(120.0)})
+    with pytest.warns(UserWarning, match=f"Numbers that are written as text.*{said}.*to_numeric") as caught:
+        fitted = KernelBank.auto().fit(table)
+    assert len(caught) == 1
+    assert fitted.names[-1] == "dose: overlap()"
+
+
+@pytest.mark.parametrize(
+    "texts",
+    [
+        NUMBERS[:20],  # a few levels may be numbers of groups
+        [f"{k:05d}" for k in range(60)],  # zip codes
+        [f"192.168.0.{k}" for k in range(60)],
+        [f"{1 + k % 28}.12.2024" for k in range(60)],
+        [*NUMBERS[:20], *(f"code {k}" for k in range(40))],
+    ],
+)
+def test_codes_and_few_levels_are_categories(texts: list[str]) -> None:
+    table = pd.DataFrame({"group": texts * 2, "age": np.arange(2.0 * len(texts))})
+    KernelBank.auto().fit(table)  # warnings are errors here
+    KernelBank.auto().fit(pd.DataFrame({"dose": pd.Categorical(NUMBERS * 2), "age": np.arange(120.0)}))

@@ -9,6 +9,7 @@ from pandas.api.types import is_bool_dtype, is_complex_dtype, is_numeric_dtype
 
 from manykernels.cli.tables import check_columns, identifiers, quoted, usable_features
 from manykernels.exceptions import InvalidInputError
+from manykernels.kernels.tables.kinds import numbers_as_text
 from manykernels.objective import survival_array
 from manykernels.validation.arrays import Array
 from manykernels.validation.parameters import listed
@@ -96,6 +97,11 @@ def _task_of(column: pd.Series, name: str, task: str) -> tuple[str, str]:
     if task != "auto":
         return task, "as asked for"
     if is_bool_dtype(column.dtype) or not is_numeric_dtype(column.dtype):
+        if found := numbers_as_text(column):
+            raise InvalidInputError(
+                f"The target {name!r} is numbers that are written as text ({found}). Write them as plain numbers, "
+                "1234.5, and leave a gap where there is none; --task classification takes them for classes."
+            )
         return "classification", f"{name!r} is not numeric"
     n_values = column.nunique()
     if n_values == 2:

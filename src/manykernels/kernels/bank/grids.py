@@ -27,7 +27,7 @@ from manykernels.kernels.specs.interaction import Interaction
 from manykernels.kernels.specs.kmers import Kmers
 from manykernels.kernels.specs.landmarks import Landmarks
 from manykernels.kernels.specs.radial import Gaussian, Matern, Periodic
-from manykernels.kernels.tables.kinds import READ_AS, ColumnIssue, alphabet_of, describe
+from manykernels.kernels.tables.kinds import READ_AS, ColumnIssue, alphabet_of, describe, warn_of_numbers_as_text
 from manykernels.validation.arrays import Array, check_count
 
 DEFAULT_SPECS: tuple[KernelSpec, ...] = (*(Gaussian(MedianWidth(factor)) for factor in (0.5, 1.0, 2.0)), Linear())
@@ -99,6 +99,7 @@ def entries_by_type(table: Table, apart: Collection[int] = ()) -> list[BankEntry
     numbers = sorted(by_kind.get("number", []) + by_kind.get("duration", []))
     categories = sorted(by_kind.get("category", []) + by_kind.get("boolean", []))
     entries = _entries_of_numbers(table, numbers, apart)
+    warn_of_numbers_as_text([table.data.iloc[:, j] for j in by_kind.get("category", [])])
     for j in by_kind.get("date", []):
         entries.append(PerFeature(DEFAULT_SPECS + _periods(table.codes([j])[:, 0]), named_columns(table, [j])))
     if by_kind.get("ordered"):

@@ -48,6 +48,9 @@ INFERRED = {
     "boolean": "boolean",
     "categorical": "category",
 }
+LIKE_NUMBER = re.compile(
+    r"\s*[-+]?(?!0\d)(\d+|\d{1,3}([,.' ]\d{3})+)?([.,]\d+)?(?<=\d)(e[-+]?\d+)?\s*%?\s*", re.IGNORECASE
+)
 LIKE_DATE = re.compile(r"\s*(\d{4}-\d{1,2}-\d{1,2}|\d{1,2}([./-])\d{1,2}\2\d{2,4})(\D|$)")
 FEW_LEVELS = 20  # as many different texts are categories, however few rows there are
 TEXT_SHARE = 0.9  # of the rows: more different texts than this are no categories
@@ -87,6 +90,36 @@ def _kind_of_texts(column: pd.Series) -> str:
         return "category"
     wordy = sum(len(str(value).split()) for value in present) >= WORDS * len(present)
     return "text" if distinct > (WORDY_SHARE if wordy else TEXT_SHARE) * len(present) else "category"
+
+
+def warn_of_numbers_as_text(columns: Sequence[pd.Series]) -> None:
+    """Warn of columns of categories that are mostly numbers, none of which is closer to another then."""
+    described = [(str(column.name), numbers_as_text(column)) for column in columns]
+    named = [f"{name!r} ({found})" for name, found in described if found]
+    if named:
+        warnings.warn(
+            "Numbers that are written as text are read as categories, none of which is closer to another: "
+            f"{listed(named[:SHOWN], len(named))}. pandas.to_numeric(column, errors='coerce') makes them numbers and "
+            "what is no plain number missing; column.astype('category') says that they are categories.",
+            UserWarning,
+            stacklevel=2,
+        )
+
+
+def numbers_as_text(column: pd.Series) -> str:
+    """Return in a few words which numbers a column of many texts holds; nothing if most of its texts are none.
+
+    A single "?" makes text of a column of numbers. Few levels, codes with leading zeros, and columns that say that they
+    are categories are no numbers.
+    """
+    levels = [] if isinstance(column.dtype, pd.CategoricalDtype) else column.dropna().unique().tolist()
+    if len(levels) <= FEW_LEVELS:
+        return ""
+    numbers = [level for level in map(str, levels) if LIKE_NUMBER.fullmatch(level)]
+    if 2 * len(numbers) < len(levels):
+        return ""
+    odd = next((f", beside {level[:40]!r}" for level in map(str, levels) if not LIKE_NUMBER.fullmatch(level)), "")
+    return f"{len(levels)} values, such as {numbers[0]!r}{odd}"
 
 
 LETTERS = {"dna": "ACGTN", "rna": "ACGUN", "protein": "ACDEFGHIKLMNPQRSTVWYXBZUO*"}
