@@ -103,6 +103,9 @@ def test_tables_tell_the_path() -> None:
     for kernel, entry in enumerate(path.entry_alphas):
         active = path.alphas[path.weights[:, kernel] > 0]
         assert entry == active.max() if active.size else np.isnan(entry)
+    entered = len(set(frame["kernel"]))
+    assert f"<RegularizationPath: 5 strengths, alpha {path.alpha_max:.3g} to " in repr(path)
+    assert repr(path).endswith(f"; {entered} of 6 kernels enter>")
 
 
 def test_a_kernel_stack_is_taken_as_it_is() -> None:

@@ -9,6 +9,7 @@ import numpy as np
 import pandas as pd
 import pytest
 from numpy.typing import NDArray
+from scipy.sparse import csr_array
 
 from manykernels import Gaussian, KernelBank, MKLRegressor, Pairs, solve, survival_array
 from manykernels.exceptions import InvalidInputError
@@ -189,3 +190,19 @@ def test_what_cannot_be_done_is_said() -> None:
     with pytest.raises(InvalidInputError, match="Leave them out of the table"):
         solve(factored_stack(X, BANK), y, sample_weight=np.arange(len(y)), strength=1.0, **SQUARED)
     assert solve(as_stack(kernels), y, strength=1.0, **SQUARED).functions is None
+    with pytest.raises(InvalidInputError, match=r"kernels is a dict\. Pass numpy\.stack"):
+        solve(dict(enumerate(kernels)), y, strength=1.0, **SQUARED)
+    with pytest.raises(InvalidInputError, match=r"y is a sparse matrix.*toarray"):
+        solve(kernels, csr_array(y[:, None]), strength=1.0, **SQUARED)
+    with pytest.raises(InvalidInputError, match=r"y holds fields.*the squared loss reads numbers"):
+        solve(kernels, survival_array(y > 0, np.abs(y)), strength=1.0, **SQUARED)
+    with pytest.raises(InvalidInputError, match=r"one time and one event a sample.*survival_array\(event, time\)"):
+        solve(kernels, np.column_stack([np.abs(y), y > 0]), strength=1.0, loss="cox", regularizer="l1")
+
+
+def test_a_solution_is_shown_in_a_line() -> None:
+    X, y = rows()
+    shown = repr(solve(grams(X), y, strength=1.0, **SQUARED))
+    assert shown.startswith("<Solution: ")
+    assert "of 6 kernels on 120 samples, converged, relative gap" in shown
+    assert len(shown) < 120

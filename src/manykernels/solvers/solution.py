@@ -259,6 +259,11 @@ class Solution:
         )
         return replace(self, replaced_kernels=kernels, message=f"{self.message.rstrip('.')}. {told}")
 
+    def __repr__(self) -> str:
+        kernels = f"{np.count_nonzero(self.kernel_weights)} of {len(self.kernel_weights)} kernels"
+        gap = f"relative gap {self.dual_gap:.1e}"
+        return f"<Solution: {kernels} on {len(self.dual_coef)} samples, {self.status}, {gap}>"
+
     @property
     def dual_gap(self) -> float:
         """Relative duality gap of this model, for the exact kernels."""

@@ -16,6 +16,7 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike
+from scipy.sparse import issparse
 
 from manykernels.exceptions import ConvergenceWarning, InvalidInputError
 from manykernels.grams import GramStack, as_stack
@@ -296,9 +297,19 @@ class _Given:
 
 def _target(y: Any, loss: AnyLoss) -> Any:
     """Return a target as problems take it; what is beside rows on workers stays there."""
-    if loss.couples_samples and (hasattr(y, "columns") or getattr(getattr(y, "dtype", None), "names", None)):
+    if issparse(y):
+        raise InvalidInputError("y is a sparse matrix, and losses read dense ones. Pass y.toarray().")
+    of_times = bool(getattr(getattr(y, "dtype", None), "names", None))
+    if of_times and not loss.couples_samples:
+        raise InvalidInputError(f"y holds fields, as times with events do, and the {loss.name} loss reads numbers.")
+    if loss.couples_samples and (hasattr(y, "columns") or of_times):
         seen = check_survival(y)
         return survival_target(seen["event"], seen["time"], seen["stratum"])
+    if loss.couples_samples and np.ndim(y) > 1:
+        raise InvalidInputError(
+            f"The {loss.name} loss needs one time and one event a sample, got y of shape {np.shape(y)}. Make it by "
+            "survival_array(event, time)."
+        )
     if hasattr(y, "to_dask_array"):
         y = y.to_dask_array(lengths=True)
     return y if hasattr(y, "dask") or isinstance(y, RowVector) else np.asarray(y)

@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import math
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -42,6 +42,8 @@ def gram_tolerance(dtype: DTypeLike) -> float:
 
 def check_gram_array(kernels: Any, name: str = "kernels") -> Array:
     """Return ``kernels`` as a finite, symmetric, contiguous float32 or float64 array of shape (M, N, N)."""
+    if isinstance(kernels, Mapping):
+        raise InvalidInputError(f"{name} is a {type(kernels).__name__}. Pass numpy.stack(list({name}.values())).")
     array = real_array(kernels, name)
     if array.ndim != 3 or array.shape[1] != array.shape[2]:
         hint = f" For one kernel pass {name}[None]." if array.ndim == 2 else ""

@@ -135,6 +135,11 @@ class RegularizationPath:
     def __len__(self) -> int:
         return len(self.alphas)
 
+    def __repr__(self) -> str:
+        entered = int(np.count_nonzero(~np.isnan(self.entry_alphas)))
+        reach = f"alpha {self.alphas[0]:.3g} to {self.alphas[-1]:.3g}"
+        return f"<RegularizationPath: {len(self)} strengths, {reach}; {entered} of {len(self.kernel_names)} kernels enter>"
+
     @property
     def weights(self) -> Array:
         """Kernel weights ``d`` (n_alphas, n_kernels)."""

@@ -88,7 +88,7 @@ class Extraction:
                     raise IncompatibleError(
                         f"Kernel {self.bank.names[members[0]]!r} reads {len(axes)} columns: its function is no table "
                         "of numbers. Export to .onnx or .py, which keep its points, or fit kernels of one or two "
-                        "columns, such as KernelBank.per_feature() or KernelBank.interactions()."
+                        "columns, such as KernelBank.per_feature(widths=['median']) or KernelBank.interactions()."
                     )
                 kernels += [self._kernel(m) for m in members]
             else:

@@ -260,7 +260,7 @@ def as_specs(specs: object) -> tuple[KernelSpec, ...]:
             f"Expected kernels such as Gaussian(1.0), got {wrong[0]!r}. Columns come after kernels."
         )
     if not chosen:
-        raise InvalidInputError("Give at least one kernel; the list is empty.")
+        raise InvalidInputError("Give at least one kernel, such as Linear() or widths=['median']; the list is empty.")
     return chosen
 
 
