@@ -393,16 +393,6 @@ def _numbers_or_text(settings: dict[str, Any]) -> dict[str, Any]:
     return values
 
 
-def _options_of(function: Callable[..., Any]) -> list[inspect.Parameter]:
-    """Return the arguments of a function or a class, or its fields, that say what they are as options."""
-    hints = get_type_hints(function, include_extras=True)
-    return [
-        part.replace(annotation=hints[part.name], kind=part.KEYWORD_ONLY)
-        for part in inspect.signature(function).parameters.values()
-        if get_origin(hints.get(part.name)) is Annotated
-    ]
-
-
 def command(name: str, run: Callable[..., None], settings: tuple[str, ...] = ()) -> None:
     """Register what runs a command, whose options are its own, or those of the class of its argument ``options``.
 
@@ -418,7 +408,13 @@ def command(name: str, run: Callable[..., None], settings: tuple[str, ...] = ())
         with running(name, as_json=as_json) as outcome:
             run(**given, outcome=outcome)
 
-    parts = [*_options_of(options or run), *(_option(PARAMETERS[setting]) for setting in settings), JSON]
+    hints = get_type_hints(options or run, include_extras=True)
+    own = [
+        part.replace(annotation=hints[part.name], kind=part.KEYWORD_ONLY)
+        for part in inspect.signature(options or run).parameters.values()
+        if get_origin(hints.get(part.name)) is Annotated
+    ]
+    parts = [*own, *(_option(PARAMETERS[setting]) for setting in settings), JSON]
     started.__signature__ = inspect.Signature(parts)  # type: ignore[attr-defined]  # what typer reads
     started.__annotations__ = {part.name: part.annotation for part in parts}
     app.command(name, help=inspect.getdoc(run), epilog=EPILOG)(started)

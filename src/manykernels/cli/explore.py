@@ -201,7 +201,20 @@ def run_compare(options: CompareOptions, outcome: Outcome) -> None:
         "methods": table.astype(object).where(table.notna(), None).to_dict("records"),
         "output": options.output,
     }
-    outcome.show(_compared(table, outcome.result["score"], options.folds))
+    score = outcome.result["score"]
+    names = ("kernel weights", score, "difference", "p", "kernels", "CPU s a fold")
+    shown = column_table(f"Mean {score} in {options.folds} folds", names, texts=names[:1])
+    for row in table.to_dict("records"):
+        known = not np.isnan(row["score"])
+        shown.add_row(
+            row["method"],
+            f"{row['score']:.3f} +- {row['standard_error']:.3f}" if known else "undefined",
+            f"{row['difference']:+.3f}" if known and row["method"] != LEARNED else "",
+            "" if np.isnan(row["p_value"]) else f"{row['p_value']:.2g}",
+            f"{row['n_kernels']:.1f}" if known else "",
+            f"{row['cpu_seconds']:.2f}" if known else "",
+        )
+    outcome.show(shown)
     if options.output is not None:
         outcome.show(f"Written to {options.output}")
 
@@ -226,20 +239,3 @@ def _score_name(options: TableOptions, task: str) -> str:
         return "concordance"
     loss = options.settings.get("loss") or DEFAULT_LOSS[task]
     return "accuracy" if task == "classification" else "R2" if LOSSES[loss]().support == "real" else "D2"
-
-
-def _compared(table: pd.DataFrame, score: str, folds: int) -> Table:
-    """Return the comparison for people."""
-    names = ("kernel weights", score, "difference", "p", "kernels", "CPU s a fold")
-    shown = column_table(f"Mean {score} in {folds} folds", names, texts=names[:1])
-    for row in table.to_dict("records"):
-        known = not np.isnan(row["score"])
-        shown.add_row(
-            row["method"],
-            f"{row['score']:.3f} +- {row['standard_error']:.3f}" if known else "undefined",
-            f"{row['difference']:+.3f}" if known and row["method"] != LEARNED else "",
-            "" if np.isnan(row["p_value"]) else f"{row['p_value']:.2g}",
-            f"{row['n_kernels']:.1f}" if known else "",
-            f"{row['cpu_seconds']:.2f}" if known else "",
-        )
-    return shown

@@ -203,7 +203,21 @@ def run_fit(options: FitOptions, outcome: Outcome) -> None:
     outcome.settle(report.status)
     saved = options.force or report.status not in NO_MODEL
     if saved:
-        save_model(estimator, options.output, metadata=_metadata(options, samples, train))
+        metadata = {
+            "target": options.column,
+            **survival_columns(options),
+            **({} if samples.levels is None else {"strata_levels": list(samples.levels)}),
+            "data": options.data.name,
+            "fitted_rows": packed(fingerprints(samples.features.iloc[train], samples.target[train])),
+            "left_out": [*(options.drop or ()), *(options.ids or ())],
+            "groups": options.groups,
+            "task": samples.task,
+            "drop_missing": options.drop_missing,
+            "missing": options.missing.value,
+            "test_size": options.test_size,
+            "seed": options.seed,
+        }
+        save_model(estimator, options.output, metadata=metadata)
     outcome.result = {
         **report.to_dict(),
         "constant_scores": constant,
@@ -214,7 +228,13 @@ def run_fit(options: FitOptions, outcome: Outcome) -> None:
         "features": list(samples.features.columns),
         "model": options.output if saved else None,
     }
-    _show(options, samples, report, constant, outcome)
+    facts = {
+        "table": f"{options.data}: {len(samples.target)} rows, {samples.features.shape[1]} columns to learn from",
+        "task": f"{samples.task}, since {samples.reason}" if options.task == "auto" else samples.task,
+        ", ".join([options.column, *survival_columns(options).values()]): samples.describe_target(),
+        "rows": f"{report.n_samples} to fit, {report.n_test} held out",
+    }
+    outcome.show(*report_tables(report, facts, constant), "")
     if report.n_active and no_better(report.scores, constant):
         outcome.note(
             f"On the {report.n_test} rows held out the model is no better than a constant that knows no column: what "
@@ -293,8 +313,8 @@ def hold_out(samples: LabeledTable, test_size: float, seed: int) -> tuple[Array,
         if samples.groups is not None:
             splitter = GroupShuffleSplit(1, test_size=test_size, random_state=seed)
             return next(splitter.split(rows, samples.target, samples.groups))
-        by_task = {"classification": samples.target, "regression": None, SURVIVAL: _events(samples.target)}
-        stratify = by_task[samples.task]
+        labels = samples.target if samples.task == "classification" else None
+        stratify = samples.target["event"] if samples.task == SURVIVAL else labels
         return tuple(train_test_split(rows, test_size=test_size, stratify=stratify, random_state=seed))
     except ValueError as error:
         why = str(error).rstrip(".")
@@ -305,11 +325,6 @@ def hold_out(samples: LabeledTable, test_size: float, seed: int) -> tuple[Array,
             f"The rows cannot be split for --test-size {test_size:g}: {why}. Choose another --test-size; 0 "
             "fits on all rows."
         ) from error
-
-
-def _events(target: Array) -> Array | None:
-    """Return which samples of a survival target have the event."""
-    return target["event"] if target.dtype.names else None
 
 
 def survival_columns(options: TableOptions) -> dict[str, str]:
@@ -323,32 +338,3 @@ def check_output(path: Path, force: bool) -> None:
     if path.is_dir() or (path.exists() and not zipfile.is_zipfile(path)):
         raise InvalidInputError(f"--output: {str(path)!r} exists and is no model file; choose another name.")
     check_new(path, "--output", force)
-
-
-def _metadata(options: FitOptions, samples: LabeledTable, train: Array) -> dict[str, Any]:
-    return {
-        "target": options.column,
-        **survival_columns(options),
-        **({} if samples.levels is None else {"strata_levels": list(samples.levels)}),
-        "data": options.data.name,
-        "fitted_rows": packed(fingerprints(samples.features.iloc[train], samples.target[train])),
-        "left_out": [*(options.drop or ()), *(options.ids or ())],
-        "groups": options.groups,
-        "task": samples.task,
-        "drop_missing": options.drop_missing,
-        "missing": options.missing.value,
-        "test_size": options.test_size,
-        "seed": options.seed,
-    }
-
-
-def _show(
-    options: TableOptions, samples: LabeledTable, report: MKLReport, constant: Mapping[str, Any], outcome: Outcome
-) -> None:
-    facts = {
-        "table": f"{options.data}: {len(samples.target)} rows, {samples.features.shape[1]} columns to learn from",
-        "task": f"{samples.task}, since {samples.reason}" if options.task == "auto" else samples.task,
-        ", ".join([options.column, *survival_columns(options).values()]): samples.describe_target(),
-        "rows": f"{report.n_samples} to fit, {report.n_test} held out",
-    }
-    outcome.show(*report_tables(report, facts, constant), "")

@@ -196,7 +196,11 @@ def _csv_form(path: Path) -> dict[str, Any]:
     _check_unfolding(path)
     delimiter, decimal = _dialect(path)
     form: dict[str, Any] = {"sep": delimiter, "encoding": "utf-8-sig", "index_col": False, "skipinitialspace": True}
-    _check_names(path, delimiter)
+    with _text_of(path) as file:
+        rows = csv.reader(file, delimiter=delimiter, skipinitialspace=True)
+        header = next((row for row in rows if len(row) > 1 or any(map(str.strip, row))), [])
+    names = pd.Series([name.strip() for name in header], dtype=object)
+    _check_different(names[names != ""], path)
     return {**form, "decimal": decimal}
 
 
@@ -233,15 +237,6 @@ def _text_of(path: Path) -> IO[str]:
     if path.suffix == ".gz":
         return gzip.open(path, "rt", encoding="utf-8-sig", newline="")
     return path.open(encoding="utf-8-sig", newline="")
-
-
-def _check_names(path: Path, delimiter: str) -> None:
-    """Refuse repeated column names, which pandas would number."""
-    with _text_of(path) as file:
-        rows = csv.reader(file, delimiter=delimiter, skipinitialspace=True)
-        header = next((row for row in rows if len(row) > 1 or any(map(str.strip, row))), [])
-    names = pd.Series([name.strip() for name in header], dtype=object)
-    _check_different(names[names != ""], path)
 
 
 def _check_different(names: pd.Series, path: Path) -> None:

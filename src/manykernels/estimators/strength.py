@@ -400,7 +400,12 @@ def _squares_of(stack: GramStack, rhos: Sequence[Array], orders: Array) -> list[
     Beside them bounds (M,) from above in the first order, or None where there are no bounds. The columns of a target
     are summed over: they share their weights.
     """
-    multiples = _multiples(rhos)
+    known: dict[int, tuple[int, float]] = {}
+    for target in reversed(range(len(rhos))):
+        others = [other for other, (same, _) in known.items() if other == same]
+        factors = ((other, multiple_of(rhos[other], rhos[target])) for other in others)
+        known[target] = next(((other, factor) for other, factor in factors if factor is not None), (target, 1.0))
+    multiples = [known[target] for target in range(len(rhos))]
     asked = [target for target, (other, _) in enumerate(multiples) if other == target]
     if len(asked) < len(rhos):  # as weights of two classes multiply the coefficients of both by one factor
         found = dict(zip(asked, _squares_of(stack, [rhos[target] for target in asked], orders), strict=True))
@@ -435,16 +440,6 @@ def _multiplied(bounds: tuple[Array, Array | None], factor: float) -> tuple[Arra
     """Return bounds times a factor."""
     low, high = bounds
     return low * factor, None if high is None else high * factor
-
-
-def _multiples(rhos: Sequence[Array]) -> list[tuple[int, float]]:
-    """Return of which later target each one is a multiple, and of which factor; of itself, if of none."""
-    known: dict[int, tuple[int, float]] = {}
-    for target in reversed(range(len(rhos))):
-        others = [other for other, (same, _) in known.items() if other == same]
-        factors = ((other, multiple_of(rhos[other], rhos[target])) for other in others)
-        known[target] = next(((other, factor) for other, factor in factors if factor is not None), (target, 1.0))
-    return [known[target] for target in range(len(rhos))]
 
 
 def multiple_of(other: Array, rho: Array) -> float | None:

@@ -108,19 +108,14 @@ def _take_rights(target: Path, temporary: str) -> None:
     try:
         old = target.stat()
     except FileNotFoundError:
-        os.chmod(temporary, 0o666 & ~_umask())
+        mask = os.umask(0)
+        os.umask(mask)
+        os.chmod(temporary, 0o666 & ~mask)
         return
     if hasattr(os, "chown"):
         with suppress(PermissionError):
             os.chown(temporary, old.st_uid, old.st_gid)
     os.chmod(temporary, stat.S_IMODE(old.st_mode))
-
-
-def _umask() -> int:
-    """Return the permissions that new files lack; there is no way to read them but to set them."""
-    mask = os.umask(0)
-    os.umask(mask)
-    return mask
 
 
 def _flush_folder(folder: Path) -> None:

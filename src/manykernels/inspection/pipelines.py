@@ -40,7 +40,13 @@ def unwrapped(model: BaseEstimator, X: TableLike | None = None) -> tuple[Any, An
         rows = pd.DataFrame(rows, columns=names, index=getattr(X, "index", None))
     if isinstance(inner, Pipeline):
         return unwrapped(inner, rows)
-    return _renamed(inner, names), rows
+    found = copy.copy(inner)
+    frame = inner._kernel_frame
+    found.feature_names_in_ = np.array(names, dtype=object)
+    found.kernel_names_ = [_with_names(name, names) for name in inner.kernel_names_]
+    columns = [_listed(text, names) for text in frame["columns"]]
+    found._kernel_frame = frame.assign(name=found.kernel_names_, columns=columns)
+    return found, rows
 
 
 def fresh(model: BaseEstimator) -> Any:
@@ -68,17 +74,6 @@ def _names(before: Pipeline, estimator: BaseEstimator) -> list[str] | None:
         return None  # a step that does not say
     read = bool((estimator._kernel_frame["columns"] != "").any())  # precomputed kernels have no columns
     return names if read and len(names) == estimator.n_features_in_ and len(set(names)) == len(names) else None
-
-
-def _renamed(estimator: BaseEstimator, names: list[str]) -> Any:
-    """Return a copy of a fitted estimator whose columns and kernels have these names instead of x0, x1, ..."""
-    found = copy.copy(estimator)
-    frame = estimator._kernel_frame
-    found.feature_names_in_ = np.array(names, dtype=object)
-    found.kernel_names_ = [_with_names(name, names) for name in estimator.kernel_names_]
-    columns = [_listed(text, names) for text in frame["columns"]]
-    found._kernel_frame = frame.assign(name=found.kernel_names_, columns=columns)
-    return found
 
 
 def _with_names(kernel: str, names: list[str]) -> str:

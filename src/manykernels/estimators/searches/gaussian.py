@@ -220,7 +220,14 @@ class GaussianMKL(BaseKernelSearch):
         return with_widths(self._discover(problem), problem.names)
 
     def _discover(self, problem: SearchProblem) -> Discovery:
-        limits, settings = self._checked_limits(), self._checked_settings(problem.points)
+        check_choice(self.search, SEARCHES, "search")
+        check_choice(self.update, UPDATES if self.stages == 1 else (*UPDATES, PUBLISHED), "update")
+        check_choice(self.criterion, CRITERIA, "criterion")
+        if check_count(self.stages, "stages") > 2:
+            raise InvalidInputError(f"stages must be 1 or 2, got {self.stages!r}.")
+        if self.stages == 2 and self.search == "sampling":
+            raise InvalidInputError("Sampling learns in one stage: set stages=1, or search='greedy'.")
+        limits, settings = Limits(self.tol, **self._resources.limits()), self._checked_settings(problem.points)
         common: dict[str, Any] = {"settings": settings, "limits": limits, "random_state": self.random_state}
         family = self._checked_family(problem.points)
         if self.stages == 2:
@@ -239,17 +246,6 @@ class GaussianMKL(BaseKernelSearch):
             corrective=corrective,
             **common,
         )
-
-    def _checked_limits(self) -> Limits:
-        """Check what decides the way of the search, and return when it stops."""
-        check_choice(self.search, SEARCHES, "search")
-        check_choice(self.update, UPDATES if self.stages == 1 else (*UPDATES, PUBLISHED), "update")
-        check_choice(self.criterion, CRITERIA, "criterion")
-        if check_count(self.stages, "stages") > 2:
-            raise InvalidInputError(f"stages must be 1 or 2, got {self.stages!r}.")
-        if self.stages == 2 and self.search == "sampling":
-            raise InvalidInputError("Sampling learns in one stage: set stages=1, or search='greedy'.")
-        return Limits(self.tol, **self._resources.limits())
 
     def _checked_settings(self, points: Array) -> SearchSettings | tuple[SearchSettings, ...]:
         """Return how members are searched for, in several ways if held-out rows are to choose."""

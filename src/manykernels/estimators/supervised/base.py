@@ -109,11 +109,6 @@ class BaseMKL(SaysWhichParameter, NotebookCard, Explanations, TakesGroups):
         """Whether X holds kernels, not features."""
         return is_precomputed(getattr(self, "kernels", None))
 
-    @property
-    def _reads_columns(self) -> bool:
-        """Whether the fitted kernels read columns of X, which holds neither kernels nor pairs."""
-        return self._expansion.bank.on_columns
-
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
         tags.input_tags.pairwise = self._takes_kernels
@@ -172,23 +167,19 @@ class BaseMKL(SaysWhichParameter, NotebookCard, Explanations, TakesGroups):
             raise InvalidInputError(f"This {type(self).__name__} requires y to be passed, but the target y is None.")
         rows = self._checked_rows(X, reset=True)
         check_alignment(rows, y)
-        self._keep_names(y)
-        target = self._checked_target(y)
-        check_lengths(len(rows), len(target))
-        return rows, target
-
-    def _keep_names(self, y: ArrayLike) -> None:
-        """Keep what the targets are called; without names there is no such attribute, like ``feature_names_in_``."""
         self.__dict__.pop("target_names_", None)
         names = names_of_targets(y)
         if names is not None:
             self.target_names_ = names
+        target = self._checked_target(y)
+        check_lengths(len(rows), len(target))
+        return rows, target
 
     def _checked_rows(self, X: TableLike, *, reset: bool) -> Rows:
         """Return X as a bank takes it."""
         if not reset and self._expansion.bank.raw.of_pairs:
             as_pairs(X)
-        read = None if reset or not self._reads_columns else self.selected_features_
+        read = None if reset or not self._expansion.bank.on_columns else self.selected_features_
         return checked_rows(self, X, precomputed=self._takes_kernels, reset=reset, read=read)
 
     @abstractmethod
@@ -245,15 +236,12 @@ class BaseMKL(SaysWhichParameter, NotebookCard, Explanations, TakesGroups):
             alphas = np.array([alpha_from_strength(p.regularizer.strength, p.total_weight) for p in fit.problems])
             one = self._single or self._shares_weights
             self.alpha_ = float(alphas[0]) if one else alphas
-            self._keep_mixing([problem.regularizer for problem in fit.problems], one=one)
+            penalties = [problem.regularizer for problem in fit.problems]
+            self.__dict__.pop("l1_ratio_", None)
+            ratios = np.array([getattr(penalty, "l1_ratio", np.nan) for penalty in penalties])
+            if not np.isnan(ratios).any():
+                self.l1_ratio_ = float(ratios[0]) if one else ratios
         return fit
-
-    def _keep_mixing(self, penalties: list[Regularizer], *, one: bool) -> None:
-        """Keep the share of the norms, of penalties that have one: with a relative ``alpha`` it is not ``l1_ratio``."""
-        self.__dict__.pop("l1_ratio_", None)
-        ratios = np.array([getattr(penalty, "l1_ratio", np.nan) for penalty in penalties])
-        if not np.isnan(ratios).any():
-            self.l1_ratio_ = float(ratios[0]) if one else ratios
 
     def _solve(
         self,
@@ -436,7 +424,10 @@ class BaseMKL(SaysWhichParameter, NotebookCard, Explanations, TakesGroups):
             self.approximate_gap_ = max(functions.approximate_gap for functions in factored)
             if self._resources.representation != FACTORED:
                 self._keep_dual(np.vstack([found.dual_coef.T for found in solutions]), samples)
-            return [_without_samples(found) for found in solutions]
+            return [
+                replace(found, dual_coef=np.zeros((0, *np.shape(found.intercept))), functions=None)
+                for found in solutions
+            ]
         rho = self._expansion.coefficients
         support = np.unique(np.concatenate([found.support for found in solutions]))
         self.support_ = samples.kept[support]
@@ -575,11 +566,6 @@ def _told_of_noise(n_problems: int, one: bool, levels: Sequence[NoiseLevel]) -> 
         "_beyond_noise": np.any([level.beyond for level in own], axis=0),  # for some class or target
         "_noise_p_value": float(chances[0]) if len(own) == 1 else p_value(own),  # of all classes or targets together
     }
-
-
-def _without_samples(found: Solution) -> Solution:
-    """Return a solution without what grows with the number of samples: dual coefficients and functions."""
-    return replace(found, dual_coef=np.zeros((0, *np.shape(found.intercept))), functions=None)
 
 
 def _own(kind: type[Loss] | type[Regularizer], given: dict[str, Any]) -> dict[str, Any]:

@@ -55,11 +55,22 @@ def checked_rows(
             estimator.n_features_in_ = stack.n_samples
         return stack
     if isinstance(X, Pairs) or isinstance(getattr(estimator, "kernels", None), PairKernels):
-        return _checked_pairs(estimator, X, reset)
+        if getattr(estimator, "kernels", None) is not None and not isinstance(estimator.kernels, PairKernels):
+            raise InvalidInputError(
+                f"X are Pairs, but kernels is a {type(estimator.kernels).__name__}: give kernels=PairKernels(left, "
+                "right) with a bank for each kind of members, or None for the default ones."
+            )
+        pairs = as_pairs(X)
+        if reset:
+            estimator.n_features_in_ = 2
+            estimator.__dict__.pop("feature_names_in_", None)
+        return pairs
     table = Table.of(X, sparse=getattr(estimator, "_takes_sparse", False))
     if not reset:
-        table = table.completed(getattr(estimator, "feature_names_in_", None))
-        if _has_what_is_read(estimator, table, read):
+        known = getattr(estimator, "feature_names_in_", None)
+        table = table.completed(known)
+        fewer = known is not None and table.columns is not None and table.n_columns < len(known)
+        if fewer and read is not None and set(known[read]) <= set(table.columns or ()) <= set(known):
             return table
         plain = isinstance(X, np.ndarray) and not hasattr(estimator, "feature_names_in_")
         if plain and table.n_columns == getattr(estimator, "n_features_in_", None):
@@ -87,28 +98,6 @@ def _warn_of_spreads(table: Table) -> None:
             UserWarning,
             stacklevel=6,
         )
-
-
-def _checked_pairs(estimator: BaseEstimator, X: TableLike, reset: bool) -> Pairs:
-    """Return pairs, if the estimator has kernels of pairs or none of its own."""
-    if getattr(estimator, "kernels", None) is not None and not isinstance(estimator.kernels, PairKernels):
-        raise InvalidInputError(
-            f"X are Pairs, but kernels is a {type(estimator.kernels).__name__}: give kernels=PairKernels(left, right) "
-            "with a bank for each kind of members, or None for the default ones."
-        )
-    pairs = as_pairs(X)
-    if reset:
-        estimator.n_features_in_ = 2
-        estimator.__dict__.pop("feature_names_in_", None)
-    return pairs
-
-
-def _has_what_is_read(estimator: BaseEstimator, table: Table, read: Array | None) -> bool:
-    """Whether a table lacks columns, but none that the kernels use, and has no others than those of fit."""
-    known = getattr(estimator, "feature_names_in_", None)
-    if read is None or known is None or table.columns is None or table.n_columns >= len(known):
-        return False
-    return set(known[read]) <= set(table.columns) <= set(known)
 
 
 def _what_is_read(estimator: BaseEstimator, table: Table, read: Array | None) -> str:
@@ -201,32 +190,24 @@ def class_labels(y: ArrayLike) -> Array:
         if labels.dtype.kind == "f":
             assert_all_finite(labels, input_name="y")
         if labels.dtype == object:
-            _refuse_unlike(labels)
+            kinds = sorted({type(label).__name__ for label in labels})
+            if len(kinds) > 1 and not all(isinstance(label, (int, float, np.number, np.bool_)) for label in labels):
+                raise InvalidInputError(
+                    f"y holds labels of different types ({', '.join(kinds)}), which have no common order. Make them "
+                    "all text: [str(label) for label in y]."
+                )
+            if any(isinstance(label, int) and abs(label) > LARGEST_FLOAT for label in labels):
+                raise InvalidInputError(f"y holds {BEYOND_FLOATS}; as labels of classes, make them text.")
         if labels.dtype.kind != "f":
-            _refuse_classes_of_one(len(np.unique(labels)), len(labels))
+            n_classes = len(np.unique(labels))
+            if n_classes == len(labels) > 2:
+                raise InvalidInputError(
+                    f"y has {n_classes} different labels for {n_classes} samples: each would be a class of its own, of "
+                    "which nothing can be learned. Check the column; for numbers take a regressor, such as "
+                    "MKLRegressor."
+                )
         check_classification_targets(labels)
     return labels
-
-
-def _refuse_classes_of_one(n_classes: int, n_samples: int) -> None:
-    """Refuse labels that are all different, as of a column of names or of numbers."""
-    if n_classes == n_samples > 2:
-        raise InvalidInputError(
-            f"y has {n_classes} different labels for {n_classes} samples: each would be a class of its own, of which "
-            "nothing can be learned. Check the column; for numbers take a regressor, such as MKLRegressor."
-        )
-
-
-def _refuse_unlike(labels: Array) -> None:
-    """Refuse labels of types that have no common order, and integers that no array of numbers holds."""
-    kinds = sorted({type(label).__name__ for label in labels})
-    if len(kinds) > 1 and not all(isinstance(label, (int, float, np.number, np.bool_)) for label in labels):
-        raise InvalidInputError(
-            f"y holds labels of different types ({', '.join(kinds)}), which have no common order. Make them all text: "
-            "[str(label) for label in y]."
-        )
-    if any(isinstance(label, int) and abs(label) > LARGEST_FLOAT for label in labels):
-        raise InvalidInputError(f"y holds {BEYOND_FLOATS}; as labels of classes, make them text.")
 
 
 def numeric_targets(y: ArrayLike, *, advice: str = "use MKLClassifier") -> Array:

@@ -124,17 +124,15 @@ class FixedWeights:
         if isinstance(self.estimator, CrossValidated):
             return float(self._fitted(kernel, slice(None)).best_score_)
         scores = []
-        for train, test in self._inner_splits():
-            model = self._fitted(kernel, train)
-            scores.append(check_scoring(model, scoring=self.held_out.scorer)(model, kernel[test], self.y[test]))
-        return float(np.mean(scores))
-
-    def _inner_splits(self) -> list[tuple[Array, Array]]:
         shared, classifies = in_equal_shares(self.estimator, self.y)
         cv, groups = INNER_FOLDS, self.samples.groups
         if groups is not None:
             cv = StratifiedGroupKFold(INNER_FOLDS) if classifies else GroupKFold(INNER_FOLDS)
-        return splits_of(cv, shared, groups, classifier=classifies, events=not is_classifier(self.estimator))
+        events = not is_classifier(self.estimator)
+        for train, test in splits_of(cv, shared, groups, classifier=classifies, events=events):
+            model = self._fitted(kernel, train)
+            scores.append(check_scoring(model, scoring=self.held_out.scorer)(model, kernel[test], self.y[test]))
+        return float(np.mean(scores))
 
     @property
     def _ideal(self) -> Array:

@@ -305,7 +305,10 @@ def leave_one_out_importance(
             model = clone(estimator)
             last_step(model).set_params(kernels=_without(bank, places, left_out))
             for fold, split in enumerate(splits):
-                scores[row, fold] = _score(model, X, target, split, scoring)
+                train, test = split
+                fitted = clone(model).fit(_safe_indexing(X, train), target[train])
+                scorer = check_scoring(fitted, scoring=scoring)
+                scores[row, fold] = float(scorer(fitted, _safe_indexing(X, test), target[test]))
                 advance("")
     return _table(names, scores, splits, places)
 
@@ -336,14 +339,6 @@ def _without(bank: KernelBank, places: list[tuple[str, Any]], left_out: str | No
     kept = [entry for place, entry in places if place not in (left_out, "all")]
     # The kernels of missingness are among the entries already.
     return bank.replace(kernels=kept, missing="mask" if bank.missing == "indicator" else bank.missing)
-
-
-def _score(
-    model: BaseEstimator, X: TableLike, y: Array, split: tuple[Array, Array], scoring: str | Callable[..., float] | None
-) -> float:
-    train, test = split
-    fitted = clone(model).fit(_safe_indexing(X, train), y[train])
-    return float(check_scoring(fitted, scoring=scoring)(fitted, _safe_indexing(X, test), y[test]))
 
 
 def _table(

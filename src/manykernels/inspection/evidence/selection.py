@@ -216,25 +216,19 @@ def stability_selection(
         except KeyboardInterrupt:
             if len(found) < 2:
                 raise
-    complete = _complete_pairs(found, len(halves))
+    complete = found[: len(found) - len(found) % 2]
+    if len(complete) < len(halves):
+        warnings.warn(
+            f"The selection was interrupted: frequencies are over {len(complete)} of {len(halves)} halves. The bound "
+            "holds for them too, with less precision; run it again for all.",
+            ConvergenceWarning,
+            stacklevel=2,
+        )
     counts = np.bincount(np.concatenate(complete), minlength=len(names))
     order = np.argsort(-counts, kind="stable")
     frequencies = pd.Series(counts[order] / len(complete), index=[names[k] for k in order])
     bound = n_first**2 / ((2 * threshold - 1) * len(names))
     return StabilitySelection(frequencies, threshold, n_first, bound, len(complete), by)
-
-
-def _complete_pairs(found: list[Array], n_halves: int) -> list[Array]:
-    """Return what was found in pairs of halves that are both through: the bound is about them, however many."""
-    complete = found[: len(found) - len(found) % 2]
-    if len(complete) < n_halves:
-        warnings.warn(
-            f"The selection was interrupted: frequencies are over {len(complete)} of {n_halves} halves. The bound "
-            "holds for them too, with less precision; run it again for all.",
-            ConvergenceWarning,
-            stacklevel=3,
-        )
-    return complete
 
 
 def _check(by: str, n_pairs: int, expected_false: float, threshold: float, n_jobs: int | None) -> None:

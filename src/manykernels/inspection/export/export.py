@@ -220,7 +220,9 @@ def as_sql(program: Program, about: Sequence[str], table: str) -> str:
     sums: list[list[str]] = [[repr(float(value))] for value in program.intercept]
     for name, term in zip(names, program.terms, strict=True):
         tables.append(_table_of(name, term))
-        cell = _flat_cell(term.axes)
+        cell = f"({_cell(term.axes[0])})"  # the place of a cell of several axes
+        for axis in term.axes[1:]:
+            cell = f"({cell} * {axis.n_cells} + ({_cell(axis)}))"
         joins.append(f"LEFT JOIN {name} ON {name}.cell = {cell}")
         for k, parts in enumerate(sums):
             parts.append(_sum_of(name, term, k))
@@ -317,14 +319,6 @@ def _cell(axis: Axis) -> str:
         f"CASE WHEN {column} IS NULL THEN {n - 1} WHEN {x} < 0 THEN {n - 3} WHEN {x} > {pieces} THEN {n - 2} "
         f"WHEN {x} < 0.5 THEN 0 WHEN {x} > {pieces - 0.5} THEN {pieces - 1} ELSE {inner} END"
     )
-
-
-def _flat_cell(axes: Sequence[Axis]) -> str:
-    """Return the number of the cell of all axes together."""
-    flat = f"({_cell(axes[0])})"
-    for axis in axes[1:]:
-        flat = f"({flat} * {axis.n_cells} + ({_cell(axis)}))"
-    return flat
 
 
 def _sum_of(name: str, term: Term, k: int) -> str:

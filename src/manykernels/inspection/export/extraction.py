@@ -336,7 +336,8 @@ class Extraction:
     def _on_known(self, columns: Sequence[Sequence[Any]], function: Callable[[Sequence[Any]], Array]) -> Array:
         """Return a function at points, (n, K): NaN at those with a gap, if the model takes none."""
         out = np.full((len(columns[0]), self.expansion.n_targets), np.nan)
-        gaps = np.array([any(_is_gap(value) for value in point) for point in zip(*columns, strict=True)], dtype=bool)
+        points = zip(*columns, strict=True)
+        gaps = np.array([any(value is None or value != value for value in point) for point in points], dtype=bool)
         known = list(range(len(gaps))) if self.masks else np.flatnonzero(~gaps).tolist()
         if known:
             out[known] = function([[entries[i] for i in known] for entries in columns])
@@ -473,8 +474,3 @@ def _crossed(values: list[list[Any]]) -> list[list[Any]]:
     if len(values) == 1:
         return values
     return [list(column) for column in zip(*product(*values), strict=True)]
-
-
-def _is_gap(value: object) -> bool:
-    """Tell a missing value."""
-    return value is None or value != value

@@ -145,14 +145,21 @@ def spread_of(estimator: BaseEstimator, target: Hashable, bands: object) -> Spre
     if bands is False:
         return None
     if bands is True:
-        return _of_posterior(estimator, target)
+        several, table = known_targets(estimator), kernel_table(estimator)
+        posterior = posterior_of(estimator, target_position(estimator, target) if several else 0)
+
+        def by_posterior(rows: TableLike, labels: Sequence[str], mean: Array) -> Array:
+            own = np.flatnonzero(table["columns"].isin(list(labels)))
+            return np.sqrt(posterior.part_variance(estimator._checked_rows(rows, reset=False), own, mean))
+
+        return by_posterior
     if not isinstance(bands, (list, tuple)) or len(bands) < 2:
         raise InvalidInputError(
             f"bands must be True, False or the list of at least two models that bootstrap_refits gives, got {bands!r}."
         )
     refits = [unwrapped(model)[0] for model in bands]
 
-    def spread(rows: TableLike, labels: Sequence[str], mean: Array) -> Array:
+    def by_refits(rows: TableLike, labels: Sequence[str], mean: Array) -> Array:
         effects = []
         for refit in refits:
             members = np.flatnonzero(kernel_table(refit)["columns"].isin(list(labels)))
@@ -160,19 +167,7 @@ def spread_of(estimator: BaseEstimator, target: Hashable, bands: object) -> Spre
             effects.append(effect - mean @ effect)
         return np.asarray(np.std(effects, axis=0, ddof=1))
 
-    return spread
-
-
-def _of_posterior(estimator: BaseEstimator, target: Hashable) -> Spread:
-    """Return standard deviations by the posterior of a Gaussian process at the learned weights."""
-    several, table = known_targets(estimator), kernel_table(estimator)
-    posterior = posterior_of(estimator, target_position(estimator, target) if several else 0)
-
-    def spread(rows: TableLike, labels: Sequence[str], mean: Array) -> Array:
-        members = np.flatnonzero(table["columns"].isin(list(labels)))
-        return np.sqrt(posterior.part_variance(estimator._checked_rows(rows, reset=False), members, mean))
-
-    return spread
+    return by_refits
 
 
 BAND = 1.96  # standard deviations to each side, for 95 %
@@ -556,7 +551,11 @@ class SequenceDisplay(Display):
         """
         check_is_fitted(estimator)
         model, X = unwrapped(estimator, X)
-        read = _readers(model)
+        # The kernels of k-mers that have a weight, by the column that they read and by their number: there may be none.
+        kept, read = model._expansion, dict[Any, dict[int, Kmers]]()
+        for m, spec, columns in zip(kept.active, kept.bank.table.specs, kept.bank.table.positions, strict=False):
+            if isinstance(spec, Kmers):
+                read.setdefault(model.feature_names_in_[columns[0]], {})[int(m)] = spec
         if column is None and len(read) != 1:
             told = f"{len(read)} do: name one by column=" if read else "none does"
             raise InvalidInputError(f"The column of sequences is the only one that kernels of k-mers read, but {told}.")
@@ -599,16 +598,6 @@ class SequenceDisplay(Display):
         name_rows(ax, shown["word"], len(self.words) - len(shown))
         write(ax, xlabel=plain(self.effect))
         clean(ax, grid="x")
-
-
-def _readers(model: BaseEstimator) -> dict[Any, dict[int, Kmers]]:
-    """Return the kernels of k-mers that have a weight, by the column that they read and by their number."""
-    kept, found = model._expansion, dict[Any, dict[int, Kmers]]()
-    table = kept.bank.table
-    for m, spec, columns in zip(kept.active, table.specs, table.positions, strict=False):  # none may be active
-        if isinstance(spec, Kmers):
-            found.setdefault(model.feature_names_in_[columns[0]], {})[int(m)] = spec
-    return found
 
 
 def _effects(model: BaseEstimator, rows: pd.DataFrame, kernels: Iterable[int], target: Hashable) -> Array:

@@ -13,7 +13,7 @@ import zipfile
 from collections.abc import Mapping, Sequence
 from os import PathLike
 from pathlib import Path
-from typing import IO, Any
+from typing import Any
 
 import numpy as np
 from numpy.lib import format as npy
@@ -41,7 +41,9 @@ def write_archive(path: str | Path, document: Mapping[str, Any], arrays: Mapping
         with replacing(target) as file, zipfile.ZipFile(file, "w") as archive:
             archive.writestr(zipfile.ZipInfo(DOCUMENT, EPOCH), text)
             for name, array in arrays.items():
-                archive.writestr(zipfile.ZipInfo(name + SUFFIX, EPOCH), _array_bytes(array))
+                buffer = io.BytesIO()
+                npy.write_array(buffer, array, version=(1, 0), allow_pickle=False)
+                archive.writestr(zipfile.ZipInfo(name + SUFFIX, EPOCH), buffer.getvalue())
     except (OSError, ValueError) as error:
         # ValueError: text without bytes in UTF-8, or a path that no file system takes.
         raise ModelFileError(f"The model cannot be written to {str(path)!r}: {reason(error)}.") from error
@@ -50,7 +52,12 @@ def write_archive(path: str | Path, document: Mapping[str, Any], arrays: Mapping
 def read_archive(path: str | Path) -> tuple[dict[str, Any], dict[str, Array]]:
     """Return the document and the arrays of a file, or say what is wrong with it."""
     members = _read_members(_as_path(path))
-    document = _parse_document(members.pop(DOCUMENT), path)
+    try:
+        document = json.loads(members.pop(DOCUMENT).decode("utf-8"))
+    except (ValueError, RecursionError) as error:
+        raise damaged(path, f"its {DOCUMENT} cannot be read ({error})") from error
+    if not isinstance(document, dict):
+        raise damaged(path, f"its {DOCUMENT} is no object")
     return document, {name.removesuffix(SUFFIX): _read_array(data, path) for name, data in members.items()}
 
 
@@ -69,13 +76,6 @@ def not_a_model(path: str | Path, why: str) -> ModelFileError:
 def damaged(path: str | Path, why: object) -> ModelFileError:
     """Return the error for a model file that cannot be trusted."""
     return ModelFileError(f"The model file {str(path)!r} is damaged: {why}. Save the model again.")
-
-
-def _array_bytes(array: Array) -> bytes:
-    """Return an array in NumPy's format."""
-    buffer = io.BytesIO()
-    npy.write_array(buffer, array, version=(1, 0), allow_pickle=False)
-    return buffer.getvalue()
 
 
 def _read_members(path: Path) -> dict[str, bytes]:
@@ -134,48 +134,24 @@ def _check_members(path: Path, members: Sequence[zipfile.ZipInfo], size: int) ->
         raise damaged(path, f"its members declare {declared} bytes, but the file has {size}")
 
 
-def _parse_document(data: bytes, path: str | Path) -> dict[str, Any]:
-    """Return the JSON document."""
-    try:
-        document = json.loads(data.decode("utf-8"))
-    except (ValueError, RecursionError) as error:
-        raise damaged(path, f"its {DOCUMENT} cannot be read ({error})") from error
-    if not isinstance(document, dict):
-        raise damaged(path, f"its {DOCUMENT} is no object")
-    return document
-
-
 def _read_array(data: bytes, path: str | Path) -> Array:
     """Return an array of plain values."""
     stream = io.BytesIO(data)
     try:
         if npy.read_magic(stream) != (1, 0):
             raise ValueError("an array has an unknown version")
-        shape, fortran, dtype = _read_header(stream)
-        _check_header(shape, dtype, len(data) - stream.tell())
+        # NumPy's own reader takes every Python literal, and lets out what the tokenizer of Python says of broken ones.
+        header = HEADER.fullmatch(stream.read(int.from_bytes(stream.read(2), "little")))
+        if header is None:
+            raise ValueError("the header of an array is not one that NumPy writes")
+        shape = tuple(int(length) for length in header["shape"].split(b",") if length.strip())
+        dtype, available = np.dtype(header["descr"].decode("ascii")), len(data) - stream.tell()
+        if dtype.hasobject or dtype.kind not in PLAIN_KINDS or dtype.itemsize == 0:
+            raise ValueError(f"an array of dtype {dtype} cannot be part of a model")
+        if any(length < 0 for length in shape) or math.prod(shape) * dtype.itemsize != available:
+            raise ValueError(f"an array declares shape {shape}, but {available} bytes follow")
         flat = np.frombuffer(data, dtype=dtype, offset=stream.tell(), count=math.prod(shape))
         # A copy, since arrays of a fitted model may be written to, and bytes may not.
-        return flat.reshape(shape, order="F" if fortran else "C").copy(order="K")
+        return flat.reshape(shape, order="F" if header["fortran"] == b"True" else "C").copy(order="K")
     except (ValueError, TypeError, OverflowError, MemoryError) as error:
         raise damaged(path, error) from error
-
-
-def _read_header(stream: IO[bytes]) -> tuple[tuple[int, ...], bool, np.dtype[Any]]:
-    """Return shape, order and dtype from a header exactly as NumPy writes it.
-
-    NumPy's own reader takes every Python literal, and lets out what the tokenizer of Python says of broken ones.
-    """
-    length = int.from_bytes(stream.read(2), "little")
-    header = HEADER.fullmatch(stream.read(length))
-    if header is None:
-        raise ValueError("the header of an array is not one that NumPy writes")
-    lengths = tuple(int(length) for length in header["shape"].split(b",") if length.strip())
-    return lengths, header["fortran"] == b"True", np.dtype(header["descr"].decode("ascii"))
-
-
-def _check_header(shape: tuple[int, ...], dtype: np.dtype[Any], available: int) -> None:
-    """Refuse arrays of objects, and shapes that the bytes do not fill."""
-    if dtype.hasobject or dtype.kind not in PLAIN_KINDS or dtype.itemsize == 0:
-        raise ValueError(f"an array of dtype {dtype} cannot be part of a model")
-    if any(length < 0 for length in shape) or math.prod(shape) * dtype.itemsize != available:
-        raise ValueError(f"an array declares shape {shape}, but {available} bytes follow")

@@ -278,19 +278,15 @@ def _expansion(expansion: Expansion) -> Iterator[str]:
         n_sets = 1 if len(expansion.weights) == 1 else n_targets
         yield from wrong_floats(expansion, weights=(n_sets, n_active), coefficients=(n_targets, rows.n_samples))
         yield from _wrong_rows(bank, rows)
-    if not _are_parts(expansion.parts, expansion) or (expansion.parts and rows is not None):
-        yield "parts"
-
-
-def _are_parts(parts: object, expansion: Expansion) -> bool:
-    """Tell whether parts are functions of the columns of active kernels."""
-    return all_are(parts, KernelPart) and all(
+    fits = all_are(expansion.parts, KernelPart) and all(
         is_number(part.target, expansion.n_targets)
         and is_number(part.kernel, len(expansion.active))
         and isinstance(part.offset, float)
         and _reads(part.function, len(expansion.bank.table.positions[part.kernel]))
         for part in expansion.parts
     )
+    if not fits or (expansion.parts and rows is not None):
+        yield "parts"
 
 
 def _reads(function: object, n_columns: int) -> bool:

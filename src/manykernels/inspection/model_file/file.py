@@ -66,21 +66,6 @@ def save_model(estimator: BaseEstimator, path: str | Path, *, metadata: Mapping[
     >>> bool((same.predict(X) == model.predict(X)).all())
     True
     """
-    _check_savable(estimator)
-    check_is_fitted(estimator)
-    encoder = Encoder()
-    document = {
-        "format": FORMAT,
-        "format_version": FORMAT_VERSION,
-        "library_version": version("manykernels"),
-        "model": encoder.encode(estimator, ""),
-        "metadata": encoder.encode(dict(metadata or {}), "metadata"),
-    }
-    write_archive(path, document, encoder.arrays)
-
-
-def _check_savable(estimator: BaseEstimator) -> None:
-    """Refuse what is no estimator of ours, and pipelines without one or with a place for caches."""
     name = type(estimator).__name__
     if isinstance(estimator, Pipeline):
         if not any(known_classes().get(type(step).__name__) is type(step) for step in _steps(estimator)):
@@ -91,6 +76,16 @@ def _check_savable(estimator: BaseEstimator) -> None:
             f"A model file holds one of {', '.join(ESTIMATORS)} or a Pipeline, not a {name}. Save the fitted estimator "
             f"itself (best_estimator_ of a search).{advice if isinstance(estimator, BaseMKL) else ''}"
         )
+    check_is_fitted(estimator)
+    encoder = Encoder()
+    document = {
+        "format": FORMAT,
+        "format_version": FORMAT_VERSION,
+        "library_version": version("manykernels"),
+        "model": encoder.encode(estimator, ""),
+        "metadata": encoder.encode(dict(metadata or {}), "metadata"),
+    }
+    write_archive(path, document, encoder.arrays)
 
 
 def _steps(pipeline: Pipeline) -> list[Any]:

@@ -24,7 +24,7 @@ from manykernels.inspection.reports.evaluation import (
     no_columns,
 )
 from manykernels.inspection.reports.report import MKLReport
-from manykernels.inspection.reports.scores import SURVIVAL, Score
+from manykernels.inspection.reports.scores import SURVIVAL
 from manykernels.inspection.reports.summary import percent
 from manykernels.kernels import Views
 from manykernels.kernels.tables.kinds import READ_AS, kind_of
@@ -233,8 +233,10 @@ def _many_levels(case: Case) -> Iterator[Caveat]:
 
 
 def _rivals(case: Case) -> Iterator[Caveat]:
+    # The area under the ROC curve, if these rows tell it from that of chance.
+    area = next((score for score in case.evaluation.scores if score.name == AREA and score.low > CHANCE), None)
     for rival in case.evaluation.rivals:
-        if rival.better_by.low <= 0 and rival.name == CONSTANT and (area := _ordered(case)) is not None:
+        if rival.better_by.low <= 0 and rival.name == CONSTANT and area is not None:
             yield Caveat(
                 "Labels are no better than a constant, their order is",
                 "At the threshold of one half the model answers like a constant on these rows, but it ranks them "
@@ -254,11 +256,6 @@ def _rivals(case: Case) -> Iterator[Caveat]:
                 f"{'MKLSurvivalCV' if case.task == SURVIVAL else 'MKLClassifierCV and MKLRegressorCV'} do, or add "
                 "kernels.",
             )
-
-
-def _ordered(case: Case) -> Score | None:
-    """Return the area under the ROC curve if these rows tell it from that of chance."""
-    return next((score for score in case.evaluation.scores if score.name == AREA and score.low > CHANCE), None)
 
 
 def _outliers(case: Case) -> Iterator[Caveat]:

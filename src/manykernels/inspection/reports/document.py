@@ -270,8 +270,14 @@ def _expression(value: object, names: dict[str, set[str]]) -> str:
         return _array(value, names)
     if isinstance(value, slice):
         return f"slice({', '.join(_expression(end, names) for end in (value.start, value.stop, value.step))})"
-    if type(value) in (list, tuple, dict):
-        return _collection(value, names)
+    if isinstance(value, (list, tuple, dict)) and type(value) in (list, tuple, dict):
+        parts = [_expression(one, names) for one in value]
+        if isinstance(value, dict):
+            values = [_expression(one, names) for one in value.values()]
+            return _joined("{", [f"{key}: {one}" for key, one in zip(parts, values, strict=True)], "}")
+        if isinstance(value, list):
+            return _joined("[", parts, "]")
+        return f"({parts[0]},)" if len(parts) == 1 else _joined("(", parts, ")")
     if callable(value) and hasattr(value, "__name__"):  # a function or a class
         return _name(value, names)
     return _call(value, names)
@@ -282,17 +288,6 @@ def _array(value: np.ndarray, names: dict[str, set[str]]) -> str:
         raise NotAProgramError(f"an array of {value.size:,} numbers")
     kind = "object" if value.dtype == object else f'"{value.dtype.str}"'
     return f"np.array({_expression(value.tolist(), names)}, dtype={kind})"
-
-
-def _collection(value: Any, names: dict[str, set[str]]) -> str:
-    if isinstance(value, dict):
-        return _joined(
-            "{", [f"{_expression(key, names)}: {_expression(one, names)}" for key, one in value.items()], "}"
-        )
-    parts = [_expression(one, names) for one in value]
-    if isinstance(value, list):
-        return _joined("[", parts, "]")
-    return f"({parts[0]},)" if len(parts) == 1 else _joined("(", parts, ")")
 
 
 def _call(value: object, names: dict[str, set[str]]) -> str:
@@ -440,6 +435,8 @@ def report(
     )
     facts, (estimator, read) = MKLReport.from_estimator(model), unwrapped(model, X)
     case = Case(estimator, facts, evaluation, X, read, y, task, test)
+    usual = {name: parameter.default for name, parameter in signature(report).parameters.items()}
+    chosen = {name: one for name, one in options.items() if one is not usual[name] and one != usual[name]}
     content = {
         "title": title or f"{facts.estimator}: {facts.task}" + (f" of {name}" if name else ""),
         "question": question or question_of(estimator, task, name),
@@ -450,19 +447,13 @@ def report(
         "histogram": None if task == "classification" else pictures.histogram(numbers_of(y, task), name or "y"),
         "palette": pictures.palette(),
         "caveats": caveats_of(case),
-        "code": code_of(model, name, test is not None, _not_default(options)),
+        "code": code_of(model, name, test is not None, chosen),
         "versions": versions(),
         **_performance(estimator, task, evaluation),
         **_selection(estimator, facts, evaluation),
         **pictures.functions_of(model, X, evaluation.importance),
     }
     return write_file(path, template.render(**content), "report")
-
-
-def _not_default(options: dict[str, Any]) -> dict[str, Any]:
-    """Return the options of a report that have other values than its defaults."""
-    usual = signature(report).parameters
-    return {name: one for name, one in options.items() if one is not usual[name].default and one != usual[name].default}
 
 
 def _template() -> Any:
@@ -514,21 +505,6 @@ def _performance(model: BaseEstimator, task: str, evaluation: Evaluation) -> dic
         for rival in evaluation.rivals
     ]
     classifies = task == "classification"
-    return {
-        "how_scored": _how_scored(evaluation, task),
-        "scores": evaluation.scores,
-        "rivals": told,
-        "beside": pictures.scores_beside(evaluation),
-        "left_out": evaluation.left_out,
-        "confusion": confusion(evaluation.truth, evaluation.predicted) if classifies else None,
-        "figures": [
-            *pictures.predictions(evaluation, task, getattr(model, "target_names_", None)),
-            *filter(None, [pictures.strength_curve(model)]),
-        ],
-    }
-
-
-def _how_scored(evaluation: Evaluation, task: str) -> str:
     n = len(evaluation.truth)
     folds = "Simpler models learned from folds of these rows, since the training rows were not given."
     learned = f" {folds}" if evaluation.n_folds and evaluation.rivals else ""
@@ -540,7 +516,18 @@ def _how_scored(evaluation: Evaluation, task: str) -> str:
     }
     apart = " Risks are compared within folds." if task == SURVIVAL and evaluation.n_folds else ""
     intervals = "Intervals hold 95 % of the scores when these rows are drawn anew, with replacement."
-    return f"{ways[evaluation.way]}{apart} {intervals}"
+    return {
+        "how_scored": f"{ways[evaluation.way]}{apart} {intervals}",
+        "scores": evaluation.scores,
+        "rivals": told,
+        "beside": pictures.scores_beside(evaluation),
+        "left_out": evaluation.left_out,
+        "confusion": confusion(evaluation.truth, evaluation.predicted) if classifies else None,
+        "figures": [
+            *pictures.predictions(evaluation, task, getattr(model, "target_names_", None)),
+            *filter(None, [pictures.strength_curve(model)]),
+        ],
+    }
 
 
 def _selection(model: BaseEstimator, facts: MKLReport, evaluation: Evaluation) -> dict[str, Any]:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import warnings
 from collections import Counter
-from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -322,11 +321,7 @@ def _predict_unseen(rival: BaseEstimator, rows: SplitRows, unseen: tuple[Any, Ar
         if unseen is not None:
             return np.asarray(clone(rival).fit(rows.X, rows.y).predict(unseen[0]))
         parts = [clone(rival).fit(*rows.take(train)).predict(rows.take(held_out)[0]) for train, held_out in rows.splits]
-    return _in_order(parts, (held_out for _, held_out in rows.splits))
-
-
-def _in_order(parts: list[Any], places: Iterable[Array]) -> Array:
-    order = np.argsort(np.concatenate(list(places)), kind="stable")
+    order = np.argsort(np.concatenate([held_out for _, held_out in rows.splits]), kind="stable")
     return np.asarray(np.concatenate([np.asarray(part) for part in parts])[order])
 
 
@@ -412,7 +407,10 @@ def _why_no_single_kernel(X: Any) -> str:
         return no_columns(X)
     if isinstance(X, Views):
         return "the data are several tables, not one"
-    numeric = X.select_dtypes("number").shape[1] == X.shape[1] if isinstance(X, pd.DataFrame) else _is_numeric(X)
+    if isinstance(X, pd.DataFrame):
+        numeric = X.select_dtypes("number").shape[1] == X.shape[1]
+    else:
+        numeric = np.asarray(X).dtype.kind in "fiub"
     if not numeric:
         return "some columns are not numbers"
     if bool(np.asarray(pd.isna(X)).any()):
@@ -434,10 +432,6 @@ def as_frame(X: TableLike) -> pd.DataFrame:
     if isinstance(X, Views):
         return X.frame
     return X if isinstance(X, pd.DataFrame) else pd.DataFrame(np.asarray(X))
-
-
-def _is_numeric(X: TableLike) -> bool:
-    return np.asarray(X).dtype.kind in "fiub"
 
 
 def _bank(kernels: Any) -> Any:

@@ -139,7 +139,7 @@ class MKLReport:
             n_features=int(estimator.n_features_in_),
             n_support=len(getattr(estimator, "support_", ())),
             n_kernels=len(estimator.kernel_names_),
-            n_active=_n_active(solutions),
+            n_active=len({int(m) for one in solutions for m in one.active}),
             status=str(worst.status),
             message=worst.message,
             relative_gap=float(estimator.dual_gap_),
@@ -259,10 +259,6 @@ def _alpha(estimator: BaseEstimator) -> float | tuple[float, ...]:
     """Return the strength that was used, or those of several targets."""
     found = np.asarray(getattr(estimator, "alpha_", estimator.alpha), dtype=np.float64)
     return float(found) if found.ndim == 0 else tuple(found.tolist())
-
-
-def _n_active(solutions: tuple[Solution, ...]) -> int:
-    return len({int(m) for one in solutions for m in one.active})
 
 
 def _text(value: float | None) -> str:

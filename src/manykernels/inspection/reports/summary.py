@@ -146,14 +146,18 @@ def summary_html(model: BaseEstimator) -> str:
         return f'<div style="{CARD}"><code>{escape(_parameters(last_step(model)))}</code><br><i>not fitted</i></div>'
     model, _ = unwrapped(model)
     facts = MKLReport.from_estimator(model)
-    strength = f", {facts.strength}" if facts.strength else ""
+    strength, gap = f", {facts.strength}" if facts.strength else "", escape(percent(max(facts.relative_gap, 0.0)))
+    was_chosen = np.isfinite(getattr(model, "best_score_", np.nan))  # not where there was no time for it
     lines = [
         f"<b>{escape(facts.estimator)}</b> <span style='{MUTED}'>{escape(facts.loss)} loss, {escape(facts.penalty)} "
         f"penalty{escape(strength)}</span>",
         f"{facts.n_samples:,} samples, {facts.n_features:,} columns; <b>{facts.n_active:,} of {facts.n_kernels:,}</b> "
         f"kernels, {facts.kept}",
-        *_choice(model),
-        _proof(facts),
+        *([f"strength chosen by {model.n_folds_} folds, mean score {model.best_score_:.3f}"] if was_chosen else []),
+        f"optimal to within {gap} (relative duality gap)"
+        if facts.status == "converged"
+        else f"<div style='{WARNING}'>not finished ({escape(facts.status)}): the objective may fall by up to {gap}"
+        "</div>",
         *_noise(model),
         _kernels(model, facts.n_active),
         f"<details><summary style='{MUTED}'>parameters</summary><code>{escape(_parameters(model))}</code></details>",
@@ -163,22 +167,6 @@ def summary_html(model: BaseEstimator) -> str:
 
 def _parameters(model: BaseEstimator) -> str:
     return model.__repr__(N_CHAR_MAX=2000)
-
-
-def _choice(model: BaseEstimator) -> list[str]:
-    """Return how the strength was chosen, if it was."""
-    if not np.isfinite(getattr(model, "best_score_", np.nan)):
-        return []  # nothing was chosen, or there was no time for it
-    return [f"strength chosen by {model.n_folds_} folds, mean score {model.best_score_:.3f}"]
-
-
-def _proof(facts: MKLReport) -> str:
-    if facts.status == "converged":
-        return f"optimal to within {escape(percent(max(facts.relative_gap, 0.0)))} (relative duality gap)"
-    return (
-        f"<div style='{WARNING}'>not finished ({escape(facts.status)}): the objective may fall by up to "
-        f"{escape(percent(max(facts.relative_gap, 0.0)))}</div>"
-    )
 
 
 def _noise(model: BaseEstimator) -> list[str]:
