@@ -29,17 +29,7 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 from sklearn.svm import SVC
 
-from manykernels.cli.console import (
-    Outcome,
-    column_table,
-    errors,
-    fact_table,
-    printable,
-    running,
-    solution_facts,
-    verbosity,
-    weights_table,
-)
+from manykernels.cli import console
 from manykernels.cli.explore import run_compare, run_path, run_plan
 from manykernels.cli.fit import run_fit
 from manykernels.cli.models import run_export, run_inspect, run_predict, run_report
@@ -68,12 +58,12 @@ PENALTIES = ("l1", "elasticnet", "lq", "simplex")
 
 
 def run_warm(
-    outcome: Outcome,
+    outcome: console.Outcome,
     workers: Annotated[int, typer.Option(min=1, help="Processes that compile side by side.")] = 1,
 ) -> None:
     """Compile all loops ahead, once an installation: in an image, or before many processes start."""
     started, counts = time.perf_counter(), {}
-    with errors().status("compiling loops"):
+    with console.errors().status("compiling loops"):
         for name, count, seconds in Parallel(workers, return_as="generator")(map(delayed(_warmed), fits())):
             counts[name] = count
             if count:
@@ -184,7 +174,7 @@ class Judged:
 def run_demo(
     output: Annotated[Path, typer.Option("--output", "-o", help="Folder for tables, model and picture.")] = OUTPUT,
     *,
-    outcome: Outcome,
+    outcome: console.Outcome,
     data: tuple[pd.DataFrame, pd.Series] | None = None,
 ) -> None:
     """Fit 837 kernels to a bundled data set and compare with a tuned single-kernel SVC."""
@@ -216,11 +206,12 @@ def fit_many_kernels(X: pd.DataFrame, y: ArrayLike) -> tuple[MKLClassifier, floa
     """
     settings: dict[str, Any] = {"loss": "hinge", "penalty": "l1", "tol": TOL}
     bank = KernelBank.simplemkl(normalize="trace")  # as in the paper, whose C it is
-    with errors().status("compiling loops (first run only)"):
+    with console.errors().status("compiling loops (first run only)"):
         few, _, labels, _ = train_test_split(X, y, train_size=40, stratify=y, random_state=SEED)
         MKLClassifier(bank, alpha=STRENGTH / len(few), **{**settings, "tol": 0.5}).fit(few, labels)
     started = time.perf_counter()
-    model = MKLClassifier(bank, alpha=STRENGTH / len(X), resources={"verbose": verbosity()}, **settings).fit(X, y)
+    model = MKLClassifier(bank, alpha=STRENGTH / len(X), resources={"verbose": console.verbosity()}, **settings)
+    model.fit(X, y)
     return model, time.perf_counter() - started
 
 
@@ -238,7 +229,7 @@ def rivals(X: pd.DataFrame, y: ArrayLike, X_test: pd.DataFrame, y_test: ArrayLik
 def _judged(name: str, model: BaseEstimator, data: tuple[Any, ...], described: Callable[[Any], str]) -> Judged:
     """Fit a rival, and judge it."""
     X, y, X_test, y_test = data
-    with errors().status(f"fitting: {name}"):
+    with console.errors().status(f"fitting: {name}"):
         started = time.perf_counter()
         model.fit(X, y)
         seconds = time.perf_counter() - started
@@ -286,35 +277,35 @@ def describe(
         "data": f"{shape[0]} rows, {shape[1]} columns; {report.n_samples} rows to fit, {report.n_test} held out",
         "kernels": f"{report.n_kernels}: 24 Gaussian and 3 polynomial, on each column and on all columns",
         "problem": f"hinge loss, block 1-norm, C = {STRENGTH:g} on the sum (alpha {report.alpha:.3g})",
-        **solution_facts(report),
+        **console.solution_facts(report),
     }
     return [
-        fact_table(facts, "Multiple kernel learning"),
+        console.fact_table(facts, "Multiple kernel learning"),
         "",
         comparison_table(rows, report.n_test),
         "",
         importance_table(importance, report.n_test),
         "",
-        weights_table(report.weights),
+        console.weights_table(report.weights),
         "",
-        fact_table(files, "Written"),
+        console.fact_table(files, "Written"),
     ]
 
 
 def importance_table(importance: pd.DataFrame, n_test: int) -> Table:
     """Return what predictions lose without each column, the most important first."""
     title = f"ROC AUC that the {n_test} rows held out lose when what a column says is shuffled between them"
-    table = column_table(title, ("column", "ROC AUC lost", "p-value"), texts=["column"])
+    table = console.column_table(title, ("column", "ROC AUC lost", "p-value"), texts=["column"])
     for row in importance.to_dict("records"):
         name = "all columns" if row["name"] == "all" else row["name"]
-        table.add_row(printable(name), f"{row['importance']:.4f}", f"{row['p_value']:.3f}")
+        table.add_row(console.printable(name), f"{row['importance']:.4f}", f"{row['p_value']:.3f}")
     return table
 
 
 def comparison_table(rows: list[Judged], n_test: int) -> Table:
     """Return all models side by side."""
     title = f"On the {n_test} rows held out (one row more or less: {1 / n_test:.3f} of accuracy)"
-    table = column_table(title, ("model", "accuracy", "ROC AUC", "seconds", ""), texts=("model", ""))
+    table = console.column_table(title, ("model", "accuracy", "ROC AUC", "seconds", ""), texts=("model", ""))
     for row in rows:
         table.add_row(row.name, f"{row.accuracy:.4f}", f"{row.roc_auc:.4f}", f"{row.seconds:.2f}", row.detail)
     return table
@@ -405,7 +396,7 @@ def command(name: str, run: Callable[..., None], settings: tuple[str, ...] = ())
         chosen = {setting: given.pop(setting) for setting in settings}
         if options is not None:
             given = {"options": options(**given, **({"settings": _numbers_or_text(chosen)} if settings else {}))}
-        with running(name, as_json=as_json) as outcome:
+        with console.running(name, as_json=as_json) as outcome:
             run(**given, outcome=outcome)
 
     hints = get_type_hints(options or run, include_extras=True)

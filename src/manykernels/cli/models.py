@@ -12,29 +12,7 @@ import typer
 from numpy.typing import ArrayLike
 from sklearn.base import BaseEstimator, is_classifier
 
-from manykernels.cli.console import (
-    Data,
-    Force,
-    ModelFile,
-    Outcome,
-    Picture,
-    errors,
-    printable,
-    report_tables,
-    score_facts,
-    stage,
-)
-from manykernels.cli.tables import (
-    PARQUET,
-    as_csv,
-    check_columns,
-    check_entries,
-    check_new,
-    quoted,
-    read_chunks,
-    read_table,
-    write_table,
-)
+from manykernels.cli import console, tables
 from manykernels.cli.targets import LabeledTable, split_columns, strata_of, survival_of
 from manykernels.estimators import MKLSurvival
 from manykernels.estimators.supervised.base import BaseMKL
@@ -62,8 +40,8 @@ FITTED, HELD_OUT = ", on the rows it was fitted on", ", on rows it was not fitte
 class PredictOptions:
     """What ``manykernels predict`` is asked for."""
 
-    model: ModelFile
-    data: Data
+    model: console.ModelFile
+    data: console.Data
     output: Annotated[Path | None, typer.Option("--output", "-o", help="CSV or Parquet file to write.")] = None
     proba: Annotated[bool, typer.Option("--proba", help="Add the probability of each class.")] = False
     at: Annotated[
@@ -71,27 +49,27 @@ class PredictOptions:
         typer.Option(help="Survival: add the chance of no event up to this time; may be repeated.", min=0.0),
     ] = None
     ids: Annotated[list[str] | None, typer.Option("--id", help="Column to copy; may be repeated.")] = None
-    force: Force = False
+    force: console.Force = False
     chunk_rows: Annotated[int | None, typer.Option(min=1, help="Read, predict and write so many rows at a time.")] = (
         None
     )
 
 
-def run_predict(options: PredictOptions, outcome: Outcome) -> None:
+def run_predict(options: PredictOptions, outcome: console.Outcome) -> None:
     """Predict the rows of a table with a saved model; CSV on stdout, or --output."""
     model, metadata = load_model(options.model), read_metadata(options.model)
     if options.proba and isinstance(model, BaseMKL) and not hasattr(model, "predict_proba"):
         raise InvalidInputError("--proba needs a classifier fitted with --loss logistic; leave it out or fit again.")
     if options.at and not isinstance(model, MKLSurvival):
         raise InvalidInputError("--at needs a model fitted with --time and --event; leave it out.")
-    check_new(options.output, "--output", options.force)
+    tables.check_new(options.output, "--output", options.force)
     if options.chunk_rows is not None:
         _predict_chunks(options, model, metadata, outcome)
         return
-    with stage(f"reading {options.data}"):
-        frame = read_table(options.data)
+    with console.stage(f"reading {options.data}"):
+        frame = tables.read_table(options.data)
     copied = list(options.ids or ())
-    check_columns(frame, copied, "--id")
+    tables.check_columns(frame, copied, "--id")
     features = features_of(model, frame)
     targets = _targets(metadata)
     predictions = _predictions(model, features, targets, options, _strata(frame, metadata, options))
@@ -99,15 +77,15 @@ def run_predict(options: PredictOptions, outcome: Outcome) -> None:
     known = None if apart else _scores(model, features, frame, targets, metadata.get("strata_levels"))
     table = pd.concat([frame[copied], predictions], axis=1)
     if options.output is not None:
-        write_table(table, options.output)
+        tables.write_table(table, options.output)
         outcome.show(f"{len(table)} predictions written to {options.output}")
     elif not outcome.as_json:
-        text = as_csv(table)
-        typer.echo(printable(text, "\n\t") if sys.stdout.isatty() else text, nl=False)
-    listed = f"column{'s' * (len(targets) > 1)} {', '.join(repr(printable(name)) for name in targets)}"
+        text = tables.as_csv(table)
+        typer.echo(console.printable(text, "\n\t") if sys.stdout.isatty() else text, nl=False)
+    listed = f"column{'s' * (len(targets) > 1)} {', '.join(repr(console.printable(name)) for name in targets)}"
     for rows, scores in apart.items() if apart else [("", known)] if known else []:
-        shown = ", ".join(f"{name} {value}" for name, value in score_facts(scores).items())
-        errors().print(f"Against the {listed}{rows}: {shown}", soft_wrap=True)
+        shown = ", ".join(f"{name} {value}" for name, value in console.score_facts(scores).items())
+        console.errors().print(f"Against the {listed}{rows}: {shown}", soft_wrap=True)
     outcome.result = {
         "model": options.model,
         "data": options.data,
@@ -120,20 +98,20 @@ def run_predict(options: PredictOptions, outcome: Outcome) -> None:
 
 
 def _predict_chunks(
-    options: PredictOptions, model: BaseEstimator, metadata: Mapping[str, Any], outcome: Outcome
+    options: PredictOptions, model: BaseEstimator, metadata: Mapping[str, Any], outcome: console.Outcome
 ) -> None:
     """Predict a table part by part into a CSV file, so that neither table nor predictions need memory."""
     path = options.output
-    if path is None or path.suffix.lower() in PARQUET or path.suffix.lower() == ".gz":
+    if path is None or path.suffix.lower() in tables.PARQUET or path.suffix.lower() == ".gz":
         raise InvalidInputError("--chunk-rows writes CSV as it goes; give --output a name that ends in .csv or .tsv.")
     copied, n_rows, separator = list(options.ids or ()), 0, "\t" if path.suffix.lower() == ".tsv" else ","
     with replacing(path) as file:
-        for frame in read_chunks(options.data, options.chunk_rows or 1):
-            check_columns(frame, copied, "--id")
+        for frame in tables.read_chunks(options.data, options.chunk_rows or 1):
+            tables.check_columns(frame, copied, "--id")
             strata = _strata(frame, metadata, options)
             predictions = _predictions(model, features_of(model, frame), _targets(metadata), options, strata)
             table = pd.concat([frame[copied], predictions], axis=1)
-            file.write(as_csv(table, separator, header=n_rows == 0).encode("utf-8"))
+            file.write(tables.as_csv(table, separator, header=n_rows == 0).encode("utf-8"))
             n_rows += len(frame)
     outcome.result = {"model": options.model, "data": options.data, "n_rows": n_rows, "output": path}
     outcome.show(f"{n_rows} predictions written to {path}")
@@ -159,16 +137,16 @@ def features_of(model: BaseEstimator, frame: pd.DataFrame) -> pd.DataFrame:
         missing = [name for name in names if name not in frame.columns]
         raise InvalidInputError(
             f"The table lacks {len(missing)} of the {len(names)} columns that the model was fitted on: "
-            f"{quoted(missing)}. Its kernels read {quoted(needed)}."
+            f"{tables.quoted(missing)}. Its kernels read {tables.quoted(needed)}."
         )
-    check_entries(frame[list(names[model.selected_features_])], model._expansion.bank.table.missing)
+    tables.check_entries(frame[list(names[model.selected_features_])], model._expansion.bank.table.missing)
     return frame[[name for name in names if name in frame.columns]]
 
 
 def _checked(model: BaseMKL, features: pd.DataFrame) -> pd.DataFrame:
     """Return the features after a look at the columns that kernels of the model use."""
     kernels = model._expansion.bank.table
-    check_entries(features.iloc[:, list(kernels.used)], kernels.missing)
+    tables.check_entries(features.iloc[:, list(kernels.used)], kernels.missing)
     return features
 
 
@@ -307,7 +285,9 @@ def _names(model: BaseEstimator) -> Sequence[str]:
     return list(getattr(model, "feature_names_in_", ()))
 
 
-def run_inspect(model: ModelFile, plot: Picture = None, force: Force = False, *, outcome: Outcome) -> None:
+def run_inspect(
+    model: console.ModelFile, plot: console.Picture = None, force: console.Force = False, *, outcome: console.Outcome
+) -> None:
     """Show what a model file holds: kernels, weights, duality gap, cost."""
     check_picture(plot, force)
     estimator, metadata = load_model(model), read_metadata(model)
@@ -332,22 +312,22 @@ def run_inspect(model: ModelFile, plot: Picture = None, force: Force = False, *,
         "task": _what(summary, metadata),
         "fitted on": f"{summary.n_samples} rows, {summary.n_features} columns",
     }
-    outcome.show(*report_tables(summary, facts))
+    outcome.show(*console.report_tables(summary, facts))
     if plot is not None:
         outcome.show("", f"Drawn to {plot}")
 
 
 def run_export(
-    model: ModelFile,
+    model: console.ModelFile,
     output: Annotated[Path, typer.Argument(help="File to write; its ending says what: .onnx, .sql, .py, .csv.")],
     tol: Annotated[float, typer.Option(min=0.0, help="By how much curves may be missed, as a share of scores.")] = 1e-6,
     table: Annotated[str, typer.Option(help="Of SQL: the table of the rows.")] = "data",
-    force: Force = False,
+    force: console.Force = False,
     *,
-    outcome: Outcome,
+    outcome: console.Outcome,
 ) -> None:
     """Write a model as a program: .onnx, .sql, .py (NumPy alone) or .csv (a card)."""
-    check_new(output, "OUTPUT", force)
+    tables.check_new(output, "OUTPUT", force)
     export = export_model(load_model(model), output, tol=tol, table=table)
     outcome.result = {
         "path": export.path,
@@ -361,19 +341,19 @@ def run_export(
 
 def check_picture(plot: Path | None, force: bool) -> None:
     """Raise ``InvalidInputError`` if a picture cannot be written under that name."""
-    check_new(plot, "--plot", force)
+    tables.check_new(plot, "--plot", force)
     if plot is not None and plot.suffix.lower() not in PICTURES:
         raise InvalidInputError(f"--plot: {str(plot)!r} must end in {', '.join(PICTURES)}.")
 
 
 def run_report(
-    model: ModelFile,
+    model: console.ModelFile,
     data: Annotated[Path, typer.Argument(help="The table it was fitted to, or one of new rows with the target.")],
     output: Annotated[Path, typer.Option("--output", "-o", help="HTML file to write.")] = REPORT,
     title: Annotated[str | None, typer.Option(help="Head of the report.")] = None,
-    force: Force = False,
+    force: console.Force = False,
     *,
-    outcome: Outcome,
+    outcome: console.Outcome,
 ) -> None:
     """Write a report on a saved model into one HTML file.
 
@@ -381,14 +361,14 @@ def run_report(
     """
     if output.suffix.lower() not in (".html", ".htm"):
         raise InvalidInputError(f"--output: {str(output)!r} must end in .html.")
-    check_new(output, "--output", force)
+    tables.check_new(output, "--output", force)
     estimator, metadata = load_model(model), read_metadata(model)
     if "target" not in metadata or "test_size" not in metadata:
         raise InvalidInputError(
             f"{str(model)!r} was not written by 'manykernels fit'; use manykernels.report(model, X, y) in Python."
         )
-    with stage(f"reading {data}"):
-        frame = read_table(data)
+    with console.stage(f"reading {data}"):
+        frame = tables.read_table(data)
     samples, train, test = rows_of_fit(estimator, metadata, frame)
     for note in samples.notes:
         outcome.note(note)

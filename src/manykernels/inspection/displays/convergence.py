@@ -11,24 +11,7 @@ import pandas as pd
 from sklearn.base import BaseEstimator
 
 from manykernels.exceptions import InvalidInputError
-from manykernels.inspection.displays.plotting import (
-    DASHES,
-    LETTER_WIDTH,
-    MARKERS,
-    POINTS_AN_INCH,
-    Display,
-    clean,
-    color_of,
-    cut_text,
-    font_points,
-    inches_of,
-    ink_of,
-    legend_beside,
-    legend_letters,
-    plain,
-    style_of,
-    write,
-)
+from manykernels.inspection.displays import plotting as draw
 from manykernels.inspection.pipelines import unwrapped
 from manykernels.inspection.reports.report import GAP
 from manykernels.solvers import Solution
@@ -46,7 +29,7 @@ LABELS = {
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
-class ConvergenceDisplay(Display):
+class ConvergenceDisplay(draw.Display):
     """Relative duality gap of one or several runs on a logarithmic axis.
 
     Make it with :meth:`from_solution` or :meth:`from_estimator`.
@@ -142,53 +125,49 @@ class ConvergenceDisplay(Display):
         for name, run in runs:
             gaps = run["relative_gap"].clip(lower=self._floor())
             if name not in named:
-                ax.semilogy(run[x], gaps, color=ink_of(ax).muted, linewidth=0.6, alpha=0.5, zorder=1)
+                ax.semilogy(run[x], gaps, color=draw.ink_of(ax).muted, linewidth=0.6, alpha=0.5, zorder=1)
                 continue
-            style = {"color": color_of(ax, number), "linestyle": style_of(number, DASHES), "markersize": 4.5}
-            style = {**style, "marker": style_of(number, MARKERS), **line_style}
-            ax.semilogy(run[x], gaps, label=plain(cut_text(str(name), legend_letters(ax))), **style)
+            style = {**draw.line_of(ax, number), "markersize": 4.5, **line_style}
+            ax.semilogy(run[x], gaps, label=draw.plain(draw.cut_text(str(name), draw.legend_letters(ax))), **style)
             number += 1
             if annotate:
                 self._annotate(ax, run, x)
-        self._finish(ax, x, len(runs), annotate)
+        if self.tol is not None:
+            ax.axhline(self.tol, color=draw.ink_of(ax).muted, linestyle="--", linewidth=1, zorder=1)
+            ax.annotate(
+                f"tol {self.tol:g}", (0, self.tol), (4, -11), xycoords=("axes fraction", "data"),
+                textcoords="offset points", color=draw.ink_of(ax).muted, fontsize="small",
+            )  # fmt: skip
+        ax.set_xlabel(LABELS[x])
+        ax.set_ylabel("relative duality gap")
+        draw.write(ax, title="Convergence (numbers: active kernels)" if annotate else "Convergence")
+        ax.margins(y=0.12)
+        ax.set_xlim(left=0)
+        draw.clean(ax, grid="y")
+        if len(runs) > 1:
+            draw.legend_beside(ax, len(runs) - MOST_NAMED, "(gray)")
+        # A legend and long labels, such as 0.0025 seconds, leave a small picture room for few of them.
+        ax.locator_params(axis="x", nbins=max(1, min(6, int(draw.inches_of(ax)[0] / 1.5))))
 
     def _floor(self) -> float:
         gaps = self.history["relative_gap"]
         positive = gaps[gaps > 0]
         return float(positive.min()) / 10 if len(positive) else 1e-16
 
-    def _finish(self, ax: Axes, x: str, n_runs: int, annotate: bool) -> None:
-        if self.tol is not None:
-            ax.axhline(self.tol, color=ink_of(ax).muted, linestyle="--", linewidth=1, zorder=1)
-            ax.annotate(
-                f"tol {self.tol:g}", (0, self.tol), (4, -11), xycoords=("axes fraction", "data"),
-                textcoords="offset points", color=ink_of(ax).muted, fontsize="small",
-            )  # fmt: skip
-        ax.set_xlabel(LABELS[x])
-        ax.set_ylabel("relative duality gap")
-        write(ax, title="Convergence (numbers: active kernels)" if annotate else "Convergence")
-        ax.margins(y=0.12)
-        ax.set_xlim(left=0)
-        clean(ax, grid="y")
-        if n_runs > 1:
-            legend_beside(ax, n_runs - MOST_NAMED, "(gray)")
-        # A legend and long labels, such as 0.0025 seconds, leave a small picture room for few of them.
-        ax.locator_params(axis="x", nbins=max(1, min(6, int(inches_of(ax)[0] / 1.5))))
-
     def _annotate(self, ax: Axes, run: pd.DataFrame, x: str) -> None:
         """Write numbers of active kernels beside the points, of those that stand apart; the last always has one."""
-        gaps, (width, height) = run["relative_gap"].clip(lower=self._floor()), inches_of(ax)
-        across = run[x].to_numpy() / (float(run[x].max()) or 1.0) * width * POINTS_AN_INCH
+        gaps, (width, height) = run["relative_gap"].clip(lower=self._floor()), draw.inches_of(ax)
+        across = run[x].to_numpy() / (float(run[x].max()) or 1.0) * width * draw.POINTS_AN_INCH
         logs = np.log10(gaps.to_numpy())
-        down = (logs - logs.min()) / (float(np.ptp(logs)) or 1.0) * height * POINTS_AN_INCH
+        down = (logs - logs.min()) / (float(np.ptp(logs)) or 1.0) * height * draw.POINTS_AN_INCH
         taken: list[tuple[float, float]] = []
         for at in reversed(range(len(run))):
             text = str(run["n_active"].iloc[at])
-            room = font_points() * LETTER_WIDTH * (len(text) + 1.5)
-            if any(abs(across[at] - u) < room and abs(down[at] - v) < 1.3 * font_points() for u, v in taken):
+            room = draw.font_points() * draw.LETTER_WIDTH * (len(text) + 1.5)
+            if any(abs(across[at] - u) < room and abs(down[at] - v) < 1.3 * draw.font_points() for u, v in taken):
                 continue
             taken.append((across[at], down[at]))
             ax.annotate(
                 text, (run[x].iloc[at], gaps.iloc[at]), (6, 4), textcoords="offset points", fontsize="small",
-                color=ink_of(ax).muted,
+                color=draw.ink_of(ax).muted,
             )  # fmt: skip

@@ -13,27 +13,8 @@ from sklearn.base import BaseEstimator
 from sklearn.utils import _safe_indexing
 
 from manykernels.exceptions import InvalidInputError
+from manykernels.inspection.displays import plotting as draw
 from manykernels.inspection.displays.kernel_table import target_position
-from manykernels.inspection.displays.plotting import (
-    BLUE,
-    GRAY,
-    HATCHES,
-    ORANGE,
-    Display,
-    clean,
-    color_of,
-    cut_labels,
-    cut_text,
-    ink_of,
-    legend_beside,
-    legend_letters,
-    letters_that_fit,
-    name_rows,
-    plain,
-    rows_that_fit,
-    style_of,
-    write,
-)
 from manykernels.inspection.pipelines import unwrapped
 from manykernels.validation.arrays import Array, TableLike, check_count
 
@@ -45,7 +26,7 @@ MOST_SAMPLES = 10
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
-class DecompositionDisplay(Display):
+class DecompositionDisplay(draw.Display):
     """Contributions of the kernels to the scores of some samples, as stacked bars that add up to the scores.
 
     Make it with :meth:`from_estimator`.
@@ -119,31 +100,29 @@ class DecompositionDisplay(Display):
 
     def _draw(self, ax: Axes, **bar_style: object) -> None:
         """Draw one bar a sample."""
-        places, ink = np.arange(len(self.contributions)), ink_of(ax)
+        places, ink = np.arange(len(self.contributions)), draw.ink_of(ax)
         ends = {True: np.zeros(len(places)), False: np.zeros(len(places))}
-        n_shown = self.contributions.shape[1] - 2
-        palette = [*(color_of(ax, number) for number in range(n_shown)), ink.faint, GRAY]
-        hatches = [*(style_of(number, HATCHES) for number in range(n_shown)), "", ""]
-        labels = cut_labels(self.contributions.columns, legend_letters(ax))
-        for number, (_, values) in enumerate(self.contributions.items()):
+        grays: dict[str, Any] = {
+            OTHERS: {"color": ink.faint, "hatch": ""},
+            INTERCEPT: {"color": draw.GRAY, "hatch": ""},
+        }
+        labels = draw.cut_labels(self.contributions.columns, draw.legend_letters(ax))
+        for number, (name, values) in enumerate(self.contributions.items()):
             left = np.where(values >= 0, ends[True], ends[False])
-            style = {"color": palette[number], "hatch": hatches[number], "edgecolor": ink.face, "linewidth": 0.0}
-            ax.barh(places, values, left=left, label=labels[number], **{**style, **bar_style})
+            style = {**draw.bar_of(ax, number), **grays.get(str(name), {}), **bar_style}
+            ax.barh(places, values, left=left, label=labels[number], **style)
             for positive in ends:
                 ends[positive] += np.where((values >= 0) == positive, values, 0.0)
         scores = self.contributions.sum(axis=1)
         ax.plot(scores, places, "D", label="score", color=ink.text, markeredgecolor=ink.face, markersize=6)
-        self._finish(ax, places)
-
-    def _finish(self, ax: Axes, places: Array) -> None:
-        ax.axvline(0, color=ink_of(ax).text, linewidth=0.8)
-        ax.set_yticks(places, [cut_text(plain(str(label)), 20) for label in self.contributions.index])
+        ax.axvline(0, color=ink.text, linewidth=0.8)
+        ax.set_yticks(places, [draw.cut_text(draw.plain(str(label)), 20) for label in self.contributions.index])
         ax.invert_yaxis()
         ax.set_xlabel("contribution to the score")
         ax.set_ylabel("sample")
         ax.set_title("What each kernel adds")
-        legend_beside(ax)
-        clean(ax, grid="x")
+        draw.legend_beside(ax)
+        draw.clean(ax, grid="x")
 
 
 def for_target(estimator: BaseEstimator, parts: Array, target: Hashable) -> tuple[Array, float]:
@@ -178,7 +157,7 @@ MOST_POINTS = 500  # a row; more only make the band solid
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
-class ContributionsDisplay(Display):
+class ContributionsDisplay(draw.Display):
     """Contributions of the kernels to the scores of all samples; the widest rows decide most.
 
     Make it with :meth:`from_estimator`.
@@ -249,26 +228,22 @@ class ContributionsDisplay(Display):
 
     def _draw(self, ax: Axes, **point_style: object) -> None:
         """Draw a point for each sample (for 500 of them at most), and a bar from the 5th to the 95th of a hundred."""
-        shown = self.contributions.iloc[:, : max(1, rows_that_fit(ax) - 1)]
+        shown = self.contributions.iloc[:, : max(1, draw.rows_that_fit(ax) - 1)]
         drawn = shown.iloc[np.unique(np.linspace(0, len(shown) - 1, min(MOST_POINTS, len(shown))).astype(int))]
-        ink, places = ink_of(ax), np.arange(shown.shape[1])
+        ink, places = draw.ink_of(ax), np.arange(shown.shape[1])
         for place, (_, values) in zip(places, drawn.items(), strict=True):
             heights = place + _spread(values.to_numpy())
-            ax.scatter(
-                values, heights, **{"s": 9, "color": color_of(ax, BLUE), "alpha": 0.6, "linewidths": 0.0, **point_style}
-            )
+            style = {"s": 9, "color": draw.color_of(ax, draw.BLUE), "alpha": 0.6, "linewidths": 0.0, **point_style}
+            ax.scatter(values, heights, **style)
         low, middle, high = (shown.quantile(share) for share in (0.05, 0.5, 0.95))
         ax.hlines(places, low, high, color=ink.text, linewidth=1.2)
         ax.plot(middle, places, "|", color=ink.text, markersize=9, markeredgewidth=2)
-        self._finish(ax, list(shown.columns))
-
-    def _finish(self, ax: Axes, names: list[Any]) -> None:
-        name_rows(ax, names, self.n_active - len(names))
-        ax.axvline(0, color=ink_of(ax).muted, linewidth=0.8, zorder=0)
-        of = f" of {plain(cut_text(self.target, 24))}" if self.target else ""
-        write(ax, xlabel=f"contribution to the score{of}, {len(self.contributions):,} samples")
-        write(ax, title="What each kernel adds")
-        clean(ax, grid="x")
+        draw.name_rows(ax, shown.columns, self.n_active - shown.shape[1])
+        ax.axvline(0, color=ink.muted, linewidth=0.8, zorder=0)
+        of = f" of {draw.plain(draw.cut_text(self.target, 24))}" if self.target else ""
+        draw.write(ax, xlabel=f"contribution to the score{of}, {len(self.contributions):,} samples")
+        draw.write(ax, title="What each kernel adds")
+        draw.clean(ax, grid="x")
 
 
 def _spread(values: NDArray[Any]) -> NDArray[Any]:
@@ -286,7 +261,7 @@ def _spread(values: NDArray[Any]) -> NDArray[Any]:
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
-class WaterfallDisplay(Display):
+class WaterfallDisplay(draw.Display):
     """The score of one sample as a waterfall: it starts at the intercept, and every kernel moves it.
 
     Make it with :meth:`from_estimator`.
@@ -368,17 +343,30 @@ class WaterfallDisplay(Display):
 
     def _draw(self, ax: Axes, **bar_style: Any) -> None:
         """Draw the steps from the top down: blue raises the score, orange lowers it."""
-        steps, n_others = self._fitting(rows_that_fit(ax) - 1)
+        steps, n_others = self._fitting(draw.rows_that_fit(ax) - 1)
         values = steps["contribution"].to_numpy()
         ends = np.cumsum(values)
-        colors = [GRAY, *(color_of(ax, BLUE if value >= 0 else ORANGE) for value in values[1:])]
-        places, ink = np.arange(len(values)), ink_of(ax)
+        colors = [draw.GRAY, *(draw.color_of(ax, draw.BLUE if value >= 0 else draw.ORANGE) for value in values[1:])]
+        places, ink = np.arange(len(values)), draw.ink_of(ax)
         ax.barh(places, values, left=ends - values, color=colors, **{"height": 0.7, **bar_style})
         for at, end in enumerate(ends):
             ax.plot([end, end], [at - 0.35, at + 1.35], color=ink.muted, linewidth=0.8, zorder=1)
         ax.plot(ends[-1], len(values), "D", color=ink.text, markersize=6)
         names = [f"{n_others} other kernels" if name == OTHERS else name for name in steps["name"]]
-        self._finish(ax, [*cut_labels(names, letters_that_fit(ax)), "score"], [*values, ends[-1]])
+        ax.set_yticks(range(len(names) + 1), [*draw.cut_labels(names, draw.letters_that_fit(ax)), "score"])
+        ax.set_ylim(len(names) + 0.6, -0.6)
+        ax.margins(x=0.08)
+        # To the right of the axes a number never meets a bar.
+        for at, value in enumerate([*values, ends[-1]]):
+            ax.annotate(
+                f"{value:+.3g}", (1.01, at), xycoords=("axes fraction", "data"), va="center", fontsize="small",
+                color=ink.text if at == len(values) else ink.muted, annotation_clip=False,
+            )  # fmt: skip
+        ax.axvline(0, color=ink.muted, linewidth=0.8, zorder=0)
+        ax.tick_params(axis="y", length=0)
+        draw.write(ax, xlabel="score" + (f" of {draw.plain(draw.cut_text(self.target, 24))}" if self.target else ""))
+        draw.write(ax, title=f"Why sample {draw.plain(draw.cut_text(self.sample, 24))} has this score")
+        draw.clean(ax, grid="x")
 
     def _fitting(self, most: int) -> tuple[pd.DataFrame, int]:
         """Return the steps that there is room for; what is left joins the other kernels."""
@@ -388,20 +376,3 @@ class WaterfallDisplay(Display):
         joined = pd.DataFrame({"name": [OTHERS], "contribution": [rest["contribution"].sum()]})
         n_others = self.n_others + int((rest["name"] != OTHERS).sum())
         return pd.concat([kept, joined], ignore_index=True), n_others
-
-    def _finish(self, ax: Axes, labels: list[str], values: list[float]) -> None:
-        ink = ink_of(ax)
-        ax.set_yticks(range(len(labels)), labels)
-        ax.set_ylim(len(labels) - 0.4, -0.6)
-        ax.margins(x=0.08)
-        # To the right of the axes a number never meets a bar.
-        for at, value in enumerate(values):
-            ax.annotate(
-                f"{value:+.3g}", (1.01, at), xycoords=("axes fraction", "data"), va="center", fontsize="small",
-                color=ink.text if at == len(values) - 1 else ink.muted, annotation_clip=False,
-            )  # fmt: skip
-        ax.axvline(0, color=ink.muted, linewidth=0.8, zorder=0)
-        ax.tick_params(axis="y", length=0)
-        write(ax, xlabel="score" + (f" of {plain(cut_text(self.target, 24))}" if self.target else ""))
-        write(ax, title=f"Why sample {plain(cut_text(self.sample, 24))} has this score")
-        clean(ax, grid="x")

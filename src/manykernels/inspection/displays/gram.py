@@ -12,20 +12,7 @@ from numpy.typing import ArrayLike
 
 from manykernels.alignment import center_kernel, target_kernel
 from manykernels.exceptions import InvalidInputError
-from manykernels.inspection.displays.plotting import (
-    POINTS_AN_INCH,
-    Display,
-    and_more,
-    cut_labels,
-    cut_text,
-    font_points,
-    inches_of,
-    ink_of,
-    letters_that_fit,
-    plain,
-    rows_that_fit,
-    write,
-)
+from manykernels.inspection.displays import plotting as draw
 from manykernels.kernels import KernelBank
 from manykernels.validation.arrays import Array, TableLike, check_count
 from manykernels.validation.gram import check_square_kernel
@@ -40,7 +27,7 @@ FEW_CELLS = 14  # a side, up to which numbers are written into the cells
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
-class AlignmentDisplay(Display):
+class AlignmentDisplay(draw.Display):
     """Centered alignments among kernels, and of each with the target (first row), between 0 and 1.
 
     Make it with :meth:`from_kernels` or :meth:`from_bank`.
@@ -133,23 +120,18 @@ class AlignmentDisplay(Display):
     def _draw(self, ax: Axes, *, cmap: str = "viridis", colorbar: bool = True) -> None:
         """Draw the alignments, with numbers while there is room for them."""
         # Labels and colorbar leave about half of the width for the square.
-        most = min(rows_that_fit(ax), max(2, int(0.5 * inches_of(ax)[0] * POINTS_AN_INCH / font_points())))
+        most = min(
+            draw.rows_that_fit(ax), max(2, int(0.5 * draw.inches_of(ax)[0] * draw.POINTS_AN_INCH / draw.font_points()))
+        )
         shown = self.alignments.iloc[:most, :most]
         values = shown.to_numpy()
         image = ax.imshow(values, cmap=cmap, vmin=0.0, vmax=1.0, aspect="auto", interpolation="nearest")
-        if len(values) <= FEW_CELLS and 0.5 * min(inches_of(ax)) / len(values) > 0.2:
+        if len(values) <= FEW_CELLS and 0.5 * min(draw.inches_of(ax)) / len(values) > 0.2:
             for row, column in np.ndindex(*values.shape):
-                style: dict[str, Any] = {
-                    "color": "black" if values[row, column] > 0.6 else "white",
-                    "fontsize": "x-small",
-                }
-                ax.text(column, row, f"{values[row, column]:.2f}", ha="center", va="center", **style)
-        self._label(ax, shown)
-        if colorbar:
-            ax.figure.colorbar(image, ax=ax, label="centered alignment", shrink=0.8, pad=0.02)
-
-    def _label(self, ax: Axes, shown: pd.DataFrame) -> None:
-        labels = cut_labels(shown.index, 4 * letters_that_fit(ax) // 5)
+                style: dict[str, Any] = {"ha": "center", "va": "center", "fontsize": "x-small"}
+                color = "black" if values[row, column] > 0.6 else "white"
+                ax.text(column, row, f"{values[row, column]:.2f}", color=color, **style)
+        labels = draw.cut_labels(shown.index, 4 * draw.letters_that_fit(ax) // 5)
         ax.set_yticks(range(len(labels)), labels)
         ax.set_xticks([])  # the same as the rows
         ax.tick_params(length=0)
@@ -159,8 +141,10 @@ class AlignmentDisplay(Display):
             ax.axvline(0.5, color="white", linewidth=1.5)
         rest = self.n_kernels - len(shown) + with_target
         if rest > 0:
-            write(ax, xlabel=and_more(rest, "kernels"), color=ink_of(ax).muted, style="italic")
-        write(ax, title="How alike the kernels are")
+            draw.write(ax, xlabel=draw.and_more(rest, "kernels"), color=draw.ink_of(ax).muted, style="italic")
+        draw.write(ax, title="How alike the kernels are")
+        if colorbar:
+            ax.figure.colorbar(image, ax=ax, label="centered alignment", shrink=0.8, pad=0.02)
 
 
 def _unit(K: ArrayLike, name: str) -> Array:
@@ -178,7 +162,7 @@ MOST_CLASSES = 12  # with a label at the edge
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
-class GramDisplay(Display):
+class GramDisplay(draw.Display):
     """A Gram matrix as a heat map; with labels, lines separate the classes, and a good kernel has bright blocks.
 
     Make it with :meth:`from_kernel` or :meth:`from_bank`.
@@ -291,28 +275,27 @@ class GramDisplay(Display):
         limits = {"vmin": low, "vmax": high} if high > low else {}
         style = {"cmap": cmap, "aspect": "equal", "interpolation": "nearest", **limits}
         image = ax.imshow(self.values, extent=(0, 1, 1, 0), **style)
-        self._label(ax)
-        if colorbar:
-            ax.figure.colorbar(
-                image, ax=ax, label="kernel value", shrink=0.8, pad=0.02, extend="both" if limits else "neither"
-            )
-
-    def _label(self, ax: Axes) -> None:
         ax.set_xticks([])
         ax.set_yticks([])
         sorted_by = f", sorted by {self.ordered_by}" if self.ordered_by else ""
-        write(ax, xlabel=f"{self.n_samples:,} samples{sorted_by}", color=ink_of(ax).muted)
-        write(ax, title=cut_labels([self.name], 40)[0] or "Gram matrix")
-        if self.groups is None:
-            return
-        ends = self.groups["end"].to_numpy()
+        draw.write(ax, xlabel=f"{self.n_samples:,} samples{sorted_by}", color=draw.ink_of(ax).muted)
+        draw.write(ax, title=draw.cut_labels([self.name], 40)[0] or "Gram matrix")
+        if self.groups is not None:
+            self._mark(ax, self.groups)
+        if colorbar:
+            extend = "both" if limits else "neither"
+            ax.figure.colorbar(image, ax=ax, label="kernel value", shrink=0.8, pad=0.02, extend=extend)
+
+    def _mark(self, ax: Axes, groups: pd.DataFrame) -> None:
+        """Separate the classes by lines, and write their labels beside those that are tall enough."""
+        ends = groups["end"].to_numpy()
         for end in ends[:-1] if len(ends) <= 4 * MOST_CLASSES else []:
             ax.axhline(end, color="white", linewidth=0.8)
             ax.axvline(end, color="white", linewidth=0.8)
         starts = np.concatenate([[0.0], ends[:-1]])
         # A label needs the height of a line of text.
-        tall = np.flatnonzero((ends - starts) * inches_of(ax)[1] > 0.16)[:MOST_CLASSES]
-        labels = [plain(cut_text(str(label), 16)) for label in self.groups["label"].iloc[tall]]
+        tall = np.flatnonzero((ends - starts) * draw.inches_of(ax)[1] > 0.16)[:MOST_CLASSES]
+        labels = [draw.plain(draw.cut_text(str(label), 16)) for label in groups["label"].iloc[tall]]
         ax.set_yticks((starts + ends)[tall] / 2, labels)
         ax.tick_params(length=0)
 

@@ -12,25 +12,7 @@ from sklearn.base import BaseEstimator
 
 from manykernels.estimators.selection.path import RegularizationPath
 from manykernels.exceptions import InvalidInputError
-from manykernels.inspection.displays.plotting import (
-    DASHES,
-    MARKERS,
-    Display,
-    clean,
-    color_of,
-    cut_labels,
-    cut_text,
-    inches_of,
-    ink_of,
-    legend_beside,
-    legend_letters,
-    log_ticks,
-    plain,
-    rows_that_fit,
-    short_label,
-    style_of,
-    write,
-)
+from manykernels.inspection.displays import plotting as draw
 from manykernels.inspection.pipelines import last_step
 from manykernels.validation.arrays import check_count
 
@@ -47,7 +29,7 @@ PLOT_SHARE = 0.7  # of the width that axes keep beside their legend
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
-class CVCurveDisplay(Display):
+class CVCurveDisplay(draw.Display):
     """Mean score over the folds, with its standard error, against the strength; numbers of active kernels above.
 
     Make it with :meth:`from_estimator`.
@@ -114,51 +96,43 @@ class CVCurveDisplay(Display):
 
     def _draw(self, ax: Axes) -> None:
         """Draw a curve for each mixture, strong penalties on the left, and mark the choice."""
-        ink, chosen = ink_of(ax), self.results.iloc[self.chosen]
+        ink, chosen = draw.ink_of(ax), self.results.iloc[self.chosen]
         best = self.results.groupby("curve", sort=False)["mean_score"].max()
         # Beside the curves, the legend has the band, the choice, and how many more there are.
-        most = max(1, min(MOST_CURVES, rows_that_fit(ax) - 3))
+        most = max(1, min(MOST_CURVES, draw.rows_that_fit(ax) - 3))
         named = {*best.drop(chosen["curve"]).nlargest(most - 1).index, chosen["curve"]}
         curves = [(name, part) for name, part in self.results.groupby("curve", sort=False) if name in named]
         band: str | None = "standard error"
         for number, (name, part) in enumerate(curves):
             part = part.sort_values("alpha")
-            style: dict[str, Any] = {"color": color_of(ax, number), "linestyle": style_of(number, DASHES)}
-            style = {**style, "marker": style_of(number, MARKERS), "markersize": 3.5}
+            style = {**draw.line_of(ax, number), "markersize": 3.5}
             if len(best) > 1:
-                style["label"] = plain(cut_text(short_label(str(name)), legend_letters(ax))) or None
+                style["label"] = draw.plain(draw.cut_text(draw.short_label(str(name)), draw.legend_letters(ax))) or None
             ax.plot(part["alpha"], part["mean_score"], **style)
             if len(curves) <= 3:
-                low, high = part["mean_score"] - part["std_error"], part["mean_score"] + part["std_error"]
-                ax.fill_between(
-                    part["alpha"], low, high, color=color_of(ax, number), alpha=0.15, linewidth=0, label=band
-                )
+                low, high = (part["mean_score"] + sign * part["std_error"] for sign in (-1, 1))
+                ax.fill_between(part["alpha"], low, high, color=style["color"], alpha=0.15, linewidth=0, label=band)
                 band = None
         ax.axvline(chosen["alpha"], color=ink.muted, linestyle="--", linewidth=1)
-        ring: dict[str, Any] = {"color": "none", "markeredgecolor": ink.text, "markeredgewidth": 1.6}
-        ax.plot(
-            chosen["alpha"], chosen["mean_score"], "o", markersize=10, label=f"chosen: {chosen['alpha']:.3g}", **ring
-        )
-        self._finish(ax, len(best) - len(curves))
-
-    def _finish(self, ax: Axes, n_left_out: int) -> None:
+        ring: dict[str, Any] = {"color": "none", "markeredgecolor": ink.text, "markeredgewidth": 1.6, "markersize": 10}
+        ax.plot(chosen["alpha"], chosen["mean_score"], "o", label=f"chosen: {chosen['alpha']:.3g}", **ring)
         ax.set_xscale("log")
-        log_ticks(ax)
+        draw.log_ticks(ax)
         ax.invert_xaxis()
-        write(ax, xlabel="strength alpha (weaker penalties to the right)")
+        draw.write(ax, xlabel="strength alpha (weaker penalties to the right)")
         ax.set_ylabel(f"{self.scoring.replace('_', ' ')},\nmean of {self.n_folds} folds")
         self._numbers(ax)
-        write(ax, title="Choice by cross-validation", pad=24)
-        clean(ax, grid="y")
-        legend_beside(ax, n_left_out, "")
+        draw.write(ax, title="Choice by cross-validation", pad=24)
+        draw.clean(ax, grid="y")
+        draw.legend_beside(ax, len(best) - len(curves), "")
 
     def _numbers(self, ax: Axes) -> None:
         """Write the mean number of active kernels of the chosen curve above the axes."""
         curve = self.results.iloc[self.chosen]["curve"]
         part = self.results[self.results["curve"] == curve].sort_values("alpha", ascending=False)
         left, right = np.log(ax.get_xlim())
-        across = (np.log(part["alpha"].to_numpy()) - left) / (right - left) * inches_of(ax)[0] * PLOT_SHARE
-        style: dict[str, Any] = {"ha": "center", "va": "bottom", "fontsize": "small", "color": ink_of(ax).muted}
+        across = (np.log(part["alpha"].to_numpy()) - left) / (right - left) * draw.inches_of(ax)[0] * PLOT_SHARE
+        style: dict[str, Any] = {"ha": "center", "va": "bottom", "fontsize": "small", "color": draw.ink_of(ax).muted}
         taken = -np.inf
         for place, row in zip(across, part.to_dict("records"), strict=True):
             if place - taken < NUMBER_ROOM or not np.isfinite(row["n_active"]):
@@ -191,7 +165,7 @@ VALUES = {"norm": r"norm $\|f_m\|$", "weight": "weight $d_m$"}
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
-class PathDisplay(Display):
+class PathDisplay(draw.Display):
     """Norms or weights of the kernels against the logarithm of the strength: the L1 path plot.
 
     Make it with :meth:`from_path`. Unlike the plot of GURLS, which draws cube roots of the strength and Euclidean
@@ -265,25 +239,20 @@ class PathDisplay(Display):
         # One artist for all the others: 5,000 lines of their own take seconds.
         others = curves.loc[:, curves.any()]
         lines = [np.column_stack([others.index, others.iloc[:, m]]) for m in range(others.shape[1])]
-        ax.add_collection(LineCollection(lines, colors=[ink_of(ax).muted], linewidths=0.6, alpha=0.5))
-        for number, label in enumerate(cut_labels(self.named, legend_letters(ax))):
-            style = {"color": color_of(ax, number), "linestyle": style_of(number, DASHES), "zorder": 3}
+        ax.add_collection(LineCollection(lines, colors=[draw.ink_of(ax).muted], linewidths=0.6, alpha=0.5))
+        for number, label in enumerate(draw.cut_labels(self.named, draw.legend_letters(ax))):
+            style = {"color": draw.color_of(ax, number), "linestyle": draw.style_of(number, draw.DASHES), "zorder": 3}
             ax.plot(self.values.index, self.values[self.named[number]], label=label, **style)
-        self._decorate(ax, others.shape[1])
-
-    def _decorate(self, ax: Axes, n_others: int) -> None:
         ax.set_xscale("log")
         ax.autoscale_view()
-        log_ticks(ax)
+        draw.log_ticks(ax)
         ax.invert_xaxis()
         ax.set_ylim(bottom=0)
-        write(ax, xlabel="strength (weaker penalties to the right)")
+        draw.write(ax, xlabel="strength (weaker penalties to the right)")
         ax.set_ylabel(VALUES[self.value])
-        n_active = n_others + len(self.named)
-        write(ax, title=f"{n_active:,} of {self.values.shape[1]:,} kernels enter")
+        draw.write(ax, title=f"{others.shape[1] + len(self.named):,} of {self.values.shape[1]:,} kernels enter")
         if self.chosen is not None:
-            ax.axvline(
-                self.chosen, color=ink_of(ax).text, linestyle="--", linewidth=1, label=f"chosen: {self.chosen:.3g}"
-            )
-        legend_beside(ax, n_others, "(gray)")
-        clean(ax, grid="y")
+            style = {"color": draw.ink_of(ax).text, "linestyle": "--", "linewidth": 1}
+            ax.axvline(self.chosen, label=f"chosen: {self.chosen:.3g}", **style)
+        draw.legend_beside(ax, others.shape[1], "(gray)")
+        draw.clean(ax, grid="y")

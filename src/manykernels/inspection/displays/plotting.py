@@ -143,6 +143,17 @@ def color_of(ax: Axes, number: int) -> Any:
     return mixed(color, (1.0, 1.0, 1.0), 0.78) if ink_of(ax).dark else color
 
 
+def line_of(ax: Axes, number: int) -> dict[str, Any]:
+    """Return color, dash and marker that tell a line apart by its number."""
+    return {"color": color_of(ax, number), "linestyle": style_of(number, DASHES), "marker": style_of(number, MARKERS)}
+
+
+def bar_of(ax: Axes, number: int) -> dict[str, Any]:
+    """Return color and hatch that tell a part of a bar apart by its number."""
+    color, face = color_of(ax, number), ink_of(ax).face
+    return {"color": color, "hatch": style_of(number, HATCHES), "edgecolor": face, "linewidth": 0.0}
+
+
 def style_of(number: int, choices: Sequence[str]) -> str:
     """Return the dash, marker or hatch that tells apart two numbers of one color."""
     return choices[number // len(PALETTE) % len(choices)]
@@ -223,8 +234,12 @@ def rows_that_fit(ax: Axes, reserved: float = 0.0) -> int:
 
 def letters_that_fit(ax: Axes, share: float = LABEL_SHARE) -> int:
     """Return how many letters fit into a share of the width of the axes, within what is readable."""
-    letters = int(share * inches_of(ax)[0] * POINTS_AN_INCH / (LETTER_WIDTH * font_points()))
-    return min(LONGEST_LABEL, max(SHORTEST_LABEL, letters))
+    return min(LONGEST_LABEL, max(SHORTEST_LABEL, int(letters_in(share * inches_of(ax)[0]))))
+
+
+def letters_in(inches: float) -> float:
+    """Return how many letters a line of this length has room for."""
+    return inches * POINTS_AN_INCH / (LETTER_WIDTH * font_points())
 
 
 def legend_letters(ax: Axes) -> int:
@@ -234,7 +249,7 @@ def legend_letters(ax: Axes) -> int:
 
 def write(ax: Axes, *, title: str | None = None, xlabel: str | None = None, **style: Any) -> None:
     """Set title or label of the axes, on several lines where they are narrow."""
-    width = 0.9 * inches_of(ax)[0] * POINTS_AN_INCH / (LETTER_WIDTH * font_points())
+    width = letters_in(0.9 * inches_of(ax)[0])
     if title is not None:
         ax.set_title(fill(title, max(16, int(width / 1.2))), **style)
     if xlabel is not None:

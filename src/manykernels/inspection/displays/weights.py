@@ -16,6 +16,7 @@ import pandas as pd
 from sklearn.base import BaseEstimator
 
 from manykernels.exceptions import InvalidInputError
+from manykernels.inspection.displays import plotting as draw
 from manykernels.inspection.displays.convergence import ConvergenceDisplay
 from manykernels.inspection.displays.kernel_table import (
     SEVERAL,
@@ -26,35 +27,6 @@ from manykernels.inspection.displays.kernel_table import (
     summed_by,
     target_column,
     target_table,
-)
-from manykernels.inspection.displays.plotting import (
-    BLUE,
-    GRAY,
-    HATCHES,
-    LETTER_WIDTH,
-    LINE_HEIGHT,
-    ONE_PARAMETER,
-    POINTS_AN_INCH,
-    Display,
-    Ink,
-    and_more,
-    clean,
-    color_of,
-    cut_labels,
-    cut_text,
-    font_points,
-    inches_of,
-    ink_of,
-    legend_beside,
-    letters_that_fit,
-    mixed,
-    name_rows,
-    plain,
-    require_matplotlib,
-    rows_that_fit,
-    short_label,
-    style_of,
-    write,
 )
 from manykernels.inspection.pipelines import unwrapped
 from manykernels.validation.arrays import check_count
@@ -69,7 +41,7 @@ COUNTED = {"kernel": "kernels", "view": "views", "feature": "features", "kind": 
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
-class KernelWeightsDisplay(Display):
+class KernelWeightsDisplay(draw.Display):
     """The heaviest kernels of a model as horizontal bars, or the views, features or kinds of kernel they add up to.
 
     Make it with :meth:`from_estimator`. With several classes or outputs a bar is the mean of all, and its colored parts
@@ -169,34 +141,26 @@ class KernelWeightsDisplay(Display):
 
     def _draw(self, ax: Axes, *, color: str | None = None, **bar_style: Any) -> None:
         """Draw the bars, as many as there is room for."""
-        shown = self.kernels.head(rows_that_fit(ax))
+        shown = self.kernels.head(draw.rows_that_fit(ax))
         if self.n_active > len(shown):
-            shown = self.kernels.head(rows_that_fit(ax) - 1)
+            shown = self.kernels.head(draw.rows_that_fit(ax) - 1)
         parts = shown.iloc[:, 2:]
         if 1 < parts.shape[1] <= MOST_STACKED:
-            self._stack(ax, parts, bar_style)
+            ends = np.zeros(len(parts))
+            for number, (label, values) in enumerate(parts.items()):
+                part = values.to_numpy() / parts.shape[1]
+                text = draw.cut_text(draw.plain(str(label)), 18)
+                ax.barh(range(len(parts)), part, left=ends, label=text, **{**draw.bar_of(ax, number), **bar_style})
+                ends += part
+            draw.legend_beside(ax)
         else:
-            color = color_of(ax, BLUE) if color is None else color
+            color = draw.color_of(ax, draw.BLUE) if color is None else color
             ax.barh(range(len(shown)), shown["value"], color=color, **bar_style)
-        self._finish(ax, shown["name"])
-
-    def _stack(self, ax: Axes, parts: pd.DataFrame, bar_style: dict[str, Any]) -> None:
-        """Draw the parts of the mean one after the other."""
-        ends = np.zeros(len(parts))
-        for number, (label, values) in enumerate(parts.items()):
-            part = values.to_numpy() / parts.shape[1]
-            style = {"color": color_of(ax, number), "hatch": style_of(number, HATCHES), "edgecolor": ink_of(ax).face}
-            text = cut_text(plain(str(label)), 18)
-            ax.barh(range(len(parts)), part, left=ends, label=text, **{**style, "linewidth": 0.0, **bar_style})
-            ends += part
-        legend_beside(ax)
-
-    def _finish(self, ax: Axes, names: pd.Series) -> None:
-        name_rows(ax, names, self.n_active - len(names))
+        draw.name_rows(ax, shown["name"], self.n_active - len(shown))
         ax.set_xlim(left=0)
-        write(ax, xlabel=f"{VALUES[self.value]}{self.target}")
-        write(ax, title=f"{self.n_active:,} of {self.n_kernels:,} {COUNTED[self.by]} selected")
-        clean(ax, grid="x")
+        draw.write(ax, xlabel=f"{VALUES[self.value]}{self.target}")
+        draw.write(ax, title=f"{self.n_active:,} of {self.n_kernels:,} {COUNTED[self.by]} selected")
+        draw.clean(ax, grid="x")
 
 
 def _target_text(estimator: BaseEstimator, target: Hashable, n_targets: int) -> str:
@@ -213,7 +177,7 @@ LONGEST_KIND = 24  # letters
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
-class WeightMapDisplay(Display):
+class WeightMapDisplay(draw.Display):
     """Kernel weights as a heat map: one row a column of the table, kernels on several columns below, one column a kind.
 
     Make it with :meth:`from_estimator`. Of more rows or columns than can be read, the heaviest are drawn, and a last
@@ -297,11 +261,12 @@ class WeightMapDisplay(Display):
     ) -> None:
         """Draw the map; colors follow the square root of the weight, so that light kernels can be seen."""
         below = _height_of_labels(self.weights.columns)
-        fitting = int(inches_of(ax)[0] * POINTS_AN_INCH / (LINE_HEIGHT * font_points()))
-        shown, n_single = self._heaviest(
-            min(max_rows, rows_that_fit(ax, below + 0.1)), min(max_columns, max(2, fitting))
-        )
-        ink, values = ink_of(ax), shown.to_numpy()
+        fitting = int(draw.inches_of(ax)[0] * draw.POINTS_AN_INCH / (draw.LINE_HEIGHT * draw.font_points()))
+        frame = self.weights
+        rows = _largest(frame.sum(axis=1).to_numpy(), min(max_rows, draw.rows_that_fit(ax, below + 0.1)))
+        columns = _largest(frame.sum(axis=0).to_numpy(), min(max_columns, max(2, fitting)))
+        shown, n_single = frame.iloc[rows, columns], int(np.count_nonzero(rows < self.n_single))
+        ink, values = draw.ink_of(ax), shown.to_numpy()
         from matplotlib.colors import ListedColormap, PowerNorm
 
         largest = float(np.nanmax(values, initial=0.0)) or 1.0
@@ -311,22 +276,10 @@ class WeightMapDisplay(Display):
         drawn = np.ma.masked_where(np.isnan(values) | (values == 0), values)
         ax.pcolormesh(np.isnan(values), cmap=ListedColormap([ink.face, ink.faint]), vmin=0, vmax=1, **edges)
         image = ax.pcolormesh(drawn, **{**style, **image_style})
-        self._label(ax, shown, n_single, ink)
-        if colorbar:
-            ax.figure.colorbar(image, ax=ax, label="kernel weight", shrink=0.6, pad=0.02)
-
-    def _heaviest(self, most_rows: int, most_columns: int) -> tuple[pd.DataFrame, int]:
-        """Return the heaviest rows and columns in their order, and how many of the rows are single columns."""
-        frame = self.weights
-        rows = _largest(frame.sum(axis=1).to_numpy(), most_rows)
-        columns = _largest(frame.sum(axis=0).to_numpy(), most_columns)
-        return frame.iloc[rows, columns], int(np.count_nonzero(rows < self.n_single))
-
-    def _label(self, ax: Axes, shown: pd.DataFrame, n_single: int, ink: Ink) -> None:
         (n_rows, n_columns), (of_rows, of_columns) = shown.shape, self.weights.shape
         places = ["all columns" if place == "all" else str(place) for place in shown.index]
         rest = of_rows - n_rows
-        labels = [*cut_labels(places, letters_that_fit(ax)), *([and_more(rest)] if rest else [])]
+        labels = [*draw.cut_labels(places, draw.letters_that_fit(ax)), *([draw.and_more(rest)] if rest else [])]
         ax.set_yticks(np.arange(len(labels)) + 0.5, labels)
         ax.set_ylim(len(labels), 0)
         if rest:
@@ -334,11 +287,13 @@ class WeightMapDisplay(Display):
         headed = _label_columns(ax, [str(kind) for kind in shown.columns], ink)
         ax.tick_params(length=0)
         if n_columns < of_columns:
-            write(ax, xlabel=f"{and_more(of_columns - n_columns)} of them", color=ink.muted, style="italic")
+            draw.write(ax, xlabel=f"{draw.and_more(of_columns - n_columns)} of them", color=ink.muted, style="italic")
         if 0 < n_single < n_rows:
             ax.axhline(n_single, color=ink.muted, linewidth=0.8)
         what = shown.columns.name or "kernel"
-        write(ax, title=f"Weight of each column and {what}", pad=34 if headed else None)
+        draw.write(ax, title=f"Weight of each column and {what}", pad=34 if headed else None)
+        if colorbar:
+            ax.figure.colorbar(image, ax=ax, label="kernel weight", shrink=0.6, pad=0.02)
 
 
 def _by_kind(estimator: BaseEstimator, table: pd.DataFrame) -> pd.DataFrame:
@@ -366,7 +321,7 @@ def _by_target(estimator: BaseEstimator, table: pd.DataFrame) -> pd.DataFrame:
 def _height_of_labels(kinds: pd.Index) -> float:
     """Return the inches that the names of the columns take, which are written upward."""
     longest = max((len(_value(str(kind))) for kind in kinds), default=0)
-    return LETTER_WIDTH * min(longest, LONGEST_KIND) * font_points() / POINTS_AN_INCH
+    return draw.LETTER_WIDTH * min(longest, LONGEST_KIND) * draw.font_points() / draw.POINTS_AN_INCH
 
 
 def _largest(sums: np.ndarray, most: int) -> np.ndarray:
@@ -374,15 +329,17 @@ def _largest(sums: np.ndarray, most: int) -> np.ndarray:
     return np.sort(np.argsort(-sums, kind="stable")[:most])
 
 
-def _label_columns(ax: Axes, kinds: list[str], ink: Ink) -> bool:
+def _label_columns(ax: Axes, kinds: list[str], ink: draw.Ink) -> bool:
     """Write the kinds below and, above kernels that differ in one parameter, their name; tell whether there is one."""
-    letters = inches_of(ax)[0] / max(len(kinds), 1) * POINTS_AN_INCH / (LETTER_WIDTH * font_points())
+    letters = (
+        draw.inches_of(ax)[0] / max(len(kinds), 1) * draw.POINTS_AN_INCH / (draw.LETTER_WIDTH * draw.font_points())
+    )
     groups = [
         (heading if max(map(len, heading.split("\n"))) <= letters * (end - start) else "", start, end)
         for heading, start, end in _groups(kinds)
     ]
     labels = [_value(kind) if name else kind for name, start, end in groups for kind in kinds[start:end]]
-    ax.set_xticks(np.arange(len(kinds)) + 0.5, cut_labels(labels, LONGEST_KIND), rotation=90)
+    ax.set_xticks(np.arange(len(kinds)) + 0.5, draw.cut_labels(labels, LONGEST_KIND), rotation=90)
     for name, start, end in groups:
         ax.annotate(
             name, ((start + end) / 2, 1), (0, 4), xycoords=("data", "axes fraction"),
@@ -395,12 +352,12 @@ def _label_columns(ax: Axes, kinds: list[str], ink: Ink) -> bool:
 
 def _family(kind: str) -> str:
     """Return name and parameter, on two lines, of a kernel with one parameter; of others nothing."""
-    match = ONE_PARAMETER.fullmatch(kind)
-    return f"{cut_text(match[1], 20)}\n{match[2]}" if match else ""
+    match = draw.ONE_PARAMETER.fullmatch(kind)
+    return f"{draw.cut_text(match[1], 20)}\n{match[2]}" if match else ""
 
 
 def _value(kind: str) -> str:
-    match = ONE_PARAMETER.fullmatch(kind)
+    match = draw.ONE_PARAMETER.fullmatch(kind)
     return match[3] if match else kind
 
 
@@ -421,7 +378,7 @@ def _colors(dark: bool) -> Any:
     from matplotlib.colors import ListedColormap
 
     colors = colormaps["YlGnBu"](np.linspace(0.2, 1.0, 256))
-    return ListedColormap([mixed(color[:3], (1.0, 1.0, 1.0), 0.85) for color in colors[::-1]] if dark else colors)
+    return ListedColormap([draw.mixed(color[:3], (1.0, 1.0, 1.0), 0.85) for color in colors[::-1]] if dark else colors)
 
 
 # One picture of a fitted model: its kernels, its convergence, and the map of its weights.
@@ -461,7 +418,7 @@ def plot_overview(
     ImportError
         Without matplotlib (the extra ``plot``).
     """
-    require_matplotlib("plot_overview")
+    draw.require_matplotlib("plot_overview")
     import matplotlib
     from matplotlib.figure import Figure
     from matplotlib.layout_engine import ConstrainedLayoutEngine
@@ -486,7 +443,7 @@ MOST_LINES = 3  # of a name
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
-class IntervalDisplay(Display):
+class IntervalDisplay(draw.Display):
     """Numbers as dots with their intervals as lines, on one axis from the top down.
 
     Make it with :meth:`from_frame`. Names that are too long for a line are written on several. What cannot be told from
@@ -566,28 +523,26 @@ class IntervalDisplay(Display):
 
     def _draw(self, ax: Axes, **line_style: Any) -> None:
         """Draw dots and lines."""
-        shown = self.intervals.head(max(2, rows_that_fit(ax) // 2))
-        blue, places = color_of(ax, BLUE), np.arange(len(shown))
+        shown = self.intervals.head(max(2, draw.rows_that_fit(ax) // 2))
+        blue, places = draw.color_of(ax, draw.BLUE), np.arange(len(shown))
         numbers = shown[["value", "low", "high"]].to_numpy(dtype=float).tolist()
         for at, (value, low, high) in zip(places, numbers, strict=True):
             unsure = self.reference is not None and low <= self.reference <= high
-            style = {"color": GRAY if unsure else blue, "fmt": "o", "markersize": 5, "capsize": 3, **line_style}
+            style = {"color": draw.GRAY if unsure else blue, "fmt": "o", "markersize": 5, "capsize": 3, **line_style}
             ends = None if np.isnan(low) else [[max(value - low, 0.0)], [max(high - value, 0.0)]]
             ax.errorbar([value], [at], xerr=ends, **style)
         if self.reference is not None:
-            ax.axvline(self.reference, color=ink_of(ax).muted, linestyle="--", linewidth=1, zorder=0)
-        name_rows(ax, shown["name"], self.n_more + len(self.intervals) - len(shown))
-        ax.set_yticklabels([*(_lines(name, letters_that_fit(ax)) for name in shown["name"]), *_rest(ax, len(shown))])
-        write(ax, xlabel=plain(self.label), title=plain(self.title) or None)
-        clean(ax, grid="x")
+            ax.axvline(self.reference, color=draw.ink_of(ax).muted, linestyle="--", linewidth=1, zorder=0)
+        draw.name_rows(ax, shown["name"], self.n_more + len(self.intervals) - len(shown))
+        rest = [label.get_text() for label in ax.get_yticklabels()[len(shown) :]]  # the line on what is left out
+        ax.set_yticklabels([*(_lines(name, draw.letters_that_fit(ax)) for name in shown["name"]), *rest])
+        draw.write(ax, xlabel=draw.plain(self.label), title=draw.plain(self.title) or None)
+        draw.clean(ax, grid="x")
 
 
 def _lines(name: object, most: int) -> str:
     """Return a name on as many lines as it needs, the last one cut where there would be too many."""
-    lines = wrap(short_label(str(name)), most)
-    return plain("\n".join([*lines[: MOST_LINES - 1], cut_text(" ".join(lines[MOST_LINES - 1 :]), most)]).strip())
-
-
-def _rest(ax: Axes, n_names: int) -> list[str]:
-    """Return the line on what is left out, if there is one."""
-    return [label.get_text() for label in ax.get_yticklabels()[n_names:]]
+    lines = wrap(draw.short_label(str(name)), most)
+    return draw.plain(
+        "\n".join([*lines[: MOST_LINES - 1], draw.cut_text(" ".join(lines[MOST_LINES - 1 :]), most)]).strip()
+    )

@@ -22,6 +22,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from manykernels.estimators.supervised.posterior import posterior_of
 from manykernels.exceptions import InvalidInputError
+from manykernels.inspection.displays import plotting as draw
 from manykernels.inspection.displays.decomposition import for_target
 from manykernels.inspection.displays.kernel_table import (
     effect_of,
@@ -29,21 +30,6 @@ from manykernels.inspection.displays.kernel_table import (
     known_features,
     known_targets,
     target_position,
-)
-from manykernels.inspection.displays.plotting import (
-    BLUE,
-    ORANGE,
-    Display,
-    and_more,
-    clean,
-    color_of,
-    cut_text,
-    ink_of,
-    name_rows,
-    plain,
-    require_matplotlib,
-    size_of,
-    write,
 )
 from manykernels.inspection.pipelines import fresh, unwrapped
 from manykernels.kernels import Kmers
@@ -179,7 +165,7 @@ SHARE_FOR_DENSITY = 0.18  # of the height of the axes
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
-class ShapeDisplay(Display):
+class ShapeDisplay(draw.Display):
     r"""One curve a column: :math:`g_j(x) = \sum_{m:\, \text{kernel } m \text{ acts on } j \text{ alone}} f_m(x)`.
 
     With kernels on single columns the model is additive, and these curves are all of it: the score of a row is the sum
@@ -292,7 +278,7 @@ class ShapeDisplay(Display):
         **line_style
             Passed to ``Axes.plot``.
         """
-        require_matplotlib("ShapeDisplay.plot")
+        draw.require_matplotlib("ShapeDisplay.plot")
         from matplotlib.figure import Figure
         from matplotlib.pyplot import figure as new_figure
 
@@ -314,10 +300,10 @@ class ShapeDisplay(Display):
             _draw(ax, str(name), shape, line_style)
         for ax in axes.flat[len(shown) :]:
             ax.set_visible(False)
-        drawn.supylabel(plain(cut_text(self.effect, 36)), fontsize="medium")
+        drawn.supylabel(draw.plain(draw.cut_text(self.effect, 36)), fontsize="medium")
         if len(parts) > len(shown):
             drawn.supxlabel(
-                and_more(len(parts) - len(shown), "columns"), fontsize="small", color=ink_of(axes[0, 0]).muted
+                draw.and_more(len(parts) - len(shown), "columns"), fontsize="small", color=draw.ink_of(axes[0, 0]).muted
             )
         self.axes_, self.figure_ = axes, drawn
         return self
@@ -332,7 +318,7 @@ def active_columns(estimator: BaseEstimator) -> list[str]:
 
 def _grid(figure: Figure | SubFigure, n_parts: int, most_columns: int) -> tuple[int, int]:
     """Return how many rows and columns of axes a figure has room for, no more than are wanted."""
-    width, height = size_of(figure)
+    width, height = draw.size_of(figure)
     n_columns = min(most_columns, max(1, int(width / LEAST_WIDTH)))
     return min(-(-n_parts // n_columns), max(1, int(height / LEAST_HEIGHT))), n_columns
 
@@ -433,10 +419,10 @@ def short_dates(axis: Axis) -> None:
 def _draw(ax: Axes, name: str, shape: pd.DataFrame, line_style: dict[str, Any]) -> None:
     """Draw one function and, at the foot of its axes, the density of the rows."""
     shape = shape.assign(x=shape["x"].infer_objects())  # columns of several kinds share one table
-    ink = ink_of(ax)
+    ink = draw.ink_of(ax)
     numeric, dates = _continuous(shape["x"]), is_datetime64_any_dtype(shape["x"].dtype)
     x = shape["x"].to_numpy() if numeric else np.arange(len(shape))
-    style = {"color": color_of(ax, BLUE), **line_style}
+    style = {"color": draw.color_of(ax, draw.BLUE), **line_style}
     ax.axhline(0.0, color=ink.muted, linewidth=0.8, zorder=0)
     bottom, top = ax.get_ylim()
     heights = shape["density"] / shape["density"].max() * SHARE_FOR_DENSITY * (top - bottom)
@@ -451,13 +437,13 @@ def _draw(ax: Axes, name: str, shape: pd.DataFrame, line_style: dict[str, Any]) 
     else:
         ax.bar(x, heights, bottom=bottom, color=ink.muted, alpha=0.35)
         ax.plot(x, shape["effect"], **{"marker": "o", "linestyle": "", **style})
-        ax.set_xticks(x, [plain(cut_text(str(value), 10)) for value in shape["x"]], rotation=90)
+        ax.set_xticks(x, [draw.plain(draw.cut_text(str(value), 10)) for value in shape["x"]], rotation=90)
         ax.margins(x=0.5 / len(shape) + 0.05)
     if dates:
         short_dates(ax.xaxis)
     ax.set_ylim(bottom, top)
-    write(ax, title=plain(cut_text(name, 28)))
-    clean(ax, grid="y")
+    draw.write(ax, title=draw.plain(draw.cut_text(name, 28)))
+    draw.clean(ax, grid="y")
 
 
 SHOWN_WORDS = 15  # in a picture
@@ -467,7 +453,7 @@ NO_WORDS = pd.DataFrame({"word": [], "effect": [], "share": []})
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
-class SequenceDisplay(Display):
+class SequenceDisplay(draw.Display):
     r"""What a column of sequences adds to the score, by the words in it and by the places of its letters.
 
     The effect of a word is what the kernels of the column add for a sequence that shows nothing but this word. The
@@ -586,18 +572,20 @@ class SequenceDisplay(Display):
         """Draw bars, of the strongest words or of all places."""
         if self._kind(kind) == "places":
             ax.bar(
-                self.places["place"], self.places["effect"], **{"width": 0.9, "color": color_of(ax, BLUE), **bar_style}
+                self.places["place"],
+                self.places["effect"],
+                **{"width": 0.9, "color": draw.color_of(ax, draw.BLUE), **bar_style},
             )
-            write(ax, xlabel=plain(f"letters of {self.name}, from 0"))
+            draw.write(ax, xlabel=draw.plain(f"letters of {self.name}, from 0"))
             ax.set_ylabel("change of the score")
-            clean(ax)
+            draw.clean(ax)
             return
         shown = self.words.head(SHOWN_WORDS)
-        colors = [color_of(ax, ORANGE if effect > 0 else BLUE) for effect in shown["effect"]]
+        colors = [draw.color_of(ax, draw.ORANGE if effect > 0 else draw.BLUE) for effect in shown["effect"]]
         ax.barh(np.arange(len(shown)), shown["effect"], **{"color": colors, **bar_style})
-        name_rows(ax, shown["word"], len(self.words) - len(shown))
-        write(ax, xlabel=plain(self.effect))
-        clean(ax, grid="x")
+        draw.name_rows(ax, shown["word"], len(self.words) - len(shown))
+        draw.write(ax, xlabel=draw.plain(self.effect))
+        draw.clean(ax, grid="x")
 
 
 def _effects(model: BaseEstimator, rows: pd.DataFrame, kernels: Iterable[int], target: Hashable) -> Array:

@@ -12,8 +12,8 @@ from sklearn.base import BaseEstimator
 from sklearn.utils.validation import check_is_fitted
 
 from manykernels.exceptions import InvalidInputError
+from manykernels.inspection.displays import plotting as draw
 from manykernels.inspection.displays.kernel_table import effect_of, kernel_table, known_features
-from manykernels.inspection.displays.plotting import BLUE, ORANGE, Display, color_of, cut_text, plain, write
 from manykernels.inspection.functions.shape import BAND, Spread, effects_at, rows_of, short_dates, spread_of, values_of
 from manykernels.inspection.pipelines import unwrapped
 from manykernels.validation.arrays import TableLike
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
-class SurfaceDisplay(Display):
+class SurfaceDisplay(draw.Display):
     r"""What a pair of columns adds: :math:`g(x, z) = \sum_{m:\, \text{kernel } m \text{ acts on both}} f_m(x, z)`.
 
     With the kernels of :meth:`KernelBank.interactions` these are pure interactions. Make it with
@@ -138,15 +138,15 @@ class SurfaceDisplay(Display):
             ax.plot(*(side[at] for side, at in zip(axes, places, strict=True)), ".", color="0.5", markersize=2)
         for side, axis, ticks in zip(_sides(values), (ax.xaxis, ax.yaxis), (ax.set_xticks, ax.set_yticks), strict=True):
             if not _on_a_line(side):
-                ticks(np.arange(len(side)), [plain(cut_text(str(value), 10)) for value in side])
+                ticks(np.arange(len(side)), [draw.plain(draw.cut_text(str(value), 10)) for value in side])
             elif np.issubdtype(side.dtype, np.datetime64):
                 short_dates(axis)
             else:
                 axis.get_major_locator().set_params(nbins=5)  # type: ignore[call-arg]  # those of numbers have it
-        write(ax, xlabel=plain(cut_text(self.names[0], 30)))
-        ax.set_ylabel(plain(cut_text(self.names[1], 30)))
+        draw.write(ax, xlabel=draw.plain(draw.cut_text(self.names[0], 30)))
+        ax.set_ylabel(draw.plain(draw.cut_text(self.names[1], 30)))
         if colorbar:
-            ax.figure.colorbar(image, ax=ax, label=plain(cut_text(self.effect, 36)))
+            ax.figure.colorbar(image, ax=ax, label=draw.plain(draw.cut_text(self.effect, 36)))
 
 
 def _on_a_line(side: np.ndarray) -> bool:
@@ -159,7 +159,9 @@ def _orange_and_blue(ax: Axes) -> Any:
     from matplotlib.colors import ListedColormap, to_rgb
 
     shades = np.linspace(-1.0, 1.0, 25)
-    return ListedColormap([(*to_rgb(color_of(ax, ORANGE if shade > 0 else BLUE)), abs(shade)) for shade in shades])
+    return ListedColormap(
+        [(*to_rgb(draw.color_of(ax, draw.ORANGE if shade > 0 else draw.BLUE)), abs(shade)) for shade in shades]
+    )
 
 
 def active_pairs(estimator: BaseEstimator) -> list[tuple[str, str]]:
