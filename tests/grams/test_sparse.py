@@ -30,7 +30,7 @@ KERNELS = [
     ("2", Kmers(2), "dna"),
     ("4", Kmers(4, normalized=False), "dna"),
     ("gaps", Kmers(4, gaps=1, reverse_complement=True), "dna"),
-    ("near", Kmers(3, positional=True, shortest=1, shift=1), "dna"),
+    ("near", Kmers(3, positional=True, shortest=1, shift=1, n_features=2**14), "dna"),  # four million by default
     ("age", Gaussian(1.0), "age"),
 ]
 BANK = KernelBank(KERNELS)
