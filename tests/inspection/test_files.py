@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import os
 import signal
-import subprocess
-import sys
 from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
@@ -13,6 +11,7 @@ from typing import Any
 
 import pandas as pd
 import pytest
+from tests.support.processes import python
 
 from manykernels import InvalidInputError, load_model, report, save_model
 from manykernels.cli import models
@@ -114,14 +113,18 @@ from manykernels.inspection.reports import pictures
 pictures.drawn = lambda *told, **options: pictures.Picture("<svg></svg>")  # which take long
 parent = Path(sys.argv[1])
 model, rows = load_model(parent / "fitted.mkl"), pd.read_csv(parent / "rows.csv")
+for name in ("report.html", "predicted.csv"):  # what copies find loaded, they need not load each
+    (WRITERS | LARGE)[name](parent / "once" / name, model, rows)
 for case in sys.argv[2:]:
     how, name = case.split()
     copy = os.fork()
     if not copy:
+        unlimited = resource.getrlimit(resource.RLIMIT_FSIZE)[1]
         exec(SPOILED[how])
         try:
             (WRITERS | LARGE)[name](parent / case / name, model, rows)
         except (InvalidInputError, OSError) as error:
+            resource.setrlimit(resource.RLIMIT_FSIZE, (unlimited, unlimited))  # what is said goes to a file too
             print(type(error).__name__, str(error).replace(os.linesep, " "), end=" ")
         sys.stdout.flush()
         os._exit(0)
@@ -129,7 +132,7 @@ for case in sys.argv[2:]:
 """
 SPOILED = {
     "killed": "os.fsync = lambda handle: os.kill(os.getpid(), signal.SIGKILL)",
-    "full": "resource.setrlimit(resource.RLIMIT_FSIZE, (3, 3))",
+    "full": "resource.setrlimit(resource.RLIMIT_FSIZE, (3, unlimited))",
 }
 WRITTEN = ["model.mkl", "picture.png", "report.html", "table.csv", "predicted.csv"]
 LARGE: dict[str, Callable[[Path, Any, Any], Any]] = {
@@ -158,12 +161,10 @@ def _prepared(parent: Path, names: dict[str, str], named: Any) -> None:
 @pytest.fixture(scope="module")
 def spoiled(named: Any, tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, dict[str, str]]:
     """Return a folder with one for each case of a writer that was killed, or had no place, and what each has said."""
-    parent, root = tmp_path_factory.mktemp("spoiled"), Path(__file__).parents[2]
+    parent = tmp_path_factory.mktemp("spoiled")
     cases = {f"{how} {name}": name for how in SPOILED for name in WRITTEN}
-    _prepared(parent, cases, named)
-    environment = os.environ | {"PYTHONPATH": os.pathsep.join([str(root / "src"), str(root)])}
-    command = [sys.executable, "-c", WRITING, str(parent), *cases]
-    done = subprocess.run(command, capture_output=True, text=True, cwd=root, env=environment)
+    _prepared(parent, cases | {"once": "model.mkl"}, named)
+    done = python(WRITING, parent, *cases, folder=Path(__file__).parents[2])
     assert done.returncode == 0, done.stderr
     return parent, dict(zip(cases, done.stdout.splitlines(), strict=True))
 

@@ -6,12 +6,12 @@ import ast
 import importlib
 import re
 import runpy
-import subprocess
 import sys
 from pathlib import Path
 
 import pytest
 from tests.support.imports import imports
+from tests.support.processes import python
 
 PACKAGE = Path(__file__).parents[2] / "src" / "manykernels"
 SOURCES = sorted(PACKAGE.rglob("*.py"))
@@ -122,7 +122,10 @@ def test_public_names_are_those_that_type_checkers_see(package: str) -> None:
 def test_one_estimator_does_not_import_them_all() -> None:
     """What a first fit does not need, nobody waits for."""
     code = "import sys; from manykernels import MKLClassifier; print(*sys.modules)"
-    found = subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True).stdout.split()
+    done = python(code)
+    assert done.returncode == 0, done.stderr
+    found = done.stdout.split()
+    assert "manykernels.estimators" in found
     ours = [f"manykernels.{part}" for part in ("alignment", "discovery", "inspection", "estimators.searches", "cli")]
     assert [name for name in found if name.startswith((*ours, "matplotlib", "jinja2", "typer", "clarabel"))] == []
 

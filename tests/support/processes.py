@@ -19,7 +19,6 @@ LOADED = """
 import numba, numpy, pandas
 import scipy.fft, scipy.linalg, scipy.optimize, scipy.sparse.linalg, scipy.special
 import sklearn.base, sklearn.metrics, sklearn.model_selection, sklearn.pipeline, sklearn.preprocessing
-import rich.console, typer
 """
 # Each line is a request: what to run with which arguments where, and where what it prints goes.
 COPIES = (
