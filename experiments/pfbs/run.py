@@ -69,7 +69,7 @@ class Sizes:
 
 
 FULL = Sizes(n_train=300, repeats=5, splits=3, n_taus=12, mus=(1e-4, 1e-3, 1e-2, 1e-1))
-QUICK = Sizes(n_train=60, repeats=1, splits=2, n_taus=5, mus=(1e-4, 1e-2))
+QUICK = Sizes(n_train=60, repeats=1, splits=2, n_taus=3, mus=(1e-4, 1e-2))
 
 
 def load(folder: str | None) -> tuple[np.ndarray, np.ndarray]:

@@ -43,7 +43,7 @@ def figure_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     marks = ("picture, kernels", "picture, samples", "exponents, kernels", "exponents, samples")
     page = "".join(f"<!-- {mark} -->\n<!-- end of {mark} -->\n" for mark in marks)
     (folder / "page.md").write_text(f"{page}Below\n")
-    _run("figures.py", folder, "--page", str(folder / "page.md"))
+    _run("figures.py", folder, "--page", str(folder / "page.md"), draw=True)
     return folder
 
 
@@ -165,8 +165,9 @@ def _like(table: pd.DataFrame, row: pd.Series, columns: list[str]) -> pd.DataFra
     return table[(table[columns] == row[columns]).all(axis=1)]
 
 
-def _run(script: str, folder: Path, *more: str) -> None:
-    assert run_program(FOLDER / script, "--data", str(folder), "--quick", "--output", str(folder), *more)[1] == []
+def _run(script: str, folder: Path, *more: str, draw: bool = False) -> None:
+    words = ("--data", str(folder), "--quick", "--output", str(folder), *more)
+    assert run_program(FOLDER / script, *words, draw=draw)[1] == []
 
 
 def test_seconds_are_told_set_by_set_with_a_mark_where_the_gap_was_missed(module: Callable[[str], ModuleType]) -> None:
@@ -201,7 +202,7 @@ def test_an_empty_solution_has_no_squared_form(monkeypatch: pytest.MonkeyPatch) 
 @pytest.mark.nightly
 def test_traces_fall_to_the_gap_and_are_drawn(table_folder: Path) -> None:
     (table_folder / "traced.md").write_text("<!-- traces -->\n<!-- end of traces -->\nBelow\n")
-    _run("traces.py", table_folder, "--page", str(table_folder / "traced.md"))
+    _run("traces.py", table_folder, "--page", str(table_folder / "traced.md"), draw=True)
     traces = pd.read_csv(table_folder / "traces.csv")
     assert set(traces["problem"]) == {"hinge", "logistic", "squared"}
     for _, part in traces.groupby(["problem", "solver"]):

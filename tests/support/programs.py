@@ -8,11 +8,12 @@ import runpy
 import sys
 import warnings
 from collections.abc import Iterator
-from contextlib import contextmanager, redirect_stdout
+from contextlib import contextmanager, nullcontext, redirect_stdout
 from pathlib import Path
 from unittest.mock import patch
 
 import matplotlib.pyplot as plt
+from matplotlib.figure import Figure
 from matplotlib.layout_engine import ConstrainedLayoutEngine
 
 EXPERIMENTS = Path(__file__).parents[2] / "experiments"
@@ -20,10 +21,13 @@ INSIDE = f"{EXPERIMENTS}{os.sep}"  # of text: thousands of modules are looked at
 HIDDEN = (DeprecationWarning, PendingDeprecationWarning, ImportWarning, ResourceWarning)  # as Python itself does
 
 
-def run_program(script: Path, *arguments: str) -> tuple[str, list[str]]:
-    """Do what ``python script arguments`` does; return what it prints, and the warnings that a user would see."""
-    printed = io.StringIO()
-    with own_modules(script), warnings.catch_warnings(record=True) as caught, redirect_stdout(printed):
+def run_program(script: Path, *arguments: str, draw: bool = False) -> tuple[str, list[str]]:
+    """Do what ``python script arguments`` does; return what it prints, and the warnings that a user would see.
+
+    Figures are made, and drawn if that is asked for: `make experiments` and nightly tests draw them.
+    """
+    printed, drawn = io.StringIO(), nullcontext() if draw else patch.object(Figure, "savefig", _keep_empty)
+    with own_modules(script), warnings.catch_warnings(record=True) as caught, redirect_stdout(printed), drawn:
         warnings.simplefilter("default")
         for category in HIDDEN:
             warnings.simplefilter("ignore", category)
@@ -37,6 +41,11 @@ def run_program(script: Path, *arguments: str) -> tuple[str, list[str]]:
             finally:
                 plt.close("all")
     return printed.getvalue(), [str(each.message) for each in caught]
+
+
+def _keep_empty(figure: Figure, path: str | Path, **options: object) -> None:
+    """Write a picture of nothing."""
+    Path(path).write_bytes(b"\x89PNG\r\n\x1a\n")
 
 
 @contextmanager
