@@ -70,7 +70,10 @@ def spread(cases: Sequence[Mapping[str, str]], count: int) -> set[int]:
 
 @pytest.hookimpl(wrapper=True)
 def pytest_collection() -> Iterator[None]:
-    """Look for no garbage while thousands of tests are collected, nor among them later: modules and tests stay."""
+    """Look for no garbage while thousands of tests are collected, nor among them later: modules and tests stay.
+
+    Later less often than usual: tests make many objects and few circles of them.
+    """
     gc.disable()
     try:
         if os.environ.get("PYTEST_XDIST_WORKER", "gw0") != "gw0":
@@ -78,6 +81,7 @@ def pytest_collection() -> Iterator[None]:
         return (yield)
     finally:
         gc.freeze()
+        gc.set_threshold(20_000, 20, 20)
         gc.enable()
 
 
