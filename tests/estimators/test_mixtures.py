@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Callable, Iterator, Sequence
+from functools import partial
 from types import SimpleNamespace
 from typing import Any
 from unittest.mock import patch
@@ -138,6 +139,45 @@ def test_a_walk_stops_on_a_plateau_and_at_its_end() -> None:
     rising = walked(lambda n: float(n), grid)
     assert rising.numbers[-1] >= grid.last
     assert not rising.flat()
+
+
+def test_a_walk_that_cannot_come_to_a_level_is_left() -> None:
+    def n_tried(score: Callable[[int], float], level: float | None, around: Sequence[int] = (6,)) -> int:
+        path = StrengthPath(Mixture(EVERY, np.ones(2), 0.5), Grid(25, 1e-3), around)
+        levels = None if level is None else np.array([level])
+        return len(path.follow(lambda numbers: tried(score, numbers), level=levels).trials)
+
+    def tried(score: Callable[[int], float], numbers: Sequence[int]) -> Iterator[tuple[int, list[Candidate]]]:
+        for number in numbers:
+            yield number, [Candidate(Mixture(EVERY, np.ones(2), 0.5), 1.0, np.array([[score(number)]]), 1.0)]
+
+    def parabola(top: int) -> Callable[[int], float]:
+        return lambda number: -0.01 * (number - top) ** 2
+
+    # The top is known from three strengths beside it, and from three on one side of it.
+    assert [n_tried(parabola(6), level) for level in (0.001, -0.001, None)] == [3, 5, 5]
+    assert [n_tried(parabola(18), level) for level in (0.001, -0.001)] == [3, n_tried(parabola(18), None)]
+    assert [n_tried(parabola(0), level, (12,)) for level in (0.001, -0.001)] == [3, n_tried(parabola(0), None, (12,))]
+    # What rises ever faster may come to any level.
+    assert n_tried(lambda number: 0.01 * min(number, 18) ** 2, 1e9) > 5
+
+
+def test_what_is_behind_in_all_folds_is_left_where_a_rung_below_told_its_strengths() -> None:
+    def asked(behind: float) -> int:
+        def score(mixing: float, fraction: float, luck: float = 0.0) -> float:
+            return {0.0: 0.8, 1.0: 0.8 - behind + luck, 0.5: 0.5}[mixing] - 0.01 * float(np.log(fraction / 0.05)) ** 2
+
+        each = [partial(score, luck=luck) for luck in (0.1, -0.1, 0.0, 0.1, -0.1)]
+        few, whole = [KnownFold(own) for own in each[:3]], [KnownFold(own) for own in each]
+        search = Rung(list(whole), 1, lambda line: None)
+        search.below = Rung(list(few), 1, lambda line: None, search.ending, finest=COARSE)
+        found = searched(search, [Mixture(EVERY, np.ones(2), mixing) for mixing in (0.0, 1.0)])
+        assert {candidate.family.mixing for candidate in found} >= {0.0}
+        assert any(mixing == 1.0 for mixing, _ in few[0].asked)
+        return sum(candidate.family.mixing == 1.0 for candidate in found)
+
+    assert asked(0.02) == 0  # by less than a standard error
+    assert asked(-0.02) > 3
 
 
 def test_the_rule_of_one_standard_error_takes_the_simplest() -> None:

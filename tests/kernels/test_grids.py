@@ -105,6 +105,21 @@ def test_median_widths_are_learned_from_standardized_training_rows(frame: pd.Dat
     assert fitted.frame()["kernel"][0].startswith("gaussian(width=")
 
 
+def test_the_median_distance_in_one_column_is_that_of_all_pairs(rng: np.random.Generator) -> None:
+    for n in (2, 3, 4, 5, 20, 61, 400):
+        normal = rng.normal(size=n)
+        columns = [
+            normal, 1e-9 * normal + 1e6, np.exp(9 * normal), 1e-145 * normal, rng.integers(0, 3, n) / 0.7,
+            np.round(normal, 1), np.where(rng.random(n) < 0.9, 0.3, normal), np.arange(n) // 2 * 1.0,
+        ]  # fmt: skip
+        for column in columns:
+            distances = pdist(column[:, None])
+            positive = distances[distances > 0]
+            expected = np.median(distances) or (np.median(positive) if positive.size else 1.0)
+            assert median_distance(column[:, None]) == expected
+            assert median_distance(column[:, None], "cityblock") == expected
+
+
 def test_the_median_distance_is_deterministic_and_survives_ties(rng: np.random.Generator) -> None:
     many = rng.normal(size=(3000, 2))
     assert median_distance(many) == median_distance(many)

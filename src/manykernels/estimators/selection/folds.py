@@ -311,7 +311,8 @@ def on_stored(
     stack = training.stack
     if not stack.evaluates:
         return problems
-    settings = {"memory_budget": memory_budget, "n_jobs": stack.n_threads, "n_targets": len(problems), "dtype": dtype}
+    # Problems are solved one after the other, so that no product has many columns: triangles, however many there are.
+    settings = {"memory_budget": memory_budget, "n_jobs": stack.n_threads, "dtype": dtype}
     held = build_stack(training.bank, training.prepared, **settings)
     return [replace(problem, stack=held) for problem in problems]
 

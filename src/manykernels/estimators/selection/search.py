@@ -91,8 +91,11 @@ class Rung:
             behind = bool(first) and not leads(found[first], found[:first])
             if self.ending.status is not None or (not path.mixture.averages and behind):
                 break
+            sparsest = found[first : first + 1] if first else []
+            if sparsest and not path.around:  # fractions mean about the same to both
+                path.around = sorted(set(sparsest[0].best().tolist()))
             if self._can_win(path, rivals_of(path, found)):
-                found.append(self.follow(path))
+                found.append(self.follow(path, best_scores(sparsest).mean(axis=0) if sparsest else None))
             elif not path.mixture.averages:
                 break
         found = [path for path in found if path.trials]
@@ -105,7 +108,8 @@ class Rung:
 
         It is tried at few strengths in some folds, then at its best strength in all of them. It is out as soon as it
         is behind the best of the others by more than a standard error of the difference over these folds, for every
-        score, even at the top of a parabola through its strengths.
+        score, even at the top of a parabola through its strengths; and if it is behind at all in all folds, once
+        strengths are as close as a rung below allows: to be chosen it would have to be ahead.
         """
         if not rivals or not self._looks_first(path):
             return self.ending.status is None
@@ -118,20 +122,30 @@ class Rung:
                 found = dict(self._try_at(mixture, grid)(path.around))
                 best_numbers = enumerate(look.best().tolist())
                 tops = [[trial.scores[0, k] for trial in found[number]] for k, number in best_numbers]
-                if ahead(np.transpose(tops) + look.rise(), best, -HOPELESS, at_least=True).any():
+                if ahead(np.transpose(tops) + look.rise(), best, -self.lenience, at_least=True).any():
                     return True
         self.forget()
         return False
 
+    @property
+    def lenience(self) -> float:
+        """Standard errors by which what is tried in all folds may be behind."""
+        return HOPELESS if self.below is None else 0.0
+
     def _looks_first(self, path: StrengthPath) -> bool:
-        """Whether a look costs little beside what it may spare, in fits: an average takes one for all strengths."""
+        """Whether a look costs little beside what it may spare, in fits: an average takes one for all strengths.
+
+        Where it is known around which strengths to look, a walk begins with the same ones.
+        """
         free = self.folds[0].opened.averages(path.mixture)
+        if path.around and not free:
+            return True
         look, whole = (1, 1) if free else (len(path.looked_at), path.n_expected)
         n_folds = len(self.folds)
         return n_first_folds(n_folds) * look <= WORTH_A_LOOK * n_folds * whole
 
-    def follow(self, path: StrengthPath) -> StrengthPath:
-        """Walk down one mixture as far as there is time, then let the folds forget it."""
+    def follow(self, path: StrengthPath, level: Array | None = None) -> StrengthPath:
+        """Walk down one mixture as far as there is time and it may come to a level, then let the folds forget it."""
         mixture, grid = path.mixture, path.grid
 
         def try_at(numbers: Sequence[int]) -> Iterator[tuple[int, list[Candidate]]]:
@@ -142,7 +156,7 @@ class Rung:
                 yield number, trials
 
         with self.ending.noted():
-            path.follow(try_at, finest=self.finest)
+            path.follow(try_at, finest=self.finest, level=level)
         likely = grid.fractions(path.likely())
         for fold in self.folds:  # what is chosen will be asked once more
             fold.forget(mixture, () if fold.opened.averages(mixture) else likely)

@@ -220,8 +220,6 @@ class StrengthPath:
     @property
     def n_expected(self) -> int:
         """How many strengths it is expected to try."""
-        if self.around:
-            return LOOKED_AT + BEHIND
         return self.grid.n_first if self.grid.stride == 1 else self.grid.n_first // COARSE + BEHIND
 
     @property
@@ -256,22 +254,22 @@ class StrengthPath:
         places = {numbers.index(best) + side for best in self.best().tolist() for side in (-1, 0, 1)} if numbers else ()
         return [numbers[place] for place in sorted(places) if 0 <= place < len(numbers)]
 
-    def follow(self, try_at: TryAt, *, finest: int = 1) -> StrengthPath:
+    def follow(self, try_at: TryAt, *, finest: int = 1, level: Array | None = None) -> StrengthPath:
         """Walk down; ``try_at`` tries strengths by number in all folds. What it raises leaves what was tried before.
 
         Where it is known around which strengths the best will be, only what lies beside them is tried, and further to
-        the side on which the score rises.
+        the side on which the score rises. What will not come to a ``level`` of means (T,), if there is one, is left.
         """
-        stride = self.grid.stride
+        stride, behind = self.grid.stride, 1 if self.around else BEHIND
         if self.around:
             self._try(self.looked_at, try_at)
-            while (first := self.numbers[0]) > 0 and bool((self.best() == first).any()):
+            while (first := self.numbers[0]) > 0 and bool((self.best() == first).any()) and self.reaches(level):
                 self._try([max(first - stride, 0)], try_at)
         else:
             self._try(range(0, min(BEHIND * stride + 1, self.grid.n_first), stride), try_at)
-        while (last := self.numbers[-1]) < self.grid.last and self._goes_on(1 if self.around else BEHIND, stride):
-            self._try(range(last + stride, min(last + BEHIND * stride, self.grid.last + stride) + 1, stride), try_at)
-        if stride > finest:
+        while (last := self.numbers[-1]) < self.grid.last and self._goes_on(behind, stride) and self.reaches(level):
+            self._try(range(last + stride, min(last + behind * stride, self.grid.last + stride) + 1, stride), try_at)
+        if stride > finest and self.reaches(level):
             self._try(self._untried(self.best().tolist(), 1), try_at)
         return self
 
@@ -291,22 +289,29 @@ class StrengthPath:
         """Return the places of the best strengths among those tried, (T,)."""
         return np.searchsorted(self.numbers, self.best())
 
-    def rise(self) -> Array:
+    def rise(self, *, beyond: bool = False) -> Array:
         """Return how far the top of a parabola through the best strength and its neighbors is above it, (T,).
 
-        Zero where the best is the first or the last.
+        Zero where the best is the first or the last, or if tops ``beyond`` these count that of a parabola through the
+        three at that end, infinite where they do not bend down.
         """
         numbers, tops = np.array(self.numbers, dtype=np.float64), self.tops()
         means, columns = self.scores().mean(axis=1), np.arange(len(tops))
-        inside = (tops > 0) & (tops < len(numbers) - 1)
-        at = np.where(inside, tops, min(1, len(numbers) - 1))
-        before, after = np.maximum(at - 1, 0), np.minimum(at + 1, len(numbers) - 1)
-        left = np.where(inside, numbers[at] - numbers[before], 1.0)
-        right = np.where(inside, numbers[after] - numbers[at], 1.0)
+        inside, n_tried = (tops > 0) & (tops < len(numbers) - 1), len(numbers)
+        at = np.clip(tops, min(1, n_tried - 1), max(n_tried - 2, 0))
+        before, after = np.maximum(at - 1, 0), np.minimum(at + 1, n_tried - 1)
+        left, right = np.maximum(numbers[at] - numbers[before], 1.0), np.maximum(numbers[after] - numbers[at], 1.0)
         up = (means[at, columns] - means[before, columns]) / left
         down = (means[after, columns] - means[at, columns]) / right
         bend, slope = (up - down) / (left + right), (up * right + down * left) / (left + right)
-        return np.where(inside & (bend > 0), np.square(slope) / (4.0 * np.where(bend > 0, bend, 1.0)), 0.0)
+        flat = np.where(inside, 0.0, np.inf)  # of neighbors that do not bend down
+        height = np.where(bend > 0, np.square(slope) / (4.0 * np.where(bend > 0, bend, 1.0)), flat)
+        above = means[at, columns] + height - means[tops, columns]
+        return np.where(inside | beyond, above, 0.0)
+
+    def reaches(self, level: Array | None) -> bool:
+        """Whether any mean may come to a level (T,), by parabolas."""
+        return level is None or bool((self.at_tops().mean(axis=0) + self.rise(beyond=True) >= level).any())
 
     def at_tops(self) -> Array:
         """Return the scores of every fold where the mean is best, (n_folds, T)."""

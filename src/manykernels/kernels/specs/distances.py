@@ -24,6 +24,9 @@ NEAR_AT_ONCE = 2**14  # pairs of sparse rows whose difference is taken at a time
 SMALLEST_WIDTH = 1e-150
 LARGEST_WIDTH = 1e150
 MEDIAN_ROWS = 1000
+MOST_BISECTIONS = 12  # each halves the pairs that are left, about; what is left then is few
+ALIKE_IN_ONE_COLUMN = ("euclidean", "cityblock")
+MANAGEABLE_GAPS = 1e-140, 1e140  # whose squares are as exact as they
 BIN_ROWS = 20_000
 
 
@@ -271,12 +274,45 @@ def median_distance(points: Array | SparsePoints, metric: str = "euclidean") -> 
     """Return the median distance between distinct rows, on at most 1000 rows drawn with a fixed seed."""
     if len(points) > MEDIAN_ROWS:
         points = points[np.random.default_rng(0).choice(len(points), MEDIAN_ROWS, replace=False)]
+    if not isinstance(points, SparsePoints) and points.shape[1] == 1 and metric in ALIKE_IN_ONE_COLUMN:
+        gap = _median_gap(np.sort(points[:, 0]))
+        if MANAGEABLE_GAPS[0] < gap < MANAGEABLE_GAPS[1]:
+            return gap
     distances = _sparse_distances(points, metric) if isinstance(points, SparsePoints) else pdist(points, metric)
     median = float(np.median(distances)) if distances.size else 0.0
     if median > 0:
         return median
     positive = distances[distances > 0]
     return float(np.median(positive)) if positive.size else 1.0
+
+
+def _median_gap(values: Array) -> float:
+    """Return the median difference between sorted values, of those that differ if it is zero; NaN if none does.
+
+    How many pairs are closer than a bound is told by places in the order. Bisection finds bounds with few pairs between
+    them, of which the differences are then formed: the median is the same number as that of all of them.
+    """
+    n, places = len(values), np.arange(1, len(values) + 1)
+    repeats = np.unique(values, return_counts=True)[1]
+    n_pairs, n_equal = n * (n - 1) // 2, int((repeats * (repeats - 1) // 2).sum())
+    skipped = n_equal if n_equal > n_pairs // 2 else 0
+    if skipped == n_pairs or not np.isfinite(values).all():
+        return np.nan
+    middle = (skipped + n_pairs - 1) // 2, (skipped + n_pairs) // 2  # their numbers, from the smallest
+    low, high = 0.0, float(values[-1] - values[0])
+    for _ in range(MOST_BISECTIONS):
+        width = 0.5 * (low + high)
+        closer = int((np.searchsorted(values, values + width, side="right") - places).sum())
+        if middle[0] < closer <= middle[1]:  # between the two
+            break
+        low, high = (width, high) if closer <= middle[0] else (low, width)
+    slack = 4.0 * np.finfo(float).eps * (float(np.abs(values).max()) + high)  # of the sums that places are told by
+    starts = np.maximum(np.searchsorted(values, values + (low - slack)), places)
+    ends = np.maximum(np.searchsorted(values, values + (high + slack), side="right"), starts)
+    first, counts = np.repeat(np.arange(n), ends - starts), ends - starts
+    second = np.arange(counts.sum()) - np.repeat(np.cumsum(counts) - counts, counts) + np.repeat(starts, counts)
+    wanted = [rank - int((starts - places).sum()) for rank in middle]
+    return float(np.partition(values[second] - values[first], wanted)[wanted].mean())
 
 
 def _sparse_distances(points: SparsePoints, metric: str) -> Array:
