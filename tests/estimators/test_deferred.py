@@ -42,6 +42,16 @@ MODELS: dict[str, tuple[Callable[[], Any], str, set[str]]] = {
         "numbers",
         {"importance"},
     ),
+    "more factors than rows": (
+        partial(
+            MKLRegressor,
+            KernelBank.per_feature(widths=[0.02, 0.05, 0.1]),
+            alpha=1e-4,
+            resources={"representation": "factored"},
+        ),
+        "numbers",
+        {"importance"},
+    ),
 }
 
 

@@ -28,7 +28,8 @@ these are far more than the rows that are left out, matrices ``Z_m Z_m'`` among 
 **When.** Models of Gram matrices and smooth losses keep all rows that matter, and are asked when somebody wants to
 know. Factors keep no rows, and losses with kinks only those at or beyond a kink: there what it takes is held until
 somebody asks, or saves the model, and where that is much it is measured at the end of the fit; of each kernel, and each
-set of columns, a mean and its error are kept.
+set of columns, a mean and its error are kept. Where factors have far more columns than rows are left out, what is held
+are these rows of the table, of which factors are made when they are asked for.
 
 K. R. Rad, A. Maleki, "A scalable estimate of the out-of-sample prediction error via approximate leave-one-out
 cross-validation", JRSS B 82 (2020); S. Wang and others, "Approximate leave-one-out for fast parameter tuning in high
@@ -39,7 +40,7 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache, partial
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any
@@ -361,6 +362,8 @@ class FactorRows:
     losses: tuple[Any, ...]
     y: Array
     weight: Array
+    stack: FactoredStack | None = None  # the active kernels on these rows, instead of many factors
+    tols: tuple[float, ...] = ()  # shares of the trace that factors of each are to leave
 
     @property
     def nbytes(self) -> int:
@@ -368,11 +371,24 @@ class FactorRows:
         shared = {id(Z): Z.nbytes for own in self.factors for Z, _ in own}
         held = [*shared.values(), *(v.nbytes for own in self.factors for _, v in own)]
         held += [each.nbytes for target in self.targets for each in (target.values, target.constants)]
-        return sum(held) + (0 if self.grams is None else self.grams.nbytes)
+        return sum(held) + sum(each.nbytes for each in (self.grams, self.stack) if each is not None)
+
+    def in_columns(self, stack: FactoredStack, active: Array, rows: Array, tols: tuple[float, ...]) -> FactorRows:
+        """Return the same with the columns of the table in place of factors, which are more: made when asked for.
+
+        Not of kernels whose functions have a shape: rows are left out along the faces of cones of the fit's factors.
+        """
+        if self.grams is not None or stack.table.chunked or stack.shaped:
+            return self
+        return replace(self, factors=[], stack=stack.taken(active, rows), tols=tols)
 
     def left_out(self) -> LeftOut:
         """Leave each row out in turn."""
-        if self.grams is not None:
+        if self.stack is not None:
+            operators = [self.stack.operators([m], tol)[0] for m, tol in enumerate(self.tols)]
+            factors = [np.asarray(operator.rows(np.arange(len(self.y)))) for operator in operators]
+            left = [by_rows(target, factors) for target in self.targets]
+        elif self.grams is not None:
             left = [by_matrices(target, self.grams.__getitem__) for target in self.targets]
         else:
             left = [_by_least(*pair) for pair in zip(self.targets, self.factors, strict=True)]
@@ -404,13 +420,14 @@ def of_factors(model: BaseEstimator, stack: FactoredStack, fit: Fit, y: Array, w
     place = {int(m): slot for slot, m in enumerate(active)}
     values = np.zeros((len(active), len(kept), n_targets))
     none = np.zeros((len(kept), 0)), np.zeros(0)
-    factors = [[none] * len(active) for _ in range(n_targets)]
+    factors, tols = [[none] * len(active) for _ in range(n_targets)], np.full(len(active), FACTOR_TOL)
     first, many, rows_of = 0, False, _rows_once(stack, kept)
     for found in fit.solutions:
         functions: Any = found.functions
         for component in (each for each in functions.components if each.kernel in place):
             at, target = place[component.kernel], first + component.target
             tol = FACTOR_TOL if component.tol is None else component.tol
+            tols[at] = tol
             Z, v = rows_of(component.kernel, tol), component.coefficients
             if Z is None:
                 many = True
@@ -438,7 +455,9 @@ def of_factors(model: BaseEstimator, stack: FactoredStack, fit: Fit, y: Array, w
     unit = np.sum(weights * np.reshape(sizes, weights.shape), axis=1)
     share = len(weight) / len(kept)
     fitted = _targets(model, values, intercepts, rho, losses, y[kept], weight[kept], unit, share)
-    return FactorRows(fitted, [] if many else factors, grams, losses, y[kept], weight[kept])
+    left = FactorRows(fitted, [] if many else factors, grams, losses, y[kept], weight[kept])
+    rank = max((sum(Z.shape[1] for Z, _ in own) for own in left.factors), default=0)
+    return left.in_columns(stack, active, kept, tuple(tols.tolist())) if rank > RANK_PER_ROW * len(kept) else left
 
 
 def _sums(stack: FactoredStack, kernel: int, rows: Array, rho: Array) -> Array:

@@ -304,11 +304,20 @@ class FactoredStack(GramStack):
         """Bytes of the columns, which the stack reads in place."""
         return self.table.nbytes
 
+    def taken(self, kernels: Array, rows: Array) -> FactoredStack:
+        """Return some kernels on a copy of some rows, with factors that are good for these."""
+        used = sorted({j for m in kernels.tolist() for j in self.columns_of(m)})
+        return self._over(self.table.taken(used, rows), kernels)
+
     def _take(self, kernels: Array) -> FactoredStack:
+        return self._over(self.table, kernels)
+
+    def _over(self, table: ColumnTable, kernels: Array) -> FactoredStack:
+        """Return some kernels on a table in the units of this stack's."""
         chosen = kernels.tolist()
         places, specs = [self.positions[m] for m in chosen], [self.specs[m] for m in chosen]
         names, rest = self._names_of(kernels), self._of_kernels(kernels)
-        return type(self)(self.table, places, specs, self.scales[kernels], names=names, **rest)
+        return type(self)(table, places, specs, self.scales[kernels], names=names, **rest)
 
     def _of_kernels(self, kernels: Array) -> dict[str, Any]:
         """Return what the constructor takes besides, for some of the kernels."""

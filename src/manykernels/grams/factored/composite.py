@@ -219,11 +219,11 @@ class CompositeStack(FactoredStack):
         part, place = self._at(kernel)
         return part._kernel_diag(place)
 
-    def _take(self, kernels: Array) -> FactoredStack:
+    def _over(self, table: ColumnTable, kernels: Array) -> FactoredStack:
         parts, members = [], []
         for number, part in enumerate(self.parts):
             slots = np.flatnonzero(self._part[kernels] == number)
             if len(slots):
-                parts.append(part._take(self._place[kernels[slots]]))
+                parts.append(part._over(table, self._place[kernels[slots]]))
                 members.append(slots)
         return CompositeStack(parts, members, names=self._names_of(kernels))

@@ -174,7 +174,8 @@ class ColumnTable:
     @property
     def nbytes(self) -> int:
         """Bytes of the columns."""
-        return int(self.columns.nbytes)
+        each = self.columns.values() if isinstance(self.columns, dict) else [self.columns]
+        return int(sum(column.nbytes for column in each))
 
     def column(self, position: int) -> Array:
         """Return one column as it is stored, (n,)."""
@@ -353,6 +354,12 @@ class ColumnTable:
     def grid(self, values: Mapping[int, Array]) -> ColumnTable:
         """Return a table of some columns that have these values, in their own units."""
         return self._of(dict(values), len(next(iter(values.values()))))
+
+    def taken(self, positions: Sequence[int], rows: Array) -> ColumnTable:
+        """Return a copy of some rows of some columns, under their numbers."""
+        part = self._of({j: read_only(self.columns[j][rows]) for j in positions}, len(rows))
+        part.objects = {j: column[rows] for j, column in self.objects.items() if j in positions}
+        return part
 
     def _of(self, columns: Array | Mapping[int, Array], n_rows: int) -> ColumnTable:
         """Return other rows in the units of this table; they have been checked. Columns may be a dictionary."""
