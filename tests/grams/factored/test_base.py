@@ -23,8 +23,10 @@ from manykernels.grams.factored import (
     served_by,
 )
 from manykernels.grams.factored.fourier import LeadingDirections
+from manykernels.grams.factored.fourier_factor import FourierPlan, coarser
 from manykernels.grams.factored.grid import GridStack
 from manykernels.grams.factored.landmarks import pivoted_cholesky
+from manykernels.grams.factored.loops import ORDER, add_moments
 from manykernels.grams.factored.window import WindowStack
 from manykernels.kernels import (
     Binned,
@@ -398,18 +400,37 @@ def test_few_rows_with_one_far_away_are_summed_by_values(far: float) -> None:
     np.testing.assert_allclose(stack.apply_each(rho)[2], Gaussian(0.1)(X[:, [1]]) @ rho, atol=1e-9)
 
 
-def test_widths_are_divided_where_rows_are_few_and_the_bounds_hold() -> None:
-    """Two short transforms in place of a long one; columns with the same period are transformed together."""
+@pytest.mark.parametrize("directly", [False, True])
+def test_wider_kernels_have_bins_of_several_narrow_ones_and_the_bounds_hold(
+    monkeypatch: pytest.MonkeyPatch, directly: bool
+) -> None:
+    """Short transforms in place of a long one; columns with the same periods are transformed together."""
     rng = np.random.default_rng(12)
     X = rng.normal(size=(120, 9))
     X[:, 8] = 30 * rng.random(120)
     stack = FourierStack.grid(X, [10.0, 0.1, 1.0, 3.0, 0.3], standardize=False)
-    assert {together.members.shape[1] for together in stack._layout} < {1, 2, 3, 4}
-    assert len(stack._layout) < 2 * 9
-    assert sorted(np.concatenate([one.members.ravel() for one in stack._layout])) == list(range(45))
+    parts = [part for together in stack._layout for part in together.parts()]
+    assert {part.members.shape[1] for part in parts} == {1, 2}  # 0.1 and 0.3, 1, 3 and 10
+    assert len(stack._layout) < 9
+    assert sorted(np.concatenate([one.members.ravel() for one in parts])) == list(range(45))
+    bins = FourierPlan.directly
+    # waves at every row for narrow kernels, and for wider ones the bins that rows would have had
+    monkeypatch.setattr(
+        FourierPlan, "directly", lambda self, n, k: (directly and self.spacing < 0.02) or bins(self, n, k)
+    )
     rho = rng.normal(size=120)
     exact = np.einsum("i,mij,j->m", rho, stack.block(), rho)
     assert (np.abs(stack.quad(rho) - exact) <= stack.error_bound(rho)).all()
-    many = FourierStack(stack.table, stack.columns, stack.widths, stack.scales)
-    many.n_samples = 10**7
-    assert {together.members.shape[1] for together in many._layout} == {5}
+
+
+@pytest.mark.parametrize("count", [1, 3, 5])
+def test_moments_of_neighboring_bins_are_moments_of_all_of_them(count: int) -> None:
+    rng = np.random.default_rng(0)
+    x, rho = 10.0 * rng.random(500), rng.normal(size=500)
+    fine, wide = np.zeros((2, 41, ORDER))
+    add_moments(x, 0.0, 4.0, rho, fine)
+    add_moments(x, 0.0, 4.0 / count, rho, wide)
+    found = coarser(fine[None], count)[0]
+    np.testing.assert_allclose(found, wide[: len(found)], atol=1e-12)
+    assert not wide[len(found) :].any()
+    np.testing.assert_allclose(found[:, 0].sum(), rho.sum(), atol=1e-12)

@@ -7,7 +7,8 @@ import pytest
 
 from manykernels import Gaussian, KernelBank, Linear
 from manykernels.grams.factored import ColumnTable, FourierStack, factored_stack
-from manykernels.grams.factored.fourier_factor import FourierPlan
+from manykernels.grams.factored.fourier_factor import FourierFactor, FourierPlan
+from manykernels.grams.factored.loops import add_moments
 
 WIDTHS = [0.1, 0.7, 8.0]
 
@@ -58,3 +59,20 @@ def test_factors_of_the_last_working_set_are_taken_as_they_are(monkeypatch: pyte
     with pytest.raises(AssertionError, match="computed anew"):
         stack.templates(gaussians, 1e-5)
     assert all(len(part._in_use) == 2 for part in stacks)  # a column each
+
+
+@pytest.mark.parametrize("width", [0.1, 0.7, 5.0])
+@pytest.mark.parametrize("ratio", [0.4, 0.125])  # with frequencies above that of the bins, and without
+def test_pieces_are_the_functions_whether_or_not_a_period_is_a_whole_number_of_bins(width: float, ratio: float) -> None:
+    x = np.random.default_rng(0).random(300) * 9.0
+    factor = FourierFactor.plan(9.0, width)
+    counts = np.zeros((factor.period_bins, 8))
+    add_moments(x, 0.0, 1.0 / factor.spacing, np.ones(300), counts)
+    factor = factor.with_spectrum(counts, 2.0)
+    features = factor.features(x, 1e-9)
+    for spacing in (factor.whole_spacing(ratio), 0.99 * factor.whole_spacing(ratio)):
+        pieces = factor.pieces(spacing, int(9.0 / spacing) + 2, factor.directions[:, : features.shape[1]])
+        places = np.floor(x / spacing + 0.5).astype(int)
+        powers = (x / spacing - places)[:, None] ** np.arange(8)
+        found = np.einsum("np,npr->nr", powers, pieces[places])
+        assert np.linalg.norm(found - features, axis=1).max() <= factor.taylor_error(spacing) + 1e-12

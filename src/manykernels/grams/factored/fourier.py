@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from copy import copy
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cached_property, partial
-from itertools import compress, islice
+from itertools import islice
 from typing import Any
 
 import numpy as np
@@ -214,17 +214,24 @@ class FourierStack(FactoredStack):
     def _quads(self, rhos: Sequence[Any]) -> Array:
         """Return the quadratic forms of every vector, (T, M): rows are read once."""
         out = np.empty((len(rhos), self.n_kernels))
-        batches = [batch for together in self._layout for batch in together.batches()]
-        direct = [not self.table.chunked and batch.plan.directly(self.n_samples, len(rhos)) for batch in batches]
-        for batch in compress(batches, direct):
-            self._quads_by_rows(batch, np.array(rhos), out)
-        binned = [batch for batch, by_rows in zip(batches, direct, strict=True) if not by_rows]
-        for batch, some, moments in self._moments_of(binned, rhos):
-            out[some, batch.members] = np.moveaxis(batch.plan.quads(moments), 1, 0)
+        batches: list[PlannedColumns] = []
+        for batch in (batch for together in self._layout for batch in together.batches()):
+            binned: PlannedColumns | None = batch
+            while binned is not None and self._directly(binned, len(rhos)):
+                self._quads_by_rows(binned, np.array(rhos), out)
+                binned = binned.wider
+            batches += [] if binned is None else [binned]
+        for batch, some, moments in self._moments_of(batches, rhos):
+            for members, quads in batch.quads(moments):
+                out[some, members] = np.moveaxis(quads, 1, 0)
         out *= self.scales
         for kernel in np.flatnonzero(self._by_values).tolist():
             out[:, kernel] = [rho @ self._product(kernel, rho) for rho in rhos]
         return out
+
+    def _directly(self, batch: PlannedColumns, n_vectors: int) -> bool:
+        """Whether waves at every row of a table in memory take less time than bins."""
+        return not self.table.chunked and batch.plan.directly(self.n_samples, n_vectors)
 
     def _quads_by_rows(self, batch: PlannedColumns, rhos: Array, out: Array) -> None:
         """Set the quadratic forms of many vectors (T, N) by a wave a row: few rows take no bins."""
@@ -255,8 +262,8 @@ class FourierStack(FactoredStack):
     def _layout(self) -> list[PlannedColumns]:
         """Return columns that share an expansion together."""
         extents, own = self.table.high - self.table.low, np.flatnonzero(~self._by_values)
-        found = laid_out(self.columns[own], self.widths[own], extents, self.tol, self.n_samples) if len(own) else ()
-        return [replace(together, members=own[together.members]) for together in found]
+        found = laid_out(self.columns[own], self.widths[own], extents, self.tol) if len(own) else ()
+        return [together.of(own) for together in found]
 
     def _moments_of(
         self, batches: Sequence[PlannedColumns], rhos: Sequence[Any]
@@ -309,8 +316,8 @@ class FourierStack(FactoredStack):
         """Bounds (M,) on the error of ``quad(rho)`` beside ``||rho||_1^2``."""
         if self._errors is None:
             out = np.zeros(self.n_kernels)
-            for together in self._layout:
-                out[together.members] = together.plan.errors
+            for part in (part for together in self._layout for part in together.parts()):
+                out[part.members] = part.plan.errors
             # Sums of N terms of either sign: rounding grows like a random walk.
             self._errors = (out + np.finfo(np.float64).eps * np.sqrt(self.n_samples)) * self.scales
         return self._errors
@@ -353,9 +360,9 @@ class FourierStack(FactoredStack):
     def spec_of(self, kernel: int) -> Gaussian:
         return Gaussian(float(self.widths[kernel]))
 
-    def _take(self, kernels: Array) -> FourierStack:
+    def _over(self, table: ColumnTable, kernels: Array) -> FourierStack:
         return FourierStack(
-            self.table,
+            table,
             self.columns[kernels],
             self.widths[kernels],
             self.scales[kernels],
@@ -448,9 +455,10 @@ class FourierStack(FactoredStack):
         return made
 
     def _column_operator(self, column: int, own: Array, tol: float, ratio: float) -> ColumnOperator:
-        """Return the factors of some kernels of a column as pieces on bins of this part of the narrowest width."""
-        spacing = ratio * float(self.widths[own].min())
-        geometry, factors = self._geometry(column, spacing), self._factors_of(own.tolist())
+        """Return the factors of some kernels of a column, as pieces on bins of this part of the narrowest width."""
+        factors = self._factors_of(own.tolist())
+        spacing = factors[int(np.argmin(self.widths[own]))].whole_spacing(ratio)
+        geometry = self._geometry(column, spacing)
         parts = [
             self._pieces_of(m, factor, spacing, (geometry[2], factor.rank(tol)))
             for m, factor in zip(own.tolist(), factors, strict=True)
@@ -462,7 +470,7 @@ class FourierStack(FactoredStack):
         bins, rank = size
         found = self._pieces.get((kernel, spacing, rank))
         if found is None:
-            found = factor.pieces(0.0, spacing, bins, factor.directions[:, :rank])
+            found = factor.pieces(spacing, bins, factor.directions[:, :rank])
             if found.nbytes <= KEPT_BYTES // 32:
                 if sum(each.nbytes for each in self._pieces.values()) + found.nbytes > KEPT_BYTES:
                     self._pieces.clear()

@@ -9,11 +9,11 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 from functools import lru_cache
-from math import factorial
+from itertools import pairwise
+from math import comb, factorial
 
 import numpy as np
-from scipy.fft import next_fast_len, rfft
-from scipy.linalg import eigh
+from scipy.fft import irfft, next_fast_len, rfft
 from scipy.special import erfc
 
 from manykernels.exceptions import InvalidInputError
@@ -25,7 +25,7 @@ from manykernels.validation.arrays import Array, read_only
 ROUNDING = 2e-15  # of sums and of the transform, beside ||rho||_1^2
 MAX_BINS = 2**22
 BATCH_ENTRIES = TRANSFORM_BYTES // (4 * 8)  # of a transform of moments held at once: 2 MB of the four that there are
-ROWS_PER_BIN = 14  # that are read in the time that a bin of a transform takes
+NESTED = 5  # bins in one for wider kernels; an odd number, so that their edges are edges of these
 # Nanoseconds, about: a wave at a row, its product with a vector, the moments of a row, the transform of a bin.
 WAVE_COST, WAVE_PRODUCT, ROW_COST, BIN_COST = 3.0, 0.06, 5.0, 25.0
 BIN_STEPS = 32  # periods are rounded up by at most 1/32, so that columns of nearly the same range share coefficients
@@ -85,13 +85,12 @@ def bin_ratio(tol: float) -> float:
 
 def plan_bins(extent: float, widths: tuple[float, ...], tol: float) -> tuple[float, int]:
     """Return the bin width and the number of bins of the period for data within ``extent``."""
-    spacing, bins = periods(np.array([extent]), widths, tol)
-    return spacing, int(bins[0])
-
-
-def periods(extents: Array, widths: tuple[float, ...], tol: float) -> tuple[float, Array]:
-    """Return the bin width and the numbers of bins (c,) of the periods for columns within these extents."""
     spacing = bin_ratio(tol) * min(widths)
+    return spacing, int(periods(np.array([extent]), widths, spacing, tol)[0])
+
+
+def periods(extents: Array, widths: tuple[float, ...], spacing: float, tol: float) -> Array:
+    """Return the numbers of bins (c,) of the periods for columns within these extents."""
     wanted = (extents + reach(tol) * max(widths)) / spacing + 2
     if wanted.max() > MAX_BINS:
         raise InvalidInputError(
@@ -101,23 +100,43 @@ def periods(extents: Array, widths: tuple[float, ...], tol: float) -> tuple[floa
         )
     step = np.maximum(1, (2 ** np.floor(np.log2(wanted)) / BIN_STEPS).astype(np.int64))
     rounded, place = np.unique((np.ceil(wanted / step) * step).astype(np.int64), return_inverse=True)
-    return spacing, np.array([next_fast_len(int(bins), real=True) for bins in rounded])[place]
+    return np.array([next_fast_len(int(bins), real=True) for bins in rounded])[place]
 
 
-def divided(extent: float, widths: tuple[float, ...], tol: float, n_rows: int) -> list[tuple[float, ...]]:
-    """Return increasing widths in one part, or in two whose transforms are shorter: few rows are read twice for less.
+def nested(widths: tuple[float, ...]) -> list[tuple[slice, int]]:
+    """Return parts of increasing widths, each with how many of the narrowest one's bins are one of its own.
 
-    The period is long because of the wide ones, and the bins are narrow because of the narrow ones.
+    Periods are long because of wide kernels, and bins are narrow because of narrow ones: together they would take long
+    transforms. Bins of a part are `NESTED` of those before, whose moments are moments of theirs.
     """
+    level = np.floor(np.log(np.array(widths) / widths[0]) / np.log(NESTED) + 1e-9).astype(np.int64)
+    starts = [*np.flatnonzero(np.diff(level, prepend=-1)).tolist(), len(widths)]
+    return [(slice(low, high), NESTED ** int(level[low])) for low, high in pairwise(starts)]
 
-    def bins(low: int, high: int) -> float:
-        return (extent + reach(tol) * widths[high - 1]) / (bin_ratio(tol) * widths[low])
 
-    count = len(widths)
-    best = min(range(1, count), key=lambda cut: bins(0, cut) + bins(cut, count), default=0)
-    if not best or n_rows > ROWS_PER_BIN * (bins(0, count) - bins(0, best) - bins(best, count)):
-        return [widths]
-    return [widths[:best], widths[best:]]
+def coarser(moments: Array, count: int) -> Array:
+    """Return the moments of so many neighboring bins as those of one, an odd number: (..., bins, 8) of fewer bins.
+
+    Bins begin with the middle of such a neighborhood. A row that is ``delta`` from the middle of a bin, and the bin
+    ``o`` from the middle of the neighborhood, is ``(delta + o) / count`` from there.
+    """
+    *lead, bins, order = moments.shape
+    before = count // 2
+    whole = -(-(bins + before) // count)
+    padded = np.zeros((*lead, whole * count, order))
+    padded[..., before : before + bins, :] = moments
+    return np.asarray(padded.reshape(*lead, whole, count * order) @ _shifts(count))
+
+
+@lru_cache(maxsize=16)
+def _shifts(count: int) -> Array:
+    """Return the matrix (count * 8, 8) that takes the moments of neighboring bins to those of all of them."""
+    out = np.zeros((count, ORDER, ORDER))
+    for at, away in enumerate(range(-(count // 2), count // 2 + 1)):
+        for p in range(ORDER):
+            for k in range(p + 1):
+                out[at, k, p] = comb(p, k) * float(away) ** (p - k) / float(count) ** p
+    return out.reshape(-1, ORDER)
 
 
 @dataclass(frozen=True, eq=False)
@@ -128,21 +147,43 @@ class PlannedColumns:
     columns: Array  # (c,) int
     members: Array  # (c, W) int: kernels of every column, by width
     bins: int  # enough for the data of every column
+    wider: PlannedColumns | None = None  # the same columns and kernels that are wider, on bins of several of these
+    count: int = 1  # of these bins in one of theirs
 
     def batches(self) -> Iterator[PlannedColumns]:
         """Yield a few columns at a time, whose transforms stay in a cache."""
         size = max(1, BATCH_ENTRIES // (self.plan.period_bins * ORDER))
         for start in range(0, len(self.columns), size):
-            part = slice(start, start + size)
-            yield PlannedColumns(self.plan, self.columns[part], self.members[part], self.bins)
+            yield self._part(slice(start, start + size))
+
+    def _part(self, part: slice) -> PlannedColumns:
+        wider = None if self.wider is None else self.wider._part(part)
+        return replace(self, columns=self.columns[part], members=self.members[part], wider=wider)
+
+    def of(self, members: Array) -> PlannedColumns:
+        """Return the same of a larger stack, in which these are the kernels."""
+        wider = None if self.wider is None else self.wider.of(members)
+        return replace(self, members=members[self.members], wider=wider)
 
     def together(self, n_vectors: int) -> Iterator[slice]:
         """Yield which of so many vectors are transformed at once, so that those of all columns stay in a cache."""
         size = max(1, BATCH_ENTRIES // (len(self.columns) * self.plan.period_bins * ORDER))
         yield from (slice(start, min(start + size, n_vectors)) for start in range(0, n_vectors, size))
 
+    def parts(self) -> Iterator[PlannedColumns]:
+        """Yield these and all that are wider."""
+        yield self
+        if self.wider is not None:
+            yield from self.wider.parts()
 
-def laid_out(columns: Array, widths: Array, extents: Array, tol: float, n_rows: int) -> Iterator[PlannedColumns]:
+    def quads(self, moments: Array) -> Iterator[tuple[Array, Array]]:
+        """Yield kernels (c, W), and their quadratic forms (c, T, W) from moments (c, T, bins, 8)."""
+        yield self.members, self.plan.quads(moments)
+        if self.wider is not None:
+            yield from self.wider.quads(coarser(moments, self.count))
+
+
+def laid_out(columns: Array, widths: Array, extents: Array, tol: float) -> Iterator[PlannedColumns]:
     """Yield kernels as columns that share an expansion; ``extents`` are of all columns of the table."""
     order = np.lexsort((widths, columns))
     heads = np.flatnonzero(np.diff(columns[order], prepend=-1))
@@ -151,10 +192,7 @@ def laid_out(columns: Array, widths: Array, extents: Array, tol: float, n_rows: 
         own = order[heads[sizes == size][:, None] + np.arange(size)]
         for together, members in _of_equal_widths(widths, own):
             reached = extents[columns[members[:, 0]]]
-            low = 0
-            for part in divided(float(reached.max()), tuple(together.tolist()), tol, n_rows):
-                yield from _of_one_kind(columns, members[:, low : low + len(part)], part, reached, tol)
-                low += len(part)
+            yield from _of_one_kind(columns, members, tuple(together.tolist()), reached, tol)
 
 
 def _of_equal_widths(widths: Array, members: Array) -> Iterator[tuple[Array, Array]]:
@@ -171,16 +209,23 @@ def _of_equal_widths(widths: Array, members: Array) -> Iterator[tuple[Array, Arr
 def _of_one_kind(
     columns: Array, members: Array, widths: tuple[float, ...], extents: Array, tol: float
 ) -> Iterator[PlannedColumns]:
-    """Yield columns with the same widths by the length of their periods."""
+    """Yield columns with the same widths by the lengths of their periods."""
+    parts, spacing = nested(widths), bin_ratio(tol) * widths[0]
     try:
-        spacing, bins = periods(extents, widths, tol)
+        bins = np.stack([periods(extents, widths[own], count * spacing, tol) for own, count in parts], axis=1)
     except InvalidInputError as error:
         raise InvalidInputError(f"Column {columns[members[int(np.argmax(extents)), 0]]}: {error}") from error
-    for period in np.unique(bins).tolist():
-        chosen = bins == period
-        held = int(np.floor(float(extents[chosen].max()) / spacing + 0.5)) + 1
-        plan = fourier_plan(spacing, period, widths, tol)
-        yield PlannedColumns(plan, columns[members[chosen, 0]], members[chosen], held)
+    kinds, kind = np.unique(bins, axis=0, return_inverse=True)
+    for number, lengths in enumerate(kinds.tolist()):
+        chosen = kind.ravel() == number
+        reached, found, last = float(extents[chosen].max()), None, parts[-1][1]
+        for (own, count), period in reversed(list(zip(parts, lengths, strict=True))):
+            plan = fourier_plan(count * spacing, period, widths[own], tol)
+            held, here = int(np.floor(reached / (count * spacing) + 0.5)) + 1, members[chosen]
+            found = PlannedColumns(plan, columns[here[:, 0]], here[:, own], held, found, last // count)
+            last = count
+        if found is not None:
+            yield found
 
 
 @lru_cache(maxsize=256)
@@ -229,6 +274,8 @@ FEW_ROWS = 5000  # whose factors are kept in memory
 SMALLEST_SHARE = 1e-14  # of the trace: eigenvalues below it are rounding
 WIDEST_SPACING = 0.4
 ROUNDED = 0.1  # of a width: the most of a bin whose rows are taken for its middle in a Hessian
+WHOLE = 1e-12  # of a period, which a number of bins may miss
+TRANSFORM_STEPS = 4.0  # of a bin and a halving of a transform, beside a product with a wave
 SPACING = 0.125  # of a width: Taylor pieces of order 8 are then good to 1e-13
 
 
@@ -292,6 +339,10 @@ class FourierFactor:
         """Width of these bins."""
         return self.period / self.period_bins
 
+    def whole_spacing(self, ratio: float) -> float:
+        """Return the width of bins, about this part of the kernel's and no more, of which the period holds a number."""
+        return self.period / int(next_fast_len(int(np.ceil(self.period / (ratio * self.width))), real=True))
+
     @property
     def middle(self) -> float:
         """Where phases are zero."""
@@ -301,7 +352,7 @@ class FourierFactor:
         """Add scale and eigenvectors, from the moments (bins, 8) of a vector of ones."""
         amplitude = self.amplitude * np.sqrt(scale)
         gram = _trigonometric_gram(self._characteristic(counts), amplitude)
-        values, vectors = eigh(gram)
+        values, vectors = np.linalg.eigh(gram)  # divides and conquers, in three quarters of the time of others
         values, vectors = np.maximum(values[::-1], 0.0), vectors[:, ::-1]
         kept = max(1, int(np.sum(values > SMALLEST_SHARE * values.sum())))
         return replace(
@@ -341,23 +392,39 @@ class FourierFactor:
         # A frequency's cosine and sine together miss at most sqrt(2) times what one of them does.
         return float(np.sqrt(2.0) * np.linalg.norm(self.amplitude * remainder))
 
-    def pieces(self, start: float, spacing: float, bins: int, directions: Array) -> Array:
-        """Return Taylor coefficients (bins, 8, r) of functions at bins from ``start``, in powers of one bin."""
-        n = len(self.omega)
-        phases = np.outer(start + spacing * np.arange(bins) - self.middle, self.omega)
-        cosines, sines = np.cos(phases), np.sin(phases)[:, 1:]
-        even, odd = self.amplitude[:, None] * directions[:n], self.amplitude[1:, None] * directions[n:]
-        out = np.empty((bins, ORDER, directions.shape[1]))
-        for p in range(ORDER):
-            power = (self.omega * spacing) ** p / factorial(p)
-            # d/dx turns cos into -sin and sin into cos; after p times the signs and names repeat every four.
-            first, second = power[:, None] * even, power[1:, None] * odd
-            if p % 2 == 0:
-                out[:, p] = (1 - p % 4) * (cosines @ first + sines @ second)
-            else:
-                sign = 2 - p % 4
-                out[:, p] = sign * (cosines[:, 1:] @ second - sines @ first[1:])
-        return out
+    def pieces(self, spacing: float, bins: int, directions: Array) -> Array:
+        """Return Taylor coefficients (bins, 8, r) of functions at bins from the lowest value, in powers of one bin.
+
+        By one transform of every derivative where the period holds a whole number of bins; else, and where they are
+        fewer, by waves at every bin.
+        """
+        n, rank, period_bins = len(self.omega), directions.shape[1], round(self.period / spacing)
+        whole = abs(period_bins * spacing - self.period) <= WHOLE * self.period
+        powers = np.array([(1j * self.omega * spacing) ** p / factorial(p) for p in range(ORDER)]).T
+        waves = self.amplitude[:, None] * directions[:n].astype(complex)
+        waves[1:] -= 1j * self.amplitude[1:, None] * directions[n:]
+        waves *= np.exp(-1j * self.omega * self.middle)[:, None]
+        each = (powers[:, :, None] * waves[:, None]).reshape(n, -1)
+        if not whole or 2.0 * n * bins < TRANSFORM_STEPS * period_bins * np.log2(period_bins):
+            phases = np.outer(spacing * np.arange(bins), self.omega)
+            found = np.cos(phases) @ each.real - np.sin(phases) @ each.imag
+        else:
+            found = _series_on_a_period(each, period_bins)[:bins]
+        return np.ascontiguousarray(found).reshape(bins, ORDER, rank)
+
+
+def _series_on_a_period(coefficients: Array, period_bins: int) -> Array:
+    """Return ``Re sum_k c_k exp(2 pi i k j / P)`` at all ``j < P``, (P, r); there are fewer than ``P`` frequencies."""
+    half = period_bins // 2
+    spectra = np.zeros((half + 1, coefficients.shape[1]), dtype=complex)
+    low, high = coefficients[: half + 1], coefficients[half + 1 :]
+    spectra[: len(low)] = low
+    if len(high):  # frequencies above that of the bins are seen as lower ones
+        spectra[period_bins - half - len(high) : period_bins - half] += high[::-1].conj()
+    spectra[0] *= 2.0
+    if period_bins == 2 * half:
+        spectra[half] = 2.0 * spectra[half].real
+    return np.asarray(irfft(spectra, n=period_bins, axis=0)) * (0.5 * period_bins)
 
 
 def _trigonometric_gram(characteristic: Array, amplitude: Array) -> Array:
