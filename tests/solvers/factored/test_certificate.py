@@ -21,7 +21,7 @@ def test_kernels_enter_that_the_fall_of_the_threshold_could_reach_and_fewer_wher
     assert violators(bound(norms), used, ALONE, limit, 1.0, steady).tolist() == [2]
 
 
-def test_as_many_kernels_enter_as_are_in_use_where_the_last_ones_stayed() -> None:
+def test_twice_as_many_kernels_enter_as_are_in_use_where_the_last_ones_stayed() -> None:
     norms, used, alone = np.linspace(3.0, 2.0, 200), np.arange(60), np.full((200, 2), -1)
     entering = [violators(bound(norms), used, alone, np.ones(200), 1.0, stayed=stayed) for stayed in (False, True)]
-    assert [found.tolist() for found in entering] == [list(range(60, 80)), list(range(60, 120))]
+    assert [found.tolist() for found in entering] == [list(range(60, 80)), list(range(60, 180))]

@@ -51,7 +51,7 @@ def add_moments(x: Array, origin: float, inverse: float, rho: Array, out: Array)
 def add_shares(x: Array, origin: float, inverse: float, rhos: Array, out: Array) -> None:
     """Add every row of ``rhos`` (n, T) to the two rows of ``out`` (knots, T) beside its position, the nearer the more.
 
-    Rows outside the knots are left out.
+    Rows outside the knots are left out. Both arrays are in single precision.
     """
     last = out.shape[0] - 1
     for i in range(x.size):
@@ -59,12 +59,12 @@ def add_shares(x: Array, origin: float, inverse: float, rhos: Array, out: Array)
         if position < -0.5 or position > last + 0.5:
             continue
         j = max(min(int(position), last - 1), 0)
-        after = position - j
-        before = 1.0 - after
-        for t in range(rhos.shape[1]):
-            out[j, t] += before * rhos[i, t]
-        for t in range(rhos.shape[1]):
-            out[j + 1, t] += after * rhos[i, t]
+        after = np.float32(position - j)
+        before = np.float32(1.0) - after
+        low, high, own = out[j], out[j + 1], rhos[i]
+        for t in range(own.size):
+            low[t] += before * own[t]
+            high[t] += after * own[t]
 
 
 @compiled(fastmath=FAST)

@@ -10,7 +10,7 @@ from manykernels.objective.dual_norms import TIGHT, dual_exponent, tighten
 from manykernels.objective.problem import Problem
 from manykernels.objective.regularizers import Regularizer
 from manykernels.solvers.factored.objective import FactoredObjective, Point
-from manykernels.solvers.factored.tuning import COARSE_SHARE, NEGLIGIBLE, NEW_KERNELS, OPEN_SHARE
+from manykernels.solvers.factored.tuning import COARSE_SHARE, FEW_GROWTH, GROWTH, NEGLIGIBLE, NEW_KERNELS, OPEN_SHARE
 from manykernels.validation.arrays import Array
 
 
@@ -149,7 +149,7 @@ def violators(
     Royal Statistical Society B 74 (2012)) takes kernels in that it could bring above the threshold. What it
     overlooks, the next pass finds. Where it is known how fast each norm grew from the strength before to this one,
     ``ahead`` is of each kernel: along a path norms grow steadily, and most by far less than the rule fears. As many as
-    are in use may enter then, and where the last ones stayed, else a third.
+    are in use may enter then, twice as many where the last ones stayed otherwise, else a third.
     """
     u = bound.norms.copy()
     candidate = (u > limit * margin - ahead) & (bound.low > limit - ahead)
@@ -161,7 +161,8 @@ def violators(
     chosen = np.flatnonzero(candidate & peak)
     if not len(chosen):
         chosen = np.flatnonzero(candidate)
-    return largest(chosen, u, 3 * len(used) if stayed or np.any(ahead != 0.0) else len(used))
+    share = 1.0 if np.any(ahead != 0.0) else GROWTH if stayed else FEW_GROWTH
+    return largest(chosen, u, share * len(used))
 
 
 def contributors(regularizer: Regularizer, bound: DualBound, used: Array, gap: float) -> Array:
@@ -172,12 +173,12 @@ def contributors(regularizer: Regularizer, bound: DualBound, used: Array, gap: f
     order = np.argsort(-parts, kind="stable")
     left = np.cumsum(parts[order][::-1])[::-1]
     chosen = order[(left > NEGLIGIBLE * gap) & (parts[order] > 0)]
-    return largest(chosen, bound.norms, len(used))
+    return largest(chosen, bound.norms, FEW_GROWTH * len(used))
 
 
-def largest(chosen: Array, u: Array, used: int) -> Array:
+def largest(chosen: Array, u: Array, most: float) -> Array:
     """Return those with the largest dual norms, no more than may enter in one round: many would leave in the next."""
-    return chosen[np.argsort(-u[chosen], kind="stable")[: max(NEW_KERNELS, used // 3)]]
+    return chosen[np.argsort(-u[chosen], kind="stable")[: max(NEW_KERNELS, int(most))]]
 
 
 def gap_of_factors(regularizer: Regularizer, bound: DualBound, used: Array, entering: Array, limit: Array) -> bool:
