@@ -128,6 +128,8 @@ class GramStack(ABC):
     ----------
     n_kernels, n_samples, shape, dtype, names, n_threads
         ``shape`` is ``(M, N, N)``; ``names`` is a tuple or None.
+    in_memory : bool
+        Whether entries are stored, so that reading them again costs no evaluation.
     counters : GramCounters
         What this stack has read; stacks made by `take` and `restrict` have their own.
     spare_bytes : int or None
@@ -136,6 +138,7 @@ class GramStack(ABC):
 
     has_factors: ClassVar[bool] = False  # whether kernels have factors, and forms have bounds on their errors
 
+    in_memory: bool = False
     evaluates: bool = False  # whether every reading evaluates kernels, which a copy in memory would save
     shaped: bool = False  # whether functions of some kernels must have a shape, so that they are no sums d_m K_m rho
     spare_bytes: int | None = None
@@ -209,11 +212,6 @@ class GramStack(ABC):
     @abstractmethod
     def nbytes(self) -> int:
         """Bytes held by this stack."""
-
-    @property
-    def in_memory(self) -> bool:
-        """Whether entries are stored, so that reading them again costs no evaluation."""
-        return False
 
     @property
     def matrix_free(self) -> bool:
@@ -634,7 +632,7 @@ class GramView(GramStack):
         super().__init__(
             len(kernels), len(samples), parent.dtype, names=parent._names_of(kernels), n_threads=parent.n_threads
         )
-        self.shaped = parent.shaped
+        self.shaped, self.in_memory = parent.shaped, parent.in_memory
         self._parent, self._kernels, self._samples = parent, kernels, samples
         self._unproven = None if parent._unproven is None else parent._unproven.take(kernels)
         # Most samples of what is in memory: cheaper to read all, with zeros for the others, than to gather entries.
@@ -705,7 +703,3 @@ class GramView(GramStack):
         """Bytes held by the parent, which this view keeps alive."""
         return self._parent.nbytes
 
-    @property
-    def in_memory(self) -> bool:
-        """Whether the parent stores its entries."""
-        return self._parent.in_memory

@@ -50,6 +50,8 @@ class DenseStack(GramStack):
     1.0
     """
 
+    in_memory = True
+
     def __init__(
         self,
         array: Array,
@@ -76,11 +78,6 @@ class DenseStack(GramStack):
     def nbytes(self) -> int:
         """Bytes of the array."""
         return self._array.nbytes
-
-    @property
-    def in_memory(self) -> bool:
-        """True."""
-        return True
 
     def diag(self) -> Array:
         return np.diagonal(self._array, axis1=1, axis2=2).astype(np.float64)

@@ -138,7 +138,7 @@ class DistinctStack(GramStack):
     ) -> None:
         held = stack.dtype if dtype is None else dtype
         super().__init__(stack.n_kernels, stack.n_samples, held, names=stack.names, n_threads=stack.n_threads)
-        self.evaluates, self.spare_bytes = dtype is None, stack.spare_bytes
+        self.in_memory, self.evaluates, self.spare_bytes = dtype is not None, dtype is None, stack.spare_bytes
         apart = [*(own.kernels for own in distinct), *([] if lines is None else [lines.kernels])]
         rest = np.setdiff1d(np.arange(stack.n_kernels), np.concatenate(apart))
         parts: list[tuple[Array, GramStack, Array | None]] = [
@@ -177,10 +177,6 @@ class DistinctStack(GramStack):
     @property
     def n_entries(self) -> int:
         return sum(part.stack.n_entries for part in self._parts)
-
-    @property
-    def in_memory(self) -> bool:
-        return not self.evaluates
 
     def diag(self) -> Array:
         found = np.empty((self.n_kernels, self.n_samples))

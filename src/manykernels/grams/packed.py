@@ -46,6 +46,8 @@ class PackedStack(GramStack):
            [4., 6.]])
     """
 
+    in_memory = True
+
     def __init__(
         self, triangles: Array, n_samples: int, *, names: Sequence[str] | None = None, n_threads: int = 1
     ) -> None:
@@ -108,11 +110,6 @@ class PackedStack(GramStack):
     def nbytes(self) -> int:
         """Bytes of the triangles."""
         return self._packed.nbytes
-
-    @property
-    def in_memory(self) -> bool:
-        """True."""
-        return True
 
     def diag(self) -> Array:
         return self._packed[:, triangle_starts(self.n_samples)[:-1]].astype(np.float64, copy=False)

@@ -32,6 +32,8 @@ class RankOneStack(GramStack):
            [ 2., 13.]])
     """
 
+    in_memory = True  # an entry is one product of stored numbers
+
     def __init__(self, features: Array, *, names: Sequence[str] | None = None) -> None:
         features = np.ascontiguousarray(features, dtype=np.float64)
         if features.ndim != 2 or 0 in features.shape:
@@ -58,11 +60,6 @@ class RankOneStack(GramStack):
     def nbytes(self) -> int:
         """Bytes of the features."""
         return self._features.nbytes
-
-    @property
-    def in_memory(self) -> bool:
-        """True: an entry is one product of stored numbers."""
-        return True
 
     def diag(self) -> Array:
         return self._features**2

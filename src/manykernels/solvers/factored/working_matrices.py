@@ -39,6 +39,8 @@ class MixedStack(GramStack):
         Columns ``starts[i]:starts[i + 1]`` belong to the i-th of them.
     """
 
+    in_memory = True
+
     def __init__(self, whole: Sequence[Array], factors: Array, starts: Array) -> None:
         super().__init__(len(whole) + len(starts) - 1, len(factors), np.float64)
         self._whole = [DenseStack(gram[None]) for gram in whole]
@@ -68,11 +70,6 @@ class MixedStack(GramStack):
     def nbytes(self) -> int:
         """Bytes of matrices and factors."""
         return int(self._factors.nbytes) + sum(gram.nbytes for gram in self._whole)
-
-    @property
-    def in_memory(self) -> bool:
-        """True."""
-        return True
 
     def _quad(self, r: Array) -> Array:
         squares = np.concatenate([[0.0], np.cumsum((r @ self._factors) ** 2)])
