@@ -702,4 +702,3 @@ class GramView(GramStack):
     def nbytes(self) -> int:
         """Bytes held by the parent, which this view keeps alive."""
         return self._parent.nbytes
-

@@ -81,7 +81,7 @@ class PackedStack(GramStack):
         n_threads : int
         """
         grams = check_gram_array(array)
-        out = _new_triangles(np.diagonal(grams, axis1=1, axis2=2), dtype)
+        out = _new_triangles(grams.shape[:2], dtype, lambda: np.diagonal(grams, axis1=1, axis2=2))
         for m, gram in enumerate(grams):
             pack_triangle(read_only(np.ascontiguousarray(gram)), out[m])
         return cls(out, grams.shape[1], names=names, n_threads=n_threads)
@@ -97,7 +97,8 @@ class PackedStack(GramStack):
         dtype : float32 or float64, optional
         """
         chosen = check_indices(kernels, stack.n_kernels, "kernels", allow_empty=False)
-        out = _new_triangles(stack.diag()[chosen], stack.dtype if dtype is None else dtype)
+        shape = len(chosen), stack.n_samples
+        out = _new_triangles(shape, stack.dtype if dtype is None else dtype, lambda: stack.diag()[chosen])
         stack.triangles(chosen, out=out)
         return cls(out, stack.n_samples, names=stack._names_of(chosen), n_threads=stack.n_threads)
 
@@ -196,14 +197,13 @@ class PackedStack(GramStack):
         return PackedStack(chosen, len(samples), names=self.names, n_threads=self.n_threads)
 
 
-def _new_triangles(diagonals: Array, dtype: DTypeLike) -> Array:
-    """Return room for the triangles of kernels with these (m, N) diagonals, if ``dtype`` can hold their size."""
+def _new_triangles(shape: tuple[int, ...], dtype: DTypeLike, diagonals: Callable[[], Array]) -> Array:
+    """Return room for the triangles of ``m`` kernels on N samples, if ``dtype`` can hold their (m, N) diagonals."""
     if np.dtype(dtype) not in (np.dtype(np.float32), np.dtype(np.float64)):
         raise InvalidInputError(f"Gram triangles are stored as float32 or float64, got dtype {np.dtype(dtype)}.")
     if np.dtype(dtype) == np.float32:
-        check_float32_range(diagonals)
-    n_kernels, n_samples = diagonals.shape
-    return np.empty((n_kernels, triangle_size(n_samples)), dtype=dtype)
+        check_float32_range(diagonals())
+    return np.empty((shape[0], triangle_size(shape[1])), dtype=dtype)
 
 
 # --- compiled loops -------------------------------------------------------------------------------------------------

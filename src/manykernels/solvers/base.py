@@ -401,7 +401,7 @@ class Solver(ABC, Generic[State]):
             if not (run.ending or self.worth_certifying(problem, state)):
                 yield None
                 continue
-            found = certified(self.extract(problem, state), self.newton_steps(state))
+            found = certified(self.extract(problem, state), systems)
             yield found
             self.observe(problem, state, found.certificate)
 

@@ -5,7 +5,6 @@ Widths are fixed numbers, geometric grids, or multiples of the median distance, 
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
@@ -21,8 +20,6 @@ from manykernels.validation.arrays import Array, check_count, check_positive
 CANCELLATION = 1e-4
 MANY_NEAR = 0.05
 NEAR_AT_ONCE = 2**14  # pairs of sparse rows whose difference is taken at a time
-SMALLEST_WIDTH = 1e-150
-LARGEST_WIDTH = 1e150
 MEDIAN_ROWS = 1000
 MOST_BISECTIONS = 12  # each halves the pairs that are left, about; what is left then is few
 ALIKE_IN_ONE_COLUMN = ("euclidean", "cityblock")
@@ -350,41 +347,6 @@ def width_grid(low: float, high: float, n: int) -> tuple[float, ...]:
     if low > high:
         raise InvalidInputError(f"low must be at most high, got low={low:g} and high={high:g}.")
     return tuple(float(width) for width in np.geomspace(low, high, n))
-
-
-def as_width(value: object, name: str = "width") -> float | MedianWidth:
-    """Return a checked width: a number, ``"median"``, ``"0.5*median"`` or a :class:`MedianWidth`."""
-    if isinstance(value, MedianWidth):
-        return value
-    if isinstance(value, str):
-        return _parse_median(value, name)
-    if type(value) is float and SMALLEST_WIDTH <= value <= LARGEST_WIDTH:
-        return value
-    width = check_positive(value, name)
-    if not SMALLEST_WIDTH <= width <= LARGEST_WIDTH:
-        raise InvalidInputError(
-            f"{name} must lie between {SMALLEST_WIDTH:g} and {LARGEST_WIDTH:g}, got {width:g}: its square leaves the "
-            "range of float64. Rescale the columns, for instance with standardize=True."
-        )
-    return width
-
-
-def _parse_median(text: str, name: str) -> MedianWidth:
-    match = re.fullmatch(r"\s*(?:([0-9.eE+-]+)\s*\*)?\s*median\s*", text)
-    try:
-        factor = float(match.group(1) or 1.0) if match else np.nan
-    except ValueError:
-        factor = np.nan
-    if not factor > 0:
-        raise InvalidInputError(f"{name} must be a positive number, 'median' or 'FACTOR*median', got {text!r}.")
-    return MedianWidth(factor)
-
-
-def resolve_width(width: float | MedianWidth, medians: MedianDistances, metric: str) -> float:
-    """Return the number that ``width`` stands for on the training points behind ``medians``."""
-    if isinstance(width, MedianWidth):
-        return float(as_width(width.factor * medians(metric), "the width from the median distance"))  # type: ignore[arg-type]
-    return width
 
 
 def known_width(width: float | MedianWidth) -> float:

@@ -3,6 +3,7 @@
 Beside them, those of two rows that are no inner product: Dirichlet, scikit-learn's names, any callable.
 """
 
+import re
 from abc import abstractmethod
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
@@ -15,8 +16,10 @@ from sklearn.metrics.pairwise import PAIRWISE_KERNEL_FUNCTIONS, chi2_kernel, pai
 
 from manykernels.exceptions import InvalidInputError
 from manykernels.kernels.specs.base import MOST_DEGREE, KernelSpec, as_pair, as_points, register_kernel
-from manykernels.kernels.specs.distances import MedianDistances, MedianWidth, as_width, known_width, resolve_width
+from manykernels.kernels.specs.distances import MedianDistances, MedianWidth, known_width
 from manykernels.validation.arrays import Array, check_count, check_finite, check_positive
+
+SMALLEST_WIDTH, LARGEST_WIDTH = 1e-150, 1e150
 
 # The periodic kernel: what dates have besides their order.
 
@@ -68,6 +71,41 @@ class Periodic(KernelSpec):
     def diag(self, A: Array) -> Array:
         """Return ones, (n,)."""
         return np.ones(len(as_points(A)))
+
+
+def as_width(value: object, name: str = "width") -> float | MedianWidth:
+    """Return a checked width: a number, ``"median"``, ``"0.5*median"`` or a :class:`MedianWidth`."""
+    if isinstance(value, MedianWidth):
+        return value
+    if isinstance(value, str):
+        return _parse_median(value, name)
+    if type(value) is float and SMALLEST_WIDTH <= value <= LARGEST_WIDTH:
+        return value
+    width = check_positive(value, name)
+    if not SMALLEST_WIDTH <= width <= LARGEST_WIDTH:
+        raise InvalidInputError(
+            f"{name} must lie between {SMALLEST_WIDTH:g} and {LARGEST_WIDTH:g}, got {width:g}: its square leaves the "
+            "range of float64. Rescale the columns, for instance with standardize=True."
+        )
+    return width
+
+
+def _parse_median(text: str, name: str) -> MedianWidth:
+    match = re.fullmatch(r"\s*(?:([0-9.eE+-]+)\s*\*)?\s*median\s*", text)
+    try:
+        factor = float(match.group(1) or 1.0) if match else np.nan
+    except ValueError:
+        factor = np.nan
+    if not factor > 0:
+        raise InvalidInputError(f"{name} must be a positive number, 'median' or 'FACTOR*median', got {text!r}.")
+    return MedianWidth(factor)
+
+
+def resolve_width(width: float | MedianWidth, medians: MedianDistances, metric: str) -> float:
+    """Return the number that ``width`` stands for on the training points behind ``medians``."""
+    if isinstance(width, MedianWidth):
+        return float(as_width(width.factor * medians(metric), "the width from the median distance"))  # type: ignore[arg-type]
+    return width
 
 
 @dataclass(frozen=True)

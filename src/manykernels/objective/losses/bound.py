@@ -9,6 +9,7 @@ from __future__ import annotations
 import abc
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import cached_property
+from itertools import chain
 from typing import Any, ClassVar
 
 import numpy as np
@@ -273,13 +274,17 @@ class SampleSum(BoundLoss):
         return project_box_hyperplane(rho, *self.box) if sums else np.clip(rho, *self.box)
 
     def candidates(self, rho: Array, z: Array, *, sums: bool) -> Iterable[tuple[Array, Array]]:
-        """Yield the nearest feasible coefficients and, beside free directions, the nearest that stay at corners.
+        """Return the nearest feasible coefficients and, beside free directions, the nearest that stay at corners.
 
         Away from the corners of its loss a sample has its coefficient at one of the conjugate, an end of the box or
         the kink at zero, and pays for leaving it by its distance from there: the nearest point moves all samples alike.
         """
-        yield self.feasible(rho, sums=sums), z
-        if self.basis is not None and (kept := self._kept_at_corners(rho)) is not None:
+        nearest = [(self.feasible(rho, sums=sums), z)]
+        return nearest if self.basis is None else chain(nearest, self._corner_candidates(rho, z))
+
+    def _corner_candidates(self, rho: Array, z: Array) -> Iterator[tuple[Array, Array]]:
+        """Yield the coefficients nearest to ``rho`` that stay at corners of the conjugate, if any is there."""
+        if (kept := self._kept_at_corners(rho)) is not None:
             yield self._orthogonal(rho, *kept), z
 
     def _kept_at_corners(self, rho: Array) -> tuple[Array, Array] | None:

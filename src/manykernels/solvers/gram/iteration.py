@@ -19,6 +19,7 @@ from __future__ import annotations
 import copy
 from bisect import bisect
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING, TypeAlias
 
 import numpy as np
@@ -83,6 +84,7 @@ class PrimalDual:
     def __post_init__(self) -> None:
         self.n_steps = 0  # Newton steps so far, those on other kernels included
         self._inverse_penalties = self.problem.penalties**-2.0
+        self._losses = partial(self.problem.loss.value, self.problem.y)
         self._penalty = self.problem.regularizer.formulas
         self._pairs = self.samples.n_pairs, self.kernels.n_pairs  # complementarity products of either side
         self._n_pairs = sum(self._pairs)
@@ -301,9 +303,11 @@ class PrimalDual:
         return self._squared_norms
 
     def _primal(self, weights: Array) -> float:
-        scores = weights @ self._products + self.b
         block_norms = weights * np.sqrt(self._squared_norms)
-        return self.problem.bound.value(scores) + self._penalty.value(block_norms)
+        return self._loss(weights @ self._products + self.b) + self._penalty.value(block_norms)
+
+    def _loss(self, scores: Array) -> float:
+        return float(self.problem.weight @ self._losses(scores))
 
     def _linearized(self, target: float, at_zero: Linearized | None = None) -> Linearized:
         """Return ``(h, shift)`` of the samples and the linearized weights for complementarity products of ``target``.
@@ -391,7 +395,7 @@ class PrimalDual:
             products = self._products + primal_step * dproducts
             norms = np.sqrt(np.maximum(products @ (self.samples.rho + primal_step * drho), 0.0))
             scores = weights @ products + self.b + dual_step * db
-            if self.problem.bound.value(scores) + self._penalty.value(weights * norms) <= limit:
+            if self._loss(scores) + self._penalty.value(weights * norms) <= limit:
                 break
             primal_step, dual_step = primal_step / 2, dual_step / 2
         return primal_step, dual_step

@@ -62,6 +62,9 @@ class CoupledPrimalDual(PrimalDual):
         """Scores of the model, shifted group by group to those that are tracked."""
         return self._coupled.aligned(super().scores())
 
+    def _loss(self, scores: Array) -> float:
+        return self._coupled.loss.value(scores)
+
     def _dual(self) -> float:
         norms = np.sqrt(self._squared_norms)
         scale, penalty = self._penalty.scaled_conjugate(norms)

@@ -264,6 +264,8 @@ class BoundedWeights(PairedWeights):
         super().__post_init__()
         self._pole = self.regularizer.weight_range[1]
         self._limited = bool(np.isfinite(self._pole).any())
+        curve = self.regularizer.curve
+        self._constant = self.regularizer.formulas is curve is not None and curve.elastic and not np.any(curve.ridge)
 
     @property
     def hard_bound(self) -> bool:
@@ -332,8 +334,8 @@ class BoundedWeights(PairedWeights):
         return self._norm_bound()[1]
 
     def _norm_bound(self) -> tuple[Array, Array]:
-        """Return ``B^2`` and the derivative of ``B^2 / 2``, computed once a point."""
-        if self._known is None or self._known[0] is not self.weights:
+        """Return ``B^2`` and the derivative of ``B^2 / 2``, computed once a point, or once where they are constant."""
+        if self._known is None or not (self._constant or self._known[0] is self.weights):
             self._known = self.weights, self.regularizer.formulas.norm_bound(self.weights)
         return self._known[1]
 
