@@ -19,7 +19,7 @@ from __future__ import annotations
 import copy
 from bisect import bisect
 from dataclasses import dataclass
-from functools import partial
+from functools import cached_property, partial
 from typing import TYPE_CHECKING, TypeAlias
 
 import numpy as np
@@ -84,7 +84,6 @@ class PrimalDual:
     def __post_init__(self) -> None:
         self.n_steps = 0  # Newton steps so far, those on other kernels included
         self._inverse_penalties = self.problem.penalties**-2.0
-        self._losses = partial(self.problem.loss.value, self.problem.y)
         self._penalty = self.problem.regularizer.formulas
         self._pairs = self.samples.n_pairs, self.kernels.n_pairs  # complementarity products of either side
         self._n_pairs = sum(self._pairs)
@@ -308,6 +307,11 @@ class PrimalDual:
 
     def _loss(self, scores: Array) -> float:
         return float(self.problem.weight @ self._losses(scores))
+
+    @cached_property
+    def _losses(self) -> Callable[[Array], Array]:
+        """The losses of single scores, whose weighted sum is the value that is taken most often."""
+        return partial(self.problem.loss.value, self.problem.y)
 
     def _linearized(self, target: float, at_zero: Linearized | None = None) -> Linearized:
         """Return ``(h, shift)`` of the samples and the linearized weights for complementarity products of ``target``.
