@@ -31,7 +31,8 @@ from manykernels.objective.regularizers.base import Regularizer, check_regulariz
 from manykernels.validation.arrays import Array, check_positive_vector, check_vector, read_only
 
 CLOSE_ENOUGH = 1e-9  # relative gap beyond which no better dual point is looked for
-OF_UNPENALIZED = "unpenalized", "certified_bound", "empty_coefficients", "empty_quads"  # cached, of those kernels
+# cached, of those kernels
+OF_UNPENALIZED = "unpenalized", "certified_bound", "empty_coefficients", "empty_quads", "_norms_at_empty"
 OF_KERNELS = "n_kernels", "penalties", "entry_roots", "_free_factors", *OF_UNPENALIZED  # cached, of all of them
 SMALLEST_LOSS = 1e-300  # the squares in smaller ones lose digits to underflow
 
@@ -364,7 +365,20 @@ class Problem:
         return np.maximum(self._signed_norms(rho), 0.0)
 
     def _signed_norms(self, rho: Array) -> Array:
-        """Return them with the sign of ``rho' K_m rho``, negative where a kernel is not quite definite."""
+        """Return them with the sign of ``rho' K_m rho``, negative where a kernel is not quite definite.
+
+        Those of the model without kernels, which strengths are relative to and fits begin with, are computed once.
+        """
+        empty = self.__dict__.get("empty_coefficients")
+        if empty is None or not np.array_equal(rho, empty):
+            return self._norms_at(rho)
+        known, replaced = self.__dict__.get("_norms_at_empty"), self.stack.replaced_kernels
+        if known is None or known[1] != replaced:
+            known = read_only(self._norms_at(rho)), replaced
+            self._set("_norms_at_empty", known)
+        return cast("Array", known[0])
+
+    def _norms_at(self, rho: Array) -> Array:
         unit = _unit(rho)
         with np.errstate(over="ignore", invalid="ignore"):
             squares = _finite(self.stack.squares(rho / unit))
