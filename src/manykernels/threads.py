@@ -40,20 +40,21 @@ class _BlasLimits:
     def enter(self, limit: int) -> None:
         """Put a limit into force."""
         with self._lock:
-            limiter = _limited(min([limit, *self._limits]))
             if not self._limits:
-                self._before = limiter
+                self._before = _limited(limit)
+            elif limit < min(self._limits):
+                _limited(limit)
             self._limits.append(limit)
 
     def leave(self, limit: int) -> None:
         """Take a limit back."""
         with self._lock:
             self._limits.remove(limit)
-            if self._limits:
-                _limited(min(self._limits))
-            else:
+            if not self._limits:
                 blas_controller()
                 self._before.restore_original_limits()
+            elif limit < min(self._limits):
+                _limited(min(self._limits))
 
 
 _LIMITS = _BlasLimits()

@@ -279,7 +279,8 @@ class NewtonSystem:
     @classmethod
     def of(cls, gram: Array, diagonal: Array, update: tuple[Array, Array], border: bool) -> NewtonSystem:
         """Return the system of ``gram``, which is overwritten, plus a diagonal and an `add_rank_update`."""
-        gram[np.diag_indices_from(gram)] += diagonal
+        entries = np.einsum("ii->i", gram)  # a view
+        entries += diagonal
         add_rank_update(gram, *update, mirrored=False)
         return cls(gram, border)
 
