@@ -20,7 +20,7 @@ import copy
 from bisect import bisect
 from dataclasses import dataclass
 from functools import cached_property, partial
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TYPE_CHECKING, TypeAlias, cast
 
 import numpy as np
 from scipy.linalg import LinAlgError
@@ -63,6 +63,7 @@ from manykernels.solvers.gram.weight_variables import BoundedWeights, PowerWeigh
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
+    from manykernels.objective.losses.bound import SampleSum
     from manykernels.objective.problem import Problem
     from manykernels.solvers.gram.sample_variables import SampleVariables
     from manykernels.solvers.gram.weight_variables import LinearWeights, WeightVariables
@@ -306,12 +307,14 @@ class PrimalDual:
         return self._loss(weights @ self._products + self.b) + self._penalty.value(block_norms)
 
     def _loss(self, scores: Array) -> float:
-        return float(self.problem.weight @ self._losses(scores))
+        weight, losses = self._losses
+        return float(weight @ losses(scores))
 
     @cached_property
-    def _losses(self) -> Callable[[Array], Array]:
-        """The losses of single scores, whose weighted sum is the value that is taken most often."""
-        return partial(self.problem.loss.value, self.problem.y)
+    def _losses(self) -> tuple[Array, Callable[[Array], Array]]:
+        """Weights and losses of single scores, whose sum is the value that is taken most often."""
+        bound = cast("SampleSum", self.problem.bound)
+        return bound.weight, partial(bound.loss.value, bound.y)
 
     def _linearized(self, target: float, at_zero: Linearized | None = None) -> Linearized:
         """Return ``(h, shift)`` of the samples and the linearized weights for complementarity products of ``target``.
