@@ -20,7 +20,7 @@ from manykernels.cli.models import PredictOptions, features_of, run_predict
 from manykernels.cli.tables import write_table
 from manykernels.inspection import KernelWeightsDisplay
 from manykernels.inspection.files import replacing, save_figure, write_file
-from manykernels.inspection.model_file.archive import write_archive
+from manykernels.inspection.model_file.file import write_archive
 
 
 class FullDisk:

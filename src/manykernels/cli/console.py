@@ -237,7 +237,7 @@ def score_table(scores: Mapping[str, float | None], constant: Mapping[str, float
     """Return scores by their full names, beside those of the best constant."""
     if not constant:
         return fact_table(score_facts(scores), title)
-    table = Table(title=title, title_justify="left", title_style="bold", box=None, padding=(0, 2, 0, 0))
+    table = Table(title=title, **TABLE)
     table.add_column(style="cyan", no_wrap=True)
     for name in ("model", "constant"):
         table.add_column(name, justify="right", no_wrap=True)

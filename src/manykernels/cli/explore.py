@@ -16,7 +16,6 @@ from manykernels.cli.tables import check_new, write_table
 from manykernels.cli.targets import SURVIVAL, LabeledTable
 from manykernels.estimators import regularization_path
 from manykernels.estimators.parameters import DEFAULT_LOSS, PARAMETERS, check_parameters, shape_of
-from manykernels.estimators.selection.path import RegularizationPath
 from manykernels.estimators.strength import AUTO, in_unit_of
 from manykernels.exceptions import InvalidInputError
 from manykernels.grams.plan import format_bytes
@@ -29,17 +28,8 @@ from manykernels.objective.regularizers import REGULARIZERS
 from manykernels.solvers import Status
 from manykernels.validation.parameters import listed
 
-PASSED_ON = (
-    "penalty",
-    "solver",
-    "tol",
-    "max_iter",
-    "time_limit",
-    "fit_intercept",
-    "n_jobs",
-    "representation",
-    "memory_budget",
-)
+OF_RESOURCES = ("max_iter", "time_limit", "n_jobs", "representation", "memory_budget")
+PASSED_ON = ("penalty", "solver", "tol", "fit_intercept", *OF_RESOURCES)
 SHOWN_NAMES = 2
 
 
@@ -47,8 +37,8 @@ def run_plan(options: TableOptions, outcome: Outcome) -> None:
     """Tell how many kernels a fit would have and what memory it would take."""
     samples, bank = read_task(options, outcome)
     names = [entry[0] for entry in bank.expand(samples.features)]
-    n_targets = len(np.unique(samples.target)) if samples.task == "classification" else 1
-    n_targets = 1 if n_targets == 2 else n_targets
+    n_classes = len(np.unique(samples.target)) if samples.task == "classification" else 1
+    n_targets = 1 if n_classes == 2 else n_classes
     plan = plan_for(
         bank,
         samples.features,
@@ -99,7 +89,9 @@ def run_path(options: PathOptions, outcome: Outcome) -> None:
         verbose=verbosity(),
         **_settings(options, samples),
     )
-    table = _table(path)
+    entry, names = path.entry_alphas, np.array(path.kernel_names, dtype=object)
+    table = path.summary()[["alpha", "n_active", "primal", "relative_gap", "status"]]
+    table = table.assign(enters=[names[entry == alpha].tolist() for alpha in path.alphas])
     if options.output is not None:
         write_table(path.frame(), options.output)
     if options.plot is not None:
@@ -150,18 +142,8 @@ def _settings(options: TableOptions, samples: LabeledTable) -> dict[str, Any]:
     loss = given.get("loss", DEFAULT_LOSS[samples.task])
     sizes = {name: given[name] for name in shape_of(LOSSES[loss]) if name in given and given[name] != AUTO}
     passed = {name: given[name] for name in PASSED_ON if name in given}
-    return {
-        **passed,
-        "loss": in_unit_of(get_loss(loss, **sizes), given, samples.target, np.ones(len(samples.target))),
-        "penalty_parameters": shapes,
-    }
-
-
-def _table(path: RegularizationPath) -> pd.DataFrame:
-    """Return a row a strength, with the kernels that enter there."""
-    entry, names = path.entry_alphas, np.array(path.kernel_names, dtype=object)
-    table = path.summary()[["alpha", "n_active", "primal", "relative_gap", "status"]]
-    return table.assign(enters=[names[entry == alpha].tolist() for alpha in path.alphas])
+    passed["loss"] = in_unit_of(get_loss(loss, **sizes), given, samples.target, np.ones(len(samples.target)))
+    return {**passed, "penalty_parameters": shapes}
 
 
 def _shown(table: pd.DataFrame) -> Table:

@@ -203,21 +203,7 @@ def run_fit(options: FitOptions, outcome: Outcome) -> None:
     outcome.settle(report.status)
     saved = options.force or report.status not in NO_MODEL
     if saved:
-        metadata = {
-            "target": options.column,
-            **survival_columns(options),
-            **({} if samples.levels is None else {"strata_levels": list(samples.levels)}),
-            "data": options.data.name,
-            "fitted_rows": packed(fingerprints(samples.features.iloc[train], samples.target[train])),
-            "left_out": [*(options.drop or ()), *(options.ids or ())],
-            "groups": options.groups,
-            "task": samples.task,
-            "drop_missing": options.drop_missing,
-            "missing": options.missing.value,
-            "test_size": options.test_size,
-            "seed": options.seed,
-        }
-        save_model(estimator, options.output, metadata=metadata)
+        save_model(estimator, options.output, metadata=_metadata(options, samples, train))
     outcome.result = {
         **report.to_dict(),
         "constant_scores": constant,
@@ -249,6 +235,23 @@ def run_fit(options: FitOptions, outcome: Outcome) -> None:
         )
 
 
+def _metadata(options: FitOptions, samples: LabeledTable, train: Array) -> dict[str, Any]:
+    return {
+        "target": options.column,
+        **survival_columns(options),
+        **({} if samples.levels is None else {"strata_levels": list(samples.levels)}),
+        "data": options.data.name,
+        "fitted_rows": packed(fingerprints(samples.features.iloc[train], samples.target[train])),
+        "left_out": [*(options.drop or ()), *(options.ids or ())],
+        "groups": options.groups,
+        "task": samples.task,
+        "drop_missing": options.drop_missing,
+        "missing": options.missing.value,
+        "test_size": options.test_size,
+        "seed": options.seed,
+    }
+
+
 def read_task(options: TableOptions, outcome: Outcome) -> tuple[LabeledTable, KernelBank]:
     """Return the rows of the table to learn from and the kernels; remarks on them go to the outcome."""
     with stage(f"reading {options.data}"):
@@ -267,21 +270,22 @@ def read_task(options: TableOptions, outcome: Outcome) -> tuple[LabeledTable, Ke
     )
     for note in samples.notes:
         outcome.note(note)
-    return samples, bank_for(
-        options.kernels, options.views, list(samples.features.columns), outcome, options.missing.value
-    )
+    columns = list(samples.features.columns)
+    return samples, bank_for(options.kernels, options.views, columns, outcome, options.missing.value)
 
 
 def estimator_for(options: LearningOptions, task: str, bank: KernelBank) -> Any:
-    """Return the estimator, not fitted."""
-    estimator = untrained(options, task, bank)
+    """Return the estimator, not fitted: at a given strength, or with one chosen in folds."""
+    at_a_strength, in_folds = ESTIMATORS[task]
+    grouped = StratifiedGroupKFold if task == "classification" else GroupKFold
+    if options.cv is None:
+        estimator = at_a_strength(bank)
+    else:
+        estimator = in_folds(bank, cv=options.cv if options.groups is None else grouped(options.cv))
     estimator.set_params(random_state=options.seed, resources__verbose=verbosity())
     known = estimator.get_params()
-    foreign = [
-        name
-        for name, value in options.given.items()
-        if place_of(name) not in known and value != PARAMETERS[name].default
-    ]
+    others = {name: value for name, value in options.given.items() if place_of(name) not in known}
+    foreign = [name for name, value in others.items() if value != PARAMETERS[name].default]
     if foreign:
         option = foreign[0].replace("_", "-")
         if options.cv is not None and foreign[0] in TUNED:
@@ -290,15 +294,6 @@ def estimator_for(options: LearningOptions, task: str, bank: KernelBank) -> Any:
         raise InvalidInputError(f"--{option} is not for {task}; leave it out{other}")
     estimator.set_params(**{place_of(name): value for name, value in options.given.items() if place_of(name) in known})
     return estimator
-
-
-def untrained(options: LearningOptions, task: str, bank: KernelBank) -> Any:
-    """Return the estimator of a task: at a given strength, or with one chosen in folds."""
-    at_a_strength, in_folds = ESTIMATORS[task]
-    if options.cv is None:
-        return at_a_strength(bank)
-    grouped = StratifiedGroupKFold if task == "classification" else GroupKFold
-    return in_folds(bank, cv=options.cv if options.groups is None else grouped(options.cv))
 
 
 def hold_out(samples: LabeledTable, test_size: float, seed: int) -> tuple[Array, Array | None]:

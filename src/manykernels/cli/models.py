@@ -131,7 +131,9 @@ def features_of(model: BaseEstimator, frame: pd.DataFrame) -> pd.DataFrame:
             raise InvalidInputError(
                 f"The model was fitted on {model.n_features_in_} columns without names; the table has {frame.shape[1]}."
             )
-        return _checked(model, frame).set_axis(range(frame.shape[1]), axis=1)
+        kernels = model._expansion.bank.table
+        tables.check_entries(frame.iloc[:, list(kernels.used)], kernels.missing)
+        return frame.set_axis(range(frame.shape[1]), axis=1)
     needed = [name for name in names[model.selected_features_] if name not in frame.columns]
     if needed:
         missing = [name for name in names if name not in frame.columns]
@@ -141,13 +143,6 @@ def features_of(model: BaseEstimator, frame: pd.DataFrame) -> pd.DataFrame:
         )
     tables.check_entries(frame[list(names[model.selected_features_])], model._expansion.bank.table.missing)
     return frame[[name for name in names if name in frame.columns]]
-
-
-def _checked(model: BaseMKL, features: pd.DataFrame) -> pd.DataFrame:
-    """Return the features after a look at the columns that kernels of the model use."""
-    kernels = model._expansion.bank.table
-    tables.check_entries(features.iloc[:, list(kernels.used)], kernels.missing)
-    return features
 
 
 def _targets(metadata: Mapping[str, Any]) -> tuple[str, ...]:
@@ -214,8 +209,8 @@ def _scores(
     levels: Sequence[str] | None,
 ) -> dict[str, float | None] | None:
     """Return scores if the table has the targets, in every row and as the model knows them."""
-    listed = list(targets)
-    if not listed or not set(listed) <= set(frame.columns) - set(_names(model)) or frame[listed].isna().any(axis=None):
+    listed, others = list(targets), set(frame.columns) - set(getattr(model, "feature_names_in_", ()))
+    if not listed or not set(listed) <= others or frame[listed].isna().any(axis=None):
         return None
     if isinstance(model, MKLSurvival):
         if len(listed) < 2:
@@ -229,9 +224,7 @@ def _scores(
     numeric = all(pd.api.types.is_numeric_dtype(frame[name].dtype) for name in listed)
     if not numeric or len(listed) != model._expansion.n_targets:
         return None
-    return held_out_scores(
-        model, features, frame[listed].to_numpy() if len(listed) > 1 else frame[listed[0]].to_numpy()
-    )
+    return held_out_scores(model, features, frame[listed if len(listed) > 1 else listed[0]].to_numpy())
 
 
 def rows_of_fit(
@@ -281,10 +274,6 @@ def _scores_apart(
     return {name: held_out_scores(model, X.iloc[rows], y[rows]) for name, rows in parts.items() if rows is not None}
 
 
-def _names(model: BaseEstimator) -> Sequence[str]:
-    return list(getattr(model, "feature_names_in_", ()))
-
-
 def run_inspect(
     model: console.ModelFile, plot: console.Picture = None, force: console.Force = False, *, outcome: console.Outcome
 ) -> None:
@@ -303,7 +292,7 @@ def run_inspect(
         "model": model,
         "metadata": metadata,
         "features": [str(name) for name in getattr(estimator, "feature_names_in_", ())],
-        "classes": [_plain(label) for label in getattr(estimator, "classes_", ())],
+        "classes": np.asarray(getattr(estimator, "classes_", ())).tolist(),
         "history": history.to_dict("records"),
         "plot": plot,
     }
@@ -391,7 +380,3 @@ def run_report(
 
 def _what(report: MKLReport, metadata: dict[str, Any]) -> str:
     return f"{report.task} of {metadata['target']!r}" if "target" in metadata else report.task
-
-
-def _plain(label: object) -> Any:
-    return label.item() if hasattr(label, "item") else label

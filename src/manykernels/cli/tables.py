@@ -39,7 +39,13 @@ ID_NAMES = re.compile(r"(?:.*[_ ])?(?:id|index|uuid)|unnamed: \d+", re.IGNORECAS
 def read_table(path: str | Path) -> pd.DataFrame:
     """Return the table in a CSV or Parquet file; the columns of CSV may be split by comma, semicolon, tab or bar."""
     path = _there(path)
-    frame = _read_parquet(path) if path.suffix.lower() in PARQUET else _read_csv(path)
+    if path.suffix.lower() in PARQUET:
+        with _parquet_errors(path):
+            frame = _with_pyarrow(lambda: _small_enough(path) and pd.read_parquet(path))
+    else:
+        with _csv_errors(path), warnings.catch_warnings():
+            warnings.simplefilter("error", pd.errors.ParserWarning)
+            frame = pd.read_csv(path, low_memory=False, **_csv_form(path))
     frame.columns = [str(name) for name in frame.columns]
     _check_different(frame.columns.to_series(), path)
     if frame.empty:
@@ -116,12 +122,6 @@ def quoted(names: Sequence[Any], most: int = 8) -> str:
     return listed((repr(str(name)) for name in names[:most]), len(names))
 
 
-def _read_parquet(path: Path) -> pd.DataFrame:
-    """Return the table in a Parquet file, after a look at how large it becomes."""
-    with _parquet_errors(path):
-        return _with_pyarrow(lambda: _small_enough(path) and pd.read_parquet(path))
-
-
 @contextmanager
 def _parquet_errors(path: Path) -> Iterator[None]:
     """Say of what goes wrong in reading a Parquet file which one it is; errors of Arrow are of these two kinds."""
@@ -184,24 +184,17 @@ def _csv_parts(path: Path, n_rows: int) -> Iterator[pd.DataFrame]:
         yield from reader
 
 
-def _read_csv(path: Path) -> pd.DataFrame:
-    """Return the table in a text file."""
-    with _csv_errors(path), warnings.catch_warnings():
-        warnings.simplefilter("error", pd.errors.ParserWarning)
-        return pd.read_csv(path, low_memory=False, **_csv_form(path))
-
-
 def _csv_form(path: Path) -> dict[str, Any]:
     """Return how a text file is to be read, after a look at its size, its first lines and its column names."""
     _check_unfolding(path)
     delimiter, decimal = _dialect(path)
-    form: dict[str, Any] = {"sep": delimiter, "encoding": "utf-8-sig", "index_col": False, "skipinitialspace": True}
     with _text_of(path) as file:
         rows = csv.reader(file, delimiter=delimiter, skipinitialspace=True)
         header = next((row for row in rows if len(row) > 1 or any(map(str.strip, row))), [])
     names = pd.Series([name.strip() for name in header], dtype=object)
     _check_different(names[names != ""], path)
-    return {**form, "decimal": decimal}
+    form: dict[str, Any] = {"sep": delimiter, "decimal": decimal, "encoding": "utf-8-sig"}
+    return {**form, "index_col": False, "skipinitialspace": True}
 
 
 @contextmanager

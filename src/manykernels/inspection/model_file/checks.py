@@ -48,6 +48,11 @@ def wrong_floats(owner: object, **expected: tuple[int | None, ...] | None) -> It
             yield name
 
 
+def unmet(conditions: Mapping[str, object]) -> Iterator[str]:
+    """Yield the names of what does not hold."""
+    yield from (name for name, holds in conditions.items() if not holds)
+
+
 def is_float(value: object, shape: tuple[int | None, ...]) -> bool:
     """Tell whether a value is a finite float64 array of a shape, in which None stands for any length."""
     if not isinstance(value, np.ndarray) or value.dtype != np.float64 or value.ndim != len(shape):
@@ -97,19 +102,14 @@ def check_parts(value: object) -> None:
 
 def check_types(value: object) -> None:
     """Raise ``ValueError`` naming the parts of an object that are not of the type that its class declares."""
-    hints = _hints(type(value))
-    wrong = [name for name, hint in hints.items() if name in vars(value) and not is_of(vars(value)[name], hint)]
+    try:
+        hints = get_type_hints(type(value), localns={"Array": Array})
+    except NameError:  # a type that is imported for checking only; constructors check these
+        return
+    declared = {name: hint for name, hint in hints.items() if get_origin(hint) is not ClassVar and name in vars(value)}
+    wrong = [name for name, hint in declared.items() if not is_of(vars(value)[name], hint)]
     if wrong:
         raise ValueError(f"these parts of {type(value).__name__} have other types than they should: {', '.join(wrong)}")
-
-
-def _hints(cls: type[Any]) -> dict[str, Any]:
-    """Return the declared types of the parts of objects, of a class whose types can be found."""
-    try:
-        hints = get_type_hints(cls, localns={"Array": Array})
-    except NameError:  # a type that is imported for checking only; constructors check these
-        return {}
-    return {name: hint for name, hint in hints.items() if get_origin(hint) is not ClassVar}
 
 
 def is_of(value: object, hint: Any) -> bool:
@@ -147,19 +147,16 @@ def _table_kernels(kernels: TableKernels) -> Iterator[str]:
     n_kernels, n_used, names = len(kernels.names), len(kernels.used), kernels.feature_names
     yield from wrong_floats(kernels, column_means=(n_used,), column_scales=(n_used,), shifts=(n_used,))
     check_missing(kernels.missing)
-    gaps, reference = kernels.reference_gaps, kernels.reference
-    if gaps is not None and (reference is None or gaps.dtype != bool or gaps.shape != reference.shape):
-        yield "reference_gaps"
-    encodings = kernels.encodings
-    if encodings and not (all_are(encodings, Encoding, n_used) and all(map(_is_encoding, encodings))):
-        yield "encodings"
-    if not all_are(kernels.specs, KernelSpec, n_kernels):
-        yield "specs"
+    gaps, reference, encodings = kernels.reference_gaps, kernels.reference, kernels.encodings
     whole = all_are(kernels.positions, tuple, n_kernels) and all(all_are(places, int) for places in kernels.positions)
-    if not whole or not n_used or kernels.used[0] < 0 or kernels.used[-1] >= kernels.n_features:
-        yield "positions"
-    if not (names is None or all_are(names, str, kernels.n_features)):
-        yield "names"
+    marked = gaps is None or (reference is not None and gaps.dtype == bool and gaps.shape == reference.shape)
+    yield from unmet({
+        "reference_gaps": marked,
+        "encodings": not encodings or (all_are(encodings, Encoding, n_used) and all(map(_is_encoding, encodings))),
+        "specs": all_are(kernels.specs, KernelSpec, n_kernels),
+        "positions": whole and n_used and kernels.used[0] >= 0 and kernels.used[-1] < kernels.n_features,
+        "names": names is None or all_are(names, str, kernels.n_features),
+    })  # fmt: skip
     for spec, columns in zip(kernels.specs, kernels.positions, strict=False):
         spec.check_columns(len(columns))
 
@@ -174,10 +171,8 @@ def _is_encoding(encoding: Encoding) -> bool:
 def _stack_kernels(kernels: StackKernels) -> Iterator[str]:
     n_kernels, n_training = len(kernels.names), len(kernels.training_ids)
     yield from wrong_floats(kernels, probe=(n_kernels, min(PROBE_COLUMNS, n_training)))
-    if not is_index(kernels.kernel_ids, n_kernels, kernels.n_stack_kernels):
-        yield "kernel_ids"
-    if not is_index(kernels.training_ids, n_training, None):
-        yield "training_ids"
+    known = is_index(kernels.kernel_ids, n_kernels, kernels.n_stack_kernels)
+    yield from unmet({"kernel_ids": known, "training_ids": is_index(kernels.training_ids, n_training, None)})
 
 
 def _product_kernels(kernels: ProductKernels) -> Iterator[str]:
@@ -227,13 +222,13 @@ def _wrong_points(kernels: TableKernels, points: TablePoints) -> Iterator[str]:
 
 def _wrong_stack_samples(kernels: StackKernels, samples: StackSamples) -> Iterator[str]:
     """Yield the parts of samples that are none of the stack of kernels."""
-    n_rows = samples.n_samples
-    if not is_index(samples.kernel_ids, len(kernels.names), kernels.n_stack_kernels) or samples.stack is not None:
-        yield "support.kernel_ids"
-    if not is_index(samples.ids, n_rows, None):
-        yield "support.ids"
-    if samples.positions is not None and not is_index(samples.positions, n_rows, len(kernels.training_ids)):
-        yield "support.positions"
+    n_rows, places = samples.n_samples, samples.positions
+    known = is_index(samples.kernel_ids, len(kernels.names), kernels.n_stack_kernels)
+    yield from unmet({
+        "support.kernel_ids": known and samples.stack is None,
+        "support.ids": is_index(samples.ids, n_rows, None),
+        "support.positions": places is None or is_index(places, n_rows, len(kernels.training_ids)),
+    })  # fmt: skip
 
 
 def _wrong_pairs(kernels: ProductKernels, data: MemberPairs) -> Iterator[str]:
@@ -348,41 +343,31 @@ def _model(model: BaseMKL) -> Iterator[str]:
     rows = () if shared else head
     yield from wrong_floats(model, kernel_weights_=(*rows, n_kernels), kernel_norms_=(*rows, n_kernels))
     yield from _wrong_samples(model, expansion, head, n_samples)
-    above = getattr(model, "above_noise_", None)
-    marks = isinstance(above, np.ndarray) and above.dtype.kind == "b" and above.shape == model.kernel_weights_.shape
-    if above is not None and not marks:
-        yield "above_noise_"
     yield from _wrong_importances(model, expansion)
-    yield from _wrong_folds(model, expansion)
-    ratio = np.asarray(getattr(model, "noise_ratio_", 0.0))
-    if ratio.dtype.kind not in "fi" or ratio.shape not in ((), (n_targets,)):
-        yield "noise_ratio_"
-    if not isinstance(getattr(model, "_noise_p_value", 0.0), float):
-        yield "_noise_p_value"
-    n_dual = n_samples if expansion.of_samples else 0
-    if not is_float(np.asarray(model.intercept_), head) or (single and n_targets != 1):
-        yield "intercept_"
-    if is_classifier(model) and model.classes_.shape != ((2,) if single else (n_targets,)):
-        yield "classes_"
+    above, ratio = getattr(model, "above_noise_", None), np.asarray(getattr(model, "noise_ratio_", 0.0))
+    folds = model.__dict__.get("_fold_models", [])
+    sizes = (n_samples if expansion.of_samples else 0, n_kernels)
     solutions = (model.solution_,) if single or shared else model.solution_
-    if not all_are(solutions, Solution, 1 if shared else n_targets) or any(
-        (len(solution.dual_coef), len(solution.kernel_weights)) != (n_dual, n_kernels) for solution in solutions
-    ):
-        yield "solution_"
+    solved = all_are(solutions, Solution, 1 if shared else n_targets)
+    strength = getattr(model, "alpha_", getattr(model, "alpha", 0.0))
+    is_strength = np.size(strength) and np.asarray(strength).dtype.kind in "fi"
+    yield from unmet({
+        "above_noise_": above is None or _are_marks(above, model.kernel_weights_.shape),
+        "_fold_models": all_are(folds, FoldModel) and all(len(fold.own) == n_targets for fold in folds),
+        "noise_ratio_": ratio.dtype.kind in "fi" and ratio.shape in ((), (n_targets,)),
+        "_noise_p_value": isinstance(getattr(model, "_noise_p_value", 0.0), float),
+        "intercept_": is_float(np.asarray(model.intercept_), head) and not (single and n_targets != 1),
+        "classes_": not is_classifier(model) or model.classes_.shape == ((2,) if single else (n_targets,)),
+        "solution_": solved and all((len(one.dual_coef), len(one.kernel_weights)) == sizes for one in solutions),
+        "dual_gap_": isinstance(model.dual_gap_, (int, float)),
+        "_loss": getattr(model, "_loss", None) is not None,
+        "alpha_": not isinstance(getattr(model, "penalty", ""), (str, Mapping)) or is_strength,
+    })  # fmt: skip
     parameters = model._all_parameters()
     searched = hasattr(model, "cv") and isinstance(parameters.get("penalty"), str) and parameters["penalty"] == "auto"
     check_parameters({name: part for name, part in parameters.items() if not (searched and name == "penalty")})
     kinds: dict[str, tuple[type[Any], ...]] = {"loss": (str, Loss), "penalty": (str, Mapping, Regularizer)}
     yield from (name for name, kind in kinds.items() if not isinstance(getattr(model, name, kind[0]()), kind))
-    if not isinstance(model.dual_gap_, (int, float)):
-        yield "dual_gap_"
-    if getattr(model, "_loss", None) is None:
-        yield "_loss"
-    strength = getattr(model, "alpha_", getattr(model, "alpha", 0.0))
-    if isinstance(getattr(model, "penalty", ""), (str, Mapping)) and not (
-        np.size(strength) and np.asarray(strength).dtype.kind in "fi"
-    ):
-        yield "alpha_"
     yield from (name for name in model.fitted_extras if not hasattr(model, name))
     yield from _wrong_names(model, expansion.bank, n_kernels)
 
@@ -391,16 +376,19 @@ def _wrong_importances(model: BaseMKL, expansion: Expansion) -> Iterator[str]:
     """Yield what is wrong of what rows that were left out lose."""
     attributes, n_active = model.__dict__, expansion.active.size
     beyond = attributes.get("_beyond_noise", np.zeros(expansion.n_kernels, dtype=bool))
-    if not isinstance(beyond, np.ndarray) or beyond.dtype.kind != "b" or beyond.shape != (expansion.n_kernels,):
-        yield "_beyond_noise"
-    if "_norm_bends" in attributes and not is_float(attributes["_norm_bends"], (ANY, 2, n_active)):
-        yield "_norm_bends"
-    if not isinstance(attributes.get("_importance_method", ""), str):
-        yield "_importance_method"
     sizes = {"columns": len(units_of(expansion.bank, n_active)), "kernel": n_active}
     lost = attributes.get("_lost_by", {name: np.zeros((size, 2)) for name, size in sizes.items()})
-    if not isinstance(lost, dict) or not all(is_float(lost.get(name), (size, 2)) for name, size in sizes.items()):
-        yield "_lost_by"
+    bends = attributes.get("_norm_bends", np.zeros((0, 2, n_active)))
+    yield from unmet({
+        "_beyond_noise": _are_marks(beyond, (expansion.n_kernels,)),
+        "_norm_bends": is_float(bends, (ANY, 2, n_active)),
+        "_importance_method": isinstance(attributes.get("_importance_method", ""), str),
+        "_lost_by": isinstance(lost, dict) and all(is_float(lost.get(name), (n, 2)) for name, n in sizes.items()),
+    })  # fmt: skip
+
+
+def _are_marks(value: object, shape: tuple[int, ...]) -> bool:
+    return isinstance(value, np.ndarray) and value.dtype.kind == "b" and value.shape == shape
 
 
 def _fold_model(fold: FoldModel) -> Iterator[str]:
@@ -415,13 +403,6 @@ def _fold_model(fold: FoldModel) -> Iterator[str]:
         yield "own"
     elif len(fold.intercepts) != n_models or not all(is_float(each, (len(fold.own),)) for each in fold.intercepts):
         yield "intercepts"
-
-
-def _wrong_folds(model: BaseMKL, expansion: Expansion) -> Iterator[str]:
-    """Yield what is wrong of folds that were kept."""
-    folds = model.__dict__.get("_fold_models", [])
-    if not all_are(folds, FoldModel) or any(len(fold.own) != expansion.n_targets for fold in folds):
-        yield "_fold_models"
 
 
 def _wrong_samples(model: BaseMKL, expansion: Expansion, head: tuple[int, ...], n_samples: int) -> Iterator[str]:

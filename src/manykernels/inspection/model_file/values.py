@@ -44,7 +44,6 @@ from manykernels.grams.factored.prediction import (
     LandmarkFunction,
     SparseFunction,
 )
-from manykernels.inspection.model_file.archive import PLAIN_KINDS
 from manykernels.inspection.model_file.checks import check_parts, check_types
 from manykernels.kernels import (
     DefaultKernels,
@@ -145,6 +144,7 @@ SPLITTERS = tuple(
     for name in ("KFold", "StratifiedKFold", "GroupKFold", "StratifiedGroupKFold", "ShuffleSplit", "LeaveOneOut",
                  "StratifiedShuffleSplit", "GroupShuffleSplit", "LeaveOneGroupOut", "TimeSeriesSplit")
 )  # fmt: skip
+PLAIN_KINDS = "biufSU"  # of arrays: booleans, numbers, text, whose bytes mean nothing but values
 CALLBACK = "callback"  # of resources and solvers
 SCALARS = (str, bool, int, float, type(None))
 ATTRIBUTE = re.compile(r"_[a-z]\w*|[a-z]\w*_")  # what estimators call what they learned

@@ -267,7 +267,10 @@ def _expression(value: object, names: dict[str, set[str]]) -> str:
     if value is None or isinstance(value, (bool, int, str)):
         return repr(value)
     if isinstance(value, np.ndarray):
-        return _array(value, names)
+        if value.size > MOST_NUMBERS:
+            raise NotAProgramError(f"an array of {value.size:,} numbers")
+        kind = "object" if value.dtype == object else f'"{value.dtype.str}"'
+        return f"np.array({_expression(value.tolist(), names)}, dtype={kind})"
     if isinstance(value, slice):
         return f"slice({', '.join(_expression(end, names) for end in (value.start, value.stop, value.step))})"
     if isinstance(value, (list, tuple, dict)) and type(value) in (list, tuple, dict):
@@ -281,13 +284,6 @@ def _expression(value: object, names: dict[str, set[str]]) -> str:
     if callable(value) and hasattr(value, "__name__"):  # a function or a class
         return _name(value, names)
     return _call(value, names)
-
-
-def _array(value: np.ndarray, names: dict[str, set[str]]) -> str:
-    if value.size > MOST_NUMBERS:
-        raise NotAProgramError(f"an array of {value.size:,} numbers")
-    kind = "object" if value.dtype == object else f'"{value.dtype.str}"'
-    return f"np.array({_expression(value.tolist(), names)}, dtype={kind})"
 
 
 def _call(value: object, names: dict[str, set[str]]) -> str:

@@ -50,6 +50,7 @@ MOST_ROWS = 3000  # for models with one kernel, which take N^2 numbers and N^3 s
 MOST_ENTRIES = 1e8  # of all Gram matrices, for their plain sum: about a second a fit
 STRENGTHS = [0.01, 0.1, 1.0]
 INNER_FOLDS = 3
+RIDGE: dict[str, Any] = {"penalty": "ridge", "alphas": STRENGTHS, "cv": INNER_FOLDS}  # of Cox regressions
 
 
 @dataclass(frozen=True)
@@ -109,14 +110,18 @@ def evaluate(
     seed: int,
 ) -> Evaluation:
     """Predict rows with known targets without having seen them, unless ``cv`` is None, and score the predictions."""
-    unseen = test if test is not None else ((X, y) if len(y) != _n_trained(model) else None)
+    fitted = last_step(model)
+    solution = fitted.solution_[0] if isinstance(fitted.solution_, tuple) else fitted.solution_
+    n_trained = int(getattr(fitted, "_n_samples", len(solution.dual_coef)))
+    unseen = test if test is not None else ((X, y) if len(y) != n_trained else None)
     way = HELD_OUT if unseen is not None else (TRAINING if cv is None else FOLDS)
     rows, truth = SplitRows(X, y, _splits(task, y, cv, groups, seed)), y if unseen is None else unseen[1]
     shuffled = Shuffled.of(model, task, seed)
     if way == FOLDS:
         guesses = _refit(model, rows, shuffled)
     else:
-        guesses = _predict(model, X if unseen is None else unseen[0])
+        asked = X if unseen is None else unseen[0]
+        guesses = Guesses(np.asarray(model.predict(asked)), _ranks(model, asked))
         if unseen is not None:
             shuffled.add_parts(model, *unseen)
     n_folds = len(rows.splits) if test is None and cv is not None else 0
@@ -128,11 +133,10 @@ def evaluate(
     if guesses.ranks is not None and guesses.ranks.ndim == 1 and len(np.unique(truth)) == 2:
         areas = areas_under_curve(draws.counts, truth == model.classes_[1], guesses.ranks)
         scores.insert(1, draws.score(AREA, areas))
-    rivals: tuple[Rival, ...] = ()
-    left_out: dict[str, str] = {}
     # Simpler models that were held to unseen rows do not compare with a score on the training rows.
-    if baselines and way != TRAINING:
-        rivals, left_out = _rivals(model, task, rows, test, truth, guesses.predicted, draws, names[0])
+    compared = baselines and way != TRAINING
+    seen = (truth, guesses.predicted, draws, names[0])
+    rivals, left_out = _rivals(model, task, rows, test, *seen) if compared else ((), {})
     return Evaluation(
         way=way,
         n_folds=n_folds,
@@ -200,16 +204,6 @@ class Guesses:
     ranks: Array | None
     selected_again: Counter[str] | None = None
     unfinished: int = 0
-
-
-def _predict(model: BaseEstimator, X: TableLike) -> Guesses:
-    return Guesses(np.asarray(model.predict(X)), _ranks(model, X))
-
-
-def _n_trained(model: BaseEstimator) -> int:
-    fitted = last_step(model)
-    found = fitted.solution_
-    return int(getattr(fitted, "_n_samples", len((found[0] if isinstance(found, tuple) else found).dual_coef)))
 
 
 def _metrics(task: str, truth: Array) -> list[str]:
@@ -369,37 +363,32 @@ def baselines_for(model: BaseEstimator, task: str, X: Any, n_kernels: int) -> tu
     constants = {"classification": DummyClassifier, "regression": DummyRegressor, SURVIVAL: EqualRisks}
     chosen: dict[str, Any] = {CONSTANT: constants[task]()}
     left_out: dict[str, str] = {}
-    reason = _why_no_sum(model, X, n_kernels)
-    if reason:
-        left_out[SUM] = reason
+    if not hasattr(model, "kernels"):
+        left_out[SUM] = "the model finds its kernels while it learns, so that there is no list to sum"
+    elif no_columns(X) and not are_kernels(X):
+        left_out[SUM] = no_columns(X)
+    elif n_kernels * float(len(X)) ** 2 > MOST_ENTRIES:
+        left_out[SUM] = f"{n_kernels:,} kernels of {len(X):,} samples would take too long for a comparison"
     else:
-        chosen[SUM] = make_pipeline(KernelAligner(_bank(model.kernels), method="uniform"), _learner(task))
+        cox = make_pipeline(FunctionTransformer(_as_one_kernel), MKLSurvivalCV("precomputed", **RIDGE))
+        learner = cox if task == SURVIVAL else _machine(task, "precomputed")
+        chosen[SUM] = make_pipeline(KernelAligner(_bank(model.kernels), method="uniform"), learner)
     reason = _why_no_single_kernel(X)
-    if not reason:
-        chosen[ONE_KERNEL[task]] = _one_kernel(task, X.shape[1])
-    elif _boosting_reads(X, task, model):
+    one_target = task == "classification" or (task == "regression" and np.ndim(model.intercept_) == 0)
+    if not reason and task == SURVIVAL:
+        linear = [("linear", Linear(), list(range(X.shape[1])))]
+        bank = KernelBank(linear, standardize=True, normalize="mean_diagonal")
+        chosen[ONE_KERNEL[task]] = MKLSurvivalCV(bank, **RIDGE)
+    elif not reason:
+        widths = [0.1 / X.shape[1], 1.0 / X.shape[1]]
+        chosen[ONE_KERNEL[task]] = make_pipeline(StandardScaler(), _machine(task, "rbf", gamma=widths))
+    elif one_target and isinstance(X, (pd.DataFrame, np.ndarray)) and np.ndim(X) == 2:
         # What most people would take for a table with categories and gaps, on the same folds.
         boosting = HistGradientBoostingClassifier if task == "classification" else HistGradientBoostingRegressor
         chosen[BOOSTING] = make_pipeline(Categories(), boosting(categorical_features="from_dtype", random_state=0))
     else:
         left_out[ONE_KERNEL[task]] = reason
     return chosen, left_out
-
-
-def _boosting_reads(X: TableLike, task: str, model: BaseEstimator) -> bool:
-    """Return whether rows are one table of columns, whatever is in them, with one target of classes or numbers."""
-    table = isinstance(X, (pd.DataFrame, np.ndarray)) and np.ndim(X) == 2
-    return table and (task == "classification" or (task == "regression" and np.ndim(model.intercept_) == 0))
-
-
-def _why_no_sum(model: BaseEstimator, X: Any, n_kernels: int) -> str:
-    if not hasattr(model, "kernels"):
-        return "the model finds its kernels while it learns, so that there is no list to sum"
-    if no_columns(X) and not are_kernels(X):
-        return no_columns(X)
-    if n_kernels * float(len(X)) ** 2 > MOST_ENTRIES:
-        return f"{n_kernels:,} kernels of {len(X):,} samples would take too long for a comparison"
-    return ""
 
 
 def _why_no_single_kernel(X: Any) -> str:
@@ -443,31 +432,14 @@ def _bank(kernels: Any) -> Any:
     return PrecomputedBank(normalize="mean_diagonal")
 
 
-def _learner(task: str) -> Any:
-    if task == SURVIVAL:
-        cox = MKLSurvivalCV("precomputed", penalty="ridge", alphas=STRENGTHS, cv=INNER_FOLDS)
-        return make_pipeline(FunctionTransformer(_as_one_kernel), cox)
+def _machine(task: str, kernel: str, **grid: list[float]) -> Any:
+    """Return scikit-learn's learner with one kernel, tuned."""
     if task == "classification":
-        return GridSearchCV(SVC(kernel="precomputed"), {"C": [1.0, 10.0, 100.0]}, cv=INNER_FOLDS)
-    ridge = GridSearchCV(KernelRidge(kernel="precomputed"), {"alpha": STRENGTHS}, cv=INNER_FOLDS)
+        return GridSearchCV(SVC(kernel=kernel), {"C": [1.0, 10.0, 100.0], **grid}, cv=INNER_FOLDS)
+    ridge = GridSearchCV(KernelRidge(kernel=kernel), {"alpha": STRENGTHS, **grid}, cv=INNER_FOLDS)
     return TransformedTargetRegressor(ridge, transformer=StandardScaler())
 
 
 def _as_one_kernel(gram: Any) -> Any:
     """Return a Gram matrix as the only one of a stack."""
     return gram[None]
-
-
-def _one_kernel(task: str, n_columns: int) -> Any:
-    if task == SURVIVAL:
-        linear = KernelBank([("linear", Linear(), list(range(n_columns)))], standardize=True, normalize="mean_diagonal")
-        return MKLSurvivalCV(linear, penalty="ridge", alphas=STRENGTHS, cv=INNER_FOLDS)
-    return make_pipeline(StandardScaler(), _gaussian(task == "classification", n_columns))
-
-
-def _gaussian(classifies: bool, n_columns: int) -> Any:
-    widths = [0.1 / n_columns, 1.0 / n_columns]
-    if classifies:
-        return GridSearchCV(SVC(), {"C": [1.0, 10.0, 100.0], "gamma": widths}, cv=INNER_FOLDS)
-    ridge = GridSearchCV(KernelRidge(kernel="rbf"), {"alpha": STRENGTHS, "gamma": widths}, cv=INNER_FOLDS)
-    return TransformedTargetRegressor(ridge, transformer=StandardScaler())
