@@ -21,28 +21,11 @@ if TYPE_CHECKING:
     from manykernels.estimators.survival import MKLSurvival, MKLSurvivalCV, brier_score, concordance_index
 
 __all__ = [
-    "ColdStartKFold",
-    "GaussianMKL",
-    "HierarchicalMKL",
-    "KernelAligner",
-    "LossParameters",
-    "MKLClassifier",
-    "MKLClassifierCV",
-    "MKLRegressor",
-    "MKLRegressorCV",
-    "MKLSurvival",
-    "MKLSurvivalCV",
-    "NestedScores",
-    "NonlinearMKL",
-    "PolynomialMKL",
-    "RegularizationPath",
-    "Resources",
-    "Search",
-    "brier_score",
-    "concordance_index",
-    "nested_cross_validation",
-    "regularization_path",
-]
+    "ColdStartKFold", "GaussianMKL", "HierarchicalMKL", "KernelAligner", "LossParameters", "MKLClassifier",
+    "MKLClassifierCV", "MKLRegressor", "MKLRegressorCV", "MKLSurvival", "MKLSurvivalCV", "NestedScores", "NonlinearMKL",
+    "PolynomialMKL", "RegularizationPath", "Resources", "Search", "brier_score", "concordance_index",
+    "nested_cross_validation", "regularization_path",
+]  # fmt: skip
 
 # Each name by its module: one estimator needs a third of what all of them do, and importing that takes time.
 _HOMES = {

@@ -105,12 +105,8 @@ class KernelAligner(ClassNamePrefixFeaturesOutMixin, TransformerMixin, TakesGrou
         tol: float = 1e-8,
         resources: Resources | Mapping[str, Any] | None = None,
     ) -> None:
-        self.kernels = kernels
-        self.method = method
-        self.target = target
-        self.center = center
-        self.tol = tol
-        self.resources = resources
+        self.kernels, self.method, self.target, self.center = kernels, method, target, center
+        self.tol, self.resources = tol, resources
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()

@@ -105,14 +105,9 @@ def _check_verbose(value: object) -> None:
         check_count(value, "verbose", least=0)
 
 
-def _check_max_iter(value: object) -> None:
-    if value is not None:
-        check_count(value, "max_iter")
-
-
-def _check_time_limit(value: object) -> None:
-    if value is not None:
-        check_positive(value, "time_limit")
+def _or_none(check: Callable[[Any, str], object], name: str) -> Callable[[Any], object]:
+    """Return the check of a parameter that is either what ``check`` accepts or None."""
+    return lambda value: None if value is None else check(value, name)
 
 
 def _check_callback(value: object) -> None:
@@ -141,120 +136,54 @@ def _check_tau(value: Any) -> None:
         )
 
 
+# fmt: off
 _ALL = (
     Parameter("loss", None, "Loss of a prediction.", _check_loss, choices=tuple(LOSSES)),
     Parameter("penalty", "l1", "What keeps kernels small or out.", check_penalty, choices=tuple(REGULARIZERS)),
-    Parameter(
-        "alpha",
-        AUTO,
+    Parameter("alpha", AUTO,
         "Strength of the penalty relative to the mean loss; '0.1*max' is a tenth of the one that leaves an empty "
-        "model, '0.3*noise' 0.3 of the one that does for y in random order, 'auto' 0.2 to 0.5 of that.",
-        check_alpha,
-        Range(open="both"),
-    ),
-    Parameter(
-        "l1_ratio",
-        0.5,
+        "model, '0.3*noise' 0.3 of the one that does for y in random order, 'auto' 0.2 to 0.5 of that.", check_alpha,
+        Range(open="both")),
+    Parameter("l1_ratio", 0.5,
         "For 'elasticnet' and 'group_elasticnet': share of the norms; 1 is 'l1', 0 has squares only.",
-        _of_penalty("elasticnet", "l1_ratio"),
-        Range(high=1.0),
-    ),
-    Parameter(
-        "q",
-        1.5,
-        "For 'lq' and 'group_elasticnet': exponent of the norms.",
-        _of_penalty("lq", "q"),
-        Range(1.0, 2.0, open="low"),
-    ),
-    Parameter(
-        "p",
-        2.0,
-        "For 'lp_ball': exponent of the ball of weights.",
-        _of_penalty("lp_ball", "p"),
-        Range(1.0, open="high"),
-    ),
-    Parameter(
-        "eta",
-        0.5,
-        "For 'elasticnet_ball': share of the 1-norm.",
-        _of_penalty("elasticnet_ball", "eta"),
-        Range(high=1.0),
-    ),
-    Parameter(
-        "epsilon",
-        AUTO,
+        _of_penalty("elasticnet", "l1_ratio"), Range(high=1.0)),
+    Parameter("q", 1.5, "For 'lq' and 'group_elasticnet': exponent of the norms.", _of_penalty("lq", "q"),
+        Range(1.0, 2.0, open="low")),
+    Parameter("p", 2.0, "For 'lp_ball': exponent of the ball of weights.", _of_penalty("lp_ball", "p"),
+        Range(1.0, open="high")),
+    Parameter("eta", 0.5, "For 'elasticnet_ball': share of the 1-norm.", _of_penalty("elasticnet_ball", "eta"),
+        Range(high=1.0)),
+    Parameter("epsilon", AUTO,
         "For 'epsilon_insensitive': errors up to this size do not count; 'auto' is 0.1 standard deviations of y.",
-        number_or_auto(_of_loss("epsilon_insensitive", "epsilon")),
-        Range(open="high"),
-        group="loss_parameters",
-    ),
-    Parameter(
-        "delta",
-        AUTO,
+        number_or_auto(_of_loss("epsilon_insensitive", "epsilon")), Range(open="high"), group="loss_parameters"),
+    Parameter("delta", AUTO,
         "For 'huber': size of error beyond which the loss is linear; 'auto' is 1.35 standard deviations of y.",
-        number_or_auto(_of_loss("huber", "delta")),
-        Range(open="both"),
-        group="loss_parameters",
-    ),
-    Parameter(
-        "tau",
-        0.5,
-        "For 'quantile': which quantile.",
-        _check_tau,
-        Range(high=1.0, open="both"),
-        group="loss_parameters",
-    ),
-    Parameter("outputs", "own", "Kernel weights of each class or target, or shared.", _check_outputs, choices=OUTPUTS),
+        number_or_auto(_of_loss("huber", "delta")), Range(open="both"), group="loss_parameters"),
+    Parameter("tau", 0.5, "For 'quantile': which quantile.", _check_tau, Range(high=1.0, open="both"),
+        group="loss_parameters"),
+    Parameter("outputs", "own", "Kernel weights of each class or target, or shared.", _check_outputs,
+        choices=OUTPUTS),
     Parameter("solver", "auto", "Name of a solver; 'auto' chooses.", _check_solver, choices=("auto", *SOLVERS)),
-    Parameter(
-        "fit_intercept",
-        True,
-        "Whether to learn a constant.",
-        lambda value: check_flag(value, "fit_intercept"),
-    ),
-    Parameter(
-        "tol",
-        1e-4,
-        "Relative duality gap to reach.",
-        lambda value: check_positive(value, "tol"),
-        Range(open="both"),
-    ),
-    Parameter(
-        "max_iter",
-        None,
-        "Most outer iterations; 200 if not given.",
-        _check_max_iter,
-        Range(1.0, open="high", whole=True),
-        group="resources",
-    ),
-    Parameter(
-        "time_limit",
-        None,
-        "Most seconds of solving, for all classes or targets together.",
-        _check_time_limit,
-        Range(open="both"),
-        group="resources",
-    ),
-    Parameter(
-        "callback",
-        None,
-        "Called with each IterationRecord; a true value stops.",
-        _check_callback,
-        group="resources",
-    ),
-    Parameter(
-        "representation",
-        AUTO,
+    Parameter("fit_intercept", True, "Whether to learn a constant.",
+        lambda value: check_flag(value, "fit_intercept")),
+    Parameter("tol", 1e-4, "Relative duality gap to reach.", lambda value: check_positive(value, "tol"),
+        Range(open="both")),
+    Parameter("max_iter", None, "Most outer iterations; 200 if not given.", _or_none(check_count, "max_iter"),
+        Range(1.0, open="high", whole=True), group="resources"),
+    Parameter("time_limit", None, "Most seconds of solving, for all classes or targets together.",
+        _or_none(check_positive, "time_limit"), Range(open="both"), group="resources"),
+    Parameter("callback", None, "Called with each IterationRecord; a true value stops.", _check_callback,
+        group="resources"),
+    Parameter("representation", AUTO,
         "Kernels as Gram matrices or as factors, which grow with N alone; 'auto' plans.",
-        lambda value: check_choice(value, REPRESENTATIONS, "representation"),
-        choices=REPRESENTATIONS,
-        group="resources",
-    ),
+        lambda value: check_choice(value, REPRESENTATIONS, "representation"), choices=REPRESENTATIONS,
+        group="resources"),
     Parameter("memory_budget", None, "Memory for Gram matrices, such as '2 GB'.", memory_bytes, group="resources"),
     Parameter("n_jobs", None, "Threads; -1 takes all cores.", check_n_jobs, group="resources"),
     Parameter("random_state", None, "Seed of what draws random numbers.", check_random_state),
     Parameter("verbose", 0, "1 shows a bar, 2 also a line an iteration.", _check_verbose, group="resources"),
 )
+# fmt: on
 
 PARAMETERS: Mapping[str, Parameter] = {parameter.name: parameter for parameter in _ALL}
 
@@ -293,14 +222,11 @@ def check_parameters(given: Mapping[str, Any]) -> None:
     manykernels.exceptions.InvalidInputError: p must be a finite positive number, got 0.
     """
     for name, parameter in PARAMETERS.items():
-        if name in given and not _is_default(given[name], parameter):
-            parameter.check(given[name])
-
-
-def _is_default(value: object, parameter: Parameter) -> bool:
-    """Whether a value is the default, which can be used: no loss and no penalty need be made to say so."""
-    default = parameter.default
-    return default is not None and type(value) is type(default) and bool(value == default)
+        if name in given:
+            # A default can be used: no loss and no penalty need be made to say so.
+            value, default = given[name], parameter.default
+            if default is None or type(value) is not type(default) or not bool(value == default):
+                parameter.check(value)
 
 
 # --- parameters inside parameters: those that come in groups, and those of the bank of kernels ---

@@ -49,9 +49,7 @@ MOST_NOISE_SHARE = 0.5  # where all kernels seem to be noise: what they say toge
 MAX_SHARE = 0.5  # over sqrt(n), of the strength at which the target does, where no noise is measured
 N_PERMUTATIONS = 19  # of which the unit is the median; a target that is noise is above all of them in one of 20 cases
 MOST_PERMUTATIONS = 199  # more of them tell apart what is weak, which 19 standard deviations of 20 numbers blur
-PERMUTED_ENTRIES = (
-    100_000  # of all targets together, beyond which fewer permutations are drawn: weak effects are clear there
-)
+PERMUTED_ENTRIES = 100_000  # of all targets, beyond which fewer permutations are drawn: weak effects are clear there
 PERMUTED_COST = 2.5e9  # multiplications of all quadratic forms of permuted targets, beyond which fewer are drawn, too
 CLEARLY = 3.0  # standard deviations of permuted targets from the closest of them, at which a target is no noise
 FEW_ROWS, ABOUT = 100, 1e-6  # rows of two targets, which tell most of them apart, and how alike they are otherwise
@@ -324,14 +322,8 @@ class PermutedTargets:
 
     def first(self, count: int) -> PermutedTargets:
         """Return the first of these targets."""
-        return replace(
-            self,
-            rhos=self.rhos[:count],
-            penalties=self.penalties[:count],
-            roundings=self.roundings[:count],
-            losses=self.losses[:count],
-            constant=self.constant[:count],
-        )
+        each = ("rhos", "penalties", "roundings", "losses", "constant")
+        return replace(self, **{name: getattr(self, name)[:count] for name in each})
 
     def levels(self, problems: Sequence[Problem], n_permutations: int = N_PERMUTATIONS) -> list[NoiseLevel]:
         """Return the levels of these problems by so many orders: a pass over the kernels, if all of them fit."""
@@ -356,9 +348,8 @@ class PermutedTargets:
 
     def _orders(self, n_permutations: int) -> Array:
         """Return the first orders, (n_permutations, N)."""
-        return random_orders(
-            len(self.rhos[0]), np.random.default_rng(self.seed), n_permutations, self.strata, self.groups
-        )
+        rng = np.random.default_rng(self.seed)
+        return random_orders(len(self.rhos[0]), rng, n_permutations, self.strata, self.groups)
 
     def _norms(self, target: int, squares: Array) -> Array:
         """Return dual norms from squares without the factors of the kernels, (orders, M), which are overwritten."""
@@ -414,7 +405,9 @@ def _squares_of(stack: GramStack, rhos: Sequence[Array], orders: Array) -> list[
             for target, (other, factor) in enumerate(multiples)
         ]
     if not stack.has_factors and rhos[0].shape[1] > 1:
-        return [_squares_of_sets(stack, rho, orders) for rho in rhos]
+        units = [np.abs(rho).max() or 1.0 for rho in rhos]
+        pairs = zip(rhos, units, strict=True)
+        return [(unit**2 * stack.squares_each(rho[orders.T] / unit).T, None) for rho, unit in pairs]
     largest = max(rho.size for rho in rhos)
     most = min(COLUMN_BYTES // (8 * largest), MOST_COLUMNS * len(rhos[0]) // largest)
     together = max(1, most // len(orders))
@@ -452,24 +445,12 @@ def multiple_of(other: Array, rho: Array) -> float | None:
     """
     if other.shape != rho.shape or not other.any():
         return None
-    some = slice(0, FEW_ROWS)
-    if not _parallel(other[some], rho[some]):
+    few, own = other[:FEW_ROWS], rho[:FEW_ROWS]  # which tell most pairs apart
+    if not abs(np.vdot(few, own)) >= (1.0 - ABOUT) * np.linalg.norm(few) * np.linalg.norm(own):
         return None
     at = np.unravel_index(int(np.argmax(np.abs(other))), other.shape)
     factor = float(rho[at] / other[at])
     return factor if np.allclose(rho, factor * other, rtol=SAME, atol=0.0) else None
-
-
-def _parallel(other: Array, rho: Array) -> bool:
-    """Whether one of two vectors is about a multiple of the other: most pairs are told apart by few entries."""
-    lengths = np.linalg.norm(other) * np.linalg.norm(rho)
-    return bool(abs(np.vdot(other, rho)) >= (1.0 - ABOUT) * lengths)
-
-
-def _squares_of_sets(stack: GramStack, rho: Array, orders: Array) -> tuple[Array, None]:
-    """Return the same of one target (N, T) of several columns."""
-    unit = np.abs(rho).max() or 1.0
-    return unit**2 * stack.squares_each(rho[orders.T] / unit).T, None
 
 
 def _quads_of(stack: Any, columns: Array, own: Sequence[int]) -> tuple[Array, dict[int, Array]]:

@@ -381,15 +381,9 @@ class MKLSurvival(BaseMKL):
         self.ties = ties
         self.penalty = penalty
         self.alpha: Any = alpha
-        self.l1_ratio = l1_ratio
-        self.q = q
-        self.p = p
-        self.eta = eta
-        self.solver = solver
-        self.kernel_penalties = kernel_penalties
-        self.tol = tol
-        self.random_state = random_state
-        self.resources = resources
+        self.l1_ratio, self.q, self.p, self.eta = l1_ratio, q, p, eta
+        self.solver, self.kernel_penalties, self.tol = solver, kernel_penalties, tol
+        self.random_state, self.resources = random_state, resources
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
@@ -671,23 +665,11 @@ class MKLSurvivalCV(CrossValidated, MKLSurvival):
         random_state: RandomSource = None,
         resources: Resources | Mapping[str, Any] | None = None,
     ) -> None:
-        self.kernels = kernels
-        self.ties = ties
-        self.penalty = penalty
-        self.alphas = alphas
-        self.n_alphas = n_alphas
-        self.l1_ratios = l1_ratios
-        self.q = q
-        self.p = p
-        self.eta = eta
-        self.cv = cv
-        self.scoring = scoring
-        self.search = search
-        self.solver = solver
-        self.kernel_penalties = kernel_penalties
-        self.tol = tol
-        self.random_state = random_state
-        self.resources = resources
+        self.kernels, self.ties, self.penalty, self.alphas = kernels, ties, penalty, alphas
+        self.n_alphas, self.l1_ratios, self.q, self.p = n_alphas, l1_ratios, q, p
+        self.eta, self.cv, self.scoring, self.search = eta, cv, scoring, search
+        self.solver, self.kernel_penalties, self.tol = solver, kernel_penalties, tol
+        self.random_state, self.resources = random_state, resources
 
     def _splits(self, y: Array, groups: ArrayLike | None) -> Iterator[tuple[Array, Array]]:
         """Return folds that share the events among them: one without events teaches nothing."""

@@ -185,24 +185,12 @@ class GaussianMKL(BaseKernelSearch):
         random_state: RandomSource = 0,
         resources: Resources | Mapping[str, Any] | None = None,
     ) -> None:
-        self.loss = loss
-        self.alpha = alpha
-        self.search = search
-        self.stages = stages
-        self.update = update
-        self.criterion = criterion
-        self.per_feature = per_feature
-        self.shrinkage = shrinkage
-        self.inner_steps = inner_steps
-        self.proof = proof
-        self.width_range = width_range
-        self.family = family
-        self.n_starts = n_starts
-        self.standardize = standardize
-        self.fit_intercept = fit_intercept
-        self.tol = tol
-        self.random_state = random_state
-        self.resources = resources
+        self.loss, self.alpha, self.search, self.stages = loss, alpha, search, stages
+        self.update, self.criterion, self.per_feature = update, criterion, per_feature
+        self.shrinkage, self.inner_steps, self.proof = shrinkage, inner_steps, proof
+        self.width_range, self.family, self.n_starts = width_range, family, n_starts
+        self.standardize, self.fit_intercept, self.tol = standardize, fit_intercept, tol
+        self.random_state, self.resources = random_state, resources
 
     # Fixed for the other searches, but here one or two stages decide.
     @property

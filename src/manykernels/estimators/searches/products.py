@@ -185,26 +185,12 @@ class PolynomialMKL(BaseKernelSearch):
         random_state: RandomSource = 0,
         resources: Resources | Mapping[str, Any] | None = None,
     ) -> None:
-        self.degree = degree
-        self.p = p
-        self.degree_penalties = degree_penalties
-        self.base = base
-        self.normalize = normalize
-        self.loss = loss
-        self.alpha = alpha
-        self.cv = cv
-        self.adaptive = adaptive
-        self.standardize = standardize
-        self.fit_intercept = fit_intercept
-        self.n_steps = n_steps
-        self.step_size = step_size
-        self.batch = batch
-        self.step_scale = step_scale
-        self.restarts = restarts
-        self.polish = polish
-        self.max_kernels = max_kernels
-        self.tol = tol
-        self.random_state = random_state
+        self.degree, self.p, self.degree_penalties, self.base = degree, p, degree_penalties, base
+        self.normalize, self.loss, self.alpha, self.cv = normalize, loss, alpha, cv
+        self.adaptive, self.standardize, self.fit_intercept = adaptive, standardize, fit_intercept
+        self.n_steps, self.step_size, self.batch = n_steps, step_size, batch
+        self.step_scale, self.restarts, self.polish = step_scale, restarts, polish
+        self.max_kernels, self.tol, self.random_state = max_kernels, tol, random_state
         self.resources = resources
 
     def _search(self, problem: SearchProblem) -> PolynomialDiscovery:
@@ -339,16 +325,9 @@ class HierarchicalMKL(BaseKernelSearch):
         tol: float = 1e-3,
         resources: Resources | Mapping[str, Any] | None = None,
     ) -> None:
-        self.kernels = kernels
-        self.degree = degree
-        self.loss = loss
-        self.alpha = alpha
-        self.growth = growth
-        self.normalize = normalize
-        self.max_kernels = max_kernels
-        self.standardize = standardize
-        self.fit_intercept = fit_intercept
-        self.tol = tol
+        self.kernels, self.degree, self.loss, self.alpha = kernels, degree, loss, alpha
+        self.growth, self.normalize, self.max_kernels = growth, normalize, max_kernels
+        self.standardize, self.fit_intercept, self.tol = standardize, fit_intercept, tol
         self.resources = resources
 
     @property
@@ -484,16 +463,9 @@ class NonlinearMKL(BaseKernelSearch):
         tol: float = 1e-4,
         resources: Resources | Mapping[str, Any] | None = None,
     ) -> None:
-        self.loss = loss
-        self.alpha = alpha
-        self.degree = degree
-        self.radius = radius
-        self.reference = reference
-        self.constant = constant
-        self.standardize = standardize
-        self.fit_intercept = fit_intercept
-        self.tol = tol
-        self.resources = resources
+        self.loss, self.alpha, self.degree, self.radius = loss, alpha, degree, radius
+        self.reference, self.constant, self.standardize = reference, constant, standardize
+        self.fit_intercept, self.tol, self.resources = fit_intercept, tol, resources
 
     @property
     def tol_reached(self) -> float:

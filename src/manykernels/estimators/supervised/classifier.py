@@ -207,18 +207,10 @@ class MKLClassifier(ClassifierMixin, BaseMKL):
         self.loss = loss
         self.penalty = penalty
         self.alpha: Any = alpha
-        self.l1_ratio = l1_ratio
-        self.q = q
-        self.p = p
-        self.eta = eta
-        self.outputs = outputs
-        self.solver = solver
-        self.fit_intercept = fit_intercept
-        self.class_weight = class_weight
-        self.kernel_penalties = kernel_penalties
-        self.tol = tol
-        self.random_state = random_state
-        self.resources = resources
+        self.l1_ratio, self.q, self.p, self.eta = l1_ratio, q, p, eta
+        self.outputs, self.solver, self.fit_intercept = outputs, solver, fit_intercept
+        self.class_weight, self.kernel_penalties, self.tol = class_weight, kernel_penalties, tol
+        self.random_state, self.resources = random_state, resources
 
     def _checked_target(self, y: ArrayLike) -> Array:
         return class_labels(y)

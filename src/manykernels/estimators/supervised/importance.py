@@ -391,16 +391,13 @@ class FactorRows:
         elif self.grams is not None:
             left = [by_matrices(target, self.grams.__getitem__) for target in self.targets]
         else:
-            left = [_by_least(*pair) for pair in zip(self.targets, self.factors, strict=True)]
+            left = []
+            for target, pairs in zip(self.targets, self.factors, strict=True):
+                factors, coefficients = zip(*pairs, strict=True) if pairs else ((), ())
+                # From matrices among the rows where coefficients are more than these.
+                many = sum(factor.shape[1] for factor in factors) > RANK_PER_ROW * len(target.rho)
+                left.append(by_rows(target, factors) if many else by_factors(target, factors, coefficients))
         return _joined(left, self.losses, self.y, self.weight)
-
-
-def _by_least(target: Target, pairs: Sequence[tuple[Array, Array]]) -> tuple[Array, Array]:
-    """Return the same as `by_factors`, from matrices among the rows where coefficients are more than these."""
-    factors, coefficients = zip(*pairs, strict=True) if pairs else ((), ())
-    if sum(factor.shape[1] for factor in factors) > RANK_PER_ROW * len(target.rho):
-        return by_rows(target, factors)
-    return by_factors(target, factors, coefficients)
 
 
 def _rows_once(stack: FactoredStack, kept: Array) -> Callable[[int, float], Array | None]:
@@ -487,7 +484,8 @@ def _targets(
     if first.couples_samples:
         constants = first.bind(y[:, 0], weight).groups()
     curvature = curvatures(losses, y, scores, rho, weight, unit)
-    if first.couples_samples or _smooth(losses):  # duals of the certificate are scaled to be feasible
+    # Where they follow from scores: duals of the certificate are scaled to be feasible.
+    if first.couples_samples or all(loss.each.smooth for loss in losses):
         rho = _negative_gradients(losses, y, scores, weight)
     active = model._expansion.active
     norms = np.broadcast_to(np.atleast_2d(model.kernel_norms_)[:, active], (n_targets, m))
@@ -498,11 +496,6 @@ def _targets(
         Target(values[:, :, k], scores[:, k], rho[:, k], curvature[:, k], constants, *own, share)
         for k, own in enumerate(zip(weights, norms, bends, strict=True))
     ]
-
-
-def _smooth(losses: Sequence[Any]) -> bool:
-    """Whether dual coefficients follow from scores."""
-    return all(loss.each.smooth for loss in losses)
 
 
 def _negative_gradients(losses: Sequence[Any], y: Array, scores: Array, weight: Array) -> Array:
@@ -579,7 +572,4 @@ def _lost_by(bank: FittedBank, left_out: Callable[[], LeftOut]) -> dict[str, Any
 def drops(bank: FittedBank, left: LeftOut) -> dict[str, Array]:
     """Return what is lost without each set of columns and without each active kernel."""
     n_active = len(left.parts)
-    return {
-        "columns": left.drops(units_of(bank, n_active)),
-        "kernel": left.drops([[m] for m in range(n_active)]),
-    }
+    return {"columns": left.drops(units_of(bank, n_active)), "kernel": left.drops([[m] for m in range(n_active)])}

@@ -20,7 +20,7 @@ from manykernels.exceptions import ConvergenceWarning
 from manykernels.grams import GramStack
 from manykernels.grams.expansion import Expansion
 from manykernels.grams.factored import FactoredStack
-from manykernels.grams.factored.prediction import CHUNK_ROWS, KernelFunction, KernelPart
+from manykernels.grams.factored.prediction import CHUNK_ROWS, KernelPart
 from manykernels.objective.capabilities import Capability
 from manykernels.objective.problem import Problem
 from manykernels.objective.regularizers import Regularizer
@@ -124,11 +124,8 @@ def build_problems(
     share_weights: bool = False,
 ) -> list[Problem]:
     """Return one problem for each column of ``targets`` with its loss, or one for all with shared weights."""
-    given: dict[str, Any] = {
-        "fit_intercept": fit_intercept,
-        "sample_weight": sample_weight,
-        "kernel_penalties": kernel_penalties,
-    }
+    given: dict[str, Any] = {"fit_intercept": fit_intercept, "sample_weight": sample_weight}
+    given["kernel_penalties"] = kernel_penalties
     if share_weights:
         return [problem_of(stack, targets, losses[0], regularizer, **given)]
     pairs = zip(targets.T, losses, strict=True)
@@ -289,17 +286,12 @@ def _kernel_part(
     stack: FactoredStack, component: Component, target: int, place: dict[int, int], centered: bool
 ) -> KernelPart:
     """Return a component as a function that needs no stack."""
-    function = component.function(stack)
-    offset = _mean(stack, component.kernel, function) if centered else 0.0
+    function, offset = component.function(stack), 0.0
+    if centered:  # the mean of the function over the training rows
+        columns, starts = stack.columns_of(component.kernel), range(0, stack.n_samples, CHUNK_ROWS)
+        sums = [function(stack.table.points(columns, slice(start, start + CHUNK_ROWS))).sum() for start in starts]
+        offset = float(sum(sums)) / stack.n_samples
     return KernelPart(target + component.target, place[component.kernel], function, offset)
-
-
-def _mean(stack: FactoredStack, kernel: int, function: KernelFunction) -> float:
-    """Return the mean of a function over the training rows."""
-    n, columns = stack.n_samples, stack.columns_of(kernel)
-    starts: Sequence[int] = range(0, n, CHUNK_ROWS)
-    sums = [function(stack.table.points(columns, slice(start, start + CHUNK_ROWS))).sum() for start in starts]
-    return float(sum(sums)) / n
 
 
 # What a user is told of models without kernels: which classes or targets, why, and what to do.

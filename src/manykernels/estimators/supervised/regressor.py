@@ -213,21 +213,12 @@ class MKLRegressor(RegressorMixin, BaseMKL):
         random_state: RandomSource = None,
         resources: Resources | Mapping[str, Any] | None = None,
     ) -> None:
-        self.kernels = kernels
-        self.loss = loss
-        self.loss_parameters = loss_parameters
+        self.kernels, self.loss, self.loss_parameters = kernels, loss, loss_parameters
         self.penalty = penalty
         self.alpha: Any = alpha
-        self.l1_ratio = l1_ratio
-        self.q = q
-        self.p = p
-        self.eta = eta
-        self.outputs = outputs
-        self.solver = solver
-        self.fit_intercept = fit_intercept
-        self.kernel_penalties = kernel_penalties
-        self.tol = tol
-        self.random_state = random_state
+        self.l1_ratio, self.q, self.p, self.eta = l1_ratio, q, p, eta
+        self.outputs, self.solver, self.fit_intercept = outputs, solver, fit_intercept
+        self.kernel_penalties, self.tol, self.random_state = kernel_penalties, tol, random_state
         self.resources = resources
 
     def __sklearn_tags__(self) -> Any:

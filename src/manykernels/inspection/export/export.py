@@ -4,6 +4,7 @@ import io
 import json
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import reduce
 from importlib.metadata import version
 from itertools import pairwise
 from pathlib import Path
@@ -127,7 +128,7 @@ def export_model(
     elif ending == ".py":
         content = as_python(program, about)
     else:
-        content = as_sql(program, _of_sql(about, program), table) if ending == ".sql" else as_card(program)
+        content = as_sql(program, about, table) if ending == ".sql" else as_card(program)
     written = write_file(path, content, ENDINGS[ending])
     return Export(written, program.error, _ranges(program), program.columns)
 
@@ -153,16 +154,6 @@ def _about(model: BaseEstimator, program: Program) -> list[str]:
     lines += [f"Column {column!r} holds {unit}." for column, unit in program.units.items()]
     lines.append(f"Columns: {', '.join(program.columns) or 'none, the scores are constant'}.")
     return lines
-
-
-def _of_sql(about: list[str], program: Program) -> list[str]:
-    """Return these lines with what SQL cannot do."""
-    more = []
-    if len(program.terms) > MOST_JOINED:
-        more.append(f"This joins {len(program.terms)} tables; SQLite joins 64 at most, DuckDB more.")
-    if program.link == "sort":
-        more.append("The scores of the quantiles are not put in order.")
-    return [*about, *more]
 
 
 CARD_BINS = 20  # of a column of numbers on a card
@@ -228,6 +219,10 @@ def as_sql(program: Program, about: Sequence[str], table: str) -> str:
             parts.append(_sum_of(name, term, k))
     scores = [_quoted(name) for name in score_names(program)]
     lines = [f"-- {line}" for line in about]
+    if len(program.terms) > MOST_JOINED:
+        lines.append(f"-- This joins {len(program.terms)} tables; SQLite joins 64 at most, DuckDB more.")
+    if program.link == "sort":
+        lines.append("-- The scores of the quantiles are not put in order.")
     if tables:
         lines.append("WITH\n" + ",\n".join(tables))
     columns = ", ".join(f"{'(' + ' + '.join(parts) + ')'} AS {name}" for parts, name in zip(sums, scores, strict=True))
@@ -252,9 +247,8 @@ def _outputs(program: Program, scores: list[str]) -> list[str]:
         return [f"{value} AS {_quoted('prediction' + end)}" for value, end in zip(shown, ends, strict=True)]
     labels = [_literal(label) for label in program.classes]
     if program.single:
-        outputs = [
-            f"CASE WHEN {scores[0]} > 0 THEN {labels[1]} WHEN {scores[0]} <= 0 THEN {labels[0]} END AS prediction"
-        ]
+        case = f"CASE WHEN {scores[0]} > 0 THEN {labels[1]} WHEN {scores[0]} <= 0 THEN {labels[0]} END"
+        outputs = [f"{case} AS prediction"]
         if program.probabilities:
             outputs.append(f"1.0 / (1.0 + exp(-{scores[0]})) AS {_quoted(f'probability_{program.classes[1]}')}")
         return outputs
@@ -264,10 +258,8 @@ def _outputs(program: Program, scores: list[str]) -> list[str]:
         cases.append(f"WHEN {largest} THEN {label}")
     outputs = [f"CASE {' '.join(cases)} END AS prediction"]
     if program.probabilities:
-        parts = [
-            f"exp({score})" if program.probabilities == "softmax" else f"(1.0 / (1.0 + exp(-{score})))"
-            for score in scores
-        ]
+        softmax = program.probabilities == "softmax"
+        parts = [f"exp({score})" if softmax else f"(1.0 / (1.0 + exp(-{score})))" for score in scores]
         total = " + ".join(parts)
         pairs = zip(parts, program.classes, strict=True)
         outputs += [f"{part} / ({total}) AS {_quoted(f'probability_{label}')}" for part, label in pairs]
@@ -281,9 +273,8 @@ def _table_of(name: str, term: Term) -> str:
     columns = [f"c{k}_{a}" for k in range(coefficients.shape[2]) for a in range(coefficients.shape[1])]
     columns = [f"start_{place}" for place in range(len(starts))] + columns
     grid = np.meshgrid(*starts, indexing="ij")
-    values = np.column_stack(
-        [*(each.ravel() for each in grid), np.swapaxes(coefficients, 1, 2).reshape(len(coefficients), -1)]
-    )
+    flat = np.swapaxes(coefficients, 1, 2).reshape(len(coefficients), -1)
+    values = np.column_stack([*(each.ravel() for each in grid), flat])
     rows = (f"({cell}, {', '.join(map(_number, row))})" for cell, row in enumerate(values.tolist()))
     return f"{name} (cell, {', '.join(columns)}) AS (VALUES\n" + ",\n".join(rows) + ")"
 
@@ -331,16 +322,8 @@ def _sum_of(name: str, term: Term, k: int) -> str:
             continue
         inside = f"COALESCE({_scaled(term.axes[place])} - {name}.start_{place}, 0.0)"
         groups = [flat[start : start + size] for start in range(0, len(flat), size)]
-        flat = [_horner(group, inside) for group in groups]
+        flat = [reduce(lambda value, next_: f"({next_} + {inside} * {value})", reversed(group)) for group in groups]
     return flat[0]
-
-
-def _horner(coefficients: Sequence[str], inside: str) -> str:
-    """Return a polynomial."""
-    value = coefficients[-1]
-    for coefficient in reversed(coefficients[:-1]):
-        value = f"({coefficient} + {inside} * {value})"
-    return value
 
 
 def _number(value: float) -> str:
@@ -370,9 +353,8 @@ def as_card(program: Program) -> str:
     ``max_error``, by how much the function differs from them within. The first line has the constant.
     """
     names = [name.replace("score", "points", 1) for name in score_names(program)]
-    frames = [
-        pd.DataFrame([{"term": 0, **dict(zip(names, program.intercept.tolist(), strict=True)), "max_error": 0.0}])
-    ]
+    constant = dict(zip(names, program.intercept.tolist(), strict=True))
+    frames = [pd.DataFrame([{"term": 0, **constant, "max_error": 0.0}])]
     frames += [_lines(number, term, names) for number, term in enumerate(program.terms, start=1)]
     card = pd.concat(frames, ignore_index=True)
     if len(card) > MOST_LINES:
@@ -400,18 +382,15 @@ def _lines(number: int, term: Term, names: list[str]) -> pd.DataFrame:
     values = [_values(term, [bins[place][at][1] for place, at in enumerate(line)]) for line in lines]
     low, high = (np.array([end(each, axis=0) for each in values]) for end in (np.min, np.max))
     points = pd.DataFrame(0.5 * (low + high), columns=names)
-    return pd.concat(
-        [pd.DataFrame(ends), points, pd.Series(0.5 * (high - low).max(axis=1) + term.error, name="max_error")], axis=1
-    )
+    points["max_error"] = 0.5 * (high - low).max(axis=1) + term.error
+    return pd.concat([pd.DataFrame(ends), points], axis=1)
 
 
 def _values(term: Term, points: list[list[Any]]) -> Array:
     """Return a term at the product of a few values of its columns, (n, K)."""
     grids = np.meshgrid(*[np.arange(len(values)) for values in points], indexing="ij")
-    rows = {
-        axis.column: [values[i] for i in grid.ravel()]
-        for axis, values, grid in zip(term.axes, points, grids, strict=True)
-    }
+    each = zip(term.axes, points, grids, strict=True)
+    rows = {axis.column: [values[i] for i in grid.ravel()] for axis, values, grid in each}
     return np.asarray(term_values(term.plain(), rows))
 
 

@@ -228,10 +228,8 @@ def _matrix(g: Graph, kernel: dict[str, Any], x: str, points: Array) -> str:
             value = g("Mul", value, base)
         return value
     row_squares = g("ReduceSum", g("Mul", x, x), g.constant([1], np.int64), keepdims=1)
-    squares = g(
-        "Sub", g("Add", row_squares, g.constant((points**2).sum(axis=1)[None])), g("Mul", inner, g.constant(2.0))
-    )
-    squares = g("Max", squares, g.constant([[0.0]]))
+    sums = g("Add", row_squares, g.constant((points**2).sum(axis=1)[None]))
+    squares = g("Max", g("Sub", sums, g("Mul", inner, g.constant(2.0))), g.constant([[0.0]]))
     if name == "gaussian":
         return g("Exp", g("Mul", squares, g.constant(-0.5)))
     r = g("Min", g("Sqrt", g("Mul", squares, g.constant(2.0 * kernel["nu"]))), g.constant([[1e3]]))
@@ -263,9 +261,8 @@ def _predictions(g: Graph, program: Program, scores: str, helper: ModuleType, ki
     else:
         place = g("ArgMax", scores, axis=1, keepdims=0)
     texts = not all(isinstance(label, (int, np.integer)) for label in program.classes)
-    labels = (
-        g.texts([str(label) for label in program.classes]) if texts else g.constant(program.classes, dtype=np.int64)
-    )
+    names = [str(label) for label in program.classes]
+    labels = g.texts(names) if texts else g.constant(program.classes, dtype=np.int64)
     g.output("prediction", g("Gather", labels, place))
     outputs = [helper.make_tensor_value_info("prediction", kinds.STRING if texts else kinds.INT64, [None])]
     if program.probabilities:
