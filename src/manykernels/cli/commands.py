@@ -20,7 +20,6 @@ import pandas as pd
 import typer
 from joblib import Parallel, delayed
 from numpy.typing import ArrayLike
-from rich.table import Table
 from sklearn.base import BaseEstimator
 from sklearn.linear_model import LogisticRegression
 from sklearn.metrics import accuracy_score, roc_auc_score
@@ -279,36 +278,23 @@ def describe(
         "problem": f"hinge loss, block 1-norm, C = {STRENGTH:g} on the sum (alpha {report.alpha:.3g})",
         **console.solution_facts(report),
     }
-    return [
-        console.fact_table(facts, "Multiple kernel learning"),
-        "",
-        comparison_table(rows, report.n_test),
-        "",
-        importance_table(importance, report.n_test),
-        "",
-        console.weights_table(report.weights),
-        "",
-        console.fact_table(files, "Written"),
-    ]
-
-
-def importance_table(importance: pd.DataFrame, n_test: int) -> Table:
-    """Return what predictions lose without each column, the most important first."""
-    title = f"ROC AUC that the {n_test} rows held out lose when what a column says is shuffled between them"
-    table = console.column_table(title, ("column", "ROC AUC lost", "p-value"), texts=["column"])
-    for row in importance.to_dict("records"):
-        name = "all columns" if row["name"] == "all" else row["name"]
-        table.add_row(console.printable(name), f"{row['importance']:.4f}", f"{row['p_value']:.3f}")
-    return table
-
-
-def comparison_table(rows: list[Judged], n_test: int) -> Table:
-    """Return all models side by side."""
+    n_test = report.n_test
     title = f"On the {n_test} rows held out (one row more or less: {1 / n_test:.3f} of accuracy)"
-    table = console.column_table(title, ("model", "accuracy", "ROC AUC", "seconds", ""), texts=("model", ""))
+    compared = console.column_table(title, ("model", "accuracy", "ROC AUC", "seconds", ""), texts=("model", ""))
     for row in rows:
-        table.add_row(row.name, f"{row.accuracy:.4f}", f"{row.roc_auc:.4f}", f"{row.seconds:.2f}", row.detail)
-    return table
+        compared.add_row(row.name, f"{row.accuracy:.4f}", f"{row.roc_auc:.4f}", f"{row.seconds:.2f}", row.detail)
+    title = f"ROC AUC that the {n_test} rows held out lose when what a column says is shuffled between them"
+    lost = console.column_table(title, ("column", "ROC AUC lost", "p-value"), texts=["column"])
+    for column in importance.to_dict("records"):
+        name = "all columns" if column["name"] == "all" else column["name"]
+        lost.add_row(console.printable(name), f"{column['importance']:.4f}", f"{column['p_value']:.3f}")
+    told = [
+        console.fact_table(facts, "Multiple kernel learning"),
+        compared,
+        lost,
+        console.weights_table(report.weights),
+    ]
+    return [part for table in told for part in (table, "")] + [console.fact_table(files, "Written")]
 
 
 def _scores(model: BaseEstimator, X: pd.DataFrame, y: ArrayLike) -> tuple[float, float]:

@@ -188,7 +188,9 @@ class FitOptions(LearningOptions):
 
 def run_fit(options: FitOptions, outcome: Outcome) -> None:
     """Fit a model to a table, judge it on rows held out, and save it."""
-    check_output(options.output, options.force)
+    if options.output.is_dir() or (options.output.exists() and not zipfile.is_zipfile(options.output)):
+        raise InvalidInputError(f"--output: {str(options.output)!r} exists and is no model file; choose another name.")
+    check_new(options.output, "--output", options.force)
     check_parameters(options.given)
     samples, bank = read_task(options, outcome)
     train, test = hold_out(samples, options.test_size, options.seed)
@@ -326,10 +328,3 @@ def survival_columns(options: TableOptions) -> dict[str, str]:
     """Return the names of the columns of events and strata, where they were given."""
     columns = {"event": options.event, "strata": options.strata}
     return {name: column for name, column in columns.items() if column is not None}
-
-
-def check_output(path: Path, force: bool) -> None:
-    """Raise ``InvalidInputError`` if writing a model there would lose something, or is impossible."""
-    if path.is_dir() or (path.exists() and not zipfile.is_zipfile(path)):
-        raise InvalidInputError(f"--output: {str(path)!r} exists and is no model file; choose another name.")
-    check_new(path, "--output", force)

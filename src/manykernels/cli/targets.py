@@ -34,7 +34,10 @@ class LabeledTable:
     def describe_target(self) -> str:
         """Return the classes with their counts, or range and mean, or how many events there are."""
         if self.task == SURVIVAL:
-            text = describe_survival(self.target)
+            n, events, times = len(self.target), int(self.target["event"].sum()), self.target["time"]
+            text = (
+                f"{events} events in {n} rows, {n - events} censored; times from {times.min():.4g} to {times.max():.4g}"
+            )
             return text if self.levels is None else f"{text}; {len(self.levels)} strata"
         if self.task == "regression":
             return f"{self.target.min():.4g} to {self.target.max():.4g}, mean {self.target.mean():.4g}"
@@ -183,9 +186,3 @@ def _truths(column: pd.Series, name: str) -> Array:
             f"{name!r} holds {quoted(unknown)}."
         )
     return texts.map(TRUTHS).to_numpy(dtype=bool)
-
-
-def describe_survival(target: Array) -> str:
-    """Return how many events there are, and how long samples were watched."""
-    n, events, times = len(target), int(target["event"].sum()), target["time"]
-    return f"{events} events in {n} rows, {n - events} censored; times from {times.min():.4g} to {times.max():.4g}"

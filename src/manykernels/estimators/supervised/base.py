@@ -308,19 +308,9 @@ class BaseMKL(SaysWhichParameter, NotebookCard, Explanations, TakesGroups):
                 f"Columns have shapes, and there are {n_targets} classes, whose scores cannot all rise together. Take "
                 "two classes at a time, or a number as the target."
             )
-        self._n_targets = n_targets
-        training = open_training(
-            self.kernels,
-            samples.rows,
-            memory_budget=resources.memory_budget,
-            n_jobs=resources.n_jobs if n_targets == 1 else None,
-            n_targets=n_targets,
-            shared=self._shares_weights,
-            representation=resources.representation,
-            refusal=partial(refusal_of_factors, loss, regularizer, self.solver),
-            fit_intercept=self._free_constant,
-            kind=kind,
-        )
+        asked = self._plan_of(n_targets, loss, regularizer)
+        n_jobs = resources.n_jobs if n_targets == 1 else None
+        training = open_training(self.kernels, samples.rows, n_jobs=n_jobs, kind=kind, **asked)
         targets = [samples.y] if self._shares_weights else samples.y.T
         problems = build_problems(
             training.stack,
@@ -336,19 +326,21 @@ class BaseMKL(SaysWhichParameter, NotebookCard, Explanations, TakesGroups):
 
     def _held_as(self, samples: Samples, loss: Loss, regularizer: Regularizer, *, kind: str) -> str:
         """Return whether kernels on these samples will be held as Gram matrices or as factors, as `_open` does."""
-        self._n_targets = samples.y.shape[1]
-        plan = plan_for(
-            self.kernels,
-            samples.rows,
-            representation=self._resources.representation,
-            memory_budget=self._resources.memory_budget,
-            n_targets=self._n_targets,
-            shared=self._shares_weights,
-            refusal=partial(refusal_of_factors, loss, regularizer, self.solver),
-            fit_intercept=self._free_constant,
-            averages=kind == LAZY,
-        )
+        asked = self._plan_of(samples.y.shape[1], loss, regularizer)
+        plan = plan_for(self.kernels, samples.rows, averages=kind == LAZY, **asked)
         return FACTORED if plan is not None and plan.kind == FACTORED else GRAM
+
+    def _plan_of(self, n_targets: int, loss: Loss, regularizer: Regularizer) -> dict[str, Any]:
+        """Return what decides how kernels are held."""
+        self._n_targets = n_targets
+        return {
+            "memory_budget": self._resources.memory_budget,
+            "representation": self._resources.representation,
+            "n_targets": n_targets,
+            "shared": self._shares_weights,
+            "refusal": partial(refusal_of_factors, loss, regularizer, self.solver),
+            "fit_intercept": self._free_constant,
+        }
 
     @property
     def _free_constant(self) -> bool:

@@ -304,12 +304,6 @@ def units_of(bank: FittedBank, n_active: int) -> list[list[int]]:
     return list(units.values())
 
 
-def all_bends(fit: Fit, active: Array) -> Array:
-    """Return how the penalty bends along the active functions of every problem, (problems, 2, m)."""
-    pairs = zip(fit.problems, fit.solutions, fit.norms, strict=True)
-    return np.array([bends_of(problem, found.kernel_weights, norms, active) for problem, found, norms in pairs])
-
-
 def of_support(model: BaseEstimator) -> LeftOut:
     """Return what is left of the rows that a model of Gram matrices keeps, each left out in turn."""
     expansion = model._expansion
@@ -536,7 +530,9 @@ def keep_importance(model: BaseEstimator, fit: Fit, samples: Samples, losses: Se
     if not expansion.active.size:
         return
     if fit.problems:
-        model._norm_bends = all_bends(fit, expansion.active)
+        solved = zip(fit.problems, fit.solutions, fit.norms, strict=True)
+        bends = [bends_of(problem, found.kernel_weights, norms, expansion.active) for problem, found, norms in solved]
+        model._norm_bends = np.array(bends)
     whole = losses[0].couples_samples or len(model.__dict__.get("support_", ())) == len(samples.weight)
     if kernels is None or (whole and keeps_rows(model, losses)) or expansion.bank.raw.of_pairs:
         return

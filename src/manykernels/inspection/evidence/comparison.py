@@ -346,14 +346,6 @@ def _table(methods: list[str], found: Array, splits: list[tuple[Array, Array]]) 
     differences = scores - scores[0]
     p_values = 2.0 * stats.t.sf(np.abs(corrected_t(differences, splits)), max(k - 1, 1))
     errors = scores.std(axis=1, ddof=1) / np.sqrt(k) if k > 1 else np.full(len(methods), np.nan)
-    return pd.DataFrame(
-        {
-            "method": methods,
-            "score": scores.mean(axis=1),
-            "standard_error": errors,
-            "difference": differences.mean(axis=1),
-            "p_value": p_values,
-            "cpu_seconds": found[:, :, 2].mean(axis=1),
-            "n_kernels": found[:, :, 1].mean(axis=1),
-        }
-    )
+    table = pd.DataFrame({"method": methods, "score": scores.mean(axis=1), "standard_error": errors})
+    table = table.assign(difference=differences.mean(axis=1), p_value=p_values)
+    return table.assign(cpu_seconds=found[:, :, 2].mean(axis=1), n_kernels=found[:, :, 1].mean(axis=1))

@@ -50,7 +50,7 @@ from manykernels.validation.arrays import Array, TableLike, check_choice, check_
 from manykernels.validation.parameters import RandomSource, check_n_jobs, generator_from
 
 if TYPE_CHECKING:
-    from matplotlib.axes import Axes
+    pass
 
 UNITS = ("kernel", "view")
 STRENGTHS, LOWEST = 30, 1e-3  # of the path in each half; it ends where enough has entered
@@ -204,7 +204,11 @@ def stability_selection(
     solver = without_bar(model.solver, 1)
 
     def entered(half: Array) -> Array:
-        return _first_units([_restricted(problem, half) for problem in problems], family, units, n_first, solver)
+        parts = [
+            replace(each, stack=each.stack.restrict(half), y=each.y[half], sample_weight=each.weight[half])
+            for each in problems
+        ]
+        return _first_units(parts, family, units, n_first, solver)
 
     found: list[Array] = []
     jobs = Parallel(n_jobs=n_jobs or 1, prefer="threads", return_as="generator")
@@ -286,12 +290,6 @@ def _halves(n_samples: int, strata: Array | None, n_pairs: int, random: np.rando
         yield np.sort(shuffled[1::2])
 
 
-def _restricted(problem: Problem, half: Array) -> Problem:
-    """Return the problem on some of its samples."""
-    weight = problem.weight[half]
-    return replace(problem, stack=problem.stack.restrict(half), y=problem.y[half], sample_weight=weight)
-
-
 def _first_units(
     problems: list[Problem], family: PenaltyFamily, units: Array, n_first: int, solver: str | Solver
 ) -> Array:
@@ -369,12 +367,8 @@ class StabilityDisplay(Display):
         colors = [color_of(ax, GREEN if chosen else BLUE) for chosen in shown["selected"]]
         ax.barh(range(len(shown)), shown["frequency"], **{"color": colors, **bar_style})
         ax.axvline(self.selection.threshold, color=ink_of(ax).muted, linestyle="--", linewidth=1.0)
-        self._finish(ax, shown, ever - len(shown))
-
-    def _finish(self, ax: Axes, shown: pd.DataFrame, rest: int) -> None:
-        """Write names, title and axis."""
         found = self.selection
-        name_rows(ax, shown["name"], rest)
+        name_rows(ax, shown["name"], ever - len(shown))
         ax.set_xlim(0, 1)
         counted = COUNTED[found.by] if len(found.selected) != 1 else COUNTED[found.by][:-1]
         write(ax, title=f"{len(found.selected)} stable {counted}; at most {found.error_bound:.2g} expected to be false")

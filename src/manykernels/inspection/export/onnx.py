@@ -69,8 +69,9 @@ def as_onnx(program: Program, about: Sequence[str]) -> bytes:
     g = Graph(helper, numpy_helper)
     inputs, columns = _inputs(g, program, helper, TensorProto)
     n_targets = len(program.intercept)
-    parts = _curves(g, [term for term in program.terms if _is_curve(term)], columns)
-    parts += [_term(g, term, columns) for term in program.terms if not _is_curve(term)]
+    curves = [term for term in program.terms if len(term.axes) == 1 and term.axes[0].kind == "pieces"]
+    parts = _curves(g, curves, columns)  # all at once
+    parts += [_term(g, term, columns) for term in program.terms if term not in curves]
     parts += [_kernel(g, part, columns) for part in program.kernels]
     if parts:
         total = g("Add", g.sum(parts), g.constant(program.intercept[None]))
@@ -111,11 +112,6 @@ def _texts(program: Program) -> set[str]:
         if not all(isinstance(level, str) for level in axis.levels):
             raise IncompatibleError(f"Column {axis.column!r} holds texts and numbers; an input of ONNX holds either.")
     return {axis.column for axis in axes}
-
-
-def _is_curve(term: Term) -> bool:
-    """Tell terms of one column of numbers, which are computed all at once."""
-    return len(term.axes) == 1 and term.axes[0].kind == "pieces"
 
 
 def _curves(g: Graph, terms: Sequence[Term], columns: dict[str, str]) -> list[str]:
@@ -266,17 +262,14 @@ def _predictions(g: Graph, program: Program, scores: str, helper: ModuleType, ki
     g.output("prediction", g("Gather", labels, place))
     outputs = [helper.make_tensor_value_info("prediction", kinds.STRING if texts else kinds.INT64, [None])]
     if program.probabilities:
-        g.output("probabilities", _probabilities(g, program, scores))
+        if program.probabilities == "sigmoid":
+            shares = g("Concat", g("Sigmoid", g("Neg", scores)), g("Sigmoid", scores), axis=1)
+        elif program.probabilities == "softmax":
+            shares = g("Softmax", scores, axis=1)
+        else:
+            each = g("Sigmoid", scores)
+            shares = g("Div", each, g("ReduceSum", each, g.constant([1], np.int64), keepdims=1))
+        g.output("probabilities", shares)
         shape = [None, len(program.classes)]
         outputs.append(helper.make_tensor_value_info("probabilities", kinds.DOUBLE, shape))
     return outputs
-
-
-def _probabilities(g: Graph, program: Program, scores: str) -> str:
-    """Return the probabilities of all classes, (n, n_classes)."""
-    if program.probabilities == "sigmoid":
-        return g("Concat", g("Sigmoid", g("Neg", scores)), g("Sigmoid", scores), axis=1)
-    if program.probabilities == "softmax":
-        return g("Softmax", scores, axis=1)
-    each = g("Sigmoid", scores)
-    return g("Div", each, g("ReduceSum", each, g.constant([1], np.int64), keepdims=1))

@@ -302,9 +302,8 @@ class ShapeDisplay(draw.Display):
             ax.set_visible(False)
         drawn.supylabel(draw.plain(draw.cut_text(self.effect, 36)), fontsize="medium")
         if len(parts) > len(shown):
-            drawn.supxlabel(
-                draw.and_more(len(parts) - len(shown), "columns"), fontsize="small", color=draw.ink_of(axes[0, 0]).muted
-            )
+            more = draw.and_more(len(parts) - len(shown), "columns")
+            drawn.supxlabel(more, fontsize="small", color=draw.ink_of(axes[0, 0]).muted)
         self.axes_, self.figure_ = axes, drawn
         return self
 
@@ -363,7 +362,9 @@ def effects_at(
     # The other columns do not matter: of the parts of these rows only those of these kernels are taken.
     probe = rows.iloc[np.zeros(len(mean), dtype=int)].reset_index(drop=True)
     for name, values in points.items():
-        probe[name] = as_column(values, rows[name])
+        # Categories keep their type, whole numbers become numbers.
+        column = rows[name]
+        probe[name] = np.asarray(values) if _continuous(column) else pd.Series(values).astype(column.dtype)
     known = hasattr(estimator, "feature_names_in_")
     if known:
         probe.columns = list(estimator.feature_names_in_)
@@ -371,11 +372,6 @@ def effects_at(
     parts, _ = for_target(estimator, estimator.decompose(probed), target)
     effect = parts[np.asarray(members, dtype=int)].sum(axis=0)
     return effect - mean @ effect, probed
-
-
-def as_column(points: object, column: pd.Series) -> Any:
-    """Return values of a column as a column like it: categories keep their type, whole numbers become numbers."""
-    return np.asarray(points) if _continuous(column) else pd.Series(points).astype(column.dtype)
 
 
 def values_of(values: pd.Series, n_points: int) -> tuple[Any, Array]:

@@ -102,7 +102,8 @@ class SurfaceDisplay(draw.Display):
         for column, value in (at or {}).items():
             held[_name(column, known)] = value
         sets = _labeled_sets(estimator, table, 2 + len(held))
-        pairs = {label: own for label, full in sets.items() if len(own := _without(full, held)) == 2}
+        free = {label: tuple(column for column in full if column not in held) for label, full in sets.items()}
+        pairs = {label: own for label, own in free.items() if len(own) == 2}
         if columns is None and not pairs:
             others = f" beside {', '.join(map(repr, held))}" if held else ""
             raise InvalidInputError(f"No kernel on two columns{others} is active, so that there is no surface to draw.")
@@ -110,7 +111,9 @@ class SurfaceDisplay(draw.Display):
             whole = [own for label, own in pairs.items() if len(sets[label]) == 2 + len(held)]
             first, second = next(iter(whole or pairs.values()))
             columns = first, second
-        names = _named(columns, known)
+        if isinstance(columns, str) or len(columns) != 2:
+            raise InvalidInputError(f"columns must be two columns, by name or position, got {columns!r}.")
+        names = _name(columns[0], known), _name(columns[1], known)
         labels = [label for label, pair in pairs.items() if pair in (names, names[::-1])]
         if not labels:
             raise InvalidInputError(f"No kernel on the columns {names} is active.")
@@ -186,18 +189,6 @@ def _columns_of(label: str, known: set[str]) -> tuple[str, ...]:
         if first in known and others:
             return (first, *others)
     return (label,) if label in known else ()
-
-
-def _without(columns: tuple[str, ...], held: Mapping[str, Any]) -> tuple[str, ...]:
-    """Return the columns that are not held at a value."""
-    return tuple(column for column in columns if column not in held)
-
-
-def _named(columns: Sequence[Any], known: list[str]) -> tuple[str, str]:
-    """Return the names of two columns, given by name or position."""
-    if isinstance(columns, str) or len(columns) != 2:
-        raise InvalidInputError(f"columns must be two columns, by name or position, got {columns!r}.")
-    return _name(columns[0], known), _name(columns[1], known)
 
 
 def _name(column: Hashable, known: list[str]) -> str:

@@ -210,7 +210,14 @@ def read_metadata(path: str | Path) -> dict[str, Any]:
 
 def _open(path: str | Path) -> tuple[dict[str, Any], dict[str, Any]]:
     """Return document and arrays of a file of this format and of no newer version."""
-    document, arrays = read_archive(path)
+    members = _read_members(_as_path(path))
+    try:
+        document = json.loads(members.pop(DOCUMENT).decode("utf-8"))
+    except (ValueError, RecursionError) as error:
+        raise damaged(path, f"its {DOCUMENT} cannot be read ({error})") from error
+    if not isinstance(document, dict):
+        raise damaged(path, f"its {DOCUMENT} is no object")
+    arrays = {name.removesuffix(SUFFIX): _read_array(data, path) for name, data in members.items()}
     if document.get("format") != FORMAT:
         raise not_a_model(path, "its document has another format")
     found = document.get("format_version")
@@ -249,18 +256,6 @@ def write_archive(path: str | Path, document: Mapping[str, Any], arrays: Mapping
     except (OSError, ValueError) as error:
         # ValueError: text without bytes in UTF-8, or a path that no file system takes.
         raise ModelFileError(f"The model cannot be written to {str(path)!r}: {reason(error)}.") from error
-
-
-def read_archive(path: str | Path) -> tuple[dict[str, Any], dict[str, Array]]:
-    """Return the document and the arrays of a file, or say what is wrong with it."""
-    members = _read_members(_as_path(path))
-    try:
-        document = json.loads(members.pop(DOCUMENT).decode("utf-8"))
-    except (ValueError, RecursionError) as error:
-        raise damaged(path, f"its {DOCUMENT} cannot be read ({error})") from error
-    if not isinstance(document, dict):
-        raise damaged(path, f"its {DOCUMENT} is no object")
-    return document, {name.removesuffix(SUFFIX): _read_array(data, path) for name, data in members.items()}
 
 
 def _as_path(path: object) -> Path:

@@ -27,7 +27,7 @@ from sklearn import model_selection
 from sklearn.base import BaseEstimator
 from sklearn.pipeline import Pipeline
 
-from manykernels import discovery, estimators
+from manykernels import discovery, estimators, kernels
 from manykernels.alignment import AlignedWeights
 from manykernels.discovery import KernelFamily
 from manykernels.estimators.parameters import GROUPS, TakesGroups
@@ -45,23 +45,7 @@ from manykernels.grams.factored.prediction import (
     SparseFunction,
 )
 from manykernels.inspection.model_file.checks import check_parts, check_types
-from manykernels.kernels import (
-    DefaultKernels,
-    FittedBank,
-    Interactions,
-    Joint,
-    KernelBank,
-    KernelSpec,
-    OnColumns,
-    OnLandmarks,
-    PairKernels,
-    PerFeature,
-    PerGroup,
-    PerView,
-    PrecomputedBank,
-    PreparedRows,
-    spec_from_dict,
-)
+from manykernels.kernels import FittedBank, KernelSpec, PreparedRows, spec_from_dict
 from manykernels.kernels.bank.table_kernels import TableKernels, TablePoints
 from manykernels.kernels.pairs.bank import MemberPairs, ProductKernels
 from manykernels.kernels.precomputed.bank import StackKernels, StackSamples
@@ -128,8 +112,9 @@ ESTIMATORS: dict[str, type[Any]] = {
     if isinstance(cls := getattr(estimators, name), type) and issubclass(cls, BaseEstimator)
 }
 BANKS = (
-    KernelBank, PrecomputedBank, PairKernels, OnColumns, PerFeature, PerView, PerGroup, Joint, Interactions,
-    OnLandmarks, DefaultKernels, Encoding, *GROUPS.values(),
+    kernels.KernelBank, kernels.PrecomputedBank, kernels.PairKernels, kernels.OnColumns, kernels.PerFeature,
+    kernels.PerView, kernels.PerGroup, kernels.Joint, kernels.Interactions, kernels.OnLandmarks, kernels.DefaultKernels,
+    Encoding, *GROUPS.values(),
 )  # fmt: skip
 FITTED = (
     Expansion, KernelPart, FourierSeries, LandmarkFunction, CellFunction, SparseFunction,

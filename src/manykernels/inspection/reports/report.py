@@ -171,7 +171,8 @@ class MKLReport:
             f"{self.status}: {GAP} {self.relative_gap:.2e} ({self.asked}), {self.cost}",
         ]
         if self.scores:
-            shown = ", ".join(f"{name} {_text(value)}" for name, value in self.scores.items())
+            texts = {name: "undefined" if value is None else f"{value:.4f}" for name, value in self.scores.items()}
+            shown = ", ".join(f"{name} {text}" for name, text in texts.items())
             lines.append(f"on {self.n_test} test samples: {shown}")
         columns = [name for name in ("class", "output", "name", "weight", "norm_share") if name in self.weights]
         return "\n".join([*lines, "", self.weights[columns].head(SHOWN_KERNELS).to_string(index=False)])
@@ -259,10 +260,6 @@ def _alpha(estimator: BaseEstimator) -> float | tuple[float, ...]:
     """Return the strength that was used, or those of several targets."""
     found = np.asarray(getattr(estimator, "alpha_", estimator.alpha), dtype=np.float64)
     return float(found) if found.ndim == 0 else tuple(found.tolist())
-
-
-def _text(value: float | None) -> str:
-    return "undefined" if value is None else f"{value:.4f}"
 
 
 def _finite(value: object) -> Any:

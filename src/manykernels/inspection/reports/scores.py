@@ -23,12 +23,7 @@ from manykernels.inspection.pipelines import last_step
 from manykernels.validation.arrays import Array, TableLike
 
 SURVIVAL = "survival"
-PROPER = {
-    "log_loss": -1,
-    "rmse": -1,
-    "concordance": 1,
-    "roc_auc": 1,
-}  # the first that is known decides; -1: less is better
+PROPER = {"log_loss": -1, "rmse": -1, "concordance": 1, "roc_auc": 1}  # the first known decides; -1: less is better
 
 
 def task_of(model: BaseEstimator) -> str:
@@ -98,23 +93,18 @@ def _regression(estimator: BaseEstimator, X: TableLike, y: ArrayLike) -> dict[st
 def _classification(estimator: BaseEstimator, X: TableLike, y: Array) -> dict[str, float | None]:
     predicted, scores = estimator.predict(X), estimator.decision_function(X)
     columns = np.column_stack([-scores, scores]) if scores.ndim == 1 else scores
+    truths = [y == label for label in estimator.classes_]
+    known = all(0 < truth.sum() < len(y) for truth in truths)
+    areas = [roc_auc_score(*pair) for pair in zip(truths, columns.T, strict=True)] if known else []
     recalls = [(predicted[y == label] == label).mean() for label in estimator.classes_ if (y == label).any()]
     found: dict[str, float | None] = {
         "accuracy": float(accuracy_score(y, predicted)),
         "balanced_accuracy": float(np.mean(recalls)) if recalls else None,
-        "roc_auc": _roc_auc(y, columns, estimator.classes_),
+        "roc_auc": float(np.mean(areas)) if known else None,
     }
     if hasattr(estimator, "predict_proba") and set(np.unique(y)) <= set(estimator.classes_):
         found["log_loss"] = float(log_loss(y, estimator.predict_proba(X), labels=estimator.classes_))
     return found
-
-
-def _roc_auc(y: Array, columns: Array, classes: Array) -> float | None:
-    truths = [y == label for label in classes]
-    if not all(0 < truth.sum() < len(y) for truth in truths):
-        return None
-    areas = [roc_auc_score(truth, column) for truth, column in zip(truths, columns.T, strict=True)]
-    return float(np.mean(areas))
 
 
 # --- with intervals, by drawing rows anew ---------------------------------------------------------------------------

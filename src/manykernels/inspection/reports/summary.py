@@ -42,10 +42,12 @@ def percent(share: float) -> str:
 def certificate_words(facts: MKLReport, model: BaseEstimator) -> list[str]:
     """Return sentences on what was proved about the optimization, and what was not."""
     if facts.tol_measure == "stationarity":
+        known = facts.tol_reached is not None
+        reached = f"{facts.tol_reached:.2g} was reached, {facts.tol:g} was asked for" if known else ""
         return [
             "The kernel was shaped by descent on a problem with many valleys: the solution is a point where no small "
             "step improves it, and there is no proof that another start would not end lower.",
-            f"What tol asked for is the {facts.tol_measure}; {_reached(facts)}.",
+            f"What tol asked for is the {facts.tol_measure}; {reached}.",
         ]
     lines = [_gap_words(facts)]
     if facts.tol_measure != GAP:
@@ -73,10 +75,6 @@ def _gap_words(facts: MKLReport) -> str:
         f"Not finished: the solver stopped because {why}. The objective may still fall by up to {percent(share)}, "
         f"where {percent(facts.tol)} was asked for; weights near zero may still change sides."
     )
-
-
-def _reached(facts: MKLReport) -> str:
-    return f"{facts.tol_reached:.2g} was reached, {facts.tol:g} was asked for" if facts.tol_reached is not None else ""
 
 
 def again_words(counts: list[int | None], n_folds: int) -> str:
