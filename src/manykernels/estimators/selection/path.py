@@ -138,7 +138,8 @@ class RegularizationPath:
     def __repr__(self) -> str:
         entered = int(np.count_nonzero(~np.isnan(self.entry_alphas)))
         reach = f"alpha {self.alphas[0]:.3g} to {self.alphas[-1]:.3g}"
-        return f"<RegularizationPath: {len(self)} strengths, {reach}; {entered} of {len(self.kernel_names)} kernels enter>"
+        n_kernels = len(self.kernel_names)
+        return f"<RegularizationPath: {len(self)} strengths, {reach}; {entered} of {n_kernels} kernels enter>"
 
     @property
     def weights(self) -> Array:
