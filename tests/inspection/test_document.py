@@ -32,8 +32,9 @@ from manykernels import (
     report,
 )
 from manykernels.inspection import summary_html
-from manykernels.inspection.reports import document, scores, summary
+from manykernels.inspection.reports import document, scores
 from manykernels.inspection.reports.evaluation import BOOSTING, CONSTANT, ONE_KERNEL, SUM, Categories
+from manykernels.inspection.reports.report import again_words, comparison_words, number, percent
 
 BROWSERS = ("chromium", "chromium-browser", "google-chrome")
 FORBIDDEN_TAGS = {"script", "iframe", "object", "embed", "link", "img", "base", "form"}
@@ -328,14 +329,14 @@ def test_a_strength_at_the_edge_is_told(tmp_path: Path) -> None:
 
 
 def test_the_gap_is_put_in_words() -> None:
-    assert [summary.number(value) for value in (-0.0001, 0.25, 12345.6)] == ["0.000", "0.250", "1.235e+04"]
-    assert [summary.percent(share) for share in (4e-5, 0.012, 0.5)] == ["0.004 %", "1.2 %", "50 %"]
-    assert summary.again_words([5, 5, 2, 0], 5).startswith(
+    assert [number(value) for value in (-0.0001, 0.25, 12345.6)] == ["0.000", "0.250", "1.235e+04"]
+    assert [percent(share) for share in (4e-5, 0.012, 0.5)] == ["0.004 %", "1.2 %", "50 %"]
+    assert again_words([5, 5, 2, 0], 5).startswith(
         "2 of the 4 selected kernels were selected again in every one of 5 refits, 1 in none."
     )
-    assert summary.again_words([None], 5) == ""
+    assert again_words([None], 5) == ""
     better = scores.Score("difference", 0.1, 0.05, 0.2)
-    assert summary.comparison_words("sum", better, "R2") == "better than the sum by 0.100 in R2 (+0.050 to +0.200)"
+    assert comparison_words("sum", better, "R2") == "better than the sum by 0.100 in R2 (+0.050 to +0.200)"
 
 
 def test_the_confusion_matrix_counts() -> None:

@@ -7,7 +7,7 @@ import pytest
 
 from manykernels.estimators.selection.path import RegularizationPath, regularization_path
 from manykernels.exceptions import InvalidInputError
-from manykernels.inspection.displays.path import PathDisplay
+from manykernels.inspection.displays.curves import PathDisplay
 
 
 @pytest.fixture(scope="module")

@@ -1,9 +1,8 @@
 """Looking at fitted models: displays, a report, and the model file."""
 
-from manykernels.inspection.displays.convergence import ConvergenceDisplay
+from manykernels.inspection.displays.curves import ConvergenceDisplay, CVCurveDisplay, PathDisplay
 from manykernels.inspection.displays.decomposition import ContributionsDisplay, DecompositionDisplay, WaterfallDisplay
 from manykernels.inspection.displays.gram import AlignmentDisplay, GramDisplay
-from manykernels.inspection.displays.path import CVCurveDisplay, PathDisplay
 from manykernels.inspection.displays.weights import (
     IntervalDisplay,
     KernelWeightsDisplay,
@@ -33,8 +32,7 @@ from manykernels.inspection.functions.surface import SurfaceDisplay
 from manykernels.inspection.model_file.file import load_model, read_metadata, save_model
 from manykernels.inspection.model_file.values import register_class
 from manykernels.inspection.reports.document import report
-from manykernels.inspection.reports.report import MKLReport
-from manykernels.inspection.reports.summary import summary_html
+from manykernels.inspection.reports.report import MKLReport, summary_html
 
 __all__ = [
     "AlignmentDisplay", "CVCurveDisplay", "ContributionsDisplay", "ConvergenceDisplay", "DecompositionDisplay",

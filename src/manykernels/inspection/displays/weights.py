@@ -17,7 +17,7 @@ from sklearn.base import BaseEstimator
 
 from manykernels.exceptions import InvalidInputError
 from manykernels.inspection.displays import plotting as draw
-from manykernels.inspection.displays.convergence import ConvergenceDisplay
+from manykernels.inspection.displays.curves import ConvergenceDisplay
 from manykernels.inspection.displays.kernel_table import (
     SEVERAL,
     groups_of,

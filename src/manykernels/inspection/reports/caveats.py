@@ -23,9 +23,8 @@ from manykernels.inspection.reports.evaluation import (
     as_frame,
     no_columns,
 )
-from manykernels.inspection.reports.report import MKLReport
+from manykernels.inspection.reports.report import MKLReport, percent
 from manykernels.inspection.reports.scores import SURVIVAL
-from manykernels.inspection.reports.summary import percent
 from manykernels.kernels import Views
 from manykernels.kernels.tables.kinds import READ_AS, kind_of
 from manykernels.validation.arrays import Array, TableLike

@@ -32,12 +32,11 @@ from manykernels.inspection.displays.kernel_table import groups_of, kernel_table
 from manykernels.inspection.displays.plotting import cut_text, short_label
 from manykernels.inspection.files import write_file
 from manykernels.inspection.pipelines import last_step, unwrapped
-from manykernels.inspection.reports import pictures, summary
+from manykernels.inspection.reports import pictures
 from manykernels.inspection.reports.caveats import Case, caveats_of
 from manykernels.inspection.reports.evaluation import FOLDS, HELD_OUT, TRAINING, Evaluation, as_frame, evaluate
-from manykernels.inspection.reports.report import MKLReport
+from manykernels.inspection.reports.report import MKLReport, again_words, certificate_words, comparison_words, number
 from manykernels.inspection.reports.scores import SURVIVAL, check_one_prediction, task_of
-from manykernels.inspection.reports.summary import number
 from manykernels.kernels import Pairs, PrecomputedBank, Views
 from manykernels.kernels.precomputed.stack import are_kernels, as_kernel_stack
 from manykernels.objective.losses.survival import check_survival
@@ -471,7 +470,7 @@ def _compiled_template() -> Any:
 
     source = files(__package__).joinpath("report.html.jinja").read_text(encoding="utf-8")
     environment = Environment(autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True)
-    environment.filters["number"] = summary.number
+    environment.filters["number"] = number
     return environment.from_string(source)
 
 
@@ -497,7 +496,7 @@ def _performance(model: BaseEstimator, task: str, evaluation: Evaluation) -> dic
     """Return scores, comparisons and pictures of the predictions."""
     first = evaluation.scores[0]
     told = [
-        (rival.name, rival.score, summary.comparison_words(rival.name, rival.better_by, first.name))
+        (rival.name, rival.score, comparison_words(rival.name, rival.better_by, first.name))
         for rival in evaluation.rivals
     ]
     classifies = task == "classification"
@@ -527,7 +526,7 @@ def _performance(model: BaseEstimator, task: str, evaluation: Evaluation) -> dic
 
 
 def _selection(model: BaseEstimator, facts: MKLReport, evaluation: Evaluation) -> dict[str, Any]:
-    """Return what was selected, how sure that is, and the certificate in summary."""
+    """Return what was selected, how sure that is, and the certificate in words."""
     kernels, counts = kernel_bars(model, evaluation)
     return {
         "verb": "selected" if hasattr(model, "kernels") else "found",
@@ -536,7 +535,7 @@ def _selection(model: BaseEstimator, facts: MKLReport, evaluation: Evaluation) -
         "views": view_bars(model),
         "kernels": kernels,
         "has_refits": evaluation.selected_again is not None,
-        "again": summary.again_words(counts, evaluation.n_folds),
-        "certificate": summary.certificate_words(facts, model),
+        "again": again_words(counts, evaluation.n_folds),
+        "certificate": certificate_words(facts, model),
         "n_targets": 1 if np.ndim(model.kernel_weights_) == 1 else len(model.kernel_weights_),
     }

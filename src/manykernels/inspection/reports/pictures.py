@@ -18,8 +18,8 @@ from sklearn.metrics import PredictionErrorDisplay
 
 from manykernels.estimators.survival import kaplan_meier
 from manykernels.exceptions import InvalidInputError
+from manykernels.inspection.displays.curves import CVCurveDisplay
 from manykernels.inspection.displays.kernel_table import effect_of
-from manykernels.inspection.displays.path import CVCurveDisplay
 from manykernels.inspection.displays.plotting import PALETTE, clean, color_of, cut_text, ink_of, mixed, plain
 from manykernels.inspection.displays.weights import IntervalDisplay
 from manykernels.inspection.functions.shape import ShapeDisplay, active_columns

@@ -23,6 +23,7 @@ from manykernels.inspection.pipelines import last_step
 from manykernels.validation.arrays import Array, TableLike
 
 SURVIVAL = "survival"
+GAP = "relative duality gap"  # what `tol` asks for, unless an estimator says otherwise
 PROPER = {"log_loss": -1, "rmse": -1, "concordance": 1, "roc_auc": 1}  # the first known decides; -1: less is better
 
 
