@@ -98,37 +98,37 @@ def fits() -> dict[str, Callable[[], Any]]:
     columns = KernelBank.per_feature([Gaussian(1.0), Gaussian(3.0), Laplacian(1.0), Linear()])
     pairs = KernelBank.per_feature(widths=["median"]) + KernelBank.interactions(bins=8)
     wide, rising = KernelBank.simplemkl(), KernelBank.per_feature(widths=[1.0], shape={0: "increasing"})
+    gram: dict[str, Any] = {"resources": {"representation": "gram"}, "tol": 1e-2}
+    factored: dict[str, Any] = {"resources": {"representation": "factored"}, "tol": 1e-2}
 
     def on_matrices() -> None:
         for loss in ("logistic", "hinge"):
-            MKLClassifier(wide, loss=loss, resources={"representation": "gram"}, tol=1e-2).fit(X, labels).predict(X)
+            MKLClassifier(wide, loss=loss, **gram).fit(X, labels).predict(X)
         for loss in ("squared", "quantile"):
-            MKLRegressor(wide, loss=loss, resources={"representation": "gram"}, tol=1e-2).fit(X, y).predict(X)
-        MKLRegressor(wide, outputs="shared", resources={"representation": "gram"}, tol=1e-2).fit(X, several).predict(X)
+            MKLRegressor(wide, loss=loss, **gram).fit(X, y).predict(X)
+        MKLRegressor(wide, outputs="shared", **gram).fit(X, several).predict(X)
         for dtype in (np.float32, np.float64):
             build_stack(wide.fit(X), X, kind="lazy", dtype=dtype).quad(y)
 
     def on_factors() -> None:
         for penalty in ("l1", "elasticnet", "group_elasticnet"):
-            MKLRegressor(columns, penalty=penalty, resources={"representation": "factored"}, tol=1e-2).fit(
-                X, y
-            ).predict(X)
-        MKLClassifier(columns, resources={"representation": "factored"}, tol=1e-2).fit(X, labels).predict(X)
-        MKLRegressor(columns, outputs="shared", resources={"representation": "factored"}, tol=1e-2).fit(X, several)
-        MKLRegressor(pairs, resources={"representation": "factored"}, tol=1e-2).fit(X, y).predict(X)
+            MKLRegressor(columns, penalty=penalty, **factored).fit(X, y).predict(X)
+        MKLClassifier(columns, **factored).fit(X, labels).predict(X)
+        MKLRegressor(columns, outputs="shared", **factored).fit(X, several)
+        MKLRegressor(pairs, **factored).fit(X, y).predict(X)
         _fit_to_noise(rng)
         triples = KernelBank.interactions(Binned(Gaussian(0.3), 2), order=3)
-        MKLRegressor(triples, resources={"representation": "factored"}, tol=1e-2).fit(np.hstack([X, X[::-1]]), y)
+        MKLRegressor(triples, **factored).fit(np.hstack([X, X[::-1]]), y)
 
     def of_sequences() -> None:
         words = pd.DataFrame({"bases": ["".join(row) for row in rng.choice(list("ACGT"), size=(N_ROWS, 9))]})
-        for spec, held in product((Kmers(2), Kmers(2, positional=True, shift=1)), ("gram", "factored")):
+        for spec, held in product((Kmers(2), Kmers(2, positional=True, shift=1)), (gram, factored)):
             bank = KernelBank([("words", spec, "bases")])
-            MKLRegressor(bank, resources={"representation": held}, tol=1e-2).fit(words, y).predict(words)
+            MKLRegressor(bank, **held).fit(words, y).predict(words)
 
     def of_survival() -> None:
-        for held in ("gram", "factored"):
-            MKLSurvival(columns, resources={"representation": held}, tol=1e-2).fit(X, times).score(X, times)
+        for held in (gram, factored):
+            MKLSurvival(columns, **held).fit(X, times).score(X, times)
 
     def solvers(names: list[str]) -> None:
         kernels = np.stack([np.exp(-((X[:, [j]] - X[:, j]) ** 2)) for j in range(N_COLUMNS)])

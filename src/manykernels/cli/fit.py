@@ -12,17 +12,10 @@ import numpy as np
 import typer
 from sklearn.model_selection import GroupKFold, GroupShuffleSplit, StratifiedGroupKFold, train_test_split
 
+from manykernels import estimators
 from manykernels.cli.console import Data, Outcome, Seed, report_tables, stage, tell, verbosity
 from manykernels.cli.tables import check_new, quoted, read_table
 from manykernels.cli.targets import SURVIVAL, LabeledTable, split_columns
-from manykernels.estimators import (
-    MKLClassifier,
-    MKLClassifierCV,
-    MKLRegressor,
-    MKLRegressorCV,
-    MKLSurvival,
-    MKLSurvivalCV,
-)
 from manykernels.estimators.parameters import PARAMETERS, check_parameters, place_of
 from manykernels.exceptions import InvalidInputError
 from manykernels.inspection import MKLReport, save_model
@@ -97,9 +90,9 @@ def _members(name: str, chosen: object, columns: Sequence[str]) -> list[str]:
 
 NO_MODEL = (Status.STALLED, Status.NUMERICAL_ERROR)  # saved with --force only
 ESTIMATORS: dict[str, tuple[Callable[..., Any], Callable[..., Any]]] = {
-    "classification": (MKLClassifier, MKLClassifierCV),
-    "regression": (MKLRegressor, MKLRegressorCV),
-    SURVIVAL: (MKLSurvival, MKLSurvivalCV),
+    "classification": (estimators.MKLClassifier, estimators.MKLClassifierCV),
+    "regression": (estimators.MKLRegressor, estimators.MKLRegressorCV),
+    SURVIVAL: (estimators.MKLSurvival, estimators.MKLSurvivalCV),
 }
 TUNED = ("alpha", "l1_ratio")  # what --cv chooses
 
