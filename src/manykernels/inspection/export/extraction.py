@@ -24,7 +24,6 @@ from manykernels.inspection.export.program import Axis, KernelTerm, Program, Ter
 from manykernels.inspection.functions.shape import rows_of
 from manykernels.kernels import FittedBank
 from manykernels.kernels.bank.columns import NUMBERS
-from manykernels.kernels.specs.base import KernelSpec
 from manykernels.validation.arrays import Array, TableLike
 
 MOST_PIECES = {1: 2**15, 2: 2**6}  # along an axis of a term of so many axes
@@ -37,6 +36,13 @@ SAFETY = 1.1  # by which the largest difference found is multiplied
 EXACT = 1e-9  # of the values of a kernel: what its points may be wrong by
 ADDITIVE = ("linear", "overlap")  # kernels of several columns that are sums over columns
 AT_ONCE = 2**22  # entries of a table that is asked for values
+SHAPES = {  # kernels of several columns that exported programs know: what they call them, and their parameters
+    "gaussian": ("gaussian", ("width",)),
+    "ard_gaussian": ("gaussian", ()),
+    "matern": ("matern", ("width", "nu")),
+    "linear": ("linear", ()),
+    "polynomial": ("polynomial", ("scale", "offset", "degree")),
+}
 UNITS = {"date": "days since 1970-01-01", "duration": "days"}
 # Cubic polynomials from values at 0, 1/3, 2/3 and 1.
 THIRDS = np.linalg.inv(np.vander(np.arange(SMOOTH) / (SMOOTH - 1), increasing=True))
@@ -78,9 +84,13 @@ class Extraction:
             else:
                 groups.setdefault(self._key(m), []).append(m)
         kernels: list[KernelTerm] = []
-        spread = sum(self._spread(members, key) for key, members in groups.items())
-        for (positions, kinds), members in groups.items():
-            axes = [self._axis(members, place, *each) for place, each in enumerate(zip(positions, kinds, strict=True))]
+        axes_of = {
+            key: [self._axis(members, place, *each) for place, each in enumerate(zip(*key, strict=True))]
+            for key, members in groups.items()
+        }
+        spread = sum(self._spread(members, axes_of[key]) for key, members in groups.items())
+        for key, members in groups.items():
+            axes = axes_of[key]
             smooth = sum(axis.kind == "pieces" for axis in axes)
             n_points = sum(len(self._points(m)[0]) for m in members) if smooth else 0
             if smooth > 2 or (smooth and len(axes) > 2) or (with_points and smooth == 2 and n_points <= FEW_POINTS):
@@ -233,10 +243,8 @@ class Extraction:
             return np.asarray(values, dtype=np.float64)
         return pd.Series(list(values), dtype=object)
 
-    def _spread(self, members: list[int], key: tuple[Sequence[int], Sequence[Any]]) -> float:
+    def _spread(self, members: list[int], axes: Sequence[Axis]) -> float:
         """Return by how much the sum of some kernels varies over their points."""
-        positions, kinds = key
-        axes = [self._axis(members, place, *each) for place, each in enumerate(zip(positions, kinds, strict=True))]
         nodes = [_flat(nodes_of(replace(axis, n_pieces=32), np.array([0.0, 0.5]))) for axis in axes]
         n, rng = max(map(len, nodes)), np.random.default_rng(0)
         order = [np.arange(n) % len(own_nodes) for own_nodes in nodes]
@@ -348,7 +356,13 @@ class Extraction:
         spec, name, positions = self.table.specs[m], self.bank.names[m], self.table.positions[m]
         if any(self.encodings[column].read_as != "number" for column in positions):
             raise IncompatibleError(f"Kernel {name!r} reads several columns with categories among them: no export.")
-        kernel, spec = _shape_of(spec, name)
+        if spec.kind not in SHAPES:
+            raise IncompatibleError(
+                f"Kernel {name!r} of several columns cannot be exported: of those, Gaussian, Matern, linear and "
+                "polynomial kernels can."
+            )
+        shape, parameters = SHAPES[spec.kind]
+        kernel = {"kernel": shape, **{parameter: getattr(spec, parameter) for parameter in parameters}}
         points, means, scales = self._points(m)
         if "width" in kernel:
             scales, points = scales * kernel["width"], points / kernel.pop("width")
@@ -432,26 +446,6 @@ def program_of(model: BaseEstimator, *, rows: TableLike | None = None, tol: floa
         probabilities=sigmoids if hasattr(model, "predict_proba") else "",
         link="sort" if several else "exp" if is_regressor(model) and loss.support != "real" else "identity",
         single=single,
-    )
-
-
-def _shape_of(spec: KernelSpec, name: str) -> tuple[dict[str, Any], KernelSpec]:
-    """Return the name and parameters of a kernel that exported programs know."""
-    known: Any = spec
-    if spec.kind == "gaussian":
-        return {"kernel": "gaussian", "width": float(known.width)}, spec
-    if spec.kind == "ard_gaussian":
-        return {"kernel": "gaussian"}, spec
-    if spec.kind == "matern":
-        return {"kernel": "matern", "width": float(known.width), "nu": float(known.nu)}, spec
-    if spec.kind == "linear":
-        return {"kernel": "linear"}, spec
-    if spec.kind == "polynomial":
-        parameters = {"scale": known.scale, "offset": known.offset, "degree": known.degree}
-        return {"kernel": "polynomial"} | parameters, spec
-    raise IncompatibleError(
-        f"Kernel {name!r} of several columns cannot be exported: of those, Gaussian, Matern, linear and polynomial "
-        "kernels can."
     )
 
 
