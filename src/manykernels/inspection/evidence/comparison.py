@@ -281,12 +281,19 @@ def compare(
         for k, (train, test) in enumerate(splits):
             sides, targets = (rows[train], rows[test]), (target[train], target[test])
             own = None if given is None else given[train]
-            found[0, k] = _learned(estimator, sides, targets, own, scoring)
+            model, start = clone(estimator).set_params(resources__verbose=0), time.process_time()
+            grouped = {} if own is None or not isinstance(model, CrossValidated) else {"groups": own}
+            model.fit(_given(sides[0]), targets[0], **grouped)
+            seconds, n_kernels = time.process_time() - start, np.atleast_2d(model.kernel_weights_).any(axis=0).sum()
+            found[0, k] = check_scoring(model, scoring=scoring)(model, _given(sides[1]), targets[1]), n_kernels, seconds
             advance("")
             samples = replace(Samples.of(sides[0], targets[0], np.ones(len(train))), groups=own)
             fixed = FixedWeights.of(estimator, samples, HeldOut(sides[1], targets[1], None, scorer))
             for row, method in enumerate(methods[1:], 1):
-                found[row, k] = _scored(fixed, method, k)
+                try:
+                    found[row, k] = fixed.score_of(method)
+                except InvalidInputError as error:  # the method is not defined here
+                    warnings.warn(f"There is no {method} in fold {k}: {error}", UserWarning, stacklevel=2)
                 advance("")
     return _table(methods, found, splits)
 
@@ -310,35 +317,9 @@ def _checked(
     return rows, target, given
 
 
-def _learned(
-    estimator: BaseMKL,
-    rows: tuple[Rows, Rows],
-    targets: tuple[Array, Array],
-    groups: Array | None,
-    scoring: str | Callable[..., float] | None,
-) -> tuple[float, float, float]:
-    """Return score, number of kernels and CPU seconds of the estimator itself."""
-    model = clone(estimator).set_params(resources__verbose=0)
-    own = {} if groups is None or not isinstance(model, CrossValidated) else {"groups": groups}
-    start = time.process_time()
-    model.fit(_given(rows[0]), targets[0], **own)
-    seconds = time.process_time() - start
-    n_kernels = int(np.atleast_2d(model.kernel_weights_).any(axis=0).sum())
-    return float(check_scoring(model, scoring=scoring)(model, _given(rows[1]), targets[1])), n_kernels, seconds
-
-
 def _given(rows: Rows) -> Any:
     """Return rows as they were given, which is what scorers of a user's may look at."""
     return getattr(rows, "given", rows)
-
-
-def _scored(fixed: FixedWeights, method: str, number: int) -> tuple[float, float, float]:
-    """Return what a method that fixes the weights comes to; NaN, and a warning, where it is not defined."""
-    try:
-        return fixed.score_of(method)
-    except InvalidInputError as error:
-        warnings.warn(f"There is no {method} in fold {number}: {error}", UserWarning, stacklevel=3)
-        return np.nan, np.nan, np.nan
 
 
 def _table(methods: list[str], found: Array, splits: list[tuple[Array, Array]]) -> pd.DataFrame:

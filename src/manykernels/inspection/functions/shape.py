@@ -255,7 +255,12 @@ class ShapeDisplay(draw.Display):
             raise InvalidInputError("No kernel on a single column is active, so that there is no curve to draw.")
         wanted = list(columns) if columns is not None else list(members)
         spread = spread_of(estimator, target, bands)
-        shapes = [_shape(estimator, rows, name, members.get(name, []), n_points, target, spread) for name in wanted]
+        shapes = []
+        for name in wanted:
+            points, density = values_of(rows[name], n_points)
+            effect, probe = effects_at(estimator, rows, {name: points}, members.get(name, []), target, density)
+            shape = pd.DataFrame({"column": name, "x": points, "effect": effect, "density": density})
+            shapes.append(shape if spread is None else shape.assign(std=spread(probe, [name], density)))
         if columns is None:
             shapes = sorted(shapes, key=_spread, reverse=True)[: check_count(top, "top")]
         several = tuple(table["name"][active & ~table["columns"].isin(names)])
@@ -332,22 +337,6 @@ def rows_of(estimator: BaseEstimator, X: TableLike) -> pd.DataFrame:
             f"Shape functions need rows of {estimator.n_features_in_} columns, got an array of shape {values.shape}."
         )
     return pd.DataFrame(values, columns=known_features(estimator))
-
-
-def _shape(
-    estimator: BaseEstimator,
-    rows: pd.DataFrame,
-    name: str,
-    members: ArrayLike,
-    n_points: int,
-    target: Hashable,
-    spread: Spread | None,
-) -> pd.DataFrame:
-    """Return the function of one column at values that stand for its range."""
-    points, density = values_of(rows[name], n_points)
-    effect, probe = effects_at(estimator, rows, {name: points}, members, target, density)
-    shape = pd.DataFrame({"column": name, "x": points, "effect": effect, "density": density})
-    return shape if spread is None else shape.assign(std=spread(probe, [name], density))
 
 
 def effects_at(

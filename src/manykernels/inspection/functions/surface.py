@@ -14,7 +14,7 @@ from sklearn.utils.validation import check_is_fitted
 from manykernels.exceptions import InvalidInputError
 from manykernels.inspection.displays import plotting as draw
 from manykernels.inspection.displays.kernel_table import effect_of, kernel_table, known_features
-from manykernels.inspection.functions.shape import BAND, Spread, effects_at, rows_of, short_dates, spread_of, values_of
+from manykernels.inspection.functions.shape import BAND, effects_at, rows_of, short_dates, spread_of, values_of
 from manykernels.inspection.pipelines import unwrapped
 from manykernels.validation.arrays import TableLike
 
@@ -118,7 +118,14 @@ class SurfaceDisplay(draw.Display):
         if not labels:
             raise InvalidInputError(f"No kernel on the columns {names} is active.")
         spread = spread_of(estimator, target, bands)
-        surface = _surface(estimator, rows, names, labels, n_points, target, spread, held)
+        # The functions of the pair at all pairs of values that stand for the ranges of its columns.
+        across, up = (values_of(rows[name], n_points)[0] for name in names)
+        x, z = np.repeat(across, len(up)), np.tile(up, len(across))
+        members, alike = np.flatnonzero(table["columns"].isin(labels)), np.full(len(x), 1.0 / len(x))
+        points = dict(zip(names, (x, z), strict=True)) | {name: np.full(len(x), value) for name, value in held.items()}
+        effect, probe = effects_at(estimator, rows, points, members, target, alike)
+        surface = pd.DataFrame({"x": x, "z": z, "effect": effect})
+        surface = surface if spread is None else surface.assign(std=spread(probe, labels, alike))
         return cls(surface=surface, names=names, effect=effect_of(estimator, target))
 
     def _size(self, **options: object) -> tuple[float, float]:
@@ -204,24 +211,3 @@ def _name(column: Hashable, known: list[str]) -> str:
 def _sides(values: pd.DataFrame) -> tuple[np.ndarray, np.ndarray]:
     """Return the values of both columns."""
     return values.columns.to_numpy(), values.index.to_numpy()
-
-
-def _surface(
-    estimator: BaseEstimator,
-    rows: pd.DataFrame,
-    names: tuple[str, str],
-    labels: list[str],
-    n_points: int,
-    target: Hashable,
-    spread: Spread | None,
-    held: Mapping[str, Any],
-) -> pd.DataFrame:
-    """Return the functions of a pair at all pairs of values that stand for the ranges of its columns."""
-    first, second = (values_of(rows[name], n_points)[0] for name in names)
-    x, z = np.repeat(first, len(second)), np.tile(second, len(first))
-    members = np.flatnonzero(kernel_table(estimator)["columns"].isin(labels))
-    alike = np.full(len(x), 1.0 / len(x))
-    points = dict(zip(names, (x, z), strict=True)) | {name: np.full(len(x), value) for name, value in held.items()}
-    effect, probe = effects_at(estimator, rows, points, members, target, alike)
-    surface = pd.DataFrame({"x": x, "z": z, "effect": effect})
-    return surface if spread is None else surface.assign(std=spread(probe, labels, alike))
