@@ -98,7 +98,11 @@ def add_columns(columns: Array, places: Array, v: Array, out: Array) -> None:
 
 @compiled(fastmath=FAST)
 def column_products(columns: Array, places: Array, rho: Array, out: Array) -> None:
-    """Set ``out[k]`` to the product of ``columns[places_k]`` with ``rho`` (N,), tile by tile, four at a time."""
+    """Set ``out[k]`` to the product of ``columns[places_k]`` with ``rho`` (N,), tile by tile, four at a time.
+
+    Where both are in single precision, so are sums over tiles.
+    """
+    zero = columns.dtype.type(0)
     out[:] = 0.0
     fours = places.size - places.size % 4
     for start in range(0, rho.size, TILE):
@@ -106,7 +110,7 @@ def column_products(columns: Array, places: Array, rho: Array, out: Array) -> No
         for k in range(0, fours, 4):
             a, b = columns[places[k], start : start + TILE], columns[places[k + 1], start : start + TILE]
             c, d = columns[places[k + 2], start : start + TILE], columns[places[k + 3], start : start + TILE]
-            of_a, of_b, of_c, of_d = 0.0, 0.0, 0.0, 0.0
+            of_a, of_b, of_c, of_d = zero, zero, zero, zero
             for i in range(part.size):
                 own = part[i]
                 of_a += a[i] * own
@@ -118,7 +122,7 @@ def column_products(columns: Array, places: Array, rho: Array, out: Array) -> No
             out[k + 2] += of_c
             out[k + 3] += of_d
         for k in range(fours, places.size):
-            row, total = columns[places[k], start : start + TILE], 0.0
+            row, total = columns[places[k], start : start + TILE], zero
             for i in range(part.size):
                 total += row[i] * part[i]
             out[k] += total

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 from manykernels import KernelBank, Linear, regularization_path, solve
+from manykernels.estimators.selection.path import RegularizationPath
 from manykernels.grams import DenseStack
 from manykernels.grams.factored import factored_stack
 from manykernels.solvers.factored import block_descent, newton
@@ -14,13 +15,13 @@ N_SAMPLES, N_GROUPS, SIZE = 90, 12, 4
 
 
 @pytest.fixture
-def steps(monkeypatch: pytest.MonkeyPatch) -> list[int]:
-    """Have sweeps taken wherever they apply, and count them."""
-    taken: list[int] = []
+def steps(monkeypatch: pytest.MonkeyPatch) -> list[np.dtype]:
+    """Have sweeps taken wherever they apply, and tell how precise the rows of each were."""
+    taken: list[np.dtype] = []
     step = block_descent.DescentModel.step
 
     def counted(self, *arguments):
-        taken.append(1)
+        taken.append(self._Z.dtype)
         return step(self, *arguments)
 
     monkeypatch.setattr(block_descent, "PRODUCT_COST", 0.0)
@@ -43,7 +44,7 @@ def bank(standardize: bool = True) -> KernelBank:
 @pytest.mark.sampled(8)
 @pytest.mark.parametrize("penalty", ["l1", "elasticnet", "ridge", "lq", "simplex", "lp_ball"])
 @pytest.mark.parametrize("loss", ["squared", "logistic"])
-def test_the_optimum_is_that_on_matrices(loss: str, penalty: str, steps: list[int]) -> None:
+def test_the_optimum_is_that_on_matrices(loss: str, penalty: str, steps: list[np.dtype]) -> None:
     X, scores, weight = data(3)
     y = np.sign(scores) if loss == "logistic" else scores
     stack = factored_stack(X, bank())
@@ -55,13 +56,13 @@ def test_the_optimum_is_that_on_matrices(loss: str, penalty: str, steps: list[in
     assert found.certificate.primal == pytest.approx(exact.certificate.primal, rel=2e-7)
 
 
-def test_groups_that_act_on_each_other_are_left_to_newton_steps(steps: list[int]) -> None:
+def test_groups_that_act_on_each_other_are_left_to_newton_steps(steps: list[np.dtype]) -> None:
     X, scores, _ = data(5)
     X = X + 5.0 * X[:, :1]
     stack = factored_stack(X, bank())
     found = solve(stack, scores, loss="squared", regularizer="l1", strength=1e-3, tol=1e-5)
     assert found.certificate.relative_gap <= 1e-5
-    assert steps
+    assert set(steps) == {np.dtype(np.float64)}  # what single precision leaves could be felt
 
 
 def test_sweeps_are_not_taken_where_a_hessian_is_cheaper(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -72,12 +73,8 @@ def test_sweeps_are_not_taken_where_a_hessian_is_cheaper(monkeypatch: pytest.Mon
     assert found.certificate.relative_gap <= 1e-6
 
 
-def test_gaps_on_a_path_are_those_of_matrices_and_a_strength_takes_one_pass(steps: list[int]) -> None:
-    X, y, weight = data(9)
-    own = bank(standardize=False)
-    path = regularization_path(
-        X, y, kernels=own, n_alphas=12, alpha_min_ratio=0.02, sample_weight=weight, representation="factored"
-    )
+def assert_certified(path: RegularizationPath, X: np.ndarray, y: np.ndarray, weight: np.ndarray, own: KernelBank):
+    """Recompute both sides of every gap of a path from kernel matrices and the functions."""
     matrices = factored_stack(X, own).block(None, None)
     for alpha, found in zip(path.alphas, path.solutions, strict=True):
         strength, rho = alpha * weight.sum(), found.dual_coef
@@ -89,12 +86,41 @@ def test_gaps_on_a_path_are_those_of_matrices_and_a_strength_takes_one_pass(step
         assert found.certificate.primal == pytest.approx(primal, rel=1e-9)
         assert found.certificate.dual <= dual + 1e-9 * abs(dual)
         assert (primal - dual) / primal <= found.certificate.relative_gap + 1e-9 <= 1e-4 + 1e-9
+
+
+def test_gaps_on_a_path_are_those_of_matrices_and_a_strength_takes_one_pass(steps: list[np.dtype]) -> None:
+    X, y, weight = data(9)
+    own = bank(standardize=False)
+    path = regularization_path(
+        X, y, kernels=own, n_alphas=12, alpha_min_ratio=0.02, sample_weight=weight, representation="factored"
+    )
+    assert_certified(path, X, y, weight, own)
     assert steps
     assert path.summary()["passes"].sum() < 2 * len(path.alphas)  # a start without its pass would take one more each
 
 
+@pytest.mark.parametrize("cost", [0.0, np.inf], ids=["sweeps", "hessians"])
+def test_single_precision_certifies_paths_of_groups_and_columns_that_are_nearly_the_same(
+    cost: float, steps: list[np.dtype], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    X, y, weight = data(13)
+    rng = np.random.default_rng(14)
+    X[:, SIZE : 3 * SIZE] = np.tile(X[:, :SIZE], 2) + 1e-5 * rng.normal(size=(N_SAMPLES, 2 * SIZE))
+    X[:, 3 * SIZE + 1] = X[:, 3 * SIZE] + 1e-7 * rng.normal(size=N_SAMPLES)
+    X[:, 5] += 1e4  # what is left of its rounded values has lost four digits
+    monkeypatch.setattr(block_descent, "PRODUCT_COST", cost)
+    own = bank(standardize=False)
+    path = regularization_path(
+        X, y, kernels=own, n_alphas=12, alpha_min_ratio=0.01, sample_weight=weight, representation="factored", tol=1e-4
+    )
+    assert_certified(path, X, y, weight, own)
+    assert set(steps) == ({np.dtype(np.float32)} if cost == 0.0 else set())
+
+
 @pytest.mark.parametrize("loss", ["squared", "logistic"])
-def test_a_path_by_sweeps_is_that_by_hessians(loss: str, steps: list[int], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_path_by_sweeps_is_that_by_hessians(
+    loss: str, steps: list[np.dtype], monkeypatch: pytest.MonkeyPatch
+) -> None:
     X, y, _ = data(4)
     options = {"kernels": bank(), "loss": loss, "n_alphas": 8, "alpha_min_ratio": 0.02, "representation": "factored"}
     targets = np.sign(y) if loss == "logistic" else y

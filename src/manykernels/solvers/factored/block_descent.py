@@ -18,7 +18,8 @@ from manykernels.compiled import compiled
 from manykernels.grams.factored.operators import DenseOperator
 from manykernels.grams.loops import FAST, add_columns, column_products
 from manykernels.objective.losses.curvature import Curvature
-from manykernels.solvers.factored.group_penalty import group_minimizer
+from manykernels.solvers.factored.group_penalty import GroupPenalty, group_minimizer
+from manykernels.solvers.factored.group_problem import line_minimum
 from manykernels.solvers.factored.objective import FactoredObjective, Point
 from manykernels.validation.arrays import Array
 
@@ -28,6 +29,8 @@ SWEEPS = 30  # over the groups that are not zero, in one step
 STEPS_ON_HESSIAN = 1.0  # Cholesky factorizations that a step on a Hessian takes, products as those of the Hessian
 SWEEPS_OF_SOME = 3  # of which the last is over all groups: those that enter late take all others along
 LAST_MOVE = 4e-2  # a sweep whose groups move by this part of the largest sweep's ends the step
+REMEMBERED = 4  # sweeps before the last one, of which the next point is a combination
+COLLINEAR = 1e-10  # of the sum of squares of their moves, which keeps the system for it solvable
 ENOUGH = 3.0  # times the gap asked for: a sweep that is thought to leave less ends the step
 
 
@@ -56,10 +59,10 @@ def sweep_rows(
 
     Factors are rows of Z (p, N), those of a group ``places[starts[m]:starts[m + 1]]``; with its basis, (r, r) in
     ``bases[m]``, they have ``Z_m W Z_m' = diag(eigenvalues)``. Coefficients in these bases, slopes of the quadratic and
-    the change of scores are updated.
+    the change of scores are updated; these are as precise as the factors.
     """
     most = bases.shape[1]
-    p, new, sizes, image = np.empty(most), np.empty(most), np.empty(most), np.empty(slopes.size)
+    p, new, sizes, image = np.empty(most), np.empty(most), np.empty(most, dtype=Z.dtype), np.empty_like(slopes)
     moved, total, turned, norms = 0.0, 0.0, 0.0, 0.0
     if coupled:
         for m in range(linear.size):
@@ -107,16 +110,18 @@ class DescentModel:
 
     def __init__(self, objective: FactoredObjective, weights: Array) -> None:
         weights = np.ascontiguousarray(weights, dtype=np.float64)
-        known, self.weights, starts = objective.known.under(weights), weights, objective.penalty.starts
+        known, starts = objective.known.under(weights), objective.penalty.starts
         self._Z, firsts, roots = factor_rows(objective)
+        self.weights = weights.astype(self._Z.dtype, copy=False)
         ranks = np.diff(starts)
         most, owner, within = max(ranks), np.repeat(np.arange(len(ranks)), ranks), np.arange(objective.rank)
         within -= np.repeat(starts[:-1], ranks)
         self._places, self._slots = firsts[owner] + within, owner * most + within
-        self.eigenvalues, self.bases = np.empty(objective.rank), np.zeros((len(ranks), most, most))
-        for m, (kernel, rank) in enumerate(zip(objective.kernels.tolist(), ranks, strict=True)):
-            rows, low = self._Z[firsts[m] : firsts[m] + rank], starts[m]
-            self.eigenvalues[low : low + rank], self.bases[m, :rank, :rank] = known.basis(kernel, rows, roots[m])
+        slots = zip(objective.kernels.tolist(), firsts.tolist(), ranks.tolist(), roots.tolist(), strict=True)
+        found = [known.basis(kernel, self._Z, first, first + rank, root) for kernel, first, rank, root in slots]
+        self.eigenvalues, self.bases = np.concatenate([own for own, _ in found]), np.zeros((len(ranks), most, most))
+        own = np.arange(most) < ranks[:, None]
+        self.bases[own[:, :, None] & own[:, None]] = np.concatenate([vectors.ravel() for _, vectors in found])
         self._turns = self.bases / roots[:, None, None]
         self.enough = False  # whether the last step ended because its gap seemed small enough
         self.ended = False  # a Newton step in all groups is the better one where groups act on each other
@@ -128,17 +133,17 @@ class DescentModel:
         turns = self._turns if back else self._turns.swapaxes(1, 2)
         return np.asarray((turns @ parts[:, :, None]).reshape(-1)[self._slots])
 
-    def step(
-        self, objective: FactoredObjective, point: Point, slopes: Array, gradient: Array, tol: float
-    ) -> tuple[Array, Any, Array]:
+    def step(self, objective: FactoredObjective, point: Point, slopes: Array, tol: float) -> tuple[Array, Any, Array]:
         """Minimize the quadratic model at a point, to about this gap, or to a part of what there was to gain."""
-        penalty = objective.penalty
+        penalty, n_free = objective.penalty, objective.n_free
         assert penalty.shape is not None
-        v, own, change = self.turned(point.v), np.array(slopes, dtype=np.float64), np.zeros(len(slopes))
+        v, own = self.turned(point.v), np.array(slopes, dtype=self._Z.dtype)
+        change = np.zeros_like(own)
         fixed = (self._Z, self._places, self.weights, penalty.starts, self.bases, self.eigenvalues, *penalty.shape)
-        total = float(self.weights.sum()) if objective.n_free else 0.0
-        shift, largest, everything = 0.0, 0.0, True
+        total = float(self.weights.sum()) if n_free else 0.0
+        shift, largest, everything, turns = 0.0, 0.0, True, Turns(penalty, self.weights)
         for sweep in range(SWEEPS):
+            before = v.copy()
             moved, gap = sweep_rows(*fixed, everything, v, own, change)
             if total > 0:
                 step = -float(own.sum()) / total
@@ -150,18 +155,53 @@ class DescentModel:
             if everything and small:
                 break
             everything = small or sweep % SWEEPS_OF_SOME == SWEEPS_OF_SOME - 1
-        return self.turned(v, back=True), shift, change
+            if not small:
+                v, own, change, shift = turns.ahead(before, v, own, change, shift)
+        target = self.turned(v, back=True)
+        return target, shift, change if change.dtype == np.float64 else objective.scores(target - point.v) + shift
+
+
+class Turns:
+    """The last sweeps of one step, and how far their moves lead on together.
+
+    Anderson, "Iterative procedures for nonlinear integral equations", Journal of the ACM 12 (1965): of all combinations
+    of the last points that one is taken whose moves in a sweep, combined alike, are the shortest. Slopes and scores are
+    linear in coefficients, so that no factor is read.
+    """
+
+    def __init__(self, penalty: GroupPenalty, weights: Array) -> None:
+        self._penalty, self._weights = penalty, weights
+        self._moves: list[Array] = []
+        self._points: list[Array] = []
+
+    def ahead(self, before: Array, v: Array, own: Array, change: Array, shift: float) -> tuple[Any, ...]:
+        """Return coefficients, slopes, change of scores and shift after a sweep, moved on where the quadratic falls."""
+        here = np.concatenate([v, own, change, [shift]])
+        self._moves = [*self._moves[-REMEMBERED:], v - before]
+        self._points = [*self._points[-REMEMBERED:], here]
+        if len(self._points) == 1:
+            return v, own, change, shift
+        products = np.array(self._moves) @ np.array(self._moves).T
+        products[np.diag_indices_from(products)] += COLLINEAR * np.trace(products)
+        parts = np.linalg.solve(products, np.ones(len(products)))
+        far = parts / parts.sum() @ np.array(self._points) - here
+        step, _, image, _ = np.split(far, ends := np.cumsum([len(v), len(own), len(change)]))
+        size = line_minimum(self._penalty, v, step, float(own @ image), float(image @ (self._weights * image)))
+        v, *rows, last = np.split(here + size * far, ends)
+        return v, *(row.astype(own.dtype, copy=False) for row in rows), float(last[0])
 
 
 def factor_rows(objective: FactoredObjective) -> tuple[Array, Array, Array]:
     """Return an array of which the factors are rows, the row where each kernel's begin, and roots to multiply by.
 
-    Columns of a table that are factors themselves are read where they stand.
+    Columns of a table that are factors themselves are read where they stand. They are in single precision where that
+    does: a sweep takes as long as it takes to read them.
     """
     operators: Any = objective.operators
-    if (own := objective.in_place) is not None:
-        return own.columns, own.firsts, own.roots
-    Z = np.empty((objective.rank, objective.problem.n_samples))
+    known, own = objective.known, objective.in_place
+    if own is not None:
+        return known.in_single(own.columns, own.places) if known.single else own.columns, own.firsts, own.roots
+    Z = np.empty((objective.rank, objective.problem.n_samples), dtype=np.float32 if known.single else np.float64)
     for operator, low, high in zip(operators, objective.ends[:-1], objective.ends[1:], strict=True):
         Z[low:high] = operator.rows(slice(None)).T
     return Z, objective.penalty.starts[:-1], np.ones(len(operators))

@@ -354,8 +354,8 @@ def minimize(
     """Minimize until the gap on these factors is at most ``tol``, or no step decreases the objective."""
     n = objective.problem.n_samples
     hessians = Hessians(first_rows(objective), tol=tol, sweep_tol=tol)
-    gap, best_dual = np.inf, -np.inf
-    for step in range(max_steps + 1):
+    gap, best_dual, begun = np.inf, -np.inf, max_steps > 0 and _begun(objective, point, hessians)
+    for step in range(int(begun), max_steps + 1):
         slopes = objective.settle_intercept(point)
         rho = objective.balanced(-slopes)
         adjoint = objective.adjoint(rho)
@@ -375,6 +375,20 @@ def minimize(
         if not _advance_somehow(objective, point, slopes, -adjoint, value, hessians):
             break
     return NewtonFit(point, slopes, gap, step, rho, adjoint)
+
+
+def _begun(objective: FactoredObjective, point: Point, hessians: Hessians) -> bool:
+    """Take the first step before the gap is known, if it is one of sweeps: these need no products of all factors.
+
+    The gap would say first whether curvatures are those of the point, which does not matter where they are constant.
+    """
+    if not objective.constant:
+        return False
+    curvature = objective.loss.curvature(point.z)
+    if not (curvature.any and descends(objective, curvature, first_rows(objective))):
+        return False
+    slopes = objective.settle_intercept(point)
+    return _advance(objective, point, slopes, None, objective.value(point), hessians, curvature) > 0
 
 
 def first_rows(objective: FactoredObjective) -> int:
@@ -412,20 +426,25 @@ def _advance(
     objective: FactoredObjective,
     point: Point,
     slopes: Array,
-    gradient: Array,
+    gradient: Array | None,
     value: float,
     hessians: Hessians,
     curvature: Curvature,
 ) -> float:
-    """Take one step with a line search; return its size, 0 if the objective does not decrease."""
+    """Take one step with a line search; return its size, 0 if the objective does not decrease.
+
+    Sweeps over groups need no ``gradient``.
+    """
     if not curvature.any:
         return 0.0
     if hessians.descending and descends(objective, curvature, first_rows(objective)):
-        if hessians.descent is None:
+        if not isinstance(hessians.descent, DescentModel):
             hessians.descent = DescentModel(objective, curvature.diagonal)
-        v, shift, change = hessians.descent.step(objective, point, slopes, gradient, hessians.sweep_tol)
+        v, shift, change = hessians.descent.step(objective, point, slopes, hessians.sweep_tol)
+    elif gradient is None:
+        return 0.0
     elif hessians.descending and sweeps_rounded(objective, curvature, first_rows(objective)):
-        if hessians.descent is None:
+        if not isinstance(hessians.descent, RoundedModel):
             hessians.descent = RoundedModel(objective, curvature.diagonal)
         v, shift, change = hessians.descent.step(objective, point, slopes, gradient, hessians.sweep_tol)
     elif (

@@ -27,6 +27,8 @@ from manykernels.solvers.factored.group_penalty import GroupPenalty
 from manykernels.solvers.factored.tuning import BALANCED, CROSSING_STEPS, EXPANSIONS, INTERCEPT_STEPS
 from manykernels.validation.arrays import Array, read_only
 
+NO_CURVATURE = 50.0  # roundings of the largest eigenvalue of a kernel: below them, another one is given so much
+
 
 @dataclass
 class KnownCurvature:
@@ -41,6 +43,9 @@ class KnownCurvature:
     hessian: Array = field(default_factory=lambda: np.zeros((0, 0)))
     totals: Array = field(default_factory=lambda: np.zeros(0))  # (r,): ``Z' W 1``
     places: dict[int, slice] = field(default_factory=dict)
+    # (P, N): columns of the table in single precision, as far as some are known, which ``copied`` says
+    rounded: Array = field(default_factory=lambda: np.zeros((0, 0), dtype=np.float32))
+    copied: Array = field(default_factory=lambda: np.zeros(0, dtype=bool))
 
     def under(self, weights: Array) -> KnownCurvature:
         """Return what is known under these weights: nothing if they differ from those before."""
@@ -48,14 +53,28 @@ class KnownCurvature:
             self.weights, self.bases, self.places = weights, {}, {}
         return self
 
-    def basis(self, kernel: int, rows: Array, root: float) -> tuple[Array, Array]:
-        """Return eigenvalues and eigenvectors of one kernel, whose factors are ``root`` times these rows (r, N)."""
+    def basis(self, kernel: int, Z: Array, start: int, stop: int, root: float) -> tuple[Array, Array]:
+        """Return eigenvalues and eigenvectors of one kernel, whose factors are ``root`` times these rows of Z."""
         if kernel not in self.bases:
-            gram = np.empty((len(rows), len(rows)))
-            block_gram(read_only(rows), self.weights, gram)
+            gram = np.empty((stop - start, stop - start))
+            block_gram(read_only(Z[start:stop]), self.weights, gram)
             values, vectors = np.linalg.eigh(root**2 * gram)
-            self.bases[kernel] = np.maximum(values, max(float(values[-1]), 1e-300) * 1e-14), root * vectors
+            least = NO_CURVATURE * float(np.finfo(Z.dtype).eps)
+            self.bases[kernel] = np.maximum(values, least * max(float(values[-1]), 1e-300)), root * vectors
         return self.bases[kernel]
+
+    def in_single(self, columns: Array, places: Array) -> Array:
+        """Return columns of a table (P, N) in single precision where they stand, but those alone that have been used.
+
+        Memory is taken as they are written.
+        """
+        if self.rounded.shape != columns.shape:
+            self.rounded, self.copied = np.empty(columns.shape, np.float32), np.zeros(len(columns), dtype=bool)
+        new = places[~self.copied[places]]
+        for place in new.tolist():
+            self.rounded[place] = columns[place]
+        self.copied[new] = True
+        return self.rounded
 
     def missing(self, operators: Sequence[Any]) -> int:
         """Return how many coefficients of operators have no part in the Hessian yet."""

@@ -151,12 +151,12 @@ class Start:
 
     @property
     def trend(self) -> dict[int, Array] | None:
-        """How far coefficients came from those before for each unit by which the strength fell, if it did."""
+        """How far coefficients came, from those before or from zero, for each unit by which the strength fell."""
         if self.before is None or not self.before[0] > self.strength:
             return None
         fall, old = self.before[0] - self.strength, self.before[1]
-        both = {kernel: own for kernel, own in self.coefficients.items() if len(old.get(kernel, ())) == len(own)}
-        return {kernel: (own - old[kernel]) / fall for kernel, own in both.items()}
+        came = {kernel: (own, old.get(kernel, np.zeros_like(own))) for kernel, own in self.coefficients.items()}
+        return {kernel: (own - then) / fall for kernel, (own, then) in came.items() if len(own) == len(then)}
 
     @classmethod
     def of(cls, state: State) -> Start | None:
