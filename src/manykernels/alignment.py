@@ -642,17 +642,6 @@ def _weights(
     # What centering leaves of a constant kernel is rounding, whose direction means nothing.
     live = norms > SMALLEST_SHARE * raw
     alone = np.divide(b, norms, out=np.zeros_like(b), where=live)
-    _check_defined(alone, live, method)
-    if method == "joint":
-        theta, values = _joint(products, alone, np.where(live, norms, np.inf), tol)
-    else:
-        theta = np.maximum(alone, 0.0) if method == "independent" else np.ones_like(b)
-        reached = float(b @ theta / np.linalg.norm(products.target(products.stack.combine(theta))))
-        values = (reached, np.nan, np.nan, 0)
-    return theta / theta.sum(), alone, values
-
-
-def _check_defined(alone: Array, live: Array, method: str) -> None:
     if not live.any():
         raise InvalidInputError("The alignment is not defined, since all kernels are constant after centering.")
     if method != "uniform" and alone.max() <= SMALLEST_SHARE:
@@ -660,6 +649,13 @@ def _check_defined(alone: Array, live: Array, method: str) -> None:
             "The alignment is not defined: no kernel has anything in common with the target (all inner products "
             "with it are zero), so that no weights are better than others. Use other kernels, or method='uniform'."
         )
+    if method == "joint":
+        theta, values = _joint(products, alone, np.where(live, norms, np.inf), tol)
+    else:
+        theta = np.maximum(alone, 0.0) if method == "independent" else np.ones_like(b)
+        reached = float(b @ theta / np.linalg.norm(products.target(products.stack.combine(theta))))
+        values = (reached, np.nan, np.nan, 0)
+    return theta / theta.sum(), alone, values
 
 
 def _joint(

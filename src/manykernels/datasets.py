@@ -281,7 +281,13 @@ def make_multiview(
     """
     sizes = [_check_count(size, f"n_features[{v}]") for v, size in enumerate(n_features)]
     n, scale = _check_count(n_samples, "n_samples"), _check_nonnegative(noise, "noise")
-    _check_choices(len(sizes), n_informative, effect, task)
+    n_views = len(sizes)
+    if _check_count(n_informative, "n_informative") > n_views:
+        raise ValueError(f"n_informative must be at most the number of views, {n_views}, got {n_informative}.")
+    if effect not in EFFECTS:
+        raise ValueError(f"effect must be one of {EFFECTS}, got {effect!r}.")
+    if task not in TASKS:
+        raise ValueError(f"task must be one of {TASKS}, got {task!r}.")
     rng = np.random.default_rng(random_state)
     views = {f"view{v}": [f"view{v}_{j}" for j in range(size)] for v, size in enumerate(sizes)}
     X = pd.DataFrame(rng.standard_normal((n, sum(sizes))), columns=[name for names in views.values() for name in names])
@@ -296,15 +302,6 @@ def make_multiview(
 def _effect(x: Array, effect: str) -> Array:
     p = x.shape[1]
     return ((x**2).sum(axis=1) - p) / np.sqrt(2.0 * p) if effect == "radial" else x.sum(axis=1) / np.sqrt(p)
-
-
-def _check_choices(n_views: int, n_informative: int, effect: str, task: str) -> None:
-    if _check_count(n_informative, "n_informative") > n_views:
-        raise ValueError(f"n_informative must be at most the number of views, {n_views}, got {n_informative}.")
-    if effect not in EFFECTS:
-        raise ValueError(f"effect must be one of {EFFECTS}, got {effect!r}.")
-    if task not in TASKS:
-        raise ValueError(f"task must be one of {TASKS}, got {task!r}.")
 
 
 # Breiman's artificial classification problems, with the error rate that no classifier can beat.
@@ -350,7 +347,7 @@ def make_ringnorm(
     (True, True)
     """
     n, p, rng = _sizes(n_samples, n_features, random_state)
-    y = _fair_labels(n, rng)
+    y = np.where(rng.random(n) < 0.5, 1.0, -1.0)
     wide, narrow = 2.0 * rng.standard_normal((n, p)), _shift(p) + rng.standard_normal((n, p))
     return np.where(y[:, None] > 0, wide, narrow), y
 
@@ -406,7 +403,7 @@ def make_twonorm(
     True
     """
     n, p, rng = _sizes(n_samples, n_features, random_state)
-    y = _fair_labels(n, rng)
+    y = np.where(rng.random(n) < 0.5, 1.0, -1.0)
     return y[:, None] * _shift(p) + rng.standard_normal((n, p)), y
 
 
@@ -477,10 +474,6 @@ def wave_shapes() -> Array:
 def _sizes(n_samples: int, n_features: int, random_state: RandomState) -> tuple[int, int, np.random.Generator]:
     n, p = _check_count(n_samples, "n_samples"), _check_count(n_features, "n_features")
     return n, p, np.random.default_rng(random_state)
-
-
-def _fair_labels(n: int, rng: np.random.Generator) -> Array:
-    return np.where(rng.random(n) < 0.5, 1.0, -1.0)
 
 
 def _shift(n_features: int) -> float:

@@ -269,10 +269,6 @@ class LazyStack(GramStack):
         if rest:
             at = np.concatenate(rest)
             out[at] = self._quad_of(r, at)
-        self._fused_quad(r, [(group, positions) for group, fused, positions in runs if fused], out)
-        return out
-
-    def _fused_quad(self, r: Array, runs: list[tuple[int, Array]], out: Array) -> None:
         tiles = self._tiles
 
         def work(points: Array, positions: Array) -> None:
@@ -280,7 +276,8 @@ class LazyStack(GramStack):
             gaussian_quad(points, tiles.coefficients[chosen], r, tiles.single, raw)
             out[positions] = raw * tiles.bank.scales[chosen]
 
-        self._each_fused(work, runs)
+        self._each_fused(work, [(group, positions) for group, fused, positions in runs if fused])
+        return out
 
     def _triangles(self, kernels: Array, out: Array) -> None:
         self._packed(kernels, slice(None), out)

@@ -139,7 +139,9 @@ def as_bank(kernels: object, rows: object = None) -> KernelBank | PrecomputedBan
     if kernels is None:
         if isinstance(rows, Pairs):
             return PairKernels()
-        return default_bank(rows)
+        if isinstance(rows, Table) and rows.is_sparse:
+            return KernelBank([Joint(DEFAULT_SPECS)])
+        return sized_bank(DEFAULT_BANK, rows)
     if isinstance(kernels, str) and kernels == PRECOMPUTED:
         return PrecomputedBank(normalize=None)
     if isinstance(kernels, KernelBank):
@@ -153,13 +155,6 @@ def as_bank(kernels: object, rows: object = None) -> KernelBank | PrecomputedBan
 
 
 DEFAULT_BANK = KernelBank.auto()  # leaves its kernels to the rows
-
-
-def default_bank(rows: object = None) -> KernelBank:
-    """Return the default bank for rows; of sparse ones, Gaussian and linear kernels of all columns as they are."""
-    if isinstance(rows, Table) and rows.is_sparse:
-        return KernelBank([Joint(DEFAULT_SPECS)])
-    return sized_bank(DEFAULT_BANK, rows)
 
 
 def sized_bank(bank: KernelBank, rows: object = None) -> KernelBank:
@@ -537,16 +532,13 @@ def build_stack(
     _check_finite(lazy.diag(), lazy)
     if (distinct or lines is not None) and plan.kind != "dense":
         stored = None if plan.kind == "lazy" else plan.dtype
-        return _in_parts(DistinctStack(lazy, distinct, dtype=stored, lines=lines))
+        stack = DistinctStack(lazy, distinct, dtype=stored, lines=lines)
+        for entries, part in stack.stored if stack.in_memory else ():
+            _check_finite(entries, part)
+        return stack
     if plan.kind == "lazy":
         return lazy
     return _dense(lazy, plan.dtype) if plan.kind == "dense" else _packed(lazy, plan.dtype)
-
-
-def _in_parts(stack: DistinctStack) -> DistinctStack:
-    for entries, part in stack.stored if stack.in_memory else ():
-        _check_finite(entries, part)
-    return stack
 
 
 def _packed(lazy: LazyStack, dtype: str) -> PackedStack:

@@ -297,12 +297,8 @@ def strength_of_zero_model(problem: SmallProblem) -> float | None:
     ratios = {"l1": 1.0, "elasticnet": problem.regularizer_params.get("l1_ratio", 1.0)}
     if problem.regularizer_name not in ratios:
         return None
-    return float(_constant_model_norms(problem).max()) / ratios[problem.regularizer_name]
-
-
-def _constant_model_norms(problem: SmallProblem) -> Floats:
     rho = _constant_model_dual(problem)
-    return block_norms(problem.kernels, rho) / problem.penalties
+    return float((block_norms(problem.kernels, rho) / problem.penalties).max()) / ratios[problem.regularizer_name]
 
 
 def _reference_strength(drawn: SmallProblem) -> float:
@@ -311,7 +307,8 @@ def _reference_strength(drawn: SmallProblem) -> float:
     For the block 1-norm the zero model is optimal beyond it; otherwise it is the strength at which Omega* at that
     point equals the loss at zero, beyond which the model hardly fits at all.
     """
-    u = _constant_model_norms(drawn)
+    rho = _constant_model_dual(drawn)
+    u = block_norms(drawn.kernels, rho) / drawn.penalties
     if penalty_dual_scale(drawn.regularizer_name, drawn.regularizer_params, 1e-300, u) < 1:
         return float(u.max())
     loss = float(drawn.weights @ loss_value(drawn.loss_name, drawn.loss_params, drawn.y, np.zeros_like(drawn.y)))

@@ -116,7 +116,15 @@ def losses_at(problem: SmallProblem, z: Floats) -> Floats:
 def projected(problem: SmallProblem, rho: Floats) -> Floats:
     """Project on ``{lo <= rho <= hi}``, and on ``sum rho = 0`` too with an intercept, by bisection on the shift."""
     if rho.ndim == 2 and problem.loss_name == "logistic":
-        return _scaled_classes(problem, rho)
+        # ``s (e_c - p)`` with rows of p that sum to one, and column sums of zero with an intercept: scaling rows and
+        # columns in turn finds the nearest such matrix in relative entropy.
+        positive, s = problem.y > 0, problem.weights[:, None]
+        p = np.maximum(positive - rho / s, 1e-300)
+        totals = (s * positive).sum(axis=0)
+        for _ in range(_SCALINGS if problem.fit_intercept else 0):
+            p = p / p.sum(axis=1, keepdims=True)
+            p = p * (totals / (s * p).sum(axis=0))
+        return np.asarray(s * (positive - p / p.sum(axis=1, keepdims=True)))
     if rho.ndim == 2:
         columns = zip(problem.y.T, rho.T, strict=True)
         return np.column_stack([projected(replace(problem, y=y), column) for y, column in columns])
@@ -126,20 +134,6 @@ def projected(problem: SmallProblem, rho: Floats) -> Floats:
     reach = float(np.abs(rho).max()) + float(np.abs(np.r_[lo[np.isfinite(lo)], hi[np.isfinite(hi)], 0.0]).max())
     shift = bisect_decreasing(lambda nu: float(np.clip(rho - nu, lo, hi).sum()), -reach, reach)
     return np.clip(rho - shift, lo, hi)
-
-
-def _scaled_classes(problem: SmallProblem, rho: Floats) -> Floats:
-    """Return ``s (e_c - p)`` with rows of p that sum to one, and column sums of zero with an intercept.
-
-    Scaling rows and columns in turn: p is the nearest such matrix in relative entropy.
-    """
-    positive, s = problem.y > 0, problem.weights[:, None]
-    p = np.maximum(positive - rho / s, 1e-300)
-    totals = (s * positive).sum(axis=0)
-    for _ in range(_SCALINGS if problem.fit_intercept else 0):
-        p = p / p.sum(axis=1, keepdims=True)
-        p = p * (totals / (s * p).sum(axis=0))
-    return np.asarray(s * (positive - p / p.sum(axis=1, keepdims=True)))
 
 
 def dual_value(problem: SmallProblem, rho: Floats) -> float:

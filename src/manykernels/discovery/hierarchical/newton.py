@@ -242,7 +242,12 @@ class HierarchicalWeights:
         wanted = 0.5 * pulls + self._wanted() + self.slack * self.eta
         self._fixed = self._projected(wanted) + self._normal * (1.0 - self.eta.sum()) / (self.eta @ self._normal)
         shift = self._zeta * (self._shares @ self._fixed) / strength
-        return LinearWeights(products, self._coupling_factor(), shift, self._squared_bound())
+        squared_bound = 2.0 * self.norm.strength * self._level * self.norm.squares
+        right = (self._shares.T * self._zeta) * (self._scale[:, None] / self.norm.strength)
+        factor = solve_triangular(self._factor, right, lower=True, check_finite=False)
+        normal = solve_triangular(self._factor, self._scale * self.eta, lower=True, check_finite=False)
+        normal /= np.linalg.norm(normal)
+        return LinearWeights(products, factor - np.outer(normal, normal @ factor), shift, squared_bound)
 
     def set_direction(self, products: Array) -> tuple[float, float]:
         """Derive all directions from ``products = q_w'drho``."""
@@ -273,10 +278,6 @@ class HierarchicalWeights:
     def longest_step(self) -> float:
         """Return the step within which the linearization means anything."""
         return min(1.0, MOST_GROWTH / max(float(np.abs(self._growth).max()), MOST_GROWTH))
-
-    def _squared_bound(self) -> Array:
-        """Return the squared norms that the node penalties alone would allow."""
-        return 2.0 * self.norm.strength * self._level * self.norm.squares
 
     def inactive(self, factor: float | Array = 1.0) -> Array:
         """Return which nodes have zero weight: those with a group that has, in doubt one small by ``factor``."""
@@ -309,13 +310,6 @@ class HierarchicalWeights:
         """Solve with the constraint ``eta'xi = 0``."""
         x = self._solve(right)
         return x - self._normal * ((self.eta @ x) / (self.eta @ self._normal))
-
-    def _coupling_factor(self) -> Array:
-        right = (self._shares.T * self._zeta) * (self._scale[:, None] / self.norm.strength)
-        factor = solve_triangular(self._factor, right, lower=True, check_finite=False)
-        normal = solve_triangular(self._factor, self._scale * self.eta, lower=True, check_finite=False)
-        normal /= np.linalg.norm(normal)
-        return factor - np.outer(normal, normal @ factor)
 
 
 def _robust_cholesky(matrix: Array) -> Array:

@@ -91,7 +91,10 @@ class ProductGrid(ABC):
         if left == 0:
             total = self.squared_norm(rho, source)
         elif left == 1:
-            total = self._with_children(rho, source)
+            levels = dict(source)
+            room = (column for column in range(self.n_columns) if levels.get(column, 0) < self.largest_level)
+            below = sum(self.squared_norm(rho, raised(source, column)) for column in room)
+            total = self.squared_norm(rho, source) + below / self._boxes[1]
         else:
             total = float(rho @ self._descendant_gram(source, left) @ rho)
         return max(total, 0.0) / self.penalty(source) ** 2
@@ -100,12 +103,6 @@ class ProductGrid(ABC):
         """Return for each source its own ``u_t^2 / d_t^2`` and ``B_t``, (n,) each."""
         squares = [self.squared_norm(rho, node) / self.penalty(node) ** 2 for node in sources]
         return np.array(squares), np.array([self.descendant_squares(rho, node) for node in sources])
-
-    def _with_children(self, rho: Array, node: Node) -> float:
-        levels = dict(node)
-        room = (column for column in range(self.n_columns) if levels.get(column, 0) < self.largest_level)
-        below = sum(self.squared_norm(rho, raised(node, column)) for column in room)
-        return self.squared_norm(rho, node) + below / self._boxes[1]
 
     @cached_property
     def _boxes(self) -> Array:

@@ -233,7 +233,10 @@ def discover_polynomial(
         raise InvalidInputError(f"p must lie between 1 and 2, got {p!r}.")
     n_steps, max_kernels = check_count(n_steps, "n_steps"), check_count(max_kernels, "max_kernels")
     descent = _descent(n_steps, step_size, batch, step_scale, restarts)
-    budget, rng, tuned, pressed = check_positive(budget, "budget"), _generator(random_state), None, False
+    # An integer seeds the generator of the draws directly.
+    source = check_random_state(random_state)
+    rng = np.random.default_rng(int(source)) if isinstance(source, Integral) else random_generator(source)
+    budget, tuned, pressed = check_positive(budget, "budget"), None, False
     if strength is None and folds is None:
         raise InvalidInputError("Give a strength, or folds for a cross-validation that chooses it.")
     penalty = family.regularizer(1.0 if strength is None else strength)
@@ -330,12 +333,6 @@ def _namer(base: ProductBase, parts: Sequence[Part], known: Sequence[str]) -> Ca
         return Found(name, spec if factor == 1 else Scaled(spec, factor), columns or (0,))
 
     return found
-
-
-def _generator(random_state: RandomSource) -> np.random.Generator:
-    """Return the generator of the draws; an integer seeds it directly."""
-    source = check_random_state(random_state)
-    return np.random.default_rng(int(source)) if isinstance(source, Integral) else random_generator(source)
 
 
 def _with_advice(discovery: Discovery, tol: float, all_rounds: bool) -> Discovery:

@@ -66,12 +66,6 @@ def terms_of(base: ProductBase, order: int) -> tuple[tuple[float, Parts], ...]:
     return () if base.powers_multiply and order > 1 else cumulant_terms(order)
 
 
-def total_cumulants(base: ProductBase, degree: int) -> tuple[Array | None, ...]:
-    """Return the cumulants summed over all base kernels, orders 1 to ``degree``."""
-    orders = range(1, degree + 1)
-    return tuple(combined((c, base.total(parts)) for c, parts in terms_of(base, order)) for order in orders)
-
-
 def combined(terms: Iterator[tuple[float, Array]]) -> Array | None:
     """Return a weighted sum of matrices, None without any."""
     total = None
@@ -218,7 +212,10 @@ class PolynomialFamily:
     @cached_property
     def cumulants(self) -> tuple[Array | None, ...]:
         """Cumulants of all base kernels, orders 1 to D, scaled; None where they vanish."""
-        return total_cumulants(self.base, self.degree)
+        orders = range(1, self.degree + 1)
+        return tuple(
+            combined((c, self.base.total(parts)) for c, parts in terms_of(self.base, order)) for order in orders
+        )
 
     @cached_property
     def moments(self) -> tuple[Array | None, ...]:

@@ -141,7 +141,8 @@ def enumerate_degree(family: PolynomialFamily, state: Array, degree: int, total:
     if degree == 0:
         _add(total, np.array([family.scales[0] * base.mass(state, None)]), lambda at: [() for _ in at])
     for levels in compositions(degree):
-        scale = family.scales[degree] * multiplicity_of(levels) ** (1.0 / family.conjugate_exponent)
+        ordered = factorial(sum(levels)) // prod(factorial(level) for level in levels)  # multi-indices of these levels
+        scale = family.scales[degree] * ordered ** (1.0 / family.conjugate_exponent)
         if len(levels) == 1:
             _add(total, scale * base.masses(state, None, levels), lambda at, d=degree: [(int(j),) * d for j in at])
         elif len(levels) == 2:
@@ -160,11 +161,6 @@ def compositions(degree: int) -> Iterator[Parts]:
     for first in range(degree, 0, -1):
         for rest in compositions(degree - first) if first < degree else [()]:
             yield (first, *rest)
-
-
-def multiplicity_of(levels: Parts) -> int:
-    """Return how many ordered multi-indices have a product of these levels."""
-    return factorial(sum(levels)) // prod(factorial(level) for level in levels)
 
 
 def _add(total: ScoreSum, scores: Array, indices: Callable[..., list[Index]]) -> None:
@@ -267,7 +263,7 @@ def family_norm(
     size = float(np.abs(a).max(initial=0.0))
     if size == 0:
         # Zero by any method; this names the one that another vector would be answered by.
-        return FamilyNorm(0.0, weakest([_method(family, d, _allowed(budget, ends)) for d in degrees]))
+        return FamilyNorm(0.0, weakest([_method(family, d, min(budget, SPEED * _left(ends))) for d in degrees]))
     total = ScoreSum(family.conjugate_exponent, n_largest, family.n_kernels)
     state = family.base.start(a / size)
     method = weakest([_add_best_way(family, state, d, total, budget, ends) for d in degrees])
@@ -284,10 +280,6 @@ def _left(ends: float) -> float:
     return max(0.0, ends - time.perf_counter())
 
 
-def _allowed(budget: float, ends: float) -> float:
-    return min(budget, SPEED * _left(ends))
-
-
 def _add_best_way(
     family: PolynomialFamily, state: Array, degree: int, total: ScoreSum, budget: float, ends: float
 ) -> str:
@@ -299,7 +291,13 @@ def _add_best_way(
         try:
             # The first way is short where time matters: there is always an answer.
             with deadline(_left(ends) if at else None):
-                _add_degree(family, state, degree, way, total)
+                method, length = way
+                if method == "enumeration":
+                    enumerate_degree(family, state, degree, total)
+                elif method == "identity":
+                    total.add_sum(family.scales[degree] ** 2 * _sum_of_squares(family.base, state, degree))
+                else:
+                    _bound(family, state, degree, length, total)
         except OutOfTimeError:
             if at == 0:  # the time of what this norm is a part of
                 raise
@@ -314,7 +312,7 @@ def _ways(family: PolynomialFamily, degree: int, budget: float, ends: float) -> 
 
     How much a core multiplies in a second is known only roughly on a machine that others use as well.
     """
-    allowed = _allowed(budget, ends)
+    allowed = min(budget, SPEED * _left(ends))
     method = _method(family, degree, allowed)
     exact = [] if method == "bound" else [(method, 0)]
     if degree == 0 or not np.isfinite(ends):
@@ -323,16 +321,6 @@ def _ways(family: PolynomialFamily, degree: int, budget: float, ends: float) -> 
     short = min(SHORT, degree - 1)
     longest = max(_longest(family, degree, worth), short)
     return [("bound", length) for length in range(short, longest + 1)] + exact
-
-
-def _add_degree(family: PolynomialFamily, state: Array, degree: int, way: tuple[str, int], total: ScoreSum) -> None:
-    method, length = way
-    if method == "enumeration":
-        enumerate_degree(family, state, degree, total)
-    elif method == "identity":
-        total.add_sum(family.scales[degree] ** 2 * _sum_of_squares(family.base, state, degree))
-    else:
-        _bound(family, state, degree, length, total)
 
 
 def _method(family: PolynomialFamily, degree: int, allowed: float) -> str:

@@ -84,12 +84,6 @@ class ColumnPowers:
         return ColumnPower(level, float(self.units[j]), float(centers[j]), float(scales[j]))
 
 
-def unit_diagonals(grams: Array, *, overwrite: bool) -> Array:
-    """Return Gram matrices divided by their mean diagonals; zero ones stay as they are."""
-    means = mean_diagonals(grams)
-    return np.divide(grams, means[:, None, None], out=grams if overwrite else None)
-
-
 def mean_diagonals(grams: Array, level: int = 1) -> Array:
     """Return the mean diagonals of entrywise powers, one where they are zero, (r,)."""
     means: Array = np.mean(np.einsum("jnn->jn", grams) ** level, axis=1)
@@ -226,7 +220,8 @@ class GramBase(ProductBase):
         self.n_base, self.n_samples = grams.shape[:2]
         self.means = mean_diagonals(grams)
         if normalize:
-            grams, overwrite = unit_diagonals(grams, overwrite=overwrite), True
+            means = mean_diagonals(grams)
+            grams, overwrite = np.divide(grams, means[:, None, None], out=grams if overwrite else None), True
         exponent = 0 if normalize else exponent_of(float(max(grams.max(initial=0.0), -grams.min(initial=0.0))))
         self.unit, self.normalize = power_of_two(exponent), normalize
         self._grams = np.ldexp(grams, -exponent, out=grams if overwrite else None)

@@ -61,11 +61,6 @@ class TargetSpace:
         """The centered identity, with weights: samples that are one count as that many different ones."""
         return self.centered(np.diag(1.0 / self.weight))
 
-    @property
-    def n_counted(self) -> float:
-        """Number of samples, each as often as its weight says; weights that add up to less are taken as a scale."""
-        return max(float(self.weight.sum()), float(len(self.weight)))
-
     def centered(self, gram: Array) -> Array:
         """Return ``W^(1/2) C K C' W^(1/2)``; zero for a constant matrix, of which centering leaves but rounding."""
         inner = centered(gram, self.weight / self.weight.sum())
@@ -209,15 +204,6 @@ def chosen_ascent(criterion: str, settings: AscentSettings) -> Ascent:
     return _approach
 
 
-def corrected_weights(space: TargetSpace, mixture: WeightedMembers) -> tuple[Array, Array]:
-    """Return the weights whose sum is nearest to the ideal kernel, centered, and that sum.
-
-    Its direction is that of the largest alignment, too: no other weights of these kernels do better.
-    """
-    parts = np.array([space.centered(gram).ravel() for gram in mixture.grams])
-    return _nearest(parts, space.ideal.ravel())
-
-
 def _nearest(parts: Array, ideal: Array) -> tuple[Array, Array]:
     """Return the weights of rows whose sum is nearest to a vector, and that sum as a square matrix."""
     sizes = np.linalg.norm(parts, axis=1)
@@ -283,7 +269,8 @@ def _first_ascent(space: TargetSpace, ideal: Array) -> tuple[Array, float]:
     Copies of a sample are different samples to the identity. What a kernel, which cannot tell them apart, sees of it is
     ``space.identity``; but its squared norm is the number of samples counted less one.
     """
-    share, square = float(np.vdot(space.identity, ideal)), space.n_counted - 1.0
+    n_counted = max(float(space.weight.sum()), float(len(space.weight)))
+    share, square = float(np.vdot(space.identity, ideal)), n_counted - 1.0
     if square <= 0:
         return ideal, float(np.linalg.norm(ideal))
     norm = np.sqrt(max(float(np.vdot(ideal, ideal)) - share**2 / square, 0.0))
@@ -430,7 +417,9 @@ def align_family(
     limits, n_samples = checked_limits(limits, Limits(max_iter=50)), len(search.points)
     space = TargetSpace(check_vector(target, n_samples, "target"), check_positive_vector(weight, n_samples, "weight"))
     rng = random_generator(random_state)
-    steps = chosen_ascent(criterion, checked_ascent(ascent))(search, space, rng)
+    chosen = AscentSettings() if ascent is None else ascent
+    checked = check_instance(chosen, AscentSettings, "ascent", 'AscentSettings("published")')
+    steps = chosen_ascent(criterion, checked)(search, space, rng)
     kernel = _aligned(steps, gain, limits)
     try:
         return replace(kernel, upper_bound=alignment_bound(search, space, kernel.parameters, kernel.alignment))
@@ -438,18 +427,13 @@ def align_family(
         return replace(kernel, status=Status.INTERRUPTED)
 
 
-def checked_ascent(ascent: AscentSettings | None) -> AscentSettings:
-    """Return ``ascent``, or that by default if it is None."""
-    chosen = AscentSettings() if ascent is None else ascent
-    return check_instance(chosen, AscentSettings, "ascent", 'AscentSettings("published")')
-
-
 def alignment_bound(search: FamilySearch, space: TargetSpace, parameters: tuple[Array, ...], reached: float) -> float:
     """Return a number that the alignment of no combination of members exceeds; nan if there is none."""
     if not parameters:
         return float("nan")
     grams = tuple(search.gram(parameter) for parameter in parameters)
-    _, kernel = corrected_weights(space, WeightedMembers(parameters, grams))
+    # The sum nearest to the ideal kernel has the largest alignment, too: no other weights of these kernels do better.
+    _, kernel = _nearest(np.array([space.centered(gram).ravel() for gram in grams]), space.ideal.ravel())
     pairs = PairWeights(space.adjoint(space.ideal)), PairWeights(space.adjoint(kernel))
     ratio = search.ratio_bound(*pairs)
     return float("nan") if ratio is None else max(ratio * float(np.linalg.norm(kernel)), reached)

@@ -389,20 +389,16 @@ class ColumnTable:
                 if j in self.carried:
                     other.objects[j] = as_objects(data.iloc[:, place])
             if not np.isfinite(column).all():
-                column, other.gaps[j] = self._marked(column, j), True
+                gaps = np.isnan(column)
+                if self.missing == "error" or not np.isfinite(column[~gaps]).all():
+                    name = j if self.names is None else repr(self.names[j])
+                    raise InvalidInputError(
+                        f"Column {name} contains NaN or infinite values. Impute or drop these rows; "
+                        "KernelBank(..., missing='mask') takes NaN for missing."
+                    )
+                column, other.gaps[j] = np.where(gaps, column.dtype.type(GAP), column), True
             other.columns[j] = column
         return other
-
-    def _marked(self, column: Array, position: int) -> Array:
-        """Return a column with gaps marked, or refuse what is not finite."""
-        gaps = np.isnan(column)
-        if self.missing == "error" or not np.isfinite(column[~gaps]).all():
-            name = position if self.names is None else repr(self.names[position])
-            raise InvalidInputError(
-                f"Column {name} contains NaN or infinite values. Impute or drop these rows; "
-                "KernelBank(..., missing='mask') takes NaN for missing."
-            )
-        return np.where(gaps, column.dtype.type(GAP), column)
 
     def like(self, X: object) -> ColumnTable:
         """Return new rows in the units of this table; columns go by name where both have names."""

@@ -107,7 +107,13 @@ class ParquetRows(RowSource):
 
 def _opened(path: Path) -> Any:
     """Return a Parquet file, or say what is wrong with it."""
-    parquet = _pyarrow()
+    try:
+        import pyarrow.parquet as parquet
+    except ImportError as error:
+        raise InvalidInputError(
+            "Parquet files are read with the help of pyarrow. Install it with: python -m pip install "
+            "'manykernels[parquet]'."
+        ) from error
     with _in_words(path):
         return parquet.ParquetFile(path)
 
@@ -149,17 +155,6 @@ def _files(path: Any) -> list[Path]:
     return files
 
 
-def _pyarrow() -> Any:
-    try:
-        import pyarrow.parquet as parquet
-    except ImportError as error:
-        raise InvalidInputError(
-            "Parquet files are read with the help of pyarrow. Install it with: python -m pip install "
-            "'manykernels[parquet]'."
-        ) from error
-    return parquet
-
-
 # Rows of a memory map, read from its file.
 #
 # A page of a map that its file no longer holds ends the process with SIGBUS, which nobody can catch: a file that is cut
@@ -186,7 +181,8 @@ class MappedFile(NamedTuple):
         first = data.offset - data.offset % mmap.ALLOCATIONGRANULARITY
         start = first + data.ctypes.data - np.frombuffer(whole, dtype=np.uint8).ctypes.data
         try:
-            return cls(Path(data.filename), _identity(data.filename), start, data)
+            found = os.stat(data.filename)
+            return cls(Path(data.filename), (found.st_dev, found.st_ino), start, data)
         except OSError:
             return None  # deleted: the map is all that is left of it, and nobody can cut it off
 
@@ -214,11 +210,6 @@ class MappedFile(NamedTuple):
                 f"than its {len(self.data)} rows take. Write it again, to a new name while something reads the old one."
             )
         return found
-
-
-def _identity(path: str | Path) -> tuple[int, int]:
-    found = os.stat(path)
-    return found.st_dev, found.st_ino
 
 
 # Arrays and DataFrames in chunks of rows: memory maps, which are read a chunk at a time, above all.

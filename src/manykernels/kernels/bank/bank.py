@@ -175,12 +175,14 @@ class KernelBank(BankConstructors, Bank):
             by_columns = len(values) >= BY_COLUMNS
             values = standardized(values, means, deviations, out=values if own else None, by_columns=by_columns)
             shifts = self._shifts(kernels, values, used)
+        columns = table.columns
+        string_names = columns if columns is not None and all(isinstance(column, str) for column in columns) else None
         raw = TableKernels(
             names=tuple(name for name, _, _ in kernels),
             specs=resolve_specs(kernels, values, used),
             positions=tuple(positions for _, _, positions in kernels),
             n_features=table.n_columns,
-            feature_names=_string_names(table),
+            feature_names=string_names,
             column_means=means,
             column_scales=deviations,
             shifts=shifts,
@@ -229,7 +231,7 @@ class KernelBank(BankConstructors, Bank):
             refuse(stored_issues(rows, table, used))
             return rows
         problems = {found.column: found for entry in self.kernels for found in entry.issues(table)}
-        objects = _object_columns(kernels)
+        objects = {positions[0] for _, spec, positions in kernels if spec.family == "features"}
         readers: dict[tuple[int, frozenset[str]], KernelSpec] = {}  # the first of each column and what it can read
         can_read: dict[tuple[int, int], frozenset[str]] = {}  # by spec, which many columns may share, and place in it
         for _, spec, positions in kernels:
@@ -414,14 +416,9 @@ def _used(kernels: Sequence[NamedKernel]) -> Array:
     return np.array(sorted({j for _, _, positions in kernels for j in positions}))
 
 
-def _object_columns(kernels: Sequence[NamedKernel]) -> set[int]:
-    """Return the columns that some kernel reads as objects."""
-    return {positions[0] for _, spec, positions in kernels if spec.family == "features"}
-
-
 def _encodings(table: Table, kernels: Sequence[NamedKernel], used: Sequence[int] | Array) -> tuple[Encoding, ...]:
     """Return how columns become numbers; those that are read as objects alone have none."""
-    objects = _object_columns(kernels)
+    objects = {positions[0] for _, spec, positions in kernels if spec.family == "features"}
     coded = {j for _, spec, positions in kernels if spec.family != "features" for j in positions} if objects else set()
     return tuple(OBJECTS if j in objects and j not in coded else table.encoding(j) for j in map(int, used))
 
@@ -430,8 +427,3 @@ def _check_unique(names: list[str]) -> None:
     repeated = [name for name, count in Counter(names).items() if count > 1]
     if repeated:
         raise InvalidInputError(f"Kernel names must differ, but {repeated[:5]} appear more than once.")
-
-
-def _string_names(table: Table) -> tuple[str, ...] | None:
-    columns = table.columns
-    return columns if columns is not None and all(isinstance(column, str) for column in columns) else None

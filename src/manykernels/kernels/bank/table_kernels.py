@@ -109,7 +109,16 @@ class TableKernels(RawKernels[TablePoints]):
     @cached_property
     def groups(self) -> tuple[Group, ...]:
         """Kernels that share squared distances, inner products or points."""
-        return build_groups(self.specs, self.positions)
+        # The groups of a list of kernels, in the order in which each first appears.
+        members: dict[tuple[Any, ...], list[int]] = {}
+        for kernel, (spec, columns) in enumerate(zip(self.specs, self.positions, strict=True)):
+            widths = spec.column_widths if spec.family == "squared_distance" else None
+            features = spec.feature_map if spec.family == "features" else None
+            members.setdefault((spec.family, columns, widths, features), []).append(kernel)
+        return tuple(
+            Group(family, columns, tuple(kernels), tuple(self.specs[m] for m in kernels), widths, features)
+            for (family, columns, widths, features), kernels in members.items()
+        )
 
     @cached_property
     def _group_of(self) -> Array:
@@ -297,7 +306,11 @@ def evaluate_group(
     place = dict(zip(group.kernels, group.specs, strict=True))
     specs: list[Any] = [place[int(kernel)] for kernel in kernels]
     if group.family == "squared_distance":
-        shared = _distances(points, others, norms, other_norms)
+        shared = (
+            points.squared_distances(others, norms, other_norms)
+            if isinstance(points, SparsePoints)
+            else squared_distances(points, others, norms, other_norms)
+        )
         for slot, spec in zip(slots, specs, strict=True):
             spec.from_squared_distance(shared, out=out[slot])
     elif group.family == "features":
@@ -313,30 +326,10 @@ def evaluate_group(
             check_finite(out[slot], f"The kernel {spec.label}")
 
 
-def _distances(points: Any, others: Any, norms: Array, other_norms: Array) -> Array:
-    """Return squared distances between dense or between sparse points."""
-    if isinstance(points, SparsePoints):
-        return points.squared_distances(others, norms, other_norms)
-    return squared_distances(points, others, norms, other_norms)
-
-
 def _points_of(side: Side[TablePoints], group: int) -> tuple[Any, Array]:
     """Return the points of a group, (size, d), and their squared norms."""
     data = side.prepared.data
     return data.groups[group][side.rows], data.squared_norms[group][side.rows]
-
-
-def build_groups(specs: Sequence[KernelSpec], positions: Sequence[tuple[int, ...]]) -> tuple[Group, ...]:
-    """Return the groups of a list of kernels, in the order in which each first appears."""
-    members: dict[tuple[Any, ...], list[int]] = {}
-    for kernel, (spec, columns) in enumerate(zip(specs, positions, strict=True)):
-        widths = spec.column_widths if spec.family == "squared_distance" else None
-        features = spec.feature_map if spec.family == "features" else None
-        members.setdefault((spec.family, columns, widths, features), []).append(kernel)
-    return tuple(
-        Group(family, columns, tuple(kernels), tuple(specs[m] for m in kernels), widths, features)
-        for (family, columns, widths, features), kernels in members.items()
-    )
 
 
 def prepare_points(

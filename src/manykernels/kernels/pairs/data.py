@@ -187,7 +187,12 @@ class Pairs:
     def __init__(self, left: object, right: object, pairs: ArrayLike) -> None:
         first = _members(left, "left")
         second = first if right is None else _members(right, "right")
-        table = _two_columns(pairs)
+        # Integers where they all are.
+        table = np.asarray(pairs)
+        if table.ndim != 2 or table.shape[1] != 2 or not len(table):
+            raise InvalidInputError(
+                f"pairs must be a non-empty table of two columns, first and second member, got shape {table.shape}."
+            )
         sides = (left, left if right is None else right)
         index = np.column_stack([_positions(sides[k], (first, second)[k], table[:, k], k) for k in (0, 1)])
         self._set(first, None if right is None else second, table, index)
@@ -270,16 +275,6 @@ def _members(given: object, name: str) -> Members:
         return Table.of(given, sparse=True)
     except InvalidInputError as error:
         raise InvalidInputError(f"The members in {name} cannot be used: {error}") from error
-
-
-def _two_columns(pairs: ArrayLike) -> Array:
-    """Return pairs as an array of two columns, integers where they all are."""
-    table = np.asarray(pairs)
-    if table.ndim != 2 or table.shape[1] != 2 or not len(table):
-        raise InvalidInputError(
-            f"pairs must be a non-empty table of two columns, first and second member, got shape {table.shape}."
-        )
-    return table
 
 
 def _positions(given: object, members: Members, labels: Array, side: int) -> Array:

@@ -206,19 +206,15 @@ class Binned(KernelSpec):
         if (self.edges is None) != (self.shares is None):
             raise InvalidInputError("Give both edges and shares of the bins, or neither: fitting a bank learns them.")
         if self.edges is not None:
-            self._take_bins()
-
-    def _take_bins(self) -> None:
-        """Check and keep edges and shares as tuples of floats."""
-        edges, shares = (np.asarray(part, dtype=np.float64).ravel() for part in (self.edges, self.shares))
-        sound = np.isfinite(edges).all() and (np.diff(edges) > 0).all() and (shares >= 0).all()
-        if not sound or len(shares) != len(edges) + 1 or abs(float(shares.sum()) - 1) > SUM_TOL:
-            raise InvalidInputError(
-                "edges must increase, and shares must have one entry more, none negative, and sum to one; got "
-                f"{len(edges)} edges and {len(shares)} shares of sum {float(shares.sum()):g}."
-            )
-        object.__setattr__(self, "edges", tuple(edges.tolist()))
-        object.__setattr__(self, "shares", tuple(shares.tolist()))
+            edges, shares = (np.asarray(part, dtype=np.float64).ravel() for part in (self.edges, self.shares))
+            sound = np.isfinite(edges).all() and (np.diff(edges) > 0).all() and (shares >= 0).all()
+            if not sound or len(shares) != len(edges) + 1 or abs(float(shares.sum()) - 1) > SUM_TOL:
+                raise InvalidInputError(
+                    "edges must increase, and shares must have one entry more, none negative, and sum to one; got "
+                    f"{len(edges)} edges and {len(shares)} shares of sum {float(shares.sum()):g}."
+                )
+            object.__setattr__(self, "edges", tuple(edges.tolist()))
+            object.__setattr__(self, "shares", tuple(shares.tolist()))
 
     @cached_property
     def pending(self) -> bool:

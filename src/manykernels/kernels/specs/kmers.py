@@ -214,9 +214,10 @@ class Kmers(ObjectKernel):
         masks = np.array(list(combinations(range(self.k), kept))) if self.gaps else np.zeros((1, 0), dtype=np.int64)
         powers = np.array([size ** int(length) for length in lengths], dtype=np.int64)
         a_place = len(masks) * size**kept if self.gaps else int(powers.sum())
+        mask = np.uint64(0 if self.n_places & (self.n_places - 1) else self.n_places - 1)
         plan = (
             size, lengths, np.sqrt(self.k - lengths + 1.0), masks.astype(np.int64), self.mismatches, self.positional,
-            self.shift, self.n_places, _mask(self.n_places), np.uint64(self.seed), powers, a_place, size**kept,
+            self.shift, self.n_places, mask, np.uint64(self.seed), powers, a_place, size**kept,
         )  # fmt: skip
         words = sum(comb(self.k, i) * (size - 1) ** i for i in range(self.mismatches + 1))
         return plan, max(words, len(masks)), self.reverse_complement
@@ -259,11 +260,6 @@ class Kmers(ObjectKernel):
             f"{', '.join(map(repr, outside[:8]))}, first in row {rows[0]}. Correct them, name the alphabet, or leave "
             "out the windows that hold one with unknown='skip'."
         )
-
-
-def _mask(n_places: int) -> np.uint64:
-    """Return the bits of a number of places that is a power of two, else 0."""
-    return np.uint64(0 if n_places & (n_places - 1) else n_places - 1)
 
 
 def _table(letters: str) -> Array:

@@ -316,11 +316,6 @@ class Shaped(KernelOfFeatures):
         """The number of features, known once knots are."""
         return self.knots if self.points is None else self._root[1].shape[1]
 
-    @property
-    def _bent(self) -> bool:
-        """Whether functions go on beyond the knots as lines."""
-        return "conv" in self.shape or "conc" in self.shape
-
     def features(self, A: Array) -> Array:
         """Return rows ``phi(x)`` with ``k(x, x') = phi(x)'phi(x')``.
 
@@ -332,13 +327,23 @@ class Shaped(KernelOfFeatures):
         [1.0, 1.5, 2.0]
         """
         knots, root = self._root
-        return lines(knots, root, as_points(A)[:, 0], beyond=self._bent)
+        return lines(knots, root, as_points(A)[:, 0], beyond="conv" in self.shape or "conc" in self.shape)
 
     @cached_property
     def constraints(self) -> Array:
         """The rows of ``G``, of length one, where functions of the shape are those with ``G v >= 0``, (c, rank)."""
         knots, root = self._root
-        return shape_constraints(knots, root, self.shape)
+        # Rows of length one whose products with coefficients are not negative for functions of a shape.
+        slopes = np.diff(root, axis=0) / np.diff(knots)[:, None]
+        rows = {"increasing": slopes, "decreasing": -slopes, "convex": np.diff(slopes, axis=0)}
+        rows["concave"] = -rows["convex"]
+        found = [np.zeros((0, root.shape[1]))]
+        for word in self.shape.split(" and "):
+            sizes = np.linalg.norm(rows[word], axis=1)
+            scale = np.linalg.norm(root) / np.ptp(knots) if len(knots) > 1 else 1.0
+            kept = sizes > ROUNDING * max(scale, float(sizes.max(initial=0.0)), np.finfo(np.float64).tiny)
+            found.append(rows[word][kept] / sizes[kept, None])
+        return np.vstack(found)
 
 
 def checked_shape(shape: object) -> str:
@@ -368,17 +373,3 @@ def lines(knots: Array, values: Array, x: Array, *, beyond: bool) -> Array:
     cell = np.clip(np.searchsorted(knots, x, side="right") - 1, 0, len(knots) - 2)
     share = ((x - knots[cell]) / (knots[cell + 1] - knots[cell]))[:, None]
     return np.asarray((1.0 - share) * values[cell] + share * values[cell + 1])
-
-
-def shape_constraints(knots: Array, root: Array, shape: str) -> Array:
-    """Return rows of length one whose products with coefficients are not negative for functions of a shape."""
-    slopes = np.diff(root, axis=0) / np.diff(knots)[:, None]
-    rows = {"increasing": slopes, "decreasing": -slopes, "convex": np.diff(slopes, axis=0)}
-    rows["concave"] = -rows["convex"]
-    found = [np.zeros((0, root.shape[1]))]
-    for word in shape.split(" and "):
-        sizes = np.linalg.norm(rows[word], axis=1)
-        scale = np.linalg.norm(root) / np.ptp(knots) if len(knots) > 1 else 1.0
-        kept = sizes > ROUNDING * max(scale, float(sizes.max(initial=0.0)), np.finfo(np.float64).tiny)
-        found.append(rows[word][kept] / sizes[kept, None])
-    return np.vstack(found)

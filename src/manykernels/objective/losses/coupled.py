@@ -164,24 +164,20 @@ class RiskSets(RiskLayout, CoupledLossBound):
     def __init__(self, time: Array, event: NDArray[np.bool_], stratum: Array, weight: Array, *, efron: bool) -> None:
         super().__init__(time, event, stratum, weight, efron=efron)
         self.weight = weight
-        self.compared = self._samples_compared()
-
-    def _samples_compared(self) -> list[Positions]:
-        """Return for each stratum the samples that are at risk together with others at some event."""
-        compared = []
+        compared = []  # for each stratum the samples that are at risk together with others at some event
         for part in self.slices:
             hit = np.flatnonzero(self.has_term[self.group[part]])
             start = self.starts[self.group[part.start + hit[0]]] if len(hit) else part.stop
             if part.stop - start > 1:
                 compared.append(self.order[start : part.stop])
-        return compared
+        self.compared = compared
 
     # --- sums over groups and risk sets -----------------------------------------------------------------------------
 
     def _at_risk(self, logs: Array) -> tuple[Array, Array]:
         """Return logarithms of the sums of ``exp(logs)`` over the events of each group, and over all others at risk."""
-        hit = _reduce(np.where(self.event, logs, -np.inf), self.starts)
-        rest = _reduce(np.where(self.event, -np.inf, logs), self.starts)
+        hit = np.asarray(np.logaddexp.reduceat(np.where(self.event, logs, -np.inf), self.starts))
+        rest = np.asarray(np.logaddexp.reduceat(np.where(self.event, -np.inf, logs), self.starts))
         both = np.logaddexp(hit, rest)
         others = rest.copy()
         for part in self.group_slices:
@@ -313,11 +309,6 @@ class RiskSets(RiskLayout, CoupledLossBound):
         for k, samples in enumerate(self.compared):
             found[samples, k] = 1.0
         return found
-
-
-def _reduce(logs: Array, starts: Positions) -> Array:
-    """Return logarithms of the sums of ``exp(logs)`` of each group."""
-    return np.asarray(np.logaddexp.reduceat(logs, starts))
 
 
 def _inverse_up_to_shifts(hessian: Array, floor: float) -> Array:

@@ -176,11 +176,6 @@ def _constant_box(y: Array, lo: float, hi: float) -> tuple[Array, Array]:
     return np.full(np.shape(y), lo), np.full(np.shape(y), hi)
 
 
-def _rounding(y: Array, z: Array) -> Array:
-    """How far ``y - z`` may be from its exact value."""
-    return _ROUNDING * np.maximum(np.abs(y), np.abs(z))
-
-
 @dataclass(frozen=True)
 class Squared(QuadraticConjugate, RegressionLoss):
     """Squared loss ``(z - y)^2 / 2``; conjugate ``r^2/2 - y r`` for every ``r``.
@@ -266,7 +261,7 @@ class EpsilonInsensitive(QuadraticConjugate, RegressionLoss):
 
     def dual_interval(self, y: Array, z: Array) -> tuple[Array, Array]:
         """0 inside the tube, the sign of ``y - z`` outside, the segment between on its edge (up to rounding)."""
-        residual, rounding = y - z, _rounding(y, z)
+        residual, rounding = y - z, _ROUNDING * np.maximum(np.abs(y), np.abs(z))  # of that difference
         lo = np.where(residual > self.epsilon + rounding, 1.0, np.where(residual > -self.epsilon + rounding, 0.0, -1.0))
         hi = np.where(residual < -self.epsilon - rounding, -1.0, np.where(residual < self.epsilon - rounding, 0.0, 1.0))
         return lo, hi
@@ -372,7 +367,7 @@ class Quantile(QuadraticConjugate, RegressionLoss):
 
     def dual_interval(self, y: Array, z: Array) -> tuple[Array, Array]:
         """``tau`` below the target, ``tau - 1`` above it, the segment between on it (up to rounding)."""
-        residual, rounding = y - z, _rounding(y, z)
+        residual, rounding = y - z, _ROUNDING * np.maximum(np.abs(y), np.abs(z))  # of that difference
         return (
             np.where(residual > rounding, self.tau, self.tau - 1.0),
             np.where(residual < -rounding, self.tau - 1.0, self.tau),

@@ -63,20 +63,16 @@ def check_survival(y: ArrayLike) -> Array:
     """Return a target as a structured array with the fields event, time and stratum, (n,)."""
     columns = _columns(y)
     strata = columns.pop("stratum", None)
-    event = _event_among(columns)
+    # The event is the one field of booleans or, if there is none, the one that holds nothing but 0 and 1.
+    booleans = [name for name, values in columns.items() if _are_booleans(values)]
+    found = booleans or [name for name, values in columns.items() if _are_truths(values)]
+    event = found[0] if len(found) == 1 else None
     if len(columns) != 2 or event is None:
         fields = ", ".join(f"{name!r} of {values.dtype}" for name, values in columns.items())
         raise InvalidInputError(f"y has the fields {fields}, not one of booleans and one of times. {HINT}")
     time = next(name for name in columns if name != event)
     numbers = None if strata is None else _numbers(strata)
     return _checked(_booleans(columns[event]), _times(columns[time]), numbers)
-
-
-def _event_among(columns: dict[str, Array]) -> str | None:
-    """Return the one field of booleans or, if there is none, the one that holds nothing but 0 and 1."""
-    booleans = [name for name, values in columns.items() if _are_booleans(values)]
-    found = booleans or [name for name, values in columns.items() if _are_truths(values)]
-    return found[0] if len(found) == 1 else None
 
 
 def _are_booleans(values: Array) -> bool:

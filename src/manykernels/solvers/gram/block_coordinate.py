@@ -386,17 +386,13 @@ class BlockCoordinate(Solver):
         """Return extrapolated weights, or stretched ones where the gap does not fall; a failure changes over."""
         if state.idle >= MOST_USELESS and state.failures % 2 == 0:
             return state.extrapolation.stretched()
-        if self._by_newton(problem, state):
+        if state.points > EARLY_POINTS and does_with_products(problem) and can_step(problem):
             gram = weighted_sum(problem, found.weights * problem.penalties**-2.0)
             assert isinstance(gram, WeightedProducts)
             u = problem.dual_norms(found.fit.rho)
             return newton_weights(problem, gram, found.fit, found.weights, u, found.following)
         gap = found.relative_gap * max(abs(found.primal), problem.tiny)
         return state.extrapolation.proposal(found.importance, gap)
-
-    def _by_newton(self, problem: Problem, state: _State) -> bool:
-        """Whether Newton's method on the weights goes on from here: no matrix is formed, and the start is behind."""
-        return state.points > EARLY_POINTS and does_with_products(problem) and can_step(problem)
 
     def worth_certifying(self, problem: Problem, state: _State) -> bool:
         """Certify once the gap, which is known after each learner, has halved, or no longer falls."""
@@ -432,7 +428,11 @@ class BlockCoordinate(Solver):
         """Set the least important weights to zero, as many as the tolerance leaves room for."""
         room = (self.tol - point.relative_gap) * max(abs(point.primal), problem.tiny)
         for share in PRUNED_SHARES:
-            pruned = np.where(_negligible(point.importance, share * room), 0.0, d)
+            # The kernels of least importance, as many as sum up to a share of the room.
+            order = np.argsort(point.importance, kind="stable")
+            chosen = np.zeros(point.importance.size, dtype=bool)
+            chosen[order[np.cumsum(point.importance[order]) <= share * room]] = True
+            pruned = np.where(chosen, 0.0, d)
             if problem.primal(point.fit.rho, pruned, point.fit.b) - point.primal <= room:
                 return pruned
         return d
@@ -501,11 +501,3 @@ def _worse(found: _Point, old: _Point) -> bool:
 
 def _room(point: _Point) -> float:
     return max(1e-13, RISE * point.relative_gap) * abs(point.primal)
-
-
-def _negligible(importance: Array, allowed: float) -> Array:
-    """Return the kernels of least importance, as many as sum up to ``allowed``."""
-    order = np.argsort(importance, kind="stable")
-    chosen = np.zeros(importance.size, dtype=bool)
-    chosen[order[np.cumsum(importance[order]) <= allowed]] = True
-    return chosen

@@ -107,7 +107,11 @@ class PrimalDual:
                 self._step(wanted)
             except (LinAlgError, FloatingPointError):
                 self._restart()
-        self._watch()
+        gap = self.bounds()[0] - self.bounds()[1]
+        self._useless = 0 if gap < self._best_gap else self._useless + 1
+        self._best_gap = min(gap, self._best_gap)
+        if self._useless >= self._patience:
+            self._restart()
         self.n_steps += 1
 
     def _keep_origin(self) -> None:
@@ -138,13 +142,6 @@ class PrimalDual:
         self._move(*steps, dproducts, db)
         if not np.isfinite(self.bounds()).all():
             raise FloatingPointError("the iteration left the range of float64")
-
-    def _watch(self) -> None:
-        gap = self.bounds()[0] - self.bounds()[1]
-        self._useless = 0 if gap < self._best_gap else self._useless + 1
-        self._best_gap = min(gap, self._best_gap)
-        if self._useless >= self._patience:
-            self._restart()
 
     def _restart(self) -> None:
         if self._patience >= LONGEST_PATIENCE:

@@ -113,7 +113,7 @@ class BoxSamples:
         self.n_pairs = self.slack.size + self.split.size
         self._quadratic = self.loss.conjugate_form == "quadratic"
         self._dsplit, self._dtilt = np.zeros_like(self.split), np.zeros_like(self.tilt)
-        self._forget_direction()
+        self._second = self._split_second = 0.0
 
     def scores(self) -> Array:
         z = self.tilt - self._smooth_slope()
@@ -142,7 +142,9 @@ class BoxSamples:
             signs = np.array([[1.0], [-1.0]])
             residual = self._split_residual()
             self._dsplit = (residual - signs * self.split * self._dtilt) / self._split_multiplier(self.tilt)
-        self._remember_second_order()
+        self._second = self._dslack * self._dmultiplier
+        if self.split.size:
+            self._split_second = self._dsplit * np.array([[1.0], [-1.0]]) * self._dtilt
         return self.longest_steps()
 
     def longest_steps(self) -> tuple[float, float]:
@@ -171,7 +173,7 @@ class BoxSamples:
             p, n = self.split + primal_step * self._dsplit
             # By the larger of the two ``p - n = rho`` is restored: rounding of early, large steps would stay for good.
             self.split = np.where(self.rho > 0, (n + self.rho, n), (p, p - self.rho))
-        self._forget_direction()
+        self._second = self._split_second = 0.0
         return True
 
     def shrink(self, scale: float) -> None:
@@ -185,7 +187,11 @@ class BoxSamples:
         self.rho = self.rho + shift
         self.slack = self.slack - self.side * shift[self.sample]
         if self.split.size:
-            self._recenter_split(shift, barrier)
+            # Absorb the shift of ``rho`` in ``p`` or ``n``, then raise both alike, which leaves ``rho`` in place.
+            split = self.split + np.stack([np.maximum(shift, 0.0), np.maximum(-shift, 0.0)])
+            room = np.minimum(barrier / split, self.kink)
+            self.tilt = np.clip(self.tilt, room[0] - self.kink, self.kink - room[1])
+            self.split = split + np.maximum(barrier / self._split_multiplier(self.tilt) - split, 0.0).max(axis=0)
 
     def interior_steps(self, share: float) -> tuple[float, float]:
         primal = longest_step((share * self.slack, self._dslack), (share * self.split, self._dsplit))
@@ -234,13 +240,6 @@ class BoxSamples:
         np.maximum.at(most, self.sample, used)
         return shift * (0.5 / most)
 
-    def _recenter_split(self, shift: Array, barrier: float) -> None:
-        """Absorb the shift of ``rho`` in ``p`` or ``n``, then raise both alike, which leaves ``rho`` in place."""
-        split = self.split + np.stack([np.maximum(shift, 0.0), np.maximum(-shift, 0.0)])
-        room = np.minimum(barrier / split, self.kink)
-        self.tilt = np.clip(self.tilt, room[0] - self.kink, self.kink - room[1])
-        self.split = split + np.maximum(barrier / self._split_multiplier(self.tilt) - split, 0.0).max(axis=0)
-
     def _residual(self) -> Array:
         return self._target - self.slack * self.multiplier - self._second
 
@@ -258,15 +257,6 @@ class BoxSamples:
 
     def _split_complementarity(self, split: Array, tilt: Array) -> float:
         return float((split * self._split_multiplier(tilt)).sum()) if split.size else 0.0
-
-    def _remember_second_order(self) -> None:
-        self._second = self._dslack * self._dmultiplier
-        if self.split.size:
-            self._split_second = self._dsplit * np.array([[1.0], [-1.0]]) * self._dtilt
-
-    def _forget_direction(self) -> None:
-        """Forget the second order of a direction that was taken."""
-        self._second = self._split_second = 0.0
 
 
 @dataclass
@@ -310,10 +300,6 @@ class EntropicSamples:
         self._drho = drho
         self._dz = self._shift - self._diagonal * drho
         return self.longest_steps()
-
-    def within_reach(self, drho: Array, share: float) -> Array:
-        """Cut each change to a share of the way to the end that it leads to: a tangent of ``l'`` may lead beyond."""
-        return np.clip(drho, -share * (self.rho - self.low), share * (self.high - self.rho))
 
     def set_score_changes(self, samples: Array, changes: Array) -> None:
         """Overwrite the changes of the scores of some samples, whose coefficients were cut."""

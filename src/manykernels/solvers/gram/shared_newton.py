@@ -72,7 +72,7 @@ class WeightProgram:
     def solve(self) -> Array:
         """Return the minimizer, with zeros where the multiplier says so."""
         x = self._start()
-        half = self._first_multiplier(x)
+        half = float((self.linear / self._bound(x, 1.0)[0]).max()) if self.regularizer.weight_set else 0.0
         s = np.maximum(self._slope(x, half), 0.1 * np.abs(self.linear).mean())
         for _ in range(MOST_PROGRAM_STEPS):
             gap, residual = float(x @ s), self._slope(x, half) - s
@@ -91,10 +91,6 @@ class WeightProgram:
             return mixed * (float(typical.sum()) / float(mixed.sum()))
         typical = np.abs(self.linear) / np.maximum(self.quadratic.diagonal(), np.finfo(np.float64).tiny)
         return np.minimum(np.maximum(self.current, 0.1 * float(np.median(typical))), 0.9 * self._pole())
-
-    def _first_multiplier(self, x: Array) -> float:
-        """Return a ``tau / 2`` that is enough for every norm."""
-        return float((self.linear / self._bound(x, 1.0)[0]).max()) if self.regularizer.weight_set else 0.0
 
     def _pole(self) -> Array:
         return np.broadcast_to(self.regularizer.weight_range[1], self.current.shape)
@@ -365,7 +361,7 @@ class SharedNewton(Solver):
     def step(self, problem: Problem, state: _State) -> None:
         """Move the weights, solve the fit for them, and move less far if the objective has not fallen."""
         if Capability.FIXED_WEIGHTS in problem.regularizer.capabilities:
-            state.fit.solve(self._accuracy(problem, state))
+            state.fit.solve(max(INNER_SHARE * min(state.gap, problem.loss_at_zero), CLOSEST * problem.loss_at_zero))
             return
         before = state.primal if np.isfinite(state.primal) else _primal(problem, state.fit, state.weights)
         if state.nodes is not None and self._moved(problem, state, before):
@@ -405,15 +401,12 @@ class SharedNewton(Solver):
         """Return the number of systems factorized for machines."""
         return state.fit.steps
 
-    def _accuracy(self, problem: Problem, state: _State) -> float:
-        return max(INNER_SHARE * min(state.gap, problem.loss_at_zero), CLOSEST * problem.loss_at_zero)
-
     def _improved(self, problem: Problem, state: _State, weights: Array, before: float) -> bool:
         """Solve the fit for these weights and keep it if the objective is below ``before``, up to rounding."""
         old = state.fit
         system = old.system if problem.loss.coupled and state.gap <= NEAR * problem.loss_at_zero else None
         fit = FixedWeightFit(old.problem, problem.stack.combine(weights), old.rho, old.b, system, old.steps)
-        fit.solve(self._accuracy(problem, state))
+        fit.solve(max(INNER_SHARE * min(state.gap, problem.loss_at_zero), CLOSEST * problem.loss_at_zero))
         primal = _primal(problem, fit, weights)
         if primal > before + CLOSEST * abs(before):
             old.steps = fit.steps

@@ -148,7 +148,7 @@ class DualNewton:
             drho = self._solve(hessian, diagonal, right, np.where(held, cut, 0.0), ~held)
             if not isinstance(samples, EntropicSamples):
                 break
-            cut = samples.within_reach(drho, INSIDE)
+            cut = np.clip(drho, -INSIDE * (samples.rho - samples.low), INSIDE * (samples.high - samples.rho))
             beyond = cut != drho
             if not (beyond & ~held).any() or (held | beyond).all():
                 break

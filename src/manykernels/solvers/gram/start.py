@@ -114,7 +114,7 @@ def _start_near_one(problem: Problem, rho: Array, b: float, curve: Curve, scores
             rough.newton_step(CLOSER_THAN_ROUGH * ROUGH_GAP * max(abs(primal), problem.tiny))
     kernels = _start_power(rough.squared_norms, curve)
     kernels.weights = np.maximum(rough.kernels.weights, SMALLEST_WEIGHT * rough.kernels.weights.max())
-    return _iteration_of(problem)(problem, rough.samples, kernels, rough.b)
+    return (CoupledPrimalDual if problem.loss.couples_samples else PrimalDual)(problem, rough.samples, kernels, rough.b)
 
 
 def _plain_start(problem: Problem, rho: Array, b: float, scores: Array | None) -> PrimalDual:
@@ -129,7 +129,7 @@ def _plain_start(problem: Problem, rho: Array, b: float, scores: Array | None) -
     barrier = START_BARRIER * max(value, 1e-3 * problem.loss_at_zero, problem.tiny) / n_pairs
     samples = start_samples(problem, scale * rho, b, barrier, scores)
     kernels = start_weights(problem.regularizer, (scale * norms) ** 2, barrier)
-    iteration = _iteration_of(problem)(problem, samples, kernels, b)
+    iteration = (CoupledPrimalDual if problem.loss.couples_samples else PrimalDual)(problem, samples, kernels, b)
     iteration.fit_weights()
     return iteration
 
@@ -174,10 +174,6 @@ def _curved(samples: EntropicSamples, scores: Array, rho: Array) -> Array:
     halfway = replace(samples, rho=0.5 * (rho + slopes))
     halfway.resynchronize()
     return np.where(np.abs(slopes - rho) > FAR_OFF * samples.weight, halfway.z, scores)
-
-
-def _iteration_of(problem: Problem) -> type[PrimalDual]:
-    return CoupledPrimalDual if problem.loss.couples_samples else PrimalDual
 
 
 def interior_point(problem: Problem, rho: Array, margin: float = 0.05) -> Array:
@@ -228,7 +224,11 @@ def best_scale(problem: Problem, rho: Array, norms: Array) -> tuple[float, float
 def start_weights(regularizer: Regularizer, squared_norms: Array, barrier: float) -> WeightVariables:
     """Return kernel variables for these squared norms with complementarity near ``barrier``."""
     if regularizer.weight_set:
-        return _start_set(squared_norms, barrier, regularizer)
+        # Weights in their set; those of an lp ball with p > 2 follow from the norms.
+        curve = regularizer.curve
+        if curve is not None and curve.exponent > EXPONENT_OF_ROOTS:
+            return RootWeights.central(squared_norms, regularizer, curve.exponent / (2.0 - curve.exponent))
+        return SetWeights.central(squared_norms, barrier, regularizer)
     free, largest = free_kernels(regularizer, squared_norms.size)
     if not free.any():
         return FixedWeights(largest)
@@ -243,11 +243,3 @@ def start_weights(regularizer: Regularizer, squared_norms: Array, barrier: float
 def _start_power(squared_norms: Array, curve: Curve) -> PowerWeights:
     exponent = curve.dual_exponent - 2.0
     return PowerWeights.central(squared_norms, exponent, curve.power ** ((curve.dual_exponent - 1.0) / exponent))
-
-
-def _start_set(squared_norms: Array, barrier: float, regularizer: Regularizer) -> WeightVariables:
-    """Return weights in their set; those of an lp ball with p > 2 follow from the norms."""
-    curve = regularizer.curve
-    if curve is not None and curve.exponent > EXPONENT_OF_ROOTS:
-        return RootWeights.central(squared_norms, regularizer, curve.exponent / (2.0 - curve.exponent))
-    return SetWeights.central(squared_norms, barrier, regularizer)

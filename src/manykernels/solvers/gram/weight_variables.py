@@ -270,7 +270,7 @@ class BoundedWeights(PairedWeights):
     @property
     def hard_bound(self) -> bool:
         """Whether no bound depends on a weight, so that weights may be as large as they like."""
-        return not self._bound_slope().any()
+        return not self._norm_bound()[1].any()
 
     def linearize(self, products: Array, squared_norms: Array, target: float) -> LinearWeights:
         self._target = target
@@ -281,7 +281,7 @@ class BoundedWeights(PairedWeights):
         return LinearWeights(products, self.weights / denominator, shift, bound)
 
     def set_direction(self, products: Array) -> tuple[float, float]:
-        slope = self._bound_slope()
+        slope = self._norm_bound()[1]
         denominator = self.slack + self.weights * slope
         self.weight_change = (self._wanted() + self.weights * (self._residual + products)) / denominator
         self._dslack = -self._residual - products + slope * self.weight_change
@@ -328,10 +328,6 @@ class BoundedWeights(PairedWeights):
 
     def squared_bound(self) -> Array:
         return self._norm_bound()[0]
-
-    def _bound_slope(self) -> Array:
-        """Return the derivative of ``B^2 / 2`` by the weight."""
-        return self._norm_bound()[1]
 
     def _norm_bound(self) -> tuple[Array, Array]:
         """Return ``B^2`` and the derivative of ``B^2 / 2``, computed once a point, or once where they are constant."""

@@ -187,7 +187,14 @@ def fit_learner(
         assert isinstance(gram, np.ndarray), "products alone are for sums over samples"
         return _fit_coupled(problem, gram, warm, tol)
     if isinstance(gram, WeightedProducts):
-        return _fit_with_products(problem, gram, warm, tol)
+        # Fit a loss with derivatives by products with the kernel matrix.
+        # The kernel weights depend on norms, which are off by the root of the gap of a learner that is not exact.
+        least = max(tol * tol, LEAST_GAP)
+        rho, b = problem.zero_model() if warm is None else (problem.feasible_dual(warm.rho), warm.b)
+        if problem.loss.linear_dual:
+            start = np.zeros(problem.n_samples) if warm is None else rho
+            return _certified(problem, gram, *conjugate_gradients(problem, gram, start, least))
+        return _certified(problem, gram, *newton(problem, gram, rho, b, least))
     if problem.loss.linear_dual:
         return _solve_linear(problem, gram)
     if problem.loss.conjugate_form == "quadratic":
@@ -236,17 +243,6 @@ def _objective(problem: Problem, gram: Array, rho: Array) -> float:
         return np.inf
 
 
-def _fit_with_products(problem: Problem, gram: WeightedProducts, warm: LearnerFit | None, tol: float) -> LearnerFit:
-    """Fit a loss with derivatives by products with the kernel matrix."""
-    # The kernel weights depend on norms, which are off by the root of the gap of a learner that is not exact.
-    least = max(tol * tol, LEAST_GAP)
-    rho, b = problem.zero_model() if warm is None else (problem.feasible_dual(warm.rho), warm.b)
-    if problem.loss.linear_dual:
-        start = np.zeros(problem.n_samples) if warm is None else rho
-        return _certified(problem, gram, *conjugate_gradients(problem, gram, start, least))
-    return _certified(problem, gram, *newton(problem, gram, rho, b, least))
-
-
 def _certified(problem: Problem, gram: Array | WeightedProducts, rho: Array, b: float, steps: int) -> LearnerFit:
     """Make ``rho`` feasible and compute both values of exactly this model."""
     rho = problem.feasible_dual(rho)
@@ -283,7 +279,9 @@ def _starts(problem: Problem, gram: Array, warm: LearnerFit | None) -> Iterator[
     if warm is not None:
         yield warm.rho, warm.b
     if not problem.loss.piecewise_linear:
-        yield _guess(problem)
+        _, b = problem.zero_model()
+        low, high = problem.dual_box
+        yield np.where(np.isfinite(high - low), (low + high) / 2, problem.y), b  # all off the ends of their intervals
 
 
 def _smo(problem: Problem, gram: Array, warm: LearnerFit | None) -> tuple[Array, float]:
@@ -293,13 +291,6 @@ def _smo(problem: Problem, gram: Array, warm: LearnerFit | None) -> tuple[Array,
     most, border = SMO_SWEEPS * problem.n_samples, problem.fit_intercept
     rho, b, _ = svm_from(start, gram, problem.y, problem.dual_box, tol=tol, most=most, fit_intercept=border)
     return rho, b
-
-
-def _guess(problem: Problem) -> tuple[Array, float]:
-    """Put all samples off the ends of their intervals."""
-    _, b = problem.zero_model()
-    low, high = problem.dual_box
-    return np.where(np.isfinite(high - low), (low + high) / 2, problem.y), b
 
 
 def _polish(problem: Problem, gram: Array, best: LearnerFit, tol: float) -> LearnerFit:

@@ -105,7 +105,8 @@ def newton(problem: Problem, gram: WeightedProducts, rho: Array, b: float, tol: 
     Newton's method with a line search that costs no product; each step by conjugate gradients, to a share of what the
     equations leave. It ends where the model promises less than ``tol`` of the value, or nothing falls any more.
     """
-    point, zero = _Point.at(problem, gram @ rho, rho, b), _zero_point(problem)
+    nothing = np.zeros(problem.n_samples)
+    point, zero = _Point.at(problem, gram @ rho, rho, b), _Point.at(problem, nothing, nothing, problem.zero_model()[1])
     products = 1
     if not point.value < zero.value:  # old coefficients at new weights may be worse than none, or overflow
         point = zero
@@ -136,12 +137,6 @@ class _Point:
     @classmethod
     def at(cls, problem: Problem, f: Array, rho: Array, b: float) -> _Point:
         return cls(rho, b, f, problem.empirical_loss(f + b) + 0.5 * float(rho @ f))
-
-
-def _zero_point(problem: Problem) -> _Point:
-    """Return the model without kernels, which costs no product."""
-    nothing = np.zeros(problem.n_samples)
-    return _Point.at(problem, nothing, nothing, problem.zero_model()[1])
 
 
 @dataclass(frozen=True, eq=False)

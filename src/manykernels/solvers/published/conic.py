@@ -189,7 +189,15 @@ class DualProgram:
         self._sizes = sizes[self._coned]
         self._lay_out_bounds()
         self._program = ConeProgram(self._excess.max(initial=self._n_loss_variables() - 1) + 1)
-        self._add_kernels()
+        program, soft = self._program, self._soft
+        for k, m in enumerate(self._coned):
+            rows = self._factors[m].T * (self.unit / self._sizes[k])
+            self._add_cone(k, rows)
+        if self._plain.any():
+            total = self.problem.stack.combine(self._plain_weights())
+            program.dense = total * (self.unit**2 / self._worth)
+        curvature = self._ridge[self._coned][soft]
+        program.quadratic[self._excess[soft]] = self._excess_unit[soft] ** 2 / (curvature * self._worth)
         self._add_loss()
 
     def solve(self, **options: object) -> tuple[Array, Array, float, int]:
@@ -209,11 +217,7 @@ class DualProgram:
     @property
     def _plain(self) -> Array:
         """Which kernels have no linear term: they need no cone and have a single possible weight."""
-        return (self._linear == 0) & (not self._simplex)
-
-    @property
-    def _simplex(self) -> bool:
-        return Capability.SIMPLEX in self.problem.regularizer.capabilities
+        return (self._linear == 0) & (Capability.SIMPLEX not in self.problem.regularizer.capabilities)
 
     def _plain_weights(self) -> Array:
         """Return ``1 / (r_m w_m^2)`` for kernels without linear term, zero for the others."""
@@ -229,24 +233,13 @@ class DualProgram:
         first, count = self._n_loss_variables(), self._coned.size
         relative = penalties / self._sizes
         self._offsets = relative * self._linear[self._coned]
-        if self._simplex:
+        if Capability.SIMPLEX in self.problem.regularizer.capabilities:
             self._excess_unit = np.full(count, (1.0 / relative).max(initial=0.0))
             self._excess, self._soft = np.full(count, first), np.ones(count, dtype=bool)
         else:
             self._excess_unit, self._soft = 1.0 / relative, ridge > 0
             self._excess = np.where(self._soft, first + np.cumsum(self._soft) - 1, 0)
         self._slopes = np.where(self._soft, relative * self._excess_unit, 0.0)
-
-    def _add_kernels(self) -> None:
-        program, soft = self._program, self._soft
-        for k, m in enumerate(self._coned):
-            rows = self._factors[m].T * (self.unit / self._sizes[k])
-            self._add_cone(k, rows)
-        if self._plain.any():
-            total = self.problem.stack.combine(self._plain_weights())
-            program.dense = total * (self.unit**2 / self._worth)
-        curvature = self._ridge[self._coned][soft]
-        program.quadratic[self._excess[soft]] = self._excess_unit[soft] ** 2 / (curvature * self._worth)
 
     def _add_cone(self, k: int, rows: Array) -> None:
         """Demand ``||rows x|| <= offsets_k + slopes_k x[excess_k]``."""

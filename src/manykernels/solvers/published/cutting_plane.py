@@ -73,12 +73,6 @@ class Cuts:
         """Return the cut at one point."""
         return cls(np.array([point.cut_intercept]), point.slopes[None], point.fit.rho[None])
 
-    def with_cut(self, point: SimplexPoint) -> Cuts:
-        """Return these cuts and the one at one more point."""
-        new = Cuts.of(point)
-        pairs = ((getattr(self, name), getattr(new, name)) for name in ("constants", "slopes", "coefficients"))
-        return Cuts(*(np.concatenate(pair) for pair in pairs))
-
     def value(self, theta: Array) -> float:
         """Return the largest cut at ``theta``, a bound from below."""
         return float((self.constants + self.slopes @ theta).max())
@@ -226,7 +220,9 @@ class CuttingPlane(SimplexMethod):
         useful = alternates or state.point.value < state.best.value - WORTH_A_CUT * gap
         state.useless = 0 if useful else state.useless + 1
         state.best = min(state.best, state.point, key=lambda point: point.value)
-        state.cuts = state.cuts.with_cut(state.point)
+        new = Cuts.of(state.point)
+        pairs = ((getattr(state.cuts, name), getattr(new, name)) for name in ("constants", "slopes", "coefficients"))
+        state.cuts = Cuts(*(np.concatenate(pair) for pair in pairs))
         state.minimum = state.cuts.minimum(state.best.theta, state.best.value, gap)
         state.idle = 0 if state.gap < NARROWER * state.narrowest else state.idle + 1
         state.narrowest = min(state.gap, state.narrowest) if state.idle == 0 else state.narrowest

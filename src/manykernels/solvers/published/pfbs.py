@@ -263,7 +263,8 @@ def support_direction(
     weights = np.zeros(problem.n_kernels)
     weights[support] = compliances / problem.penalties[support] ** 2
     matrix = problem.stack.combine(weights) - units.T @ (compliances[:, None] * units)
-    inverse_curvature = _inverse_curvature(problem, scores)
+    curvature = problem.loss.second_derivative(problem.y, scores)
+    inverse_curvature = 1.0 / (problem.weight * np.maximum(curvature, SMALLEST_CURVATURE))
     matrix[np.diag_indices_from(matrix)] += inverse_curvature
     v, along, multiplier = _solve(matrix, problem.fit_intercept, units, radial, -inverse_curvature * rho, slopes)
     products = problem.stack.apply_each(v, support) * weights[support, None]
@@ -284,11 +285,6 @@ def _solve(
     along = np.linalg.solve((schur + schur.T) / 2, units @ plain + slopes)
     multipliers = np.array([multiplier for _, multiplier in solved])
     return plain - along @ responses, along, plain_multiplier - float(along @ multipliers)
-
-
-def _inverse_curvature(problem: Problem, scores: Array) -> Array:
-    curvature = problem.loss.second_derivative(problem.y, scores)
-    return 1.0 / (problem.weight * np.maximum(curvature, SMALLEST_CURVATURE))
 
 
 def penalty_curvature(regularizer: Regularizer, t: Array, damping: float) -> tuple[Array, Array, Array]:
@@ -462,7 +458,7 @@ class ForwardBackward(Solver):
         for name in ("problem", "work", "blocks", "previous", "b", "value", "sigma", "theta"):
             setattr(state, name, getattr(moved, name))
         if state.fallbacks:  # the rule that diverged once is not trusted on other kernels either
-            _slow_down(state)
+            state.sigma = np.maximum(safe_sigma(state.problem), state.sigma)
 
     def step(self, problem: Problem, state: _State) -> None:
         """Take a round of splitting steps, then Newton steps on the support while they pay."""
@@ -504,7 +500,8 @@ class ForwardBackward(Solver):
         if not value <= state.value + ROUNDING * abs(state.value):
             self._retreat(state, momentum)
             return
-        uphill = _uphill(point, blocks, state)
+        along = np.einsum("mi,mi->m", point.coefficients - blocks.coefficients, blocks.values - state.blocks.values)
+        uphill = float(state.sigma @ along) > 0
         state.restarts += uphill
         state.theta = 1.0 if uphill else theta
         state.previous, state.blocks, state.b, state.value = state.blocks, blocks, b, value
@@ -515,7 +512,7 @@ class ForwardBackward(Solver):
             state.restarts += 1
         elif self.step_rule == "heuristic" and state.fallbacks == 0:
             state.fallbacks += 1
-            _slow_down(state)
+            state.sigma = np.maximum(safe_sigma(state.problem), state.sigma)
 
     def _newton(self, state: _State) -> bool:
         """Take a damped Newton step on the support; return whether it lowered the objective."""
@@ -569,20 +566,9 @@ class ForwardBackward(Solver):
         return best
 
 
-def _slow_down(state: _State) -> None:
-    """Take steps with which no step increases the objective."""
-    state.sigma = np.maximum(safe_sigma(state.problem), state.sigma)
-
-
 def _momentum(theta: float, accelerate: bool) -> tuple[float, float]:
     following = (1.0 + np.sqrt(1.0 + 4.0 * theta**2)) / 2
     return ((theta - 1.0) / following, float(following)) if accelerate else (0.0, 1.0)
-
-
-def _uphill(point: Blocks, blocks: Blocks, state: _State) -> bool:
-    """Tell whether the last move goes against the step just taken, in the metric of the steps."""
-    along = np.einsum("mi,mi->m", point.coefficients - blocks.coefficients, blocks.values - state.blocks.values)
-    return float(state.sigma @ along) > 0
 
 
 def _activity_bound(problem: Problem, state: _State) -> Array | float:

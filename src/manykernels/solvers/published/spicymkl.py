@@ -111,7 +111,8 @@ class SpicyMKL(Solver):
         rho, d, b = start
         rho = interior_point(problem, rho)
         norms = problem.dual_norms(rho)
-        gamma = self._first_gamma(problem, float(norms.max()))
+        largest = float(norms.max())
+        gamma = problem.loss_at_zero / largest / largest if largest > 0 else 1.0
         kernels = TrackedKernels(problem, MoreauEnvelope(problem.regularizer, gamma), rho, norms, d)
         return _State(DualNewton(problem, kernels, b, problem.loss_at_zero), gamma)
 
@@ -119,7 +120,14 @@ class SpicyMKL(Solver):
         """Solve the inner problem by Newton's method; from the second iteration on, update the blocks before."""
         iteration = state.iteration
         if iteration.steps:
-            self._update_blocks(problem, state)
+            kernels = state.iteration.kernels
+            largest = kernels.largest_weight()
+            if not state.solved:
+                state.gamma /= self.growth
+            elif largest == 0 or state.gamma < LARGEST_GAMMA * largest / self.growth:
+                state.gamma *= self.growth
+            kernels.update(MoreauEnvelope(problem.regularizer, state.gamma))
+            state.iteration.changed()
         for _ in range(MOST_INNER_STEPS):
             moving = iteration.newton_step(self._wanted(problem, iteration))
             state.solved = iteration.gap() <= self._wanted(problem, iteration)
@@ -139,20 +147,6 @@ class SpicyMKL(Solver):
     def newton_steps(self, state: _State) -> int:
         """Return the number of Newton steps over all inner problems."""
         return state.iteration.steps
-
-    def _first_gamma(self, problem: Problem, largest: float) -> float:
-        """Return the weight with which the kernel of largest norm would change the objective by its own size."""
-        return problem.loss_at_zero / largest / largest if largest > 0 else 1.0
-
-    def _update_blocks(self, problem: Problem, state: _State) -> None:
-        kernels = state.iteration.kernels
-        largest = kernels.largest_weight()
-        if not state.solved:
-            state.gamma /= self.growth
-        elif largest == 0 or state.gamma < LARGEST_GAMMA * largest / self.growth:
-            state.gamma *= self.growth
-        kernels.update(MoreauEnvelope(problem.regularizer, state.gamma))
-        state.iteration.changed()
 
     def _wanted(self, problem: Problem, iteration: DualNewton) -> float:
         enough = INNER_SHARE * self.tol * max(abs(iteration.primal()), problem.tiny)
