@@ -387,10 +387,10 @@ class FactorRows:
         else:
             left = []
             for target, pairs in zip(self.targets, self.factors, strict=True):
-                factors, coefficients = zip(*pairs, strict=True) if pairs else ((), ())
+                own, coefficients = [Z for Z, _ in pairs], [v for _, v in pairs]
                 # From matrices among the rows where coefficients are more than these.
-                many = sum(factor.shape[1] for factor in factors) > RANK_PER_ROW * len(target.rho)
-                left.append(by_rows(target, factors) if many else by_factors(target, factors, coefficients))
+                many = sum(Z.shape[1] for Z in own) > RANK_PER_ROW * len(target.rho)
+                left.append(by_rows(target, own) if many else by_factors(target, own, coefficients))
         return _joined(left, self.losses, self.y, self.weight)
 
 
