@@ -39,6 +39,7 @@ BRITISH = re.compile(
     re.IGNORECASE,
 )
 ABSOLUTE_PATH = re.compile(r"(?:^|[\s\"'`(=])/(?!usr/|bin/|dev/|proc/|sys/|path/)[A-Za-z_]+/[A-Za-z]")
+SERIES = re.compile(r"(pd\.)?Series\[")
 LISTED = re.compile(r"^__all__\b")
 PACKAGE_INDEX = re.compile(r"index-ur[l]|find-link[s]|\bpypi\.", re.IGNORECASE)
 
@@ -147,17 +148,19 @@ def misplaced_postponing(source: str) -> str:
 
 
 def names_to_come(tree: ast.Module) -> set[str]:
-    """Return names in annotations that are not there when Python meets them: defined below, or imported for types."""
+    """Return names in annotations that are not there when Python meets them: defined below, or imported for types.
+
+    So is a ``Series[float]``: pandas' classes have parameters for type checkers alone.
+    """
     there: dict[str, float] = {}  # the line from which on a name of the module may be used
     for node in sorted(tree.body, key=lambda node: not isinstance(node, ast.If)):  # what is imported again is there
         for name, line in _defined(node).items():
             there[name] = line
-    return {
-        name.id
-        for line, annotation in _annotations(tree, inside=False)
-        for name in ast.walk(annotation)
-        if isinstance(name, ast.Name) and there.get(name.id, 0) >= line
+    parts = [(line, part) for line, annotation in _annotations(tree, inside=False) for part in ast.walk(annotation)]
+    series = {
+        ast.unparse(part) for _, part in parts if isinstance(part, ast.Subscript) and SERIES.match(ast.unparse(part))
     }
+    return series | {part.id for line, part in parts if isinstance(part, ast.Name) and there.get(part.id, 0) >= line}
 
 
 def _defined(node: ast.stmt) -> dict[str, float]:
@@ -228,6 +231,7 @@ def test_annotations_are_postponed_where_they_need_it() -> None:
     assert misplaced_postponing(typed + "from a import A\n") == ""
     assert misplaced_postponing(f"{POSTPONED}\nclass A:\n    def f(self) -> A: ...\n") == ""
     assert misplaced_postponing(f"{POSTPONED}\nclass A: ...\ndef f() -> A: ...\n") != ""
+    assert misplaced_postponing("class A:\n    a: pd.Series[float]\n") == f"['pd.Series[float]'] need {POSTPONED!r}"
     assert misplaced_postponing("def f() -> None:\n    def g(a: A): ...\n    b: B = 1\nclass A: ...\n") == ""
 
 

@@ -14,6 +14,8 @@ so that the negative ones count the false among the positive ones, and the expec
 Noise: whether a selection could as well have been made from it, by what a fitted model says, and by refits to noise.
 """
 
+from __future__ import annotations
+
 import warnings
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
