@@ -141,25 +141,57 @@ def test_a_walk_stops_on_a_plateau_and_at_its_end() -> None:
     assert not rising.flat()
 
 
-def test_a_walk_that_cannot_come_to_a_level_is_left() -> None:
-    def n_tried(score: Callable[[int], float], level: float | None, around: Sequence[int] = (6,)) -> int:
-        path = StrengthPath(Mixture(EVERY, np.ones(2), 0.5), Grid(25, 1e-3), around)
-        levels = None if level is None else np.array([level])
-        return len(path.follow(lambda numbers: tried(score, numbers), level=levels).trials)
-
+def test_a_walk_that_cannot_come_level_is_left() -> None:
     def tried(score: Callable[[int], float], numbers: Sequence[int]) -> Iterator[tuple[int, list[Candidate]]]:
         for number in numbers:
             yield number, [Candidate(Mixture(EVERY, np.ones(2), 0.5), 1.0, np.array([[score(number)]]), 1.0)]
 
+    def n_tried(score: Callable[[int], float], level: float, around: Sequence[int] = (6,)) -> int:
+        def hope(path: StrengthPath) -> bool:
+            return path.can_win(np.array([[level]]), beyond=True)
+
+        path = StrengthPath(Mixture(EVERY, np.ones(2), 0.5), Grid(25, 1e-3), around)
+        return len(path.follow(lambda numbers: tried(score, numbers), hope=hope).trials)
+
     def parabola(top: int) -> Callable[[int], float]:
         return lambda number: -0.01 * (number - top) ** 2
 
-    # The top is known from three strengths beside it, and from three on one side of it.
-    assert [n_tried(parabola(6), level) for level in (0.001, -0.001, None)] == [3, 5, 5]
-    assert [n_tried(parabola(18), level) for level in (0.001, -0.001)] == [3, n_tried(parabola(18), None)]
-    assert [n_tried(parabola(0), level, (12,)) for level in (0.001, -0.001)] == [3, n_tried(parabola(0), None, (12,))]
+    def saturated(number: int) -> float:  # every three steps half of what is missing to zero is gained
+        return -(0.5 ** (number / 3))
+
+    def backward(number: int) -> float:
+        return saturated(24 - number)
+
+    whole = [n_tried(*of) for of in ((parabola(6), -1e9), (saturated, -1e9), (backward, -1e9, (18,)))]
+    # The top is known from three strengths beside it, and what may come from three on one side of it.
+    assert [n_tried(parabola(6), level) for level in (0.001, -0.001)] == [3, whole[0]]
+    assert [n_tried(saturated, level) for level in (0.001, -0.001)] == [3, whole[1]]
+    assert [n_tried(backward, level, (18,)) for level in (0.001, -0.001)] == [3, whole[2]]
+    assert min(whole) > 3
     # What rises ever faster may come to any level.
-    assert n_tried(lambda number: 0.01 * min(number, 18) ** 2, 1e9) > 5
+    assert n_tried(lambda number: 0.01 * min(number, 18) ** 2, 1e9) > whole[0]
+
+
+@pytest.mark.parametrize("behind", [0.1, 0.5])
+def test_averages_of_fewer_rows_that_cannot_win_are_not_walked_to_their_end(behind: float) -> None:
+    def score(doubt: float, fraction: float, luck: float) -> float:
+        return (-luck - behind if doubt > 0 else luck) - 0.1 * 0.5 ** (-np.log(fraction) / 2)
+
+    class OfKinds(KnownFold):
+        def tried(self, mixture: Mixture, fraction: float) -> Candidate:
+            self.asked.append((mixture.doubt, fraction))
+            return Candidate(mixture, fraction, np.array([[self.score(mixture.doubt, fraction)]]), 1.0)
+
+    folds = [OfKinds(partial(score, luck=luck)) for luck in (0.2, -0.2, 0.0)]
+    kinds = [StrengthPath(Mixture(EVERY, np.ones(2), 0.0, doubt), Grid(25, 1e-6)) for doubt in (PLAIN, SPECIAL)]
+    scouts = Rung(list(folds), 1, lambda line: None, finest=COARSE)
+    scouts.race(kinds)
+    plain, kind = (sum(doubt == own for doubt, _ in folds[0].asked) for own in (PLAIN, SPECIAL))
+    assert (kind < plain) == (behind == 0.5)  # by more than a standard error, and not by less
+    # What is tried with all rows is tried to its end.
+    last = [OfKinds(own.score) for own in folds]
+    Rung(list(last), 1, lambda line: None).race([StrengthPath(path.mixture, path.grid) for path in kinds])
+    assert len({sum(doubt == own for doubt, _ in last[0].asked) for own in (PLAIN, SPECIAL)}) == 1
 
 
 def test_what_is_behind_in_all_folds_is_left_where_a_rung_below_told_its_strengths() -> None:

@@ -21,10 +21,12 @@ from manykernels.estimators.selection.shared_folds import pooled_fits
 from manykernels.estimators.selection.strengths import (
     HOPELESS,
     Grid,
+    Hope,
     StopReason,
     StrengthPath,
     TryAt,
     ahead,
+    always,
     best_scores,
     leads,
 )
@@ -91,11 +93,12 @@ class Rung:
             behind = bool(first) and not leads(found[first], found[:first])
             if self.ending.status is not None or (not path.mixture.averages and behind):
                 break
-            sparsest = found[first : first + 1] if first else []
+            sparsest, rivals = found[first : first + 1] if first else [], rivals_of(path, found)
             if sparsest and not path.around:  # fractions mean about the same to both
                 path.around = sorted(set(sparsest[0].best().tolist()))
-            if self._can_win(path, rivals_of(path, found)):
-                found.append(self.follow(path, best_scores(sparsest).mean(axis=0) if sparsest else None))
+            if self._can_win(path, rivals):
+                scout = rivals if self.finest > 1 else []  # what is tried with all rows is tried to its end
+                found.append(self.follow(path, _hope(sparsest or scout, 0.0 if sparsest else HOPELESS)))
             elif not path.mixture.averages:
                 break
         found = [path for path in found if path.trials]
@@ -144,8 +147,8 @@ class Rung:
         n_folds = len(self.folds)
         return n_first_folds(n_folds) * look <= WORTH_A_LOOK * n_folds * whole
 
-    def follow(self, path: StrengthPath, level: Array | None = None) -> StrengthPath:
-        """Walk down one mixture as far as there is time and it may come to a level, then let the folds forget it."""
+    def follow(self, path: StrengthPath, hope: Hope = always) -> StrengthPath:
+        """Walk down one mixture as far as there is time and hope, then let the folds forget it."""
         mixture, grid = path.mixture, path.grid
 
         def try_at(numbers: Sequence[int]) -> Iterator[tuple[int, list[Candidate]]]:
@@ -156,7 +159,7 @@ class Rung:
                 yield number, trials
 
         with self.ending.noted():
-            path.follow(try_at, finest=self.finest, level=level)
+            path.follow(try_at, finest=self.finest, hope=hope)
         likely = grid.fractions(path.likely())
         for fold in self.folds:  # what is chosen will be asked once more
             fold.forget(mixture, () if fold.opened.averages(mixture) else likely)
@@ -247,6 +250,14 @@ def between_in_vain(path: StrengthPath, known: Sequence[StrengthPath]) -> bool:
     """
     sparser = [own for own in known if own.mixture.mixing > path.mixture.mixing]
     return not path.mixture.averages and bool(sparser) and not leads(path, sparser)
+
+
+def _hope(rivals: Sequence[StrengthPath], lenience: float) -> Hope:
+    """Return whether a path can still win: its parabola comes as near to the best of its rivals as they ask for."""
+    if not rivals:
+        return always
+    best = best_scores(rivals)
+    return lambda path: path.can_win(best, lenience, beyond=True)
 
 
 def rivals_of(path: StrengthPath, known: Sequence[StrengthPath]) -> list[StrengthPath]:

@@ -173,7 +173,13 @@ PLATEAU = 1e-3  # standard deviations over the folds that make no difference
 LOOKED_AT = 3  # strengths of a first look, equally spaced inside the grid
 HOPELESS = 1.0  # standard errors of the difference over the folds by which what is behind is given up
 
+Hope = Callable[["StrengthPath"], bool]
 TryAt = Callable[[Sequence[int]], Iterator[tuple[int, list[Candidate]]]]
+
+
+def always(path: StrengthPath) -> bool:
+    """Hope for every path."""
+    return True
 
 
 @dataclass(frozen=True)
@@ -254,22 +260,22 @@ class StrengthPath:
         places = {numbers.index(best) + side for best in self.best().tolist() for side in (-1, 0, 1)} if numbers else ()
         return [numbers[place] for place in sorted(places) if 0 <= place < len(numbers)]
 
-    def follow(self, try_at: TryAt, *, finest: int = 1, level: Array | None = None) -> StrengthPath:
+    def follow(self, try_at: TryAt, *, finest: int = 1, hope: Hope = always) -> StrengthPath:
         """Walk down; ``try_at`` tries strengths by number in all folds. What it raises leaves what was tried before.
 
         Where it is known around which strengths the best will be, only what lies beside them is tried, and further to
-        the side on which the score rises. What will not come to a ``level`` of means (T,), if there is one, is left.
+        the side on which the score rises. It ends as soon as what is known gives no ``hope``.
         """
         stride, behind = self.grid.stride, 1 if self.around else BEHIND
         if self.around:
             self._try(self.looked_at, try_at)
-            while (first := self.numbers[0]) > 0 and bool((self.best() == first).any()) and self.reaches(level):
+            while (first := self.numbers[0]) > 0 and bool((self.best() == first).any()) and hope(self):
                 self._try([max(first - stride, 0)], try_at)
         else:
             self._try(range(0, min(BEHIND * stride + 1, self.grid.n_first), stride), try_at)
-        while (last := self.numbers[-1]) < self.grid.last and self._goes_on(behind, stride) and self.reaches(level):
+        while (last := self.numbers[-1]) < self.grid.last and self._goes_on(behind, stride) and hope(self):
             self._try(range(last + stride, min(last + behind * stride, self.grid.last + stride) + 1, stride), try_at)
-        if stride > finest and self.reaches(level):
+        if stride > finest and hope(self):
             self._try(self._untried(self.best().tolist(), 1), try_at)
         return self
 
@@ -292,35 +298,38 @@ class StrengthPath:
     def rise(self, *, beyond: bool = False) -> Array:
         """Return how far the top of a parabola through the best strength and its neighbors is above it, (T,).
 
-        Zero where the best is the first or the last, or if tops ``beyond`` these count that of a parabola through the
-        three at that end, infinite where they do not bend down.
+        Zero where the best is the first or the last, or with what may come ``beyond`` these, if every step gains the
+        same share of the one before as the last one did: infinite where steps do not become smaller.
         """
         numbers, tops = np.array(self.numbers, dtype=np.float64), self.tops()
         means, columns = self.scores().mean(axis=1), np.arange(len(tops))
-        inside, n_tried = (tops > 0) & (tops < len(numbers) - 1), len(numbers)
-        at = np.clip(tops, min(1, n_tried - 1), max(n_tried - 2, 0))
-        before, after = np.maximum(at - 1, 0), np.minimum(at + 1, n_tried - 1)
-        left, right = np.maximum(numbers[at] - numbers[before], 1.0), np.maximum(numbers[after] - numbers[at], 1.0)
-        up = (means[at, columns] - means[before, columns]) / left
-        down = (means[after, columns] - means[at, columns]) / right
+        if len(numbers) < 3:
+            return np.full(len(tops), np.inf if beyond else 0.0)
+        at = np.clip(tops, 1, len(numbers) - 2)
+        left, right = numbers[at] - numbers[at - 1], numbers[at + 1] - numbers[at]
+        up = (means[at, columns] - means[at - 1, columns]) / left
+        down = (means[at + 1, columns] - means[at, columns]) / right
         bend, slope = (up - down) / (left + right), (up * right + down * left) / (left + right)
-        flat = np.where(inside, 0.0, np.inf)  # of neighbors that do not bend down
-        height = np.where(bend > 0, np.square(slope) / (4.0 * np.where(bend > 0, bend, 1.0)), flat)
-        above = means[at, columns] + height - means[tops, columns]
-        return np.where(inside | beyond, above, 0.0)
-
-    def reaches(self, level: Array | None) -> bool:
-        """Whether any mean may come to a level (T,), by parabolas."""
-        return level is None or bool((self.at_tops().mean(axis=0) + self.rise(beyond=True) >= level).any())
+        height = np.where(bend > 0, np.square(slope) / (4.0 * np.where(bend > 0, bend, 1.0)), 0.0)
+        if not beyond:
+            return np.where(at == tops, height, 0.0)
+        before, last, step = np.where(tops > at, (up, down, right), (-down, -up, left))  # toward the end that is best
+        smaller = last < before
+        more = np.where(smaller, step * last * last / np.where(smaller, before - last, 1.0), np.inf)
+        return np.where(at == tops, height, more)
 
     def at_tops(self) -> Array:
         """Return the scores of every fold where the mean is best, (n_folds, T)."""
         tops = self.tops()
         return self.scores()[tops, :, np.arange(len(tops))].T
 
-    def can_win(self, best: Array) -> bool:
-        """Whether any score is not behind the best of others, (n_folds, T), by more than its error over the folds."""
-        return bool(ahead(self.at_tops() + self.rise(), best, -HOPELESS, at_least=True).any())
+    def can_win(self, best: Array, lenience: float = HOPELESS, *, beyond: bool = False) -> bool:
+        """Whether any score is not behind the best of others, (n_folds, T), by more than its errors over the folds.
+
+        ``beyond`` is that of `rise`: where the walk has not come to its end.
+        """
+        rise = self.rise(beyond=beyond)
+        return bool(np.isinf(rise).any() or ahead(self.at_tops() + rise, best, -lenience, at_least=True).any())
 
     def _try(self, numbers: Iterable[int], try_at: TryAt) -> None:
         for number, trials in try_at(list(numbers)):
