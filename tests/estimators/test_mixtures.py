@@ -366,6 +366,20 @@ def test_a_mixture_between_goes_on_to_all_rows_only_where_it_is_ahead_of_the_spa
         assert {mixing for mixing, _ in search.folds[0].asked} - {0.0} == gone_on
 
 
+@pytest.mark.parametrize("most", [0, 3, 5, 6])
+def test_a_search_that_ends_between_a_look_and_a_walk_keeps_what_was_scored(most: int) -> None:
+    class Ending(KnownFold):
+        def tried(self, mixture: Mixture, fraction: float) -> Candidate:
+            if mixture.mixing and sum(mixing > 0 for mixing, _ in self.asked) == most:
+                raise KeyboardInterrupt
+            return super().tried(mixture, fraction)
+
+    folds = Rung([Ending(lambda mixing, _: 0.7 + 0.1 * mixing) for _ in range(5)], 1, lambda line: None)
+    found = searched(folds, [Mixture(EVERY, np.ones(2), mixing) for mixing in (0.0, 1.0, 0.5)])
+    assert folds.ending.status is not None
+    assert {candidate.family.mixing for candidate in found} == ({0.0, 1.0} if most == 6 else {0.0})
+
+
 def test_folds_of_fewer_rows_keep_every_class_and_hold_out_the_same_rows() -> None:
     labels = np.repeat([0, 1, 2], [1500, 450, 50])
     splits = [(np.flatnonzero(np.arange(2000) % 5 != k), np.flatnonzero(np.arange(2000) % 5 == k)) for k in range(5)]

@@ -89,9 +89,10 @@ class Rung:
             paths = [StrengthPath(path.mixture, path.grid, sorted(set(path.best().tolist()))) for path in able]
         found: list[StrengthPath] = []
         for path in paths:
+            if self.ending.status is not None:  # and what was begun last may have no score
+                break
             first = next((k for k, own in enumerate(found) if not own.mixture.averages), 0)
-            behind = bool(first) and not leads(found[first], found[:first])
-            if self.ending.status is not None or (not path.mixture.averages and behind):
+            if first and not path.mixture.averages and not leads(found[first], found[:first]):
                 break
             sparsest, rivals = found[first : first + 1] if first else [], rivals_of(path, found)
             if sparsest and not path.around:  # fractions mean about the same to both
