@@ -25,9 +25,9 @@ from manykernels.testing.solver import NumpyModel, SolverContract, build_problem
 
 
 class TestEverySolver(SolverContract):
-    """All of them on every problem, and half of the problems for laws that compare runs: the rest is nightly."""
+    """All of them on every problem, and a third of the problems for laws that compare runs: the rest is nightly."""
 
-    every = 2
+    every = 3
 
     @pytest.fixture(params=sorted(ON_MATRICES), autouse=True)
     def _solver(self, request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:

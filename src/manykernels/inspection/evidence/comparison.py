@@ -261,8 +261,8 @@ def compare(
     --------
     >>> import numpy as np
     >>> from manykernels import MKLRegressor, compare
-    >>> X = np.random.default_rng(0).uniform(-2, 2, (60, 4))
-    >>> table = compare(MKLRegressor(), X, np.sin(2 * X[:, 1]), cv=3)
+    >>> X = np.random.default_rng(0).uniform(-2, 2, (60, 2))
+    >>> table = compare(MKLRegressor(), X, np.sin(2 * X[:, 1]), cv=2)
     >>> table["method"].tolist()
     ['learned weights', 'average kernel', 'centered alignment', 'best single kernel']
     >>> bool(table["difference"][1] < 0)
