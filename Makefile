@@ -56,10 +56,11 @@ demo: $(VENV)/.installed-demo
 test: $(VENV)/.installed-test $(VENV)/.compiled
 	$(ONE_THREAD) $(BIN)/python -m pytest $(PARALLEL)
 
-# What the tests need besides is installed while loops are compiled: pip keeps one core busy.
+# pip keeps one core busy. The package is built while what it needs is installed, and what the tests need besides is
+# installed while loops are compiled.
 $(VENV)/.installed-test: pyproject.toml | $(BIN)/python
 	@echo "installing manykernels, and [$(EXTRAS_test)] while its loops are compiled, into $(VENV)"
-	@$(PIP) --editable .
+	@$(PIP) --no-deps --editable . & building=$$!; $(PIP) $$($(BIN)/python .ci/requirements) || exit; wait $$building
 	@$(WARM) & compiling=$$!; $(PIP) $$($(BIN)/python .ci/requirements $(EXTRAS_test)) || exit; \
 	  wait $$compiling && touch $(VENV)/.compiled
 	@touch $@
