@@ -5,13 +5,16 @@ from __future__ import annotations
 import json
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 from shutil import copy
 from typing import Any
+from unittest.mock import patch
 
 import numpy as np
 import pandas as pd
 import pytest
+from typer.main import get_command
 from typer.testing import CliRunner
 
 from manykernels.cli import app
@@ -37,9 +40,16 @@ class Run:
         return json.loads(self.out)
 
 
+@cache
+def command(app: Any) -> Any:
+    """Return the commands of the program, made once: the runner reads the signatures of all for each that it runs."""
+    return get_command(app)
+
+
 def run_command(*words: object) -> Run:
     """Run a command in this process."""
-    found = CliRunner().invoke(app, [str(word) for word in words], env={"COLUMNS": "200"})
+    with patch("typer.testing._get_command", command):
+        found = CliRunner().invoke(app, [str(word) for word in words], env={"COLUMNS": "200"})
     if found.exception is not None and not isinstance(found.exception, SystemExit):
         raise found.exception
     return Run(found.exit_code, found.stdout, found.stderr)
