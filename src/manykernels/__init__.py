@@ -5,69 +5,13 @@ from importlib.metadata import version as _version
 from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any
 
-if TYPE_CHECKING:
-    from manykernels.estimators import (
-        ColdStartKFold,
-        GaussianMKL,
-        HierarchicalMKL,
-        KernelAligner,
-        MKLClassifier,
-        MKLClassifierCV,
-        MKLRegressor,
-        MKLRegressorCV,
-        MKLSurvival,
-        MKLSurvivalCV,
-        NonlinearMKL,
-        PolynomialMKL,
-        nested_cross_validation,
-        regularization_path,
-    )
-    from manykernels.exceptions import ConvergenceWarning, InvalidInputError
-    from manykernels.inspection import (
-        compare,
-        leave_one_out_importance,
-        load_model,
-        predictive_importance,
-        report,
-        save_model,
-        stability_selection,
-    )
-    from manykernels.kernels import (
-        ArdGaussian,
-        Binned,
-        ChiSquared,
-        Cosine,
-        Dirichlet,
-        FromCallable,
-        Gaussian,
-        Interaction,
-        KernelBank,
-        KernelSpec,
-        KernelStack,
-        Landmarks,
-        Laplacian,
-        Linear,
-        Matern,
-        MedianWidth,
-        Missing,
-        Ordinal,
-        Overlap,
-        PairKernels,
-        Pairs,
-        Pairwise,
-        Periodic,
-        Polynomial,
-        PrecomputedBank,
-        Product,
-        Scaled,
-        Sum,
-        Tanimoto,
-        ViewImputer,
-        Views,
-        WeightedPolynomial,
-    )
-    from manykernels.objective import survival_array
-    from manykernels.solvers import Solution, open_rows, solve
+if TYPE_CHECKING:  # who checks types looks names up in the wings, as `__getattr__` does
+    from manykernels.estimators import *
+    from manykernels.exceptions import *
+    from manykernels.inspection import *
+    from manykernels.kernels import *
+    from manykernels.objective import *
+    from manykernels.solvers import *
 
 __version__ = _version("manykernels")
 
