@@ -11,19 +11,20 @@ import numpy as np
 import pytest
 
 from manykernels.discovery import HierarchicalDiscovery, Limits, SearchProblem, discover_hierarchical
-from manykernels.discovery.hierarchical.newton import (
+from manykernels.discovery.hierarchical.newton import HierarchicalNewton, HierarchicalNorm, HierarchicalWeights
+from manykernels.discovery.hierarchical.product_grid import (
     ROOT,
-    HierarchicalNewton,
-    HierarchicalNorm,
-    HierarchicalWeights,
+    AnovaGrid,
     Hull,
+    MonomialGrid,
     Node,
+    NormalizedMonomialGrid,
+    ProductGrid,
     ancestors,
     depth,
     hull_matrix,
     parents,
 )
-from manykernels.discovery.hierarchical.product_grid import AnovaGrid, MonomialGrid, NormalizedMonomialGrid, ProductGrid
 from manykernels.exceptions import InvalidInputError
 from manykernels.kernels import Gaussian, Laplacian, MedianWidth
 from manykernels.solvers import Status

@@ -7,18 +7,23 @@ import numpy as np
 
 from manykernels.discovery.base import Discovery, Limits, SearchProblem, certificate_of, checked_limits, run_search
 from manykernels.discovery.hierarchical.newton import (
-    ROOT,
     HierarchicalNewton,
     HierarchicalNorm,
-    Hull,
-    Node,
     ReducedProblem,
     descend,
     grown_newton,
-    hull_matrix,
     start_newton,
 )
-from manykernels.discovery.hierarchical.product_grid import AnovaGrid, MonomialGrid, NormalizedMonomialGrid, ProductGrid
+from manykernels.discovery.hierarchical.product_grid import (
+    ROOT,
+    AnovaGrid,
+    Hull,
+    MonomialGrid,
+    Node,
+    NormalizedMonomialGrid,
+    ProductGrid,
+    hull_matrix,
+)
 from manykernels.discovery.polynomial.product_bases import check_normalize
 from manykernels.exceptions import InvalidInputError
 from manykernels.kernels import Gaussian, KernelSpec

@@ -1,4 +1,4 @@
-"""Product families on a grid: the kernels of their nodes, and the sums over all descendants of a node.
+"""Product families on a grid: nodes and their hull, the kernels of nodes, and sums over all descendants of a node.
 
 The kernel of a node is the product over its columns of a one-dimensional kernel for each level, ``k_w = prod_k
 k_{k, w_k}`` with ``k_{k, 0} = 1``. With penalties ``d_v = growth^depth(v)`` the dual bound of a node ``t`` outside of a
@@ -14,14 +14,15 @@ growth^m``. The product over all columns is computed once; a source replaces the
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from itertools import product
+from typing import Protocol
 
 import numpy as np
 
 from manykernels.discovery.base import Found
-from manykernels.discovery.hierarchical.newton import ROOT, Hull, Node, NodeGrams, depth, raised
 from manykernels.discovery.polynomial.product_bases import ColumnPowers
 from manykernels.grams import RankOneStack
 from manykernels.kernels import Interaction, KernelSpec, Linear
@@ -29,6 +30,83 @@ from manykernels.validation.arrays import Array
 
 BATCH = 1000  # sources bounded at once
 LARGEST_CACHE = 2**30  # bytes of Gram matrices kept; others are multiplied out again when they are needed
+
+
+# Nodes of the graph, their hull, and their kernels.
+
+
+Node = tuple[tuple[int, int], ...]
+"""Pairs (column, level), columns ascending, levels positive; a column that is not named has level zero."""
+
+ROOT: Node = ()
+
+
+def depth(node: Node) -> int:
+    """Return the sum of the levels: the number of arrows from the root."""
+    return sum(level for _, level in node)
+
+
+def raised(node: Node, column: int) -> Node:
+    """Return the child with the level of one column raised by one."""
+    levels = dict(node)
+    levels[column] = levels.get(column, 0) + 1
+    return tuple(sorted(levels.items()))
+
+
+def parents(node: Node) -> Iterator[Node]:
+    """Yield the nodes with one level lowered by one."""
+    for column, level in node:
+        yield tuple((c, j - (c == column)) for c, j in node if c != column or level > 1)
+
+
+def ancestors(node: Node) -> Iterator[Node]:
+    """Yield the box of nodes below ``node`` in every level, the root first and ``node`` itself last."""
+    for levels in product(*(range(level + 1) for _, level in node)):
+        yield tuple((column, level) for (column, _), level in zip(node, levels, strict=True) if level)
+
+
+def hull_matrix(nodes: Sequence[Node]) -> Array:
+    """Return which node is an ancestor of which, for a set of nodes that holds all of its ancestors."""
+    place = {node: m for m, node in enumerate(nodes)}
+    matrix = np.zeros((len(nodes), len(nodes)))
+    for m, node in enumerate(nodes):
+        matrix[m, [place[ancestor] for ancestor in ancestors(node)]] = 1.0
+    return matrix
+
+
+class Hull:
+    """The active set: nodes together with all of their ancestors, and the sources of what is left."""
+
+    def __init__(self, n_columns: int, degree: int, largest_level: int) -> None:
+        self._n_columns, self._degree, self._largest_level = n_columns, degree, largest_level
+        self.nodes: list[Node] = []
+        self.sources: dict[Node, None] = {ROOT: None}
+
+    def add(self, node: Node) -> None:
+        """Move a source into the active set; its children whose parents are all there become sources."""
+        del self.sources[node]
+        self.nodes.append(node)
+        inside = set(self.nodes)
+        for child in self._children(node):
+            if all(parent in inside for parent in parents(child)):
+                self.sources[child] = None
+
+    def _children(self, node: Node) -> Iterator[Node]:
+        levels = dict(node)
+        if depth(node) < self._degree:
+            for column in range(self._n_columns):
+                if levels.get(column, 0) < self._largest_level:
+                    yield raised(node, column)
+
+
+class NodeGrams(Protocol):
+    """Products of the Gram matrices of the nodes: what a Newton step asks of them."""
+
+    def combine(self, d: Array) -> Array:
+        """Return ``sum_w d_w K_w`` (N, N), a new array."""
+
+    def apply_each(self, R: Array) -> Array:
+        """Return ``K_w R`` (p, N) for one vector."""
 
 
 @dataclass(frozen=True, eq=False)
