@@ -13,7 +13,7 @@ from sklearn.svm import SVC, SVR
 
 from manykernels.objective.problem import Problem
 from manykernels.objective.regularizers import Simplex
-from manykernels.solvers.learners import learners, smo_svm
+from manykernels.solvers.learners import learners, products, smo_svm
 from manykernels.solvers.learners.learners import LearnerFit, fit_learner
 from manykernels.testing.problems import LOSSES, SmallProblem, random_problem
 from manykernels.testing.solver import build_problem, certificate_in_numpy
@@ -86,7 +86,7 @@ def test_without_active_sets_the_primal_dual_iteration_gets_there(loss: str, mon
 def test_a_poor_approximate_answer_is_only_a_worse_start(
     loss: str, limit: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(learners, limit, 1)
+    monkeypatch.setattr(products, limit, 1)
     for seed in range(0, 12, 2):
         problem, small = posed(seed, loss)
         check(small, fit_learner(problem, small.kernels[0]))

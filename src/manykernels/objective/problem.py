@@ -15,15 +15,8 @@ from manykernels.exceptions import IncompatibleError, InvalidInputError
 from manykernels.grams import GramStack, as_stack
 from manykernels.grams.base import is_stack
 from manykernels.grams.rows.vectors import RowVector
+from manykernels.objective import dual_norms
 from manykernels.objective.certificate import EPS, FEW, Certificate, KKTResiduals, growth, term_sizes
-from manykernels.objective.dual_norms import (
-    PLAIN_BUDGET,
-    SHARP,
-    free_directions,
-    kernel_factor,
-    resting_ridge,
-    tightened_norms,
-)
 from manykernels.objective.losses import get_loss, get_shared_loss
 from manykernels.objective.losses.base import LossOnRows, rows_weight
 from manykernels.objective.losses.bound import BoundLoss, SampleSum
@@ -155,7 +148,7 @@ class Problem:
     def _on_kernels(self, regularizer: Regularizer) -> Regularizer:
         """Return the penalty of these kernels; engines see a very small one on those that are to have none."""
         found = regularizer.on_kernels(self.kernel_names)
-        return found if found.rests else found.resting_on(resting_ridge(self, found.unpenalized))
+        return found if found.rests else found.resting_on(dual_norms.resting_ridge(self, found.unpenalized))
 
     @cached_property
     def bound(self) -> BoundLoss:
@@ -169,7 +162,7 @@ class Problem:
         if not self.unpenalized.size:
             return self.bound
         bound = copy.copy(self.bound)
-        bound.basis = free_directions(self.stack, self.unpenalized, ones=self.fit_intercept)
+        bound.basis = dual_norms.free_directions(self.stack, self.unpenalized, ones=self.fit_intercept)
         return bound
 
     @cached_property
@@ -359,9 +352,9 @@ class Problem:
 
         Squares of small or large coefficients would leave the range of float64: they are scaled by a power of two.
         """
-        many = self.n_targets * self.stack.exact_cost * self.n_kernels > PLAIN_BUDGET
+        many = self.n_targets * self.stack.exact_cost * self.n_kernels > dual_norms.PLAIN_BUDGET
         if many or isinstance(rho, RowVector):
-            return tightened_norms(self, rho)
+            return dual_norms.tightened_norms(self, rho)
         return np.maximum(self._signed_norms(rho), 0.0)
 
     def _signed_norms(self, rho: Array) -> Array:
@@ -422,7 +415,7 @@ class Problem:
     @cached_property
     def _free_factors(self) -> Callable[[int], Array]:
         """Return the columns of a kernel without a penalty, computed once each."""
-        return cache(partial(kernel_factor, self.stack))
+        return cache(partial(dual_norms.kernel_factor, self.stack))
 
     def primal(self, rho: Array, d: Array, b: float) -> float:
         """Return ``P`` of the model ``sum_m d_m K_m rho + b``, as it is given.
@@ -529,7 +522,7 @@ class Problem:
         """Return the dual norms (M,) at the optimal dual coefficients of the model without kernels: one pass."""
         if self.stack.has_factors and not (self.shared or self.bound.couples_samples):
             low, high = self.empty_quads
-            if np.all(high - low <= SHARP * high.max(initial=0.0)):
+            if np.all(high - low <= dual_norms.SHARP * high.max(initial=0.0)):
                 return self.penalized(np.sqrt(0.5 * (low + high)) / self.penalties)
         return self.penalized(self.dual_norms(self.empty_coefficients))
 

@@ -7,14 +7,7 @@ from itertools import product
 import numpy as np
 from numpy.typing import NDArray
 
-from manykernels.testing.formulas import (
-    bisect_decreasing,
-    block_norms,
-    loss_bounds,
-    loss_value,
-    penalty_conjugate,
-    penalty_dual_scale,
-)
+from manykernels.testing import formulas
 
 Floats = NDArray[np.float64]
 LOSSES = ("logistic", "hinge", "squared_hinge", "squared", "epsilon_insensitive", "huber")
@@ -298,7 +291,9 @@ def strength_of_zero_model(problem: SmallProblem) -> float | None:
     if problem.regularizer_name not in ratios:
         return None
     rho = _constant_model_dual(problem)
-    return float((block_norms(problem.kernels, rho) / problem.penalties).max()) / ratios[problem.regularizer_name]
+    return (
+        float((formulas.block_norms(problem.kernels, rho) / problem.penalties).max()) / ratios[problem.regularizer_name]
+    )
 
 
 def _reference_strength(drawn: SmallProblem) -> float:
@@ -308,15 +303,17 @@ def _reference_strength(drawn: SmallProblem) -> float:
     point equals the loss at zero, beyond which the model hardly fits at all.
     """
     rho = _constant_model_dual(drawn)
-    u = block_norms(drawn.kernels, rho) / drawn.penalties
-    if penalty_dual_scale(drawn.regularizer_name, drawn.regularizer_params, 1e-300, u) < 1:
+    u = formulas.block_norms(drawn.kernels, rho) / drawn.penalties
+    if formulas.penalty_dual_scale(drawn.regularizer_name, drawn.regularizer_params, 1e-300, u) < 1:
         return float(u.max())
-    loss = float(drawn.weights @ loss_value(drawn.loss_name, drawn.loss_params, drawn.y, np.zeros_like(drawn.y)))
+    loss = float(
+        drawn.weights @ formulas.loss_value(drawn.loss_name, drawn.loss_params, drawn.y, np.zeros_like(drawn.y))
+    )
 
     def excess(strength: float) -> float:
-        return penalty_conjugate(drawn.regularizer_name, drawn.regularizer_params, strength, u) - loss
+        return formulas.penalty_conjugate(drawn.regularizer_name, drawn.regularizer_params, strength, u) - loss
 
-    return bisect_decreasing(excess, 1e-12 * u.max() ** 2, 1e12 * u.max() ** 2, geometric=True)
+    return formulas.bisect_decreasing(excess, 1e-12 * u.max() ** 2, 1e12 * u.max() ** 2, geometric=True)
 
 
 def _constant_model_dual(drawn: SmallProblem) -> Floats:
@@ -326,13 +323,13 @@ def _constant_model_dual(drawn: SmallProblem) -> Floats:
         return drawn.weights[:, None] * ((drawn.y > 0) - shares)
     if drawn.y.ndim == 2:
         return np.column_stack([_constant_model_dual(replace(drawn, y=column)) for column in drawn.y.T])
-    lo, hi = (drawn.weights * bound for bound in loss_bounds(drawn.loss_name, drawn.loss_params, drawn.y))
+    lo, hi = (drawn.weights * bound for bound in formulas.loss_bounds(drawn.loss_name, drawn.loss_params, drawn.y))
 
     def rho(b: float) -> Floats:
         h, z = 1e-6, np.full(drawn.y.shape, b)
-        ahead, behind = (loss_value(drawn.loss_name, drawn.loss_params, drawn.y, z + e) for e in (h, -h))
+        ahead, behind = (formulas.loss_value(drawn.loss_name, drawn.loss_params, drawn.y, z + e) for e in (h, -h))
         return np.clip(-drawn.weights * (ahead - behind) / (2 * h), lo, hi)
 
     reach = 10 * float(np.abs(drawn.y).max() + 1)
-    best = bisect_decreasing(lambda b: float(rho(b).sum()), -reach, reach) if drawn.fit_intercept else 0.0
+    best = formulas.bisect_decreasing(lambda b: float(rho(b).sum()), -reach, reach) if drawn.fit_intercept else 0.0
     return rho(best)

@@ -19,16 +19,7 @@ from manykernels.objective.problem import Problem
 from manykernels.objective.regularizers import get_regularizer
 from manykernels.solvers.base import Solver
 from manykernels.solvers.solution import Solution, Status
-from manykernels.testing.formulas import (
-    bisect_decreasing,
-    block_norms,
-    loss_bounds,
-    loss_conjugate,
-    loss_value,
-    penalty_conjugate,
-    penalty_dual_scale,
-    penalty_value,
-)
+from manykernels.testing import formulas
 from manykernels.testing.problems import SmallProblem, small_problems, strength_of_zero_model, with_targets
 from manykernels.validation.arrays import Array
 
@@ -89,14 +80,14 @@ def model_of(problem: SmallProblem, rho: Floats, d: Floats, b: float | Floats) -
     True
     """
     scores = sum((d_m * (K @ rho) for d_m, K in zip(d, problem.kernels, strict=True)), start=np.zeros_like(problem.y))
-    return NumpyModel(scores + b, d * block_norms(problem.kernels, rho), rho)
+    return NumpyModel(scores + b, d * formulas.block_norms(problem.kernels, rho), rho)
 
 
 def _certificate_of(problem: SmallProblem, model: NumpyModel, told_dual: float | None = None) -> NumpyCertificate:
     """Return the certificate of a model, with the dual value that a solver tells if it tells one: no larger one."""
     penalty = (problem.regularizer_name, problem.regularizer_params, problem.strength)
     primal = float(problem.weights @ losses_at(problem, model.scores))
-    primal += penalty_value(*penalty, problem.penalties * model.norms)
+    primal += formulas.penalty_value(*penalty, problem.penalties * model.norms)
     dual = dual_value(problem, projected(problem, model.rho))
     if told_dual is not None:
         assert told_dual <= dual + 1e-9 * abs(primal), (
@@ -110,7 +101,7 @@ def _certificate_of(problem: SmallProblem, model: NumpyModel, told_dual: float |
 
 def losses_at(problem: SmallProblem, z: Floats) -> Floats:
     """Return the loss (N,) of each sample at scores ``z``."""
-    return loss_value(problem.loss_name, problem.loss_params, problem.y, z)
+    return formulas.loss_value(problem.loss_name, problem.loss_params, problem.y, z)
 
 
 def projected(problem: SmallProblem, rho: Floats) -> Floats:
@@ -128,23 +119,25 @@ def projected(problem: SmallProblem, rho: Floats) -> Floats:
     if rho.ndim == 2:
         columns = zip(problem.y.T, rho.T, strict=True)
         return np.column_stack([projected(replace(problem, y=y), column) for y, column in columns])
-    lo, hi = (problem.weights * bound for bound in loss_bounds(problem.loss_name, problem.loss_params, problem.y))
+    lo, hi = (
+        problem.weights * bound for bound in formulas.loss_bounds(problem.loss_name, problem.loss_params, problem.y)
+    )
     if not problem.fit_intercept:
         return np.clip(rho, lo, hi)
     reach = float(np.abs(rho).max()) + float(np.abs(np.r_[lo[np.isfinite(lo)], hi[np.isfinite(hi)], 0.0]).max())
-    shift = bisect_decreasing(lambda nu: float(np.clip(rho - nu, lo, hi).sum()), -reach, reach)
+    shift = formulas.bisect_decreasing(lambda nu: float(np.clip(rho - nu, lo, hi).sum()), -reach, reach)
     return np.clip(rho - shift, lo, hi)
 
 
 def dual_value(problem: SmallProblem, rho: Floats) -> float:
     """Return the dual objective at ``rho``, scaled until the conjugate of the regularizer is finite."""
     name, params, strength = problem.regularizer_name, problem.regularizer_params, problem.strength
-    u = block_norms(problem.kernels, rho) / problem.penalties
-    scale = penalty_dual_scale(name, params, strength, u)
+    u = formulas.block_norms(problem.kernels, rho) / problem.penalties
+    scale = formulas.penalty_dual_scale(name, params, strength, u)
     s = problem.weights
     r = (scale * rho.T / s).T
-    fit = s @ loss_conjugate(problem.loss_name, problem.loss_params, problem.y, r)
-    return 0.0 - float(fit) - penalty_conjugate(name, params, strength, scale * u)
+    fit = s @ formulas.loss_conjugate(problem.loss_name, problem.loss_params, problem.y, r)
+    return 0.0 - float(fit) - formulas.penalty_conjugate(name, params, strength, scale * u)
 
 
 # From plain arrays to the library and back: pose a small problem, and judge the certificate of its solution.

@@ -14,18 +14,8 @@ from typing import Any, Self
 import pandas as pd
 
 from manykernels.exceptions import InvalidInputError
+from manykernels.kernels.bank import grids
 from manykernels.kernels.bank.columns import Table
-from manykernels.kernels.bank.grids import (
-    DEFAULT_SPECS,
-    DefaultKernels,
-    Interactions,
-    entries_by_type,
-    interactions,
-    on_landmarks,
-    simplemkl_specs,
-    unusable_columns,
-    with_gaussians,
-)
 from manykernels.kernels.bank.patterns import BankEntry, Joint, OnColumns, PerFeature, PerGroup, PerView
 from manykernels.kernels.specs.base import KERNELS, KernelSpec, spec_from_dict
 from manykernels.kernels.specs.inner import Linear
@@ -79,9 +69,9 @@ def read_description(description: Mapping[str, Any]) -> tuple[list[BankEntry], d
 
 def _preset(preset: object) -> list[BankEntry]:
     if preset == "default":
-        return [DefaultKernels()]
+        return [grids.DefaultKernels()]
     if preset == "simplemkl":
-        return [PerFeature(simplemkl_specs()), Joint(simplemkl_specs())]
+        return [PerFeature(grids.simplemkl_specs()), Joint(grids.simplemkl_specs())]
     raise InvalidInputError(f"'preset' must be 'default' or 'simplemkl', got {preset!r}.")
 
 
@@ -120,7 +110,7 @@ def _placed(specs: list[KernelSpec], place: str, columns: object, views: object,
     if place == "each":
         return PerFeature(tuple(specs), columns)
     if place == "pairs":
-        return Interactions(tuple(specs), columns)
+        return grids.Interactions(tuple(specs), columns)
     if place == "joint":
         return Joint(tuple(specs), columns)
     if columns is not None or not isinstance(views, Mapping):
@@ -162,7 +152,7 @@ class BankConstructors(ABC):
         >>> len(KernelBank.per_feature(widths=[0.5, "median"]).expand([[1.0, 2.0], [3.0, 5.0]]))
         4
         """
-        return cls._build([PerFeature(with_gaussians(specs, widths), columns)], options)
+        return cls._build([PerFeature(grids.with_gaussians(specs, widths), columns)], options)
 
     @classmethod
     def per_view(cls, specs: object = (), views: object = None, *, widths: object = (), **options: object) -> Self:
@@ -185,7 +175,7 @@ class BankConstructors(ABC):
         >>> [name for name, _, _ in bank.expand([[1.0, 2.0, 3.0]])]
         ['left: linear()', 'right: linear()']
         """
-        return cls._build([PerView(with_gaussians(specs, widths), _columns_of(views))], options)
+        return cls._build([PerView(grids.with_gaussians(specs, widths), _columns_of(views))], options)
 
     @classmethod
     def joint(cls, specs: object = (), columns: object = None, *, widths: object = (), **options: object) -> Self:
@@ -207,7 +197,7 @@ class BankConstructors(ABC):
         >>> KernelBank.joint(Linear(), widths=[0.5]).fit([[0.0, 1.0], [1.0, 0.0]]).names
         ('all: linear()', 'all: gaussian(width=0.5)')
         """
-        return cls._build([Joint(with_gaussians(specs, widths), columns)], options)
+        return cls._build([Joint(grids.with_gaussians(specs, widths), columns)], options)
 
     @classmethod
     def interactions(
@@ -258,7 +248,7 @@ class BankConstructors(ABC):
         >>> KernelBank.interactions(order=None).fit([[1.0, 2.0, 0.0], [3.0, 5.0, 1.0]]).names[-1]
         'x0 x x1 x x2: gaussian(width=0.25) of 6 bins'
         """
-        return cls._build([interactions(specs, columns, order, bins, widths)], options)
+        return cls._build([grids.interactions(specs, columns, order, bins, widths)], options)
 
     @classmethod
     def landmarks(
@@ -305,7 +295,7 @@ class BankConstructors(ABC):
         >>> bank.fit([[1.0, 2.0], [3.0, 5.0], [2.0, 2.0]]).names[1]
         'all, x0 times 4: matern(width=median, nu=0.5) on 10 landmarks'
         """
-        return cls._build([on_landmarks(specs, columns, count, stretched, stretch)], options)
+        return cls._build([grids.on_landmarks(specs, columns, count, stretched, stretch)], options)
 
     @classmethod
     def from_views(cls, views: object = None, specs: Any = None, **options: object) -> Self:
@@ -333,7 +323,7 @@ class BankConstructors(ABC):
         if specs is None and columns is None:
             return cls.auto(**options)
         return cls._build(
-            [PerView(DEFAULT_SPECS if specs is None else specs, columns)], {"standardize": True, **options}
+            [PerView(grids.DEFAULT_SPECS if specs is None else specs, columns)], {"standardize": True, **options}
         )
 
     @classmethod
@@ -397,10 +387,10 @@ class BankConstructors(ABC):
         'city: overlap()'
         """
         if X is None:
-            return cls._build([DefaultKernels()], {"standardize": True, **options})
+            return cls._build([grids.DefaultKernels()], {"standardize": True, **options})
         table = Table.of(X)
-        refuse(unusable_columns(table))
-        return cls._build(entries_by_type(table), {"standardize": True, **options})
+        refuse(grids.unusable_columns(table))
+        return cls._build(grids.entries_by_type(table), {"standardize": True, **options})
 
     @classmethod
     def simplemkl(cls, **options: object) -> Self:
@@ -425,7 +415,7 @@ class BankConstructors(ABC):
         >>> len(KernelBank.simplemkl().expand([[0.0] * 30]))
         837
         """
-        specs = simplemkl_specs()
+        specs = grids.simplemkl_specs()
         return cls._build([PerFeature(specs), Joint(specs)], {"standardize": True, **options})
 
     @classmethod

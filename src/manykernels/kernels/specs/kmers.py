@@ -26,19 +26,8 @@ import numpy as np
 from scipy.sparse import csr_array
 
 from manykernels.exceptions import InvalidInputError
+from manykernels.kernels.specs import kmer_loops
 from manykernels.kernels.specs.base import register_kernel
-from manykernels.kernels.specs.kmer_loops import (
-    UNKNOWN,
-    Plan,
-    count_kmers,
-    gather,
-    gather_listed,
-    list_places,
-    spread,
-    spread_listed,
-    spread_several,
-    squares_of,
-)
 from manykernels.kernels.specs.objects import MOST_FEATURES, FeatureRows, ObjectKernel, as_objects, check_strings
 from manykernels.validation.arrays import Array, check_choice, check_count
 from manykernels.validation.parameters import check_flag
@@ -200,13 +189,13 @@ class Kmers(ObjectKernel):
             Values that are no strings, empty ones, and letters outside the alphabet.
         """
         codes, starts = self.encoded(objects)
-        data, indices, ends = count_kmers(codes, starts, *self._loop, self.normalized)
+        data, indices, ends = kmer_loops.count_kmers(codes, starts, *self._loop, self.normalized)
         matrix = csr_array((data, indices, ends), shape=(len(starts) - 1, self.n_places))
         matrix.sort_indices()
         return matrix
 
     @cached_property
-    def _loop(self) -> tuple[Plan, int, bool]:
+    def _loop(self) -> tuple[kmer_loops.Plan, int, bool]:
         """What the compiled loops read: the windows, the most words that one has, whether there is another strand."""
         size, shortest = len(self.letters), self.k if self.shortest is None else self.shortest
         lengths = np.arange(shortest, self.k + 1)
@@ -245,13 +234,13 @@ class Kmers(ObjectKernel):
         texts = ["" if item is None else item for item in found]
         starts = np.concatenate([[0], np.cumsum([len(text) for text in texts])]).astype(np.int64)
         codes = _table(self.letters)[np.frombuffer("".join(texts).encode("latin-1", "replace"), dtype=np.uint8)]
-        if self.unknown == "error" and (codes == UNKNOWN).any():
+        if self.unknown == "error" and (codes == kmer_loops.UNKNOWN).any():
             self._refuse(codes, starts, texts)
         return codes, starts
 
     def _refuse(self, codes: Array, starts: Array, texts: list[str]) -> None:
         """Raise ``InvalidInputError`` that tells which letters are outside the alphabet."""
-        at = np.flatnonzero(codes == UNKNOWN)
+        at = np.flatnonzero(codes == kmer_loops.UNKNOWN)
         rows = np.unique(np.searchsorted(starts, at, side="right") - 1)
         outside = sorted({texts[row][i - starts[row]] for i, row in
                           ((i, int(np.searchsorted(starts, i, side="right")) - 1) for i in at[:1000])})  # fmt: skip
@@ -264,7 +253,7 @@ class Kmers(ObjectKernel):
 
 def _table(letters: str) -> Array:
     """Return the number of each of 256 characters, 255 for those that are no letters."""
-    table = np.full(256, UNKNOWN, dtype=np.uint8)
+    table = np.full(256, kmer_loops.UNKNOWN, dtype=np.uint8)
     for code, letter in enumerate(letters):
         if letter.lower() not in letters and len(letter.lower()) == 1 and ord(letter.lower()) < 256:
             table[ord(letter.lower())] = code
@@ -279,9 +268,9 @@ class KmerRows(FeatureRows):
     Those that are needed again and again may be listed, at four bytes a window and word.
     """
 
-    def __init__(self, codes: Array, starts: Array, loop: tuple[Plan, int, bool], normalized: bool) -> None:
+    def __init__(self, codes: Array, starts: Array, loop: tuple[kmer_loops.Plan, int, bool], normalized: bool) -> None:
         self.codes, self.starts, self._loop, self._normalized = codes, starts, loop, normalized
-        squares = squares_of(codes, starts, *loop)
+        squares = kmer_loops.squares_of(codes, starts, *loop)
         self.squares = (squares > 0).astype(np.float64) if normalized else squares
         roots = np.sqrt(squares)
         self._scale = np.divide(1.0, roots, out=np.zeros_like(roots), where=roots > 0) if normalized else None
@@ -293,7 +282,7 @@ class KmerRows(FeatureRows):
         each = 4 if len(plan[1]) == 1 else 12
         size = each * len(self.codes) * a_window * len(plan[1]) * (2 * plan[6] + 1) * (1 + both)
         if self._listed is None and size <= room:
-            self._listed = list_places(self.codes, self.starts, *self._loop)
+            self._listed = kmer_loops.list_places(self.codes, self.starts, *self._loop)
             return size
         return 0
 
@@ -301,21 +290,21 @@ class KmerRows(FeatureRows):
         """Return ``sum_i r_i phi(x_i)``."""
         amounts = np.ascontiguousarray(r if self._scale is None else r * self._scale, dtype=np.float64)
         if self._listed is not None:
-            return spread_listed(*self._listed, amounts, self._loop[0][7])
-        return spread(self.codes, self.starts, *self._loop, amounts)
+            return kmer_loops.spread_listed(*self._listed, amounts, self._loop[0][7])
+        return kmer_loops.spread(self.codes, self.starts, *self._loop, amounts)
 
     def adjoints(self, R: Array) -> Array:
         """Return ``sum_i R_ic phi(x_i)`` of several columns, for all of which sequences are read once."""
         amounts = np.ascontiguousarray(R if self._scale is None else R * self._scale[:, None], dtype=np.float64)
-        return spread_several(self.codes, self.starts, *self._loop, amounts)
+        return kmer_loops.spread_several(self.codes, self.starts, *self._loop, amounts)
 
     def scores(self, w: Array) -> Array:
         """Return ``phi(x_i)' w``."""
         table = np.ascontiguousarray(w, dtype=np.float64)
         if self._listed is not None:
-            sums = gather_listed(*self._listed, table)
+            sums = kmer_loops.gather_listed(*self._listed, table)
         else:
-            sums = gather(self.codes, self.starts, *self._loop, table)
+            sums = kmer_loops.gather(self.codes, self.starts, *self._loop, table)
         return sums if self._scale is None else sums * self._scale
 
     def rows(self, index: slice | Array) -> csr_array:
@@ -324,5 +313,5 @@ class KmerRows(FeatureRows):
         parts = [self.codes[self.starts[i] : self.starts[i + 1]] for i in chosen]
         starts = np.concatenate([[0], np.cumsum([len(part) for part in parts])]).astype(np.int64)
         codes = np.concatenate([np.zeros(0, np.uint8), *parts])
-        data, indices, ends = count_kmers(codes, starts, *self._loop, self._normalized)
+        data, indices, ends = kmer_loops.count_kmers(codes, starts, *self._loop, self._normalized)
         return csr_array((data, indices, ends), shape=(len(chosen), self._loop[0][7]))

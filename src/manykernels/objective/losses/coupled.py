@@ -18,16 +18,9 @@ from scipy.linalg.lapack import dpotri
 
 from manykernels.exceptions import InvalidInputError
 from manykernels.objective.capabilities import Capability
+from manykernels.objective.losses import curvature
 from manykernels.objective.losses.base import Array, float_vector
 from manykernels.objective.losses.bound import CoupledLossBound
-from manykernels.objective.losses.curvature import (
-    COUPLED_REACH,
-    MOST_ENTRIES,
-    SAMPLE_PER_RANK,
-    Curvature,
-    rank_of,
-    sampled_rows,
-)
 from manykernels.objective.losses.survival import Positions, RiskLayout, entropies, tie_mixtures
 
 # Second derivatives of the partial likelihood without a matrix among samples: sums over sorted times, linear in N.
@@ -40,7 +33,7 @@ SMALLEST_TOTAL = 1e-120
 """Sums over risk sets below this, beside the largest hazard of the stratum, have squares that underflow."""
 
 
-class RiskCurvature(Curvature):
+class RiskCurvature(curvature.Curvature):
     """The Hessian at some scores, of all samples, or as some of them estimate it.
 
     Of every group (the samples of one time in one stratum) it knows the sums ``b`` over all at risk, and ``a`` over
@@ -63,7 +56,7 @@ class RiskCurvature(Curvature):
         The samples that are not left out, in the order of the rows of ``Z`` for `gram_of`.
     """
 
-    reach: float = COUPLED_REACH
+    reach: float = curvature.COUPLED_REACH
 
     def __init__(self, layout: RiskLayout, weights: Array, kept: Positions | None = None) -> None:
         self._layout, self._weights = layout, weights
@@ -101,9 +94,9 @@ class RiskCurvature(Curvature):
 
     def gram(self, operators: Sequence[Any], rows: int, *, intercept: bool) -> Array:
         """Return ``Z' H Z``, of fewer rows that of the risk sets of these rows; there is no intercept."""
-        rank = rank_of(operators)
-        most = max(MOST_ENTRIES // rank, SAMPLE_PER_RANK * rank)
-        index, weights = sampled_rows(self.diagonal, min(rows, most))
+        rank = curvature.rank_of(operators)
+        most = max(curvature.MOST_ENTRIES // rank, curvature.SAMPLE_PER_RANK * rank)
+        index, weights = curvature.sampled_rows(self.diagonal, min(rows, most))
         used = self
         if len(index) < int(np.count_nonzero(self.diagonal)):
             used = self.of_rows(index, weights / self.diagonal[index])

@@ -26,38 +26,9 @@ import numpy as np
 from scipy.linalg import LinAlgError
 
 from manykernels.objective.certificate import EPS, term_sizes
+from manykernels.solvers.gram import tuning
 from manykernels.solvers.gram.newton_system import NewtonSystem
 from manykernels.solvers.gram.set_weights import RootWeights, SetWeights
-from manykernels.solvers.gram.tuning import (
-    AGREEMENT,
-    CAUTIOUS_TRUST,
-    CLOSE_FACTOR,
-    CLOSER,
-    FALLEN,
-    FAR,
-    FARTHEST,
-    LARGEST_FACTOR,
-    LARGEST_RISE,
-    LIFT,
-    LONGEST_PATIENCE,
-    LOWEST_TARGET,
-    LOWEST_TARGET_NEAR,
-    MOST_HALVINGS,
-    MOST_INNER_STEPS,
-    MOST_PARABOLAS,
-    NEAR,
-    PATIENCE,
-    PRUNING_FACTORS,
-    PRUNING_SHARE,
-    SHORTEST_FRACTION,
-    SMALL_SHARES,
-    SMALLEST_FACTOR,
-    START_FRACTION,
-    STEADY_SHARE,
-    STEPS_FOR_ZEROS,
-    TRUST,
-    WANTED_SHARE,
-)
 from manykernels.solvers.gram.weight_variables import BoundedWeights, PowerWeights
 
 if TYPE_CHECKING:
@@ -91,7 +62,7 @@ class PrimalDual:
         self._keep_origin()
         self._cautious, self._steady = False, False
         self._bounds: tuple[float, float] | None = None
-        self._useless, self._best_gap, self._patience = 0, np.inf, PATIENCE
+        self._useless, self._best_gap, self._patience = 0, np.inf, tuning.PATIENCE
         self._largest_product = 0.0
         self._set_products(self._products_of(self.samples.rho))
 
@@ -134,7 +105,7 @@ class PrimalDual:
             trusted = min(trusted, self._steady_step(drho, dproducts))
         steps = min(self._shortened(longest[0]), trusted), min(self._shortened(longest[1]), trusted)
         if self._cautious:
-            steps = min(steps[0], self.samples.interior_steps(SHORTEST_FRACTION)[0]), steps[1]
+            steps = min(steps[0], self.samples.interior_steps(tuning.SHORTEST_FRACTION)[0]), steps[1]
         if self._scores_agree() or self._steady:
             steps = min(steps), min(steps)
         if self._cautious:
@@ -144,7 +115,7 @@ class PrimalDual:
             raise FloatingPointError("the iteration left the range of float64")
 
     def _restart(self) -> None:
-        if self._patience >= LONGEST_PATIENCE:
+        if self._patience >= tuning.LONGEST_PATIENCE:
             raise LinAlgError("the iteration broke down again and again")
         self._patience *= 2
         self._steady = self._cautious
@@ -190,7 +161,7 @@ class PrimalDual:
         """Norm below which no kernel of a weight set has a weight; None where each kernel has a bound of its own."""
         return float(np.sqrt(self.kernels.least_bound)) if isinstance(self.kernels, SetWeights) else None
 
-    def fit_weights(self, first: int = 0, largest: float = LARGEST_FACTOR) -> None:
+    def fit_weights(self, first: int = 0, largest: float = tuning.LARGEST_FACTOR) -> None:
         """Multiply the weights from position ``first`` on by the factor with the smallest primal value.
 
         A start whose scores are far from what the loss wants would otherwise need long steps in the weights alone.
@@ -218,7 +189,7 @@ class PrimalDual:
         """
         norms_added = norms_added * self._make_room(problem, norms_added)
         pairs = self.samples.n_pairs + problem.n_kernels
-        barrier = max(LIFT * distance / pairs, self.barrier())
+        barrier = max(tuning.LIFT * distance / pairs, self.barrier())
         self.samples.recenter(barrier)
         kernels = self.kernels.resized(keep, norms_added**2, barrier, problem.regularizer)
         moved = type(self)(problem, self.samples, kernels, self.b)
@@ -235,9 +206,9 @@ class PrimalDual:
             return 1.0
         bounds = np.broadcast_to(problem.regularizer.inactive_below, problem.n_kernels)[-norms_added.size :]
         largest = float((norms_added / bounds).max())
-        if largest <= FAR:
+        if largest <= tuning.FAR:
             return 1.0
-        scale = START_FRACTION / largest
+        scale = tuning.START_FRACTION / largest
         self.samples.shrink(scale)
         self.kernels.grow(1.0 / scale, self._squared_norms * scale**2)
         return scale
@@ -259,14 +230,14 @@ class PrimalDual:
 
         That is until the model without them is within ``with_zeros``.
         """
-        spare, share = STEPS_FOR_ZEROS, 1.0
-        for _ in range(MOST_INNER_STEPS):
+        spare, share = tuning.STEPS_FOR_ZEROS, 1.0
+        for _ in range(tuning.MOST_INNER_STEPS):
             self.newton_step(share * wanted * max(abs(self.bounds()[0]), self.problem.tiny))
             if not self.within(wanted):
                 continue
             if spare == 0 or self.within_with_zeros(with_zeros):
                 break
-            spare, share = spare - 1, share * CLOSER
+            spare, share = spare - 1, share * tuning.CLOSER
 
     def model(self, tol: float) -> tuple[Array, Array, float]:
         """Return ``(rho, d, b)``, with zero weight for inactive kernels if that keeps the relative gap below ``tol``.
@@ -274,7 +245,7 @@ class PrimalDual:
         Far from the optimum it is enough that setting them to zero costs little.
         """
         primal, dual = self.bounds()
-        allowed = max(tol * max(abs(primal), self.problem.tiny), (1.0 + PRUNING_SHARE) * (primal - dual))
+        allowed = max(tol * max(abs(primal), self.problem.tiny), (1.0 + tuning.PRUNING_SHARE) * (primal - dual))
         weights = tried = self.kernels.weights
         for pruned in self._prunings():
             if np.array_equal(pruned, weights):
@@ -287,11 +258,11 @@ class PrimalDual:
 
     def _prunings(self) -> Iterator[Array]:
         """Return weights with zeros, most zeros first: judged by their multipliers, then, as a last resort, by size."""
-        inactive = self.kernels.inactive(np.array(PRUNING_FACTORS)[:, None])
+        inactive = self.kernels.inactive(np.array(tuning.PRUNING_FACTORS)[:, None])
         yield from np.where(inactive, 0.0, self.kernels.weights)
         if self.problem.regularizer.sparse:
             sizes = self.kernels.weights * np.sqrt(self._squared_norms)
-            for share in SMALL_SHARES:
+            for share in tuning.SMALL_SHARES:
                 yield np.where(sizes >= share * sizes.max(), self.kernels.weights, 0.0)
 
     @property
@@ -345,7 +316,7 @@ class PrimalDual:
         after = self.samples.complementarity_after(primal_step, dual_step) if self._pairs[0] else 0.0
         after += self.kernels.complementarity_after(primal_step, dual_step) if self._pairs[1] else 0.0
         share = min(max(after / (barrier * self._n_pairs), 0.0), 1.0) ** 3
-        return max(share, STEADY_SHARE) if self._steady else share
+        return max(share, tuning.STEADY_SHARE) if self._steady else share
 
     def _trusted_step(self, drho: Array, dproducts: Array, bound: Array) -> float:
         """Return the step at which what the linearization leaves out is as large as what it is about.
@@ -361,7 +332,7 @@ class PrimalDual:
         bilinear = np.abs(self.kernels.weight_change @ dproducts).max()
         size = np.abs(self._tracked - self._modeled).max() + np.abs(self._tracked).max()
         ratio = max(float((curvature / room).max()), float(bilinear / max(size, self.problem.tiny)))
-        trust = CAUTIOUS_TRUST if self._cautious else TRUST
+        trust = tuning.CAUTIOUS_TRUST if self._cautious else tuning.TRUST
         return 1.0 if ratio <= trust else float(np.sqrt(trust / ratio))
 
     def _steady_step(self, drho: Array, dproducts: Array) -> float:
@@ -388,13 +359,13 @@ class PrimalDual:
 
     def _scores_agree(self) -> bool:
         scores = self._modeled
-        return bool(np.abs(self._tracked - scores).max() <= AGREEMENT * np.abs(scores).max())
+        return bool(np.abs(self._tracked - scores).max() <= tuning.AGREEMENT * np.abs(scores).max())
 
     def _tamed(self, steps: tuple[float, float], drho: Array, dproducts: Array, db: float) -> tuple[float, float]:
         """Halve the steps while they make the primal value much worse than it is."""
         primal_step, dual_step = steps
-        limit = LARGEST_RISE * max(self.bounds()[0], self.problem.tiny)
-        for _ in range(MOST_HALVINGS):
+        limit = tuning.LARGEST_RISE * max(self.bounds()[0], self.problem.tiny)
+        for _ in range(tuning.MOST_HALVINGS):
             weights = self.kernels.weights + dual_step * self.kernels.weight_change
             products = self._products + primal_step * dproducts
             norms = np.sqrt(np.maximum(products @ (self.samples.rho + primal_step * drho), 0.0))
@@ -410,8 +381,8 @@ class PrimalDual:
         gap = max(primal - dual, 0.0)
         if self._n_pairs == 0 or not np.isfinite(gap):
             return 0.0
-        share = LOWEST_TARGET_NEAR if gap < NEAR * abs(primal) else LOWEST_TARGET
-        return max(share * gap, WANTED_SHARE * wanted) / self._n_pairs
+        share = tuning.LOWEST_TARGET_NEAR if gap < tuning.NEAR * abs(primal) else tuning.LOWEST_TARGET
+        return max(share * gap, tuning.WANTED_SHARE * wanted) / self._n_pairs
 
     def _shortened(self, step: float) -> float:
         return step if step == 1.0 else self._fraction() * step
@@ -419,7 +390,7 @@ class PrimalDual:
     def _fraction(self) -> float:
         primal, dual = self.bounds()
         gap = (primal - dual) / abs(primal) if primal else 0.0
-        return max(SHORTEST_FRACTION, 1.0 - gap) if np.isfinite(gap) else SHORTEST_FRACTION
+        return max(tuning.SHORTEST_FRACTION, 1.0 - gap) if np.isfinite(gap) else tuning.SHORTEST_FRACTION
 
     def _move(self, primal_step: float, dual_step: float, dproducts: Array, db: float) -> None:
         linear = self.samples.move(primal_step, dual_step)
@@ -427,7 +398,7 @@ class PrimalDual:
         self.b += dual_step * db
         products = self._products + primal_step * dproducts
         size = float(np.abs(products).max())
-        if not linear or size < FALLEN * self._largest_product:
+        if not linear or size < tuning.FALLEN * self._largest_product:
             products, self._largest_product = self._products_of(self.samples.rho), size
         self._largest_product = max(self._largest_product, size)
         self._set_products(products)
@@ -448,7 +419,7 @@ def _best_factor(primal: Callable[[float], float], largest: float) -> float:
     """
     factors = [0.0, min(1.0, largest / 2), min(2.0, largest)]
     values = [primal(factor) for factor in factors]
-    for _ in range(MOST_PARABOLAS):
+    for _ in range(tuning.MOST_PARABOLAS):
         k = min(max(int(np.argmin(values)), 1), len(factors) - 2)
         left, right = factors[k] - factors[k - 1], factors[k + 1] - factors[k]
         falling, rising = (values[k - 1] - values[k]) / left, (values[k + 1] - values[k]) / right
@@ -458,11 +429,11 @@ def _best_factor(primal: Callable[[float], float], largest: float) -> float:
         elif bend > 0:
             best = factors[k] + (falling * right - rising * left) / (2 * bend)
         else:  # a line
-            best = FARTHEST * factors[-1] if falling > 0 else 0.0
-        best = float(np.clip(best, SMALLEST_FACTOR, min(largest, FARTHEST * factors[-1])))
-        if min(abs(factor - best) for factor in factors) <= CLOSE_FACTOR * best:
+            best = tuning.FARTHEST * factors[-1] if falling > 0 else 0.0
+        best = float(np.clip(best, tuning.SMALLEST_FACTOR, min(largest, tuning.FARTHEST * factors[-1])))
+        if min(abs(factor - best) for factor in factors) <= tuning.CLOSE_FACTOR * best:
             return best
         place = bisect(factors, best)
         factors.insert(place, best)
         values.insert(place, primal(best))
-    return max(factors[int(np.argmin(values))], SMALLEST_FACTOR)
+    return max(factors[int(np.argmin(values))], tuning.SMALLEST_FACTOR)

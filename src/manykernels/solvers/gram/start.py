@@ -13,24 +13,10 @@ from scipy.optimize import minimize_scalar
 from manykernels.objective.problem import Problem
 from manykernels.objective.projection import project_box_hyperplane, project_box_orthogonal
 from manykernels.objective.regularizers.norms import BlockL1
+from manykernels.solvers.gram import tuning
 from manykernels.solvers.gram.iteration import Linearized, PrimalDual
 from manykernels.solvers.gram.sample_variables import CoupledSamples, EntropicSamples, start_samples
 from manykernels.solvers.gram.set_weights import RootWeights, SetWeights
-from manykernels.solvers.gram.tuning import (
-    CLOSE_SCALE,
-    CLOSER_THAN_ROUGH,
-    EXPONENT_OF_ROOTS,
-    FAR_OFF,
-    MOST_ROUGH_STEPS,
-    MOST_ZOOMS,
-    NEAR_ONE,
-    ROUGH_GAP,
-    SHARE_OF_BOUND,
-    SMALLEST_MARGIN,
-    SMALLEST_WEIGHT,
-    START_BARRIER,
-    START_FRACTION,
-)
 from manykernels.solvers.gram.weight_variables import (
     BoundedWeights,
     FixedWeights,
@@ -97,7 +83,7 @@ def start_iteration(
     curve = problem.regularizer.curve
     if weights is not None and weights.any() and starts_warm(problem):
         return _warm_start(problem, rho, weights, b)
-    if curve is not None and not curve.coupled and curve.exponent < NEAR_ONE:
+    if curve is not None and not curve.coupled and curve.exponent < tuning.NEAR_ONE:
         return _start_near_one(problem, rho, b, curve, scores)
     return _plain_start(problem, rho, b, scores)
 
@@ -107,13 +93,13 @@ def _start_near_one(problem: Problem, rho: Array, b: float, curve: Curve, scores
     plain = problem.with_penalty(BlockL1(curve.power))
     rough = _plain_start(plain, rho, b, scores)
     with suppress(LinAlgError):
-        for _ in range(MOST_ROUGH_STEPS):
+        for _ in range(tuning.MOST_ROUGH_STEPS):
             primal, dual = rough.bounds()
-            if primal - dual <= ROUGH_GAP * max(abs(primal), problem.tiny):
+            if primal - dual <= tuning.ROUGH_GAP * max(abs(primal), problem.tiny):
                 break
-            rough.newton_step(CLOSER_THAN_ROUGH * ROUGH_GAP * max(abs(primal), problem.tiny))
+            rough.newton_step(tuning.CLOSER_THAN_ROUGH * tuning.ROUGH_GAP * max(abs(primal), problem.tiny))
     kernels = _start_power(rough.squared_norms, curve)
-    kernels.weights = np.maximum(rough.kernels.weights, SMALLEST_WEIGHT * rough.kernels.weights.max())
+    kernels.weights = np.maximum(rough.kernels.weights, tuning.SMALLEST_WEIGHT * rough.kernels.weights.max())
     return (CoupledPrimalDual if problem.loss.couples_samples else PrimalDual)(problem, rough.samples, kernels, rough.b)
 
 
@@ -122,11 +108,11 @@ def _plain_start(problem: Problem, rho: Array, b: float, scores: Array | None) -
     rho = interior_point(problem, rho)
     norms = problem.dual_norms(rho)
     scale, value = best_scale(problem, rho, norms)
-    scale *= START_FRACTION
+    scale *= tuning.START_FRACTION
     n_pairs = 2 * problem.n_samples + problem.n_kernels
     if not problem.loss.entropic:  # of few samples against many the dual value says little: steps would be tiny
         value = max(value, problem.empirical_loss(problem.constant_scores(b)))
-    barrier = START_BARRIER * max(value, 1e-3 * problem.loss_at_zero, problem.tiny) / n_pairs
+    barrier = tuning.START_BARRIER * max(value, 1e-3 * problem.loss_at_zero, problem.tiny) / n_pairs
     samples = start_samples(problem, scale * rho, b, barrier, scores)
     kernels = start_weights(problem.regularizer, (scale * norms) ** 2, barrier)
     iteration = (CoupledPrimalDual if problem.loss.couples_samples else PrimalDual)(problem, samples, kernels, b)
@@ -148,12 +134,12 @@ def _warm_start(problem: Problem, rho: Array, weights: Array, b: float) -> Prima
     Weights grow by as much, so that the scores stay, and those of kernels without one go to the central path.
     """
     scores, norms = problem.model_parts(rho, weights)[0] + b, problem.dual_norms(rho)
-    scale = min(1.0, SHARE_OF_BOUND * problem.regularizer.dual_scale(norms))
-    given, rho = rho, interior_point(problem, scale * rho, SMALLEST_MARGIN)
+    scale = min(1.0, tuning.SHARE_OF_BOUND * problem.regularizer.dual_scale(norms))
+    given, rho = rho, interior_point(problem, scale * rho, tuning.SMALLEST_MARGIN)
     grown = weights * problem.penalties**2 / scale
     primal = problem.empirical_loss(scores) + problem.regularizer.value(scale * grown * norms)
     n_pairs = 2 * problem.n_samples + problem.n_kernels
-    barrier = START_BARRIER * max(primal, problem.tiny) / n_pairs
+    barrier = tuning.START_BARRIER * max(primal, problem.tiny) / n_pairs
     samples = start_samples(problem, rho, b, barrier)
     if isinstance(samples, EntropicSamples):
         samples.z = _curved(samples, scores, given)
@@ -173,7 +159,7 @@ def _curved(samples: EntropicSamples, scores: Array, rho: Array) -> Array:
     slopes = -samples.weight * samples.loss.derivative(samples.y, scores)
     halfway = replace(samples, rho=0.5 * (rho + slopes))
     halfway.resynchronize()
-    return np.where(np.abs(slopes - rho) > FAR_OFF * samples.weight, halfway.z, scores)
+    return np.where(np.abs(slopes - rho) > tuning.FAR_OFF * samples.weight, halfway.z, scores)
 
 
 def interior_point(problem: Problem, rho: Array, margin: float = 0.05) -> Array:
@@ -208,10 +194,10 @@ def best_scale(problem: Problem, rho: Array, norms: Array) -> tuple[float, float
     while not np.isfinite(at_end := negative_dual(largest)) and largest > 0:  # at most the exponents of float64
         largest *= 0.5
     # A concave function that still rises at the end of an interval is largest there, as most are before a hard bound.
-    if at_end <= negative_dual((1.0 - CLOSE_SCALE) * largest):
+    if at_end <= negative_dual((1.0 - tuning.CLOSE_SCALE) * largest):
         return largest, -at_end
-    for _ in range(MOST_ZOOMS):
-        smallest = CLOSE_SCALE * largest
+    for _ in range(tuning.MOST_ZOOMS):
+        smallest = tuning.CLOSE_SCALE * largest
         found = minimize_scalar(
             negative_dual, bounds=(0.0, largest), method="bounded", options={"xatol": smallest, "maxiter": 40}
         )
@@ -226,7 +212,7 @@ def start_weights(regularizer: Regularizer, squared_norms: Array, barrier: float
     if regularizer.weight_set:
         # Weights in their set; those of an lp ball with p > 2 follow from the norms.
         curve = regularizer.curve
-        if curve is not None and curve.exponent > EXPONENT_OF_ROOTS:
+        if curve is not None and curve.exponent > tuning.EXPONENT_OF_ROOTS:
             return RootWeights.central(squared_norms, regularizer, curve.exponent / (2.0 - curve.exponent))
         return SetWeights.central(squared_norms, barrier, regularizer)
     free, largest = free_kernels(regularizer, squared_norms.size)

@@ -33,21 +33,7 @@ from manykernels.solvers.gram.newton_system import NewtonSystem
 from manykernels.solvers.gram.sample_variables import EntropicSamples, SampleVariables, start_samples
 from manykernels.solvers.gram.start import interior_point, start_iteration
 from manykernels.solvers.gram.weight_variables import FixedWeights
-from manykernels.solvers.learners.products import (
-    AT_BOUND,
-    LEAST_GAP,
-    MOST_ROUNDS,
-    MOST_STEPS,
-    NEARLY_EXACT,
-    PAIRS_TOL,
-    PATIENCE,
-    PATIENCE_NEAR,
-    SINGLES_TOL,
-    SMO_SWEEPS,
-    WeightedProducts,
-    conjugate_gradients,
-    newton,
-)
+from manykernels.solvers.learners import products
 from manykernels.solvers.learners.smo_svm import svm_from
 from manykernels.validation.arrays import Array
 
@@ -76,7 +62,7 @@ def exchange_active_sets(problem: Problem, gram: Array, rho: Array, b: float) ->
     SIAM J. Optim. 13 (2002).
     """
     pieces = _pieces(problem, gram, rho, b)
-    for _ in range(MOST_ROUNDS):
+    for _ in range(products.MOST_ROUNDS):
         if not pieces.free.any():
             return
         try:
@@ -149,7 +135,7 @@ def _pieces(problem: Problem, gram: Array, rho: Array, b: float) -> _Pieces:
         low, high = np.where(positive, 0.0, low), np.where(positive, high, 0.0)
         linear = linear - np.where(positive, kink, -kink)
     width = np.where(np.isfinite(high - low), high - low, np.abs(rho).max())
-    free = (rho > low + AT_BOUND * width) & (rho < high - AT_BOUND * width)
+    free = (rho > low + products.AT_BOUND * width) & (rho < high - products.AT_BOUND * width)
     rho = np.where(free, rho, np.where(rho - low < high - rho, low, high))
     return _Pieces(low, high, np.array(linear), problem.loss.curvature / problem.weight, rho, free)
 
@@ -173,7 +159,7 @@ class LearnerFit:
 
 
 def fit_learner(
-    problem: Problem, gram: Array | WeightedProducts, *, warm: LearnerFit | None = None, tol: float = 1e-9
+    problem: Problem, gram: Array | products.WeightedProducts, *, warm: LearnerFit | None = None, tol: float = 1e-9
 ) -> LearnerFit:
     """Fit the loss of a problem on one kernel matrix.
 
@@ -186,15 +172,15 @@ def fit_learner(
     if problem.loss.couples_samples:
         assert isinstance(gram, np.ndarray), "products alone are for sums over samples"
         return _fit_coupled(problem, gram, warm, tol)
-    if isinstance(gram, WeightedProducts):
+    if isinstance(gram, products.WeightedProducts):
         # Fit a loss with derivatives by products with the kernel matrix.
         # The kernel weights depend on norms, which are off by the root of the gap of a learner that is not exact.
-        least = max(tol * tol, LEAST_GAP)
+        least = max(tol * tol, products.LEAST_GAP)
         rho, b = problem.zero_model() if warm is None else (problem.feasible_dual(warm.rho), warm.b)
         if problem.loss.linear_dual:
             start = np.zeros(problem.n_samples) if warm is None else rho
-            return _certified(problem, gram, *conjugate_gradients(problem, gram, start, least))
-        return _certified(problem, gram, *newton(problem, gram, rho, b, least))
+            return _certified(problem, gram, *products.conjugate_gradients(problem, gram, start, least))
+        return _certified(problem, gram, *products.newton(problem, gram, rho, b, least))
     if problem.loss.linear_dual:
         return _solve_linear(problem, gram)
     if problem.loss.conjugate_form == "quadratic":
@@ -209,7 +195,7 @@ def _fit_coupled(problem: Problem, gram: Array, warm: LearnerFit | None, tol: fl
     if not _objective(problem, gram, rho) < _objective(problem, gram, 0.0 * rho):  # of other weights, and far away
         rho = 0.0 * rho
     best: LearnerFit | None = None
-    for steps in range(MOST_STEPS):
+    for steps in range(products.MOST_STEPS):
         found = single.certificate(rho, np.ones(1), 0.0)
         if best is not None and not found.gap < best.gap:
             break
@@ -243,7 +229,9 @@ def _objective(problem: Problem, gram: Array, rho: Array) -> float:
         return np.inf
 
 
-def _certified(problem: Problem, gram: Array | WeightedProducts, rho: Array, b: float, steps: int) -> LearnerFit:
+def _certified(
+    problem: Problem, gram: Array | products.WeightedProducts, rho: Array, b: float, steps: int
+) -> LearnerFit:
     """Make ``rho`` feasible and compute both values of exactly this model."""
     rho = problem.feasible_dual(rho)
     f = gram @ rho
@@ -287,8 +275,8 @@ def _starts(problem: Problem, gram: Array, warm: LearnerFit | None) -> Iterator[
 def _smo(problem: Problem, gram: Array, warm: LearnerFit | None) -> tuple[Array, float]:
     """Move pairs of samples (single ones without intercept), from the last coefficients if there are any."""
     start = np.zeros(problem.n_samples) if warm is None else problem.feasible_dual(warm.rho)
-    tol = PAIRS_TOL if problem.fit_intercept else SINGLES_TOL
-    most, border = SMO_SWEEPS * problem.n_samples, problem.fit_intercept
+    tol = products.PAIRS_TOL if problem.fit_intercept else products.SINGLES_TOL
+    most, border = products.SMO_SWEEPS * problem.n_samples, problem.fit_intercept
     rho, b, _ = svm_from(start, gram, problem.y, problem.dual_box, tol=tol, most=most, fit_intercept=border)
     return rho, b
 
@@ -350,7 +338,7 @@ def _single(problem: Problem, gram: Array) -> Problem:
 def _descend(problem: Problem, gram: Array, iteration: PrimalDual, best: LearnerFit, tol: float) -> LearnerFit:
     """Take Newton steps, at least one: an old answer is never returned as it is, however well it still does."""
     useless, smallest = 0, np.inf
-    for _ in range(MOST_STEPS):
+    for _ in range(products.MOST_STEPS):
         try:
             iteration.newton_step(tol * max(abs(best.primal_value), problem.tiny))
         except (LinAlgError, FloatingPointError):
@@ -359,8 +347,8 @@ def _descend(problem: Problem, gram: Array, iteration: PrimalDual, best: Learner
         useless = 0 if found.gap < 0.9 * smallest else useless + 1
         smallest = min(smallest, found.gap)
         best = replace(found if found.gap < best.gap else best, steps=best.steps + 1)
-        near = smallest <= NEARLY_EXACT * max(abs(best.primal_value), problem.tiny)
-        if _accurate(problem, best, tol) or useless >= (PATIENCE_NEAR if near else PATIENCE):
+        near = smallest <= products.NEARLY_EXACT * max(abs(best.primal_value), problem.tiny)
+        if _accurate(problem, best, tol) or useless >= (products.PATIENCE_NEAR if near else products.PATIENCE):
             break
     return best
 

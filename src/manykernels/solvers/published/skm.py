@@ -19,28 +19,7 @@ from manykernels.objective.problem import Certificate, Problem
 from manykernels.solvers.base import BROKEN, Solver
 from manykernels.solvers.gram.interior_point import InteriorPoint
 from manykernels.solvers.learners.smo_svm import svm_loop
-from manykernels.solvers.published.skm_descent import (
-    EQUAL_SHARES,
-    LARGEST_SIGMA,
-    LOWEST_KAPPA,
-    NEARLY_ACTIVE,
-    NO_CENTER,
-    POLISH_SHARE,
-    POLISH_SIGMA,
-    POLISH_STEPS,
-    SIGMA_GROWTH,
-    SMOOTHING_SHARE,
-    STEPS_PER_SAMPLE,
-    USELESS_ROUNDS,
-    VIOLATION_SHARE,
-    WORTH_DROPPING,
-    Descent,
-    UnitKernels,
-    epsilon_optimality,
-    shares_of,
-    smoothed_dual,
-    sparser_weights,
-)
+from manykernels.solvers.published import skm_descent
 from manykernels.solvers.solution import Model, Solution, Status
 from manykernels.validation.arrays import Array, check_count, check_positive
 
@@ -54,8 +33,8 @@ class _State:
     kappa: float
     finishing: bool
     norms: Array
-    descent: Descent | None = None
-    center: Array = field(default_factory=lambda: NO_CENTER)
+    descent: skm_descent.Descent | None = None
+    center: Array = field(default_factory=lambda: skm_descent.NO_CENTER)
     sigma: float = 0.0
     least: float = np.inf
     rounds: int = 0
@@ -158,7 +137,7 @@ class SupportKernelMachine(Solver):
         if check_positive(self.kappa_factor, "kappa_factor", upper=1.0) == 1.0:
             raise InvalidInputError("kappa_factor must be below 1, or kappa would never fall.")
         if self.smoothing is not None:
-            shares_of(self.smoothing)
+            skm_descent.shares_of(self.smoothing)
             object.__setattr__(self, "smoothing", tuple(float(factor) for factor in self.smoothing))
         if self.epsilons is not None:
             if not isinstance(self.epsilons, tuple) or len(self.epsilons) != 2:
@@ -181,7 +160,7 @@ class SupportKernelMachine(Solver):
 
     def _shares(self, kernels: Array) -> Array:
         """Return the shares of these kernels in the smoothed dual; an empty array means ones."""
-        return EQUAL_SHARES if self.smoothing is None else shares_of(self.smoothing)[kernels]
+        return skm_descent.EQUAL_SHARES if self.smoothing is None else skm_descent.shares_of(self.smoothing)[kernels]
 
     def good_enough(self, problem: Problem) -> Callable[[Solution], bool] | None:
         """Return the paper's rule if there are ``epsilons``."""
@@ -190,7 +169,7 @@ class SupportKernelMachine(Solver):
         most = self.epsilons[0] * problem.n_samples * problem.regularizer.strength, self.epsilons[1]
 
         def optimal(model: Solution) -> bool:
-            found = epsilon_optimality(problem, model.dual_coef, model.kernel_weights)
+            found = skm_descent.epsilon_optimality(problem, model.dual_coef, model.kernel_weights)
             return found.eps1 <= most[0] and found.eps2 <= most[1]
 
         return optimal
@@ -221,7 +200,7 @@ class SupportKernelMachine(Solver):
             self._solve_sum(problem, state)
             return
         if not state.finishing and state.solved:
-            state.kappa = max(self.kappa_factor * state.kappa, LOWEST_KAPPA)
+            state.kappa = max(self.kappa_factor * state.kappa, skm_descent.LOWEST_KAPPA)
         descent = self._revised(problem, state)
         if state.finishing:
             self._finish(problem, state, descent)
@@ -253,25 +232,25 @@ class SupportKernelMachine(Solver):
 
     def _solve_sum(self, problem: Problem, state: _State) -> None:
         """Solve ``kappa = 1``, a support vector machine on the sum of all kernels."""
-        kernels = UnitKernels(problem, np.arange(problem.n_kernels))
+        kernels = skm_descent.UnitKernels(problem, np.arange(problem.n_kernels))
         y, lo, hi = (np.array(values) for values in (problem.y, *problem.dual_box))
-        most = STEPS_PER_SAMPLE * problem.n_samples
+        most = skm_descent.STEPS_PER_SAMPLE * problem.n_samples
         tol, grad = self._tolerance(problem, state), np.empty_like(y)
         shares = self._shares(kernels.kernels)
         gram = kernels.combined(shares if shares.size else np.ones(problem.n_kernels))
         svm_loop(gram, y, lo, hi, state.rho, grad, problem.fit_intercept, tol, most, problem.n_samples)
-        state.descent = Descent(kernels, state.rho, self.cache_bytes, self.shrinking, shares)
-        state.eta = smoothed_dual(np.sqrt(state.descent.squares), 1.0, self.smoothing).weights
+        state.descent = skm_descent.Descent(kernels, state.rho, self.cache_bytes, self.shrinking, shares)
+        state.eta = skm_descent.smoothed_dual(np.sqrt(state.descent.squares), 1.0, self.smoothing).weights
 
-    def _smooth(self, problem: Problem, state: _State, descent: Descent) -> None:
+    def _smooth(self, problem: Problem, state: _State, descent: skm_descent.Descent) -> None:
         """Minimize the paper's ``G`` at the current ``kappa``; without end in sight, leave it to the Newton steps."""
-        tol, most = self._tolerance(problem, state), STEPS_PER_SAMPLE * problem.n_samples
+        tol, most = self._tolerance(problem, state), skm_descent.STEPS_PER_SAMPLE * problem.n_samples
         descent.shrink_box((1.0 - state.kappa) ** 2 if self.rescale else 1.0)
-        violation = descent.minimize(NO_CENTER, state.kappa, tol, most)
+        violation = descent.minimize(skm_descent.NO_CENTER, state.kappa, tol, most)
         descent.shrink_box(1.0)
         state.solved = violation <= tol or self.newton
         own = None if self.smoothing is None else np.array(self.smoothing)[_working_set(problem, state)]
-        smoothed = smoothed_dual(np.sqrt(descent.squares), state.kappa, own)
+        smoothed = skm_descent.smoothed_dual(np.sqrt(descent.squares), state.kappa, own)
         self._set_weights(problem, state, smoothed.weights)
         if self.newton and (violation > tol or state.kappa * self.kappa_factor < self.smallest_kappa):
             state.finishing = True
@@ -279,18 +258,22 @@ class SupportKernelMachine(Solver):
 
     def _tolerance(self, problem: Problem, state: _State) -> float:
         """Return the violation at which to stop, such that its share of the gap is a part of the smoothing's."""
-        share = VIOLATION_SHARE * self.tol
+        share = skm_descent.VIOLATION_SHARE * self.tol
         if not state.finishing:
-            share = max(share, SMOOTHING_SHARE * state.kappa)
+            share = max(share, skm_descent.SMOOTHING_SHARE * state.kappa)
         return share * max(min(state.primal, problem.loss_at_zero), problem.tiny) / problem.total_weight
 
     # --- multipliers -------------------------------------------------------------------------------------------------
 
     def _center(self, state: _State) -> None:
         state.center, state.least, state.rounds = state.eta, np.inf, 0
-        state.sigma = min(state.sigma * SIGMA_GROWTH, LARGEST_SIGMA) if state.sigma else 1.0 / state.kappa**2
+        state.sigma = (
+            min(state.sigma * skm_descent.SIGMA_GROWTH, skm_descent.LARGEST_SIGMA)
+            if state.sigma
+            else 1.0 / state.kappa**2
+        )
 
-    def _finish(self, problem: Problem, state: _State, descent: Descent) -> None:
+    def _finish(self, problem: Problem, state: _State, descent: skm_descent.Descent) -> None:
         """Take a round at the current center; once it is solved, polish, and center at the new weights."""
         tol = self._tolerance(problem, state)
         center = state.center[_working_set(problem, state)]
@@ -302,20 +285,20 @@ class SupportKernelMachine(Solver):
         violation = descent.violation(grad)
         state.rounds = 0 if violation <= 0.5 * state.least else state.rounds + 1
         state.least = min(state.least, violation)
-        state.solved = violation <= tol or state.rounds >= USELESS_ROUNDS
+        state.solved = violation <= tol or state.rounds >= skm_descent.USELESS_ROUNDS
         if state.solved:
             eta = self._polished(problem, descent, eta)
         self._set_weights(problem, state, eta)
         if state.solved:
             self._center(state)
 
-    def _polished(self, problem: Problem, descent: Descent, eta: Array) -> Array:
+    def _polished(self, problem: Problem, descent: skm_descent.Descent, eta: Array) -> Array:
         """Take a few steps on the optimality conditions; return to the point with the smallest gap."""
         best = _relative_gap(problem, descent, eta), eta, descent.rho.copy()
-        for _ in range(POLISH_STEPS):
-            if best[0] <= POLISH_SHARE * self.tol:
+        for _ in range(skm_descent.POLISH_STEPS):
+            if best[0] <= skm_descent.POLISH_SHARE * self.tol:
                 break
-            eta = descent.polish(eta, POLISH_SIGMA / max(float(descent.squares.max()), problem.tiny))
+            eta = descent.polish(eta, skm_descent.POLISH_SIGMA / max(float(descent.squares.max()), problem.tiny))
             gap = _relative_gap(problem, descent, eta)
             if gap < best[0]:
                 best = gap, eta, descent.rho.copy()
@@ -325,34 +308,36 @@ class SupportKernelMachine(Solver):
 
     # --- working set -------------------------------------------------------------------------------------------------
 
-    def _revised(self, problem: Problem, state: _State) -> Descent:
+    def _revised(self, problem: Problem, state: _State) -> skm_descent.Descent:
         """Return the descent on the kernels that may matter, as far as the last certificate shows."""
         wanted = self._wanted(state)
         missing = np.setdiff1d(wanted, _working_set(problem, state)).size
-        if state.descent is None or missing or wanted.size < WORTH_DROPPING * state.descent.squares.size:
+        if state.descent is None or missing or wanted.size < skm_descent.WORTH_DROPPING * state.descent.squares.size:
             state.newton_steps = self.newton_steps(state)
-            kernels = UnitKernels(problem, wanted)
+            kernels = skm_descent.UnitKernels(problem, wanted)
             shares = self._shares(wanted)
-            state.descent = Descent(kernels, state.rho, self.cache_bytes, self.shrinking, shares)
+            state.descent = skm_descent.Descent(kernels, state.rho, self.cache_bytes, self.shrinking, shares)
         return state.descent
 
     def _wanted(self, state: _State) -> Array:
         top = float(state.norms.max(initial=0.0))
-        level = top if state.finishing else smoothed_dual(state.norms, state.kappa, self.smoothing).threshold
-        return np.flatnonzero((state.norms >= NEARLY_ACTIVE * level) | (state.eta > 0))
+        level = (
+            top if state.finishing else skm_descent.smoothed_dual(state.norms, state.kappa, self.smoothing).threshold
+        )
+        return np.flatnonzero((state.norms >= skm_descent.NEARLY_ACTIVE * level) | (state.eta > 0))
 
     def _set_weights(self, problem: Problem, state: _State, eta: Array) -> None:
         state.eta = np.zeros(problem.n_kernels)
         state.eta[_working_set(problem, state)] = _on_simplex(eta)
 
-    def _sparser(self, problem: Problem, state: _State, descent: Descent, eta: Array) -> Array:
+    def _sparser(self, problem: Problem, state: _State, descent: skm_descent.Descent, eta: Array) -> Array:
         """Leave out kernels if the model is good enough to be returned, and stays so."""
         if _relative_gap(problem, descent, eta) > self.tol:
             return eta
         grad = eta @ descent.products - descent.y
         slack = max(descent.violation(grad), self._tolerance(problem, state))
         box = descent.lo, descent.hi
-        found = sparser_weights(
+        found = skm_descent.sparser_weights(
             descent.products, descent.y, descent.rho, box, eta, slack, fit_intercept=problem.fit_intercept
         )
         return found if _relative_gap(problem, descent, found) <= self.tol else eta
@@ -362,7 +347,7 @@ def _working_set(problem: Problem, state: _State) -> Array:
     return state.descent.kernels.kernels if state.descent else np.zeros(0, dtype=np.intp)
 
 
-def _relative_gap(problem: Problem, descent: Descent, eta: Array) -> float:
+def _relative_gap(problem: Problem, descent: skm_descent.Descent, eta: Array) -> float:
     primal, dual = descent.bounds(eta)
     return (primal - dual) / max(abs(primal), problem.tiny)
 

@@ -22,20 +22,8 @@ from manykernels.objective.capabilities import Capability
 from manykernels.objective.problem import Certificate, Problem
 from manykernels.solvers.base import BROKEN, Solver
 from manykernels.solvers.gram.interior_point import InteriorPoint
+from manykernels.solvers.published import online_steps
 from manykernels.solvers.published.conic import refinements, with_best_intercept
-from manykernels.solvers.published.online_steps import (
-    BALL,
-    ELASTIC,
-    POWER,
-    SQUARE,
-    DualPoint,
-    OnlineLoss,
-    Penalty,
-    gains,
-    kernel_weights,
-    subgradient_sweep,
-    sweep,
-)
 from manykernels.solvers.solution import Model, Status
 from manykernels.validation.arrays import Array, check_count
 
@@ -62,22 +50,26 @@ INTERIOR = 1e-12  # distance of a starting point to the ends of an entropic box,
 # What the online solvers hold between updates: dual coefficients, their products, and the order of the samples.
 
 
-def samples_of(problem: Problem) -> OnlineLoss:
+def samples_of(problem: Problem) -> online_steps.OnlineLoss:
     """Return the loss as the compiled loops take it."""
     loss = problem.loss
     y, weight, lo, hi = (np.array(each) for each in (problem.y, problem.weight, *problem.dual_box))
-    return OnlineLoss(y, weight, lo, hi, loss.curvature, loss.kink, loss.conjugate_form == "binary_entropy")
+    return online_steps.OnlineLoss(
+        y, weight, lo, hi, loss.curvature, loss.kink, loss.conjugate_form == "binary_entropy"
+    )
 
 
-def penalty_of(problem: Problem) -> Penalty:
+def penalty_of(problem: Problem) -> online_steps.Penalty:
     """Return the penalty as the compiled loops take it."""
     curve = problem.regularizer.curve
     assert curve is not None, "the solvers refuse what has none"
     if curve.elastic:
-        return Penalty(ELASTIC, curve.linear, curve.ridge)
+        return online_steps.Penalty(online_steps.ELASTIC, curve.linear, curve.ridge)
     if curve.slanted:
-        return Penalty(SQUARE, curve.linear, curve.dual_exponent, curve.power)
-    return Penalty(BALL if curve.coupled else POWER, curve.power, curve.dual_exponent)
+        return online_steps.Penalty(online_steps.SQUARE, curve.linear, curve.dual_exponent, curve.power)
+    return online_steps.Penalty(
+        online_steps.BALL if curve.coupled else online_steps.POWER, curve.power, curve.dual_exponent
+    )
 
 
 @dataclass(frozen=True)
@@ -121,12 +113,14 @@ class OnlineLearner(ABC):
         margin = INTERIOR * (self.samples.hi - self.samples.lo)
         return np.clip(feasible, self.samples.lo + margin, self.samples.hi - margin)
 
-    def placed(self, rho: Array) -> DualPoint:
+    def placed(self, rho: Array) -> online_steps.DualPoint:
         """Return the point of these coefficients: one pass unless they are zero."""
         if not rho.any():
-            return DualPoint(np.zeros(rho.size), np.zeros((self.unit.size, rho.size)), np.zeros(self.unit.size))
+            return online_steps.DualPoint(
+                np.zeros(rho.size), np.zeros((self.unit.size, rho.size)), np.zeros(self.unit.size)
+            )
         products = self.problem.stack.apply_each(rho) / self.unit[:, None]
-        return DualPoint(rho, products, np.maximum(products @ rho, 0.0))
+        return online_steps.DualPoint(rho, products, np.maximum(products @ rho, 0.0))
 
     @abstractmethod
     def epoch(self) -> None:
@@ -146,7 +140,7 @@ class OnlineLearner(ABC):
         """Return the samples whose update can change anything."""
         return order
 
-    def rescaled(self) -> DualPoint:
+    def rescaled(self) -> online_steps.DualPoint:
         """Return the point of the present model."""
         return self.point
 
@@ -158,7 +152,7 @@ class OnlineLearner(ABC):
         """Return the present model and its gap, from the products."""
         problem, point = self.problem, self.rescaled()
         weights = np.empty(problem.n_kernels)
-        kernel_weights(self.penalty, 1.0, point.squares, weights)
+        online_steps.kernel_weights(self.penalty, 1.0, point.squares, weights)
         scores, norms = weights @ point.products, np.sqrt(np.maximum(point.squares, 0.0))
         b = problem.loss.best_intercept(problem.y, scores, problem.weight) if problem.fit_intercept else 0.0
         primal = problem.empirical_loss(scores + b) + problem.regularizer.value(weights * norms)
@@ -201,7 +195,9 @@ class ImplicitLearner(OnlineLearner):
                 shares = np.arange(seen + 1, seen + chosen.size + 1) / n_samples
             seen += chosen.size
             problem, point = self.problem, self.point
-            steps += sweep(columns, chosen, self.samples, self.penalty, shares, point, problem.fit_intercept)
+            steps += online_steps.sweep(
+                columns, chosen, self.samples, self.penalty, shares, point, problem.fit_intercept
+            )
         self._first, self.moving = False, steps > 0
         self._past.append(self.point.rho.copy())
         if len(self._past) > self._memory:
@@ -214,7 +210,7 @@ class ImplicitLearner(OnlineLearner):
             return order
         n_samples = self.problem.n_samples
         up, down, weights = np.empty(n_samples), np.empty(n_samples), np.empty_like(self.point.squares)
-        gains(self.samples, self.penalty, 1.0, self.point, np.arange(n_samples), weights, up, down)
+        online_steps.gains(self.samples, self.penalty, 1.0, self.point, np.arange(n_samples), weights, up, down)
         highest, lowest = (up.max(), down.min()) if self.problem.fit_intercept else (0.0, 0.0)
         return order[(up[order] > lowest) | (down[order] < highest)]
 
@@ -235,7 +231,7 @@ class ImplicitLearner(OnlineLearner):
         if self._dual(proposal) > self._dual(self.point):
             self.point = proposal
 
-    def _dual(self, point: DualPoint) -> float:
+    def _dual(self, point: online_steps.DualPoint) -> float:
         norms = np.sqrt(np.maximum(point.squares, 0.0))
         return -self.problem.conjugate_loss(point.rho) - self.problem.regularizer.conjugate(norms)
 
@@ -255,16 +251,16 @@ class SubgradientLearner(OnlineLearner):
     def epoch(self) -> None:
         for chosen, columns in self.columns(self.generator.permutation(self.problem.n_samples)):
             b = self.measure().b
-            subgradient_sweep(columns, chosen, self.samples, self.penalty, self._seen, self.point, b)
+            online_steps.subgradient_sweep(columns, chosen, self.samples, self.penalty, self._seen, self.point, b)
             self._seen += chosen.size
             if not np.isfinite(self.point.squares).all():
                 raise FloatingPointError("the subgradient steps overflow")
 
-    def rescaled(self) -> DualPoint:
+    def rescaled(self) -> online_steps.DualPoint:
         """Return the point of the average."""
         scale = self.problem.n_samples / max(self._seen, 1)
         rho, products, squares = self.point
-        return DualPoint(scale * rho, scale * products, scale * scale * np.maximum(squares, 0.0))
+        return online_steps.DualPoint(scale * rho, scale * products, scale * scale * np.maximum(squares, 0.0))
 
 
 LEARNERS: dict[str, type[OnlineLearner]] = {"implicit": ImplicitLearner, "subgradient": SubgradientLearner}
