@@ -83,12 +83,6 @@ class _Part:
         return samples if self.codes is None else self.codes[samples].astype(np.intp)
 
 
-def _as_lines(lines: Lines) -> _Part:
-    """Return kernels of one feature each as a part among all samples."""
-    stack = RankOneStack(lines.features)
-    return _Part(lines.kernels, stack, None, stack.features)
-
-
 def _as_part(kernels: Array, own: GramStack, codes: Array | None, dtype: DTypeLike | None) -> _Part:
     """Return kernels as a part, packed if they are to be held."""
     if dtype is None:
@@ -146,7 +140,10 @@ class DistinctStack(GramStack):
         ]
         if rest.size:
             parts.append((rest, stack.take(rest), None))
-        self._lines = [] if lines is None else [_as_lines(lines)]
+        self._lines = []
+        if lines is not None:
+            features = RankOneStack(lines.features)
+            self._lines = [_Part(lines.kernels, features, None, features.features)]
         self._parts = [*self._lines, *(_as_part(*part, dtype) for part in parts)]
         for part in self._parts[len(self._lines) :]:
             # Few entries, which threads would wait for.

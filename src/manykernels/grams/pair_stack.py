@@ -216,23 +216,17 @@ class PairStack(GramStack):
 
     def _products_with(self, rows: PairIndex, weights: Array, active: Array, columns: Array) -> Array:
         """Return ``sum_m d_m K_m(rows, pairs) columns``, with one product for each left kernel."""
-        sums = self._sums_of(weights, active)
-        return vec_trick(rows, self._index, ((self._factors.left(a), right) for a, right in sums.items()), columns)
-
-    def _sums_of(self, weights: Array, active: Array) -> dict[int | None, Array]:
-        """Return the weighted sums of the right kernels that share a left one; those of the last weights are kept."""
+        # Weighted sums of the right kernels that share a left one; those of the last weights are kept.
         known = self._last
         if known is None or not np.array_equal(known[0], weights):
-            sums = {a: self._summed(weights, kernels) for a, kernels in by_left(self._products, active).items()}
+            sums: dict[int | None, Array] = {}
+            for a, kernels in by_left(self._products, active).items():
+                sums[a] = np.zeros((self._index.shape[1],) * 2)
+                for m in kernels:
+                    sums[a] += weights[m] * self._factors.right(self._products[m][1])
             self._last = known = (weights.copy(), sums)
-        return known[1]
-
-    def _summed(self, weights: Array, kernels: list[int]) -> Array:
-        """Return the weighted sum of the right kernels of some products."""
-        total = np.zeros((self._index.shape[1],) * 2)
-        for m in kernels:
-            total += weights[m] * self._factors.right(self._products[m][1])
-        return total
+        pairs = ((self._factors.left(a), right) for a, right in known[1].items())
+        return vec_trick(rows, self._index, pairs, columns)
 
     def _combine(self, weights: Array, active: Array) -> Array:
         self._check_room(self.n_samples**2)

@@ -41,16 +41,13 @@ def column_statistics(values: Array) -> tuple[Array, Array]:
     """Return mean and standard deviation of every column over what is present (not NaN); 1 for a constant column."""
     means, deviations = np.empty(values.shape[1]), np.empty(values.shape[1])
     for at in column_blocks(values):
-        means[at], deviations[at] = _block_statistics(values[:, at])
+        block = values[:, at]
+        if np.isnan(block).any():
+            parts = [_complete_statistics(column[~np.isnan(column), None]) for column in block.T]
+            means[at], deviations[at] = (np.concatenate(own) for own in zip(*parts, strict=True))
+        else:
+            means[at], deviations[at] = _complete_statistics(block)
     return means, deviations
-
-
-def _block_statistics(values: Array) -> tuple[Array, Array]:
-    """Return mean and standard deviation of a few columns."""
-    if np.isnan(values).any():
-        parts = [_complete_statistics(column[~np.isnan(column), None]) for column in values.T]
-        return np.concatenate([part[0] for part in parts]), np.concatenate([part[1] for part in parts])
-    return _complete_statistics(values)
 
 
 def present_medians(values: Array) -> Array:

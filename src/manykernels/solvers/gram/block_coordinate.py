@@ -238,16 +238,13 @@ class Extrapolation:
         extrapolated = np.maximum(mapped - (root_steps + change_steps) @ mix, 0.0)
         extrapolated = np.where(change > 0, np.maximum(extrapolated, roots), extrapolated)
         proposal = np.clip(extrapolated**2, mapped**2 / FARTHEST, mapped**2 * FARTHEST)
-        proposal = np.maximum(proposal, self._revived(importance, gap))
-        # Between what the iteration itself says and the proposal, on a logarithmic scale.
-        return np.where(proposal > 0, mapped**2 * (proposal / np.maximum(mapped**2, TINY)) ** self._trust, 0.0)
-
-    def _revived(self, importance: Array, gap: float) -> Array:
-        """Return weights worth noticing for those that grow from next to nothing, 0 for all others."""
-        roots, change = self._roots[-1], self._changes[-1]
+        # Weights worth noticing for those that grow from next to nothing.
         noticed = max(NOTICED * float(importance.sum()), SHARE_OF_GAP * gap)
         growing = (change > GROWING * roots) & (importance < noticed) & (importance > 0)
-        return np.where(growing, roots**2 * noticed / np.where(growing, importance, 1.0), 0.0)
+        revived = np.where(growing, roots**2 * noticed / np.where(growing, importance, 1.0), 0.0)
+        proposal = np.maximum(proposal, revived)
+        # Between what the iteration itself says and the proposal, on a logarithmic scale.
+        return np.where(proposal > 0, mapped**2 * (proposal / np.maximum(mapped**2, TINY)) ** self._trust, 0.0)
 
 
 UPDATES = ("exact", "wsr")
@@ -371,7 +368,9 @@ class BlockCoordinate(Solver):
         state.smallest = min(state.smallest, found.relative_gap)
         state.points += 1
         old = state.point
-        if old is not None and state.extrapolated and _worse(found, old):
+        if (old is not None and state.extrapolated) and (
+            found.primal > old.primal + _room(old) or found.relative_gap > LARGEST_RISE * old.relative_gap
+        ):
             state.extrapolation.failed()
             state.failures += 1
             state.weights, state.extrapolated = old.following, False
@@ -493,10 +492,6 @@ def _raised(weights: Array, traces: Array, share: float) -> Array:
 def _is_idle(problem: Problem, state: _State) -> bool:
     """Return whether the gap has not fallen for long; where the weights are given, each learner is the last again."""
     return state.idle > (MOST_USELESS if Capability.FIXED_WEIGHTS in problem.regularizer.capabilities else MOST_IDLE)
-
-
-def _worse(found: _Point, old: _Point) -> bool:
-    return found.primal > old.primal + _room(old) or found.relative_gap > LARGEST_RISE * old.relative_gap
 
 
 def _room(point: _Point) -> float:

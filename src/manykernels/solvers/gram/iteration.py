@@ -106,7 +106,8 @@ class PrimalDual:
         steps = min(self._shortened(longest[0]), trusted), min(self._shortened(longest[1]), trusted)
         if self._cautious:
             steps = min(steps[0], self.samples.interior_steps(tuning.SHORTEST_FRACTION)[0]), steps[1]
-        if self._scores_agree() or self._steady:
+        agree = np.abs(self._tracked - self._modeled).max() <= tuning.AGREEMENT * np.abs(self._modeled).max()
+        if agree or self._steady:
             steps = min(steps), min(steps)
         if self._cautious:
             steps = self._tamed(steps, drho, dproducts, db)
@@ -356,10 +357,6 @@ class PrimalDual:
         Those of a kernel that the intercept absorbs, as that of a constant column, say nothing about a step.
         """
         return EPS * self._inverse_penalties * term_sizes(self.problem.entry_roots, self.samples.rho) ** 2
-
-    def _scores_agree(self) -> bool:
-        scores = self._modeled
-        return bool(np.abs(self._tracked - scores).max() <= tuning.AGREEMENT * np.abs(scores).max())
 
     def _tamed(self, steps: tuple[float, float], drho: Array, dproducts: Array, db: float) -> tuple[float, float]:
         """Halve the steps while they make the primal value much worse than it is."""

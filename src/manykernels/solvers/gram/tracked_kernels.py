@@ -279,9 +279,7 @@ class TrackedKernels:
         products = self._products_of(self.rho, found)
         self._note(found, np.sqrt(np.maximum(products @ self.rho, 0.0)))
         near = self._expiry[found] < self._path + length
-        self._append(found[near], products[near])
-
-    def _append(self, kernels: Array, products: Array) -> None:
+        kernels, products = found[near], products[near]
         self.indices = np.concatenate([self.indices, kernels])
         self._products = np.concatenate([self._products, products])
         self._anchors = np.concatenate([self._anchors, np.zeros_like(products)])

@@ -102,14 +102,12 @@ class _Pieces:
         used = np.flatnonzero(self.rho)
         pull = self.linear - self.diagonal * self.rho - gram[:, used] @ self.rho[used] - b
         kept = self.free & ~below & ~above
-        released = self._released(pull + self._cross_kinks(problem, pull))
+        pull = pull + self._cross_kinks(problem, pull)
+        at_low, at_high = ~self.free & (self.rho <= self.low), ~self.free & (self.rho >= self.high)
+        released = (at_low & (pull > 0)) | (at_high & (pull < 0))
         self.rho = np.clip(self.rho, self.low, self.high)
         before, self.free = self.free, kept | released
         return bool((before != self.free).any())
-
-    def _released(self, pull: Array) -> Array:
-        at_low, at_high = ~self.free & (self.rho <= self.low), ~self.free & (self.rho >= self.high)
-        return (at_low & (pull > 0)) | (at_high & (pull < 0))
 
     def _cross_kinks(self, problem: Problem, pull: Array) -> Array | float:
         """Put samples at 0 that are pulled beyond the kink on its other side; return how that changes the pull."""
