@@ -1,7 +1,7 @@
 """Whether kernels are better held as Gram matrices or as factors: CPU seconds of a whole fit, and its gap.
 
 ``python benchmarks/gram_or_factored.py [--problem columns|units|growth|steps|default|search|landmarks] [--data DIR]
-[--rows 3000] [--sets NAME,...] [--smoke] [--output DIR]``
+[--rows 3000] [--sets NAME,...] [--alpha auto] [--banks NAME ...] [--smoke] [--output DIR]``
 
 *columns*: twelve Gaussian kernels on four columns, logistic loss, the estimator's defaults, the better of two fits.
 
@@ -10,8 +10,9 @@
 
 *growth*: fits as ``representation="auto"`` chooses at 200 to 6,000 rows, and at 5 % more, for four banks: what more
 rows cost. *steps*: the same in steps of 5 % around the places where plans change, each step on the rows of the one
-before and 5 % more, medians over several draws. *landmarks*: the default bank with its kernels of all columns as they
-are, and on landmarks.
+before and 5 % more, medians over several draws. The strength in units of noise is another one at every number of rows,
+and so is the model: with a number for ``--alpha`` rows are all that changes. *landmarks*: the default bank with its
+kernels of all columns as they are, and on landmarks.
 
 *default*: the default bank, with Gaussians on all columns, narrow ones among them, on drawn and on real tables, one
 fit; *search*: the same by the ``CV`` twin, five folds. A row that was measured is not measured again.
@@ -169,7 +170,9 @@ def step_sizes(first: int, last: int) -> list[int]:
     return [round(first * MORE_ROWS**k) for k in range(count + 1)]
 
 
-def drawn_steps(name: str, case: tuple[int, int, str, int, int], seed: int) -> list[dict[str, Any]]:
+def drawn_steps(
+    name: str, case: tuple[int, int, str, int, int], seed: int, alpha: float | str = "auto"
+) -> list[dict[str, Any]]:
     """Return what fits on the first rows of one draw cost, more rows in each."""
     n_columns, n_widths, way, first, last = case
     widths, sizes = np.geomspace(0.5, 2.0, n_widths).tolist(), step_sizes(first, last)
@@ -177,23 +180,26 @@ def drawn_steps(name: str, case: tuple[int, int, str, int, int], seed: int) -> l
     X, y = additive(sizes[-1], n_columns, 0, seed, classes=True)
     found = []
     for n in sizes:
-        model = MKLClassifier(bank, resources={"representation": way})
+        model = MKLClassifier(bank, alpha=alpha, resources={"representation": way})
         timed = common.cpu_time(lambda model=model, n=n: model.fit(X[:n], y[:n]), repeats=1)
         landmarks = any("landmarks" in kernel for kernel in model.kernel_names_)
         form = model.representation_ + (", landmarks" if landmarks else "")
-        found.append({"bank": name, "rows": n, "draw": seed, "form": form, "cpu_s": timed.best, "gap": model.dual_gap_})
+        own = {"form": form, "alpha": model.alpha_, "newton_steps": model.solution_.newton_steps}
+        found.append({"bank": name, "rows": n, "draw": seed, **own, "cpu_s": timed.best, "gap": model.dual_gap_})
     return found
 
 
 def steps(options: Any, record: dict[str, Any]) -> None:
     """Measure fits at numbers of rows 5 % apart where plans change; save every draw, and print medians."""
     cases, draws = (SMOKE_STEPS, 2) if options.smoke else (STEPS, DRAWS)
+    cases = {name: case for name, case in cases.items() if name in (options.banks or cases)}
+    alpha = "auto" if options.alpha == "auto" else float(options.alpha)
     for first in ((8, 3, "auto", 1200, 1200), (3, 0, "auto", 900, 900), (3, 2, "auto", 150, 150)):
         drawn_steps("first", first, options.seed)  # compiled, and read from disk
     found: list[dict[str, Any]] = []
     for name, case in cases.items():
         for draw in range(draws):
-            found += drawn_steps(name, case, options.seed + draw)
+            found += drawn_steps(name, case, options.seed + draw, alpha)
             common.save(pd.DataFrame(found), record, options.output, "gram_or_factored_steps")
     frame = pd.DataFrame(found)
     by_size = frame.groupby(["bank", "rows"], sort=False)
@@ -275,6 +281,8 @@ def main() -> None:
     parser.add_argument("--data", type=Path, default=common.HERE.parents[1] / "shared" / "data", help="folder of sets")
     parser.add_argument("--rows", type=int, default=3000, help="rows to learn from, of the default bank")
     parser.add_argument("--sets", default=SETS, help="sets for the default bank, separated by commas")
+    parser.add_argument("--alpha", default="auto", help="strength of the fits of steps")
+    parser.add_argument("--banks", nargs="*", help="of steps, by their names; all by default")
     options = parser.parse_args()
     record = common.environment()
     common.print_environment(record)
