@@ -1,7 +1,7 @@
 """Whether untouched estimators are good: the defaults that failed, before and after, and what other strengths would do.
 
 ``python benchmarks/defaults.py [--data DIR] [--rows 200 800] [--penalties l1 ridge] [--raised]
-[--smoke] [--output DIR]``
+[--orders] [--smoke] [--output DIR]``
 
 First table: banks and targets on which untouched estimators failed when ``alpha`` was 0.01 and traces were 1, with
 those settings given as numbers (before) and untouched (after). Second table: held-out accuracy or R2 of the default
@@ -12,6 +12,9 @@ best of each. Sets that are not in the folder of ``--data`` are left out, with a
 
 ``--raised`` prints another table instead: splits on which most kernels are noise, so that an untouched fit takes more
 than 0.2 noise, and the scores of both; of more sets, some of which have columns that say nothing.
+
+``--orders`` prints how much an untouched fit changes with the order of its rows, to which random orders of y are
+applied, and with ``random_state``, which draws them: ten of each on six sets, at most 600 rows to learn from.
 """
 
 from __future__ import annotations
@@ -40,6 +43,9 @@ CLASSES = (
 NUMBERS = ("diabetes", "autompg", "concrete", "yacht", "energy", "kin8nh", "abalone", "winequality_red", "cpu_small")
 MORE_CLASSES = ("german_ida", "image_ida", "splice_ida", "spambase", "twonorm", "waveform", "svmguide3", "adult_a9a")
 MORE_NUMBERS = ("puma8nh", "puma32nm", "kin32nh", "cpu_act", "winequality_white")
+ORDERED = {name: name in MORE_CLASSES + CLASSES for name in ("diabetes", "breast_cancer", "svmguide3", "pima")}
+ORDERED |= {"german_ida": True, "kin8nh": False}
+ORDERS, ORDERED_ROWS = 10, 600
 BUNDLED = ("breast_cancer", "wine", "iris", "digits", "diabetes")
 MOST_TEST_ROWS = 1000
 TOL = 1e-3  # of the sweep; the first table has the default
@@ -218,6 +224,37 @@ def raised_table(options: argparse.Namespace, record: Any) -> int:
     return 0
 
 
+def ordered(data: Data, rows: int, seed: int) -> Iterator[dict[str, Any]]:
+    """Yield what ten orders of the rows change, and ten random states: strength, predictions, scores and kernels."""
+    X_train, X_test, y_train, y_test = data.split(rows, seed)
+    kind = MKLClassifier if data.classes else MKLRegressor
+    for changed in ("order of rows", "random_state"):
+        alphas, scores, predicted, kernels = [], [], [], []
+        for k in range(ORDERS):
+            order = np.random.default_rng(k).permutation(len(y_train)) if changed == "order of rows" else slice(None)
+            model = _fitted(kind(random_state=k if changed == "random_state" else 0), X_train[order], y_train[order])
+            alphas.append(float(np.max(model.alpha_)))
+            scores.append(model.score(X_test, y_test))
+            predicted.append(model.decision_function(X_test) if data.classes else model.predict(X_test))
+            kernels.append(int((model.kernel_weights_ > 0).sum()))
+        spread = np.sqrt(np.var(predicted, axis=0).mean() / np.mean(predicted, axis=0).var())
+        row: dict[str, Any] = {"set": data.name, "rows": len(y_train), "changed": changed, "alpha": np.mean(alphas)}
+        row |= {"std of alpha": np.std(alphas) / np.mean(alphas), "std of predictions": spread}
+        row |= {"lowest score": min(scores), "highest score": max(scores)}
+        yield row | {"fewest kernels": min(kernels), "most kernels": max(kernels)}
+
+
+def ordered_table(options: argparse.Namespace, record: Any) -> int:
+    """Measure, print and save what orders of rows and random states change."""
+    chosen = {"diabetes": False} if options.smoke else ORDERED
+    sets = [found for name, classes in chosen.items() if (found := load(name, options.data, classes=classes))]
+    frame = pd.DataFrame([row for data in sets for row in ordered(data, ORDERED_ROWS, options.seed)])
+    formats = {"alpha": ".3g"} | {name: ".3f" for name in frame if "std" in name or "score" in name}
+    common.print_table(frame, "Parts of alpha, and of the spread of scores over rows held out", formats)
+    common.save(frame, record, options.output, "defaults_orders")
+    return 0
+
+
 def losses(frame: pd.DataFrame) -> pd.DataFrame:
     """Return what each strength loses to the best strength of each set, in the mean over the sets of a row."""
     multiples = [name for name in frame if name.endswith((" max", " noise")) and not name.startswith("kernels")]
@@ -237,9 +274,12 @@ def main() -> int:
     parser.add_argument("--splits", type=int, default=2, help="random splits a set")
     parser.add_argument("--sweep-only", action="store_true", help="leave out the defaults that failed")
     parser.add_argument("--raised", action="store_true", help="only splits on which the default is above 0.2 noise")
+    parser.add_argument("--orders", action="store_true", help="only what orders of rows and random states change")
     options: argparse.Namespace = parser.parse_args()
     record = common.environment()
     common.print_environment(record)
+    if options.orders:
+        return ordered_table(options, record)
     if options.raised:
         return raised_table(options, record)
     seeds = range(options.seed, options.seed + (1 if options.smoke else options.splits))

@@ -5,10 +5,16 @@ the target in another order, which no kernel has to do with. With ``R`` the nega
 constant and ``P`` a permutation::
 
     max   = Omega*-threshold of u_m(R),     u_m(R) = sqrt(tr R' K_m R) / w_m
-    noise = median over P of the threshold of u_m(P R)
+    noise = geometric mean over some P of the threshold of g u_m(P R)
 
 All permutations are columns of one matrix, so that they cost about a pass over the kernels; on factors of many rows
-target and permutations are compared by kernels on rounded rows, which cost less and keep the test exact.
+target and permutations are compared by kernels on rounded rows, which cost less and keep the test exact. A few of them
+are large or small together by chance. How large all permutations are on average needs none of them,
+
+    E tr R' P' K P R = tr K q / n + (1' K 1 - tr K) (s - q) / (n (n - 1)),     q = ||R||^2,  s = ||R' 1||^2,
+
+so that ``g^2`` is this over the mean of those drawn, both summed over the kernels: a ratio estimator, which leaves half
+of the spread between draws.
 
 **What is left to the data** is a fifth of the noise, and more where most kernels are noise. A strength takes about its
 square from the fit of each kernel that says something, and lets the others add the squares of what they have beyond it:
@@ -21,7 +27,8 @@ of its standard deviations under permutations: few columns, and columns that go 
 strength.
 
 D. Donoho, I. Johnstone, "Ideal spatial adaptation by wavelet shrinkage", Biometrika 81 (1994), for that sum; J. Storey,
-"A direct approach to false discovery rates", JRSS B 64 (2002), for the share.
+"A direct approach to false discovery rates", JRSS B 64 (2002), for the share; W. Cochran, "Sampling Techniques" (1977),
+chapter 6, for ratio estimators.
 """
 
 from __future__ import annotations
@@ -39,7 +46,7 @@ from manykernels.exceptions import InvalidInputError
 from manykernels.grams import GramStack
 from manykernels.objective.losses import Loss
 from manykernels.objective.problem import Problem
-from manykernels.objective.regularizers import Regularizer
+from manykernels.objective.regularizers import BlockL1, Regularizer
 from manykernels.validation.arrays import Array, check_positive
 from manykernels.validation.parameters import RandomSource, seed_from
 
@@ -47,7 +54,7 @@ AUTO = "auto"
 NOISE_SHARE = 0.2  # of the strength at which noise leaves an empty model; chosen by benchmarks/defaults.py
 MOST_NOISE_SHARE = 0.5  # where all kernels seem to be noise: what they say together may be hidden in each
 MAX_SHARE = 0.5  # over sqrt(n), of the strength at which the target does, where no noise is measured
-N_PERMUTATIONS = 19  # of which the unit is the median; a target that is noise is above all of them in one of 20 cases
+N_PERMUTATIONS = 19  # of which the unit is the mean; a target that is noise is above all of them in one of 20 cases
 MOST_PERMUTATIONS = 199  # more of them tell apart what is weak, which 19 standard deviations of 20 numbers blur
 PERMUTED_ENTRIES = 100_000  # of all targets, beyond which fewer permutations are drawn: weak effects are clear there
 PERMUTED_COST = 2.5e9  # multiplications of all quadratic forms of permuted targets, beyond which fewer are drawn, too
@@ -120,25 +127,24 @@ class NoiseLevel:
     permuted: Array  # (n_permutations, M) float64: those of permuted targets, the first 19 of which are the unit
     loss: float  # of the best constant
     constant: bool  # whether the target has one value only
+    scale: float = 1.0  # from norms of the first orders to those of all orders on average
 
     def penalty(self, regularizer: Regularizer, factor: float, total_weight: float) -> Regularizer:
         """Return the penalty at a multiple of the strength at which a permuted target leaves nothing to gain."""
         if self.constant:
             return replace(regularizer, strength=factor * total_weight)
-        return regularizer.relative(factor, self.permuted[self._median(regularizer)[0]], self.loss)
+        return regularizer.relative(factor, self._first, self.loss)
 
-    def _median(self, regularizer: Regularizer) -> tuple[int, float]:
-        """Return which permuted target is the middle one by the strength that leaves nothing to gain, and this."""
-        first = self.permuted[:N_PERMUTATIONS]
-        strengths = regularizer.strengths_of_nothing_to_gain(first, self.loss)
-        middle = int(np.argsort(strengths, kind="stable")[len(strengths) // 2])
-        return middle, float(strengths[middle])
+    @property
+    def _first(self) -> Array:
+        """Norms of the permuted targets of the unit, as large as those of all orders are on average."""
+        return self.scale * self.permuted[:N_PERMUTATIONS]
 
     def ratio(self, regularizer: Regularizer) -> float:
         """Return the strength over that at which permuted targets leave nothing to gain; infinite without noise."""
         if self.constant or not self.permuted.any():
             return np.inf
-        unit = self._median(regularizer)[1]
+        unit = regularizer.average_strength(self._first, self.loss)
         return regularizer.strength / unit if unit > 0 else np.inf
 
     def balance(self, regularizer: Regularizer) -> float:
@@ -146,10 +152,10 @@ class NoiseLevel:
 
         At most `MOST_NOISE_SHARE`; zero where no strength empties the model, so that noise is not left out by any.
         """
-        first = self.permuted[:N_PERMUTATIONS]
-        if self.constant or not first.any() or not np.isfinite(regularizer.strength_max(self.norms)):
+        if self.constant or not self.permuted.any() or not np.isfinite(regularizer.strength_max(self.norms)):
             return 0.0
         noise, strength = self._share_of_noise, 0.0
+        first = self._first
         for _ in range(NEWTON_STEPS):  # from below: what enters is convex in the strength, so that no step goes too far
             entering = first > strength
             count = int(np.count_nonzero(entering))
@@ -159,7 +165,7 @@ class NoiseLevel:
             if not short > BALANCED * slope * strength:
                 break
             strength += short / slope
-        return min(strength / float(np.median(first.max(axis=1))), MOST_NOISE_SHARE)
+        return min(strength / BlockL1(1.0).average_strength(first, self.loss), MOST_NOISE_SHARE)
 
     @property
     def _share_of_noise(self) -> float:
@@ -327,13 +333,32 @@ class PermutedTargets:
 
     def levels(self, problems: Sequence[Problem], n_permutations: int = N_PERMUTATIONS) -> list[NoiseLevel]:
         """Return the levels of these problems by so many orders: a pass over the kernels, if all of them fit."""
+        stack = problems[0].stack
         orders = np.vstack([np.arange(len(self.rhos[0])), self._orders(n_permutations)])
-        squares = _squares_of(problems[0].stack, self.rhos, orders)
+        sums: list[Array] = []  # known where every order of the samples is as likely as any other
+        exchangeable = self.strata is None and self.groups is None
+        squares = _squares_of(stack, self.rhos, orders, sums if exchangeable else None)
+        traces = stack.diag_sums(np.ones(stack.n_samples)) if sums else None
         for problem, own, (low, high) in zip(problems, self.rhos, squares, strict=True):
             if high is not None and _begins_at(problem, own):  # a fit begins with this pass, where it is one
                 problem.__dict__["empty_quads"] = low[0].copy(), high
         norms = (self._norms(target, squares[target][0]) for target in range(len(squares)))
-        return [self._level(target, own[0], own[1:]) for target, own in enumerate(norms)]
+        return [
+            self._level(target, own[0], own[1:], self._scale(target, own[1:], traces, sums))
+            for target, own in enumerate(norms)
+        ]
+
+    def _scale(self, target: int, permuted: Array, traces: Array | None, sums: list[Array]) -> float:
+        """Return the root of how large squares are on average over all orders, beside those of the first orders."""
+        if traces is None:
+            return 1.0
+        rho, n = self.rhos[target], len(self.rhos[target])
+        diagonal, pairs = np.sum(rho**2), np.sum(rho.sum(axis=0) ** 2) - np.sum(rho**2)
+        expected = traces * diagonal / n + (sums[0] - traces) * pairs / (n * max(n - 1, 1))
+        first = permuted[:N_PERMUTATIONS]
+        drawn = np.einsum("pm,pm->", first, first) / len(first)
+        average = float(np.sum(expected / self.penalties[target] ** 2, where=first.any(axis=0)))
+        return float(np.sqrt(average / drawn)) if drawn > 0 and average > 0 else 1.0
 
     def more(self, levels: list[NoiseLevel], stack: GramStack) -> list[NoiseLevel]:
         """Return the levels by all orders that are wanted: a second pass, for what is left."""
@@ -342,7 +367,7 @@ class PermutedTargets:
             return levels
         squares = _squares_of(stack, self.rhos, self._orders(self.wanted)[known:])
         return [
-            self._level(target, level.norms, np.vstack([level.permuted, self._norms(target, low)]))
+            self._level(target, level.norms, np.vstack([level.permuted, self._norms(target, low)]), level.scale)
             for target, (level, (low, _)) in enumerate(zip(levels, squares, strict=True))
         ]
 
@@ -359,9 +384,9 @@ class PermutedTargets:
         norms[norms <= self.roundings[target]] = 0.0
         return norms
 
-    def _level(self, target: int, norms: Array, permuted: Array) -> NoiseLevel:
+    def _level(self, target: int, norms: Array, permuted: Array, scale: float) -> NoiseLevel:
         constant = self.constant[target] or not (norms.any() or permuted.any())
-        return NoiseLevel(norms, permuted, self.losses[target], constant)
+        return NoiseLevel(norms, permuted, self.losses[target], constant, scale)
 
 
 def noise_levels(
@@ -385,11 +410,13 @@ def noise_levels(
     return levels if clear(levels) else permuted.more(levels, problems[0].stack)
 
 
-def _squares_of(stack: GramStack, rhos: Sequence[Array], orders: Array) -> list[tuple[Array, Array | None]]:
+def _squares_of(
+    stack: GramStack, rhos: Sequence[Array], orders: Array, sums: list[Array] | None = None
+) -> list[tuple[Array, Array | None]]:
     """Return squares of norms of targets (N, T) in these orders, (orders, M) a target: bounds from below.
 
     Beside them bounds (M,) from above in the first order, or None where there are no bounds. The columns of a target
-    are summed over: they share their weights.
+    are summed over: they share their weights. To ``sums`` the sums of all entries of the kernels are added, (M,).
     """
     known: dict[int, tuple[int, float]] = {}
     for target in reversed(range(len(rhos))):
@@ -399,15 +426,13 @@ def _squares_of(stack: GramStack, rhos: Sequence[Array], orders: Array) -> list[
     multiples = [known[target] for target in range(len(rhos))]
     asked = [target for target, (other, _) in enumerate(multiples) if other == target]
     if len(asked) < len(rhos):  # as weights of two classes multiply the coefficients of both by one factor
-        found = dict(zip(asked, _squares_of(stack, [rhos[target] for target in asked], orders), strict=True))
+        found = dict(zip(asked, _squares_of(stack, [rhos[target] for target in asked], orders, sums), strict=True))
         return [
             found[other] if other == target else _multiplied(found[other], factor**2)
             for target, (other, factor) in enumerate(multiples)
         ]
     if not stack.has_factors and rhos[0].shape[1] > 1:
-        units = [np.abs(rho).max() or 1.0 for rho in rhos]
-        pairs = zip(rhos, units, strict=True)
-        return [(unit**2 * stack.squares_each(rho[orders.T] / unit).T, None) for rho, unit in pairs]
+        return [_squares_of_sets(stack, rho, orders, sums) for rho in rhos]
     largest = max(rho.size for rho in rhos)
     most = min(COLUMN_BYTES // (8 * largest), MOST_COLUMNS * len(rhos[0]) // largest)
     together = max(1, most // len(orders))
@@ -415,11 +440,15 @@ def _squares_of(stack: GramStack, rhos: Sequence[Array], orders: Array) -> list[
     for first in range(0, len(rhos), together):
         some = rhos[first : first + together]
         columns = [rho[orders.T].reshape(len(rho), -1) for rho in some]  # (N, orders, T)
-        flat = np.concatenate(columns, axis=1)
+        ones = [] if sums is None or sums else [np.ones((len(some[0]), 1))]
+        flat = np.concatenate([*columns, *ones], axis=1)
         ends = np.cumsum([0] + [part.shape[1] for part in columns]).tolist()
         starts = list(zip(ends, ends[1:], [own.shape[1] for own in some], strict=False))
-        unit = np.abs(flat).max() or 1.0
-        low, high = _quads_of(stack, flat / unit, [start + k for start, _, width in starts for k in range(width)])
+        unit = np.abs(flat[:, : ends[-1]]).max() or 1.0
+        flat[:, : ends[-1]] /= unit
+        low, high = _quads_of(stack, flat, [start + k for start, _, width in starts for k in range(width)])
+        if sums is not None and ones:
+            sums.append(low[:, -1].copy())
         low *= unit**2  # in place: of a million kernels they are large
         for start, end, width in starts:
             part = low[:, start:end].reshape(len(low), len(orders), width)
@@ -451,6 +480,19 @@ def multiple_of(other: Array, rho: Array) -> float | None:
     at = np.unravel_index(int(np.argmax(np.abs(other))), other.shape)
     factor = float(rho[at] / other[at])
     return factor if np.allclose(rho, factor * other, rtol=SAME, atol=0.0) else None
+
+
+def _squares_of_sets(stack: GramStack, rho: Array, orders: Array, sums: list[Array] | None) -> tuple[Array, None]:
+    """Return the same of one target (N, T) of several columns."""
+    unit, sets = np.abs(rho).max() or 1.0, rho[orders.T]
+    sets /= unit
+    if sums is None or sums:
+        return unit**2 * stack.squares_each(sets).T, None
+    ones = np.zeros((len(rho), 1, rho.shape[1]))
+    ones[:, :, 0] = 1.0
+    squares = stack.squares_each(np.concatenate([sets, ones], axis=1))
+    sums.append(squares[:, -1].copy())
+    return unit**2 * squares[:, :-1].T, None
 
 
 def _quads_of(stack: Any, columns: Array, own: Sequence[int]) -> tuple[Array, dict[int, Array]]:

@@ -136,10 +136,9 @@ class RegularizationPath:
         return len(self.alphas)
 
     def __repr__(self) -> str:
-        entered = int(np.count_nonzero(~np.isnan(self.entry_alphas)))
+        kernels = f"{np.count_nonzero(~np.isnan(self.entry_alphas))} of {len(self.kernel_names)} kernels"
         reach = f"alpha {self.alphas[0]:.3g} to {self.alphas[-1]:.3g}"
-        n_kernels = len(self.kernel_names)
-        return f"<RegularizationPath: {len(self)} strengths, {reach}; {entered} of {n_kernels} kernels enter>"
+        return f"<RegularizationPath: {len(self)} strengths, {reach}; {kernels} enter>"
 
     @property
     def weights(self) -> Array:

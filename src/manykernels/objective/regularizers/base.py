@@ -268,8 +268,8 @@ class Regularizer:
         ----------
         fraction : float
             Positive.
-        u : ndarray of shape (n_kernels,)
-            Dual norms at the zero model.
+        u : ndarray of shape (n_kernels,) or (k, n_kernels)
+            Dual norms at the zero model, or those of several targets, whose strengths are averaged.
         loss : float
             Loss of the zero model.
 
@@ -292,7 +292,22 @@ class Regularizer:
         >>> round(get_regularizer("ridge", 1.0).relative(0.25, np.array([3.0, 5.0]), 2.0).strength, 6)
         2.125
         """
-        return replace(self, strength=fraction * (self.strength_of_nothing_to_gain(u, loss) or 1.0))
+        return replace(self, strength=fraction * (self.average_strength(np.atleast_2d(u), loss) or 1.0))
+
+    def average_strength(self, U: Array, loss: float) -> float:
+        """Return the geometric mean of `strengths_of_nothing_to_gain`, or their median where some are zero.
+
+        Examples
+        --------
+        >>> import numpy as np
+        >>> from manykernels.objective import get_regularizer
+        >>> round(get_regularizer("l1", 1.0).average_strength(np.array([[3.0, 5.0], [0.2, 0.0]]), 2.0), 9)
+        1.0
+        """
+        if len(U) == 1:
+            return self.strength_of_nothing_to_gain(U[0], loss)
+        strengths = self.strengths_of_nothing_to_gain(U, loss)
+        return float(np.exp(np.mean(np.log(strengths))) if (strengths > 0).all() else np.median(strengths))
 
     def strengths_of_nothing_to_gain(self, U: Array, loss: float) -> Array:
         """Return `strength_of_nothing_to_gain` of every row of dual norms, (k,) for (k, n_kernels).

@@ -296,7 +296,7 @@ class PenaltyByGroup(Regularizer):
         if not groups:
             return self
         for g in groups:
-            own = replace(parts[g], strength=1.0).relative(fraction, np.asarray(u)[self._owners == g], loss)
+            own = replace(parts[g], strength=1.0).relative(fraction, np.asarray(u)[..., self._owners == g], loss)
             parts[g] = replace(own, strength=parts[g].strength * own.strength)
         common = max(parts[g].strength for g in groups)
         return replace(self, strength=common, parts=tuple(part.multiplied(1.0 / common) for part in parts))
