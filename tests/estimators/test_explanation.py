@@ -72,7 +72,7 @@ def test_importances_share_a_kernel_among_its_columns() -> None:
 
 def test_a_category_of_many_levels_is_not_important() -> None:
     rng = np.random.default_rng(0)
-    rows = pd.DataFrame({"true": rng.normal(size=150), "many": rng.integers(0, 60, 150).astype(str)})
+    rows = pd.DataFrame({"true": rng.normal(size=150), "many": [f"code {k}" for k in rng.integers(0, 60, 150)]})
     labels = rows["true"] + rng.normal(size=150) > 0
     model = MKLClassifier(KernelBank.auto(), alpha=0.002).fit(rows, labels)
     norms = model.weights_frame().groupby("columns")["norm_share"].sum()
