@@ -26,19 +26,9 @@ from manykernels.validation.gram import check_square_kernel
 from manykernels.validation.parameters import check_flag
 
 __all__ = [
-    "CODINGS",
-    "METHODS",
-    "AlignedWeights",
-    "MarginWeights",
-    "aligned_weights",
-    "alignment",
-    "center_kernel",
-    "centered_alignment",
-    "margin_weights",
-    "nonnegative_quadratic",
-    "target_features",
-    "target_kernel",
-]
+    "CODINGS", "METHODS", "AlignedWeights", "MarginWeights", "aligned_weights", "alignment", "center_kernel",
+    "centered_alignment", "margin_weights", "nonnegative_quadratic", "target_features", "target_kernel",
+]  # fmt: skip
 
 CODINGS = ("auto", "numbers", "signs", "indicator", "balanced")
 

@@ -13,18 +13,9 @@ from scipy.stats import ncx2, norm
 from sklearn.datasets import load_breast_cancer, load_diabetes, load_digits, load_iris, load_wine
 
 __all__ = [
-    "MixedData",
-    "MultiviewData",
-    "load_bundled",
-    "make_mixed_table",
-    "make_multiview",
-    "make_ringnorm",
-    "make_twonorm",
-    "make_waveform",
-    "ringnorm_bayes_error",
-    "twonorm_bayes_error",
-    "wave_shapes",
-]
+    "MixedData", "MultiviewData", "load_bundled", "make_mixed_table", "make_multiview", "make_ringnorm", "make_twonorm",
+    "make_waveform", "ringnorm_bayes_error", "twonorm_bayes_error", "wave_shapes",
+]  # fmt: skip
 
 Array = NDArray[Any]
 

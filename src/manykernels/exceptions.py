@@ -3,13 +3,9 @@
 from sklearn.exceptions import ConvergenceWarning
 
 __all__ = [
-    "ConvergenceWarning",
-    "IncompatibleError",
-    "InvalidInputError",
-    "MemoryBudgetError",
-    "ModelFileError",
+    "ConvergenceWarning", "IncompatibleError", "InvalidInputError", "MemoryBudgetError", "ModelFileError",
     "NotPSDError",
-]
+]  # fmt: skip
 
 
 class InvalidInputError(ValueError):

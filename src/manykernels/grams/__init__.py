@@ -12,20 +12,7 @@ from manykernels.grams.rank_one import RankOneStack
 from manykernels.grams.training import build_stack
 
 __all__ = [
-    "DenseStack",
-    "DistinctStack",
-    "GramCounters",
-    "GramStack",
-    "LazyStack",
-    "MemoryPlan",
-    "PackedStack",
-    "PairStack",
-    "RankOneStack",
-    "as_stack",
-    "build_stack",
-    "cross_apply",
-    "cross_apply_each",
-    "cross_combine",
-    "cross_scores",
+    "DenseStack", "DistinctStack", "GramCounters", "GramStack", "LazyStack", "MemoryPlan", "PackedStack", "PairStack",
+    "RankOneStack", "as_stack", "build_stack", "cross_apply", "cross_apply_each", "cross_combine", "cross_scores",
     "plan_stack",
-]
+]  # fmt: skip

@@ -12,19 +12,7 @@ from manykernels.grams.factored.window import WindowStack
 from manykernels.grams.rows.columns import ColumnTable
 
 __all__ = [
-    "ChunkedTable",
-    "ColumnTable",
-    "CompositeStack",
-    "ExplicitStack",
-    "FactorOperator",
-    "FactoredStack",
-    "FourierStack",
-    "NystroemStack",
-    "ScanStack",
-    "WindowStack",
-    "factored_stack",
-    "open_table",
-    "pair_stack",
-    "reads_rows",
+    "ChunkedTable", "ColumnTable", "CompositeStack", "ExplicitStack", "FactorOperator", "FactoredStack", "FourierStack",
+    "NystroemStack", "ScanStack", "WindowStack", "factored_stack", "open_table", "pair_stack", "reads_rows",
     "served_by",
-]
+]  # fmt: skip

@@ -20,27 +20,10 @@ from manykernels.objective.losses.pointwise import (
 from manykernels.validation.parameters import LOSS_NAMES, hint
 
 __all__ = [
-    "COUPLED_LOSSES",
-    "LOSSES",
-    "AnyLoss",
-    "CoupledLoss",
-    "CoxPartial",
-    "EpsilonInsensitive",
-    "Gamma",
-    "Hinge",
-    "Huber",
-    "Logistic",
-    "Loss",
-    "Multinomial",
-    "Poisson",
-    "Quantile",
-    "SharedLoss",
-    "Squared",
-    "SquaredHinge",
-    "get_loss",
-    "get_shared_loss",
-    "survival_target",
-]
+    "COUPLED_LOSSES", "LOSSES", "AnyLoss", "CoupledLoss", "CoxPartial", "EpsilonInsensitive", "Gamma", "Hinge", "Huber",
+    "Logistic", "Loss", "Multinomial", "Poisson", "Quantile", "SharedLoss", "Squared", "SquaredHinge", "get_loss",
+    "get_shared_loss", "survival_target",
+]  # fmt: skip
 
 AnyLoss: TypeAlias = Loss | CoupledLoss | SharedLoss
 """A loss of one score, of the scores of all samples together, or of several scores a sample."""

@@ -14,26 +14,10 @@ from manykernels.objective.regularizers.weight_sets import ElasticNetBall, LpBal
 from manykernels.validation.parameters import PENALTY_NAMES, hint
 
 __all__ = [
-    "COMPOSED",
-    "REGULARIZERS",
-    "BlockL1",
-    "BlockLq",
-    "Curve",
-    "ElasticNet",
-    "ElasticNetBall",
-    "GroupElasticNet",
-    "LpBall",
-    "Penalty",
-    "PenaltyByGroup",
-    "Regularizer",
-    "Ridge",
-    "Simplex",
-    "Tree",
-    "check_penalty",
-    "get_regularizer",
-    "parameters_of",
-    "with_l1_ratio",
-]
+    "COMPOSED", "REGULARIZERS", "BlockL1", "BlockLq", "Curve", "ElasticNet", "ElasticNetBall", "GroupElasticNet",
+    "LpBall", "Penalty", "PenaltyByGroup", "Regularizer", "Ridge", "Simplex", "Tree", "check_penalty",
+    "get_regularizer", "parameters_of", "with_l1_ratio",
+]  # fmt: skip
 
 REGULARIZERS: dict[str, type[Regularizer]] = {
     kind.name: kind for kind in (BlockL1, ElasticNet, BlockLq, Ridge, Simplex, LpBall, ElasticNetBall, GroupElasticNet)
