@@ -99,7 +99,8 @@ def entries_by_type(table: Table, apart: Collection[int] = ()) -> list[BankEntry
     numbers = sorted(by_kind.get("number", []) + by_kind.get("duration", []))
     categories = sorted(by_kind.get("category", []) + by_kind.get("boolean", []))
     entries = _entries_of_numbers(table, numbers, apart)
-    warn_of_numbers_as_text([table.data.iloc[:, j] for j in by_kind.get("category", [])])
+    if by_kind.get("category"):
+        warn_of_numbers_as_text([table.data.iloc[:, j] for j in by_kind["category"]])
     for j in by_kind.get("date", []):
         entries.append(PerFeature(DEFAULT_SPECS + _periods(table.codes([j])[:, 0]), named_columns(table, [j])))
     if by_kind.get("ordered"):
