@@ -286,7 +286,7 @@ def test_the_rival_of_a_table_with_categories_is_gradient_boosting(tmp_path: Pat
     rng = np.random.default_rng(0)
     X = table(150, 2).assign(
         kind=rng.choice(list("abc"), 150),
-        code=rng.integers(0, 400, 150).astype(str),
+        code=pd.Categorical(rng.integers(0, 400, 150).astype(str)),
         day=pd.Timestamp("2024-01-01") + pd.to_timedelta(rng.integers(0, 300, 150), unit="D"),
     )
     X.loc[::7, "c0"] = np.nan
