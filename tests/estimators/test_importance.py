@@ -23,7 +23,14 @@ from manykernels import (
     survival_array,
 )
 from manykernels.estimators.supervised import explanation, importance
-from manykernels.estimators.supervised.importance import LeftOut, losses_of_rows, of_support
+from manykernels.estimators.supervised.importance import (
+    LeftOut,
+    Target,
+    by_matrices,
+    by_rows,
+    losses_of_rows,
+    of_support,
+)
 from manykernels.exceptions import InvalidInputError
 from manykernels.kernels import Gaussian, Linear
 from manykernels.objective.losses import CoxPartial, survival_target
@@ -99,6 +106,21 @@ def test_rows_left_out_are_nearer_to_refits_than_to_the_fit(loss: str, held: str
     error, before = (np.sqrt(np.mean((z[list(rows)] - refits) ** 2)) for z in (seen[0].scores, fitted))
     assert error < share * before
     assert importances[0] == importances.max() > 0
+
+
+def test_functions_of_nearly_no_norm_are_not_free_along_themselves() -> None:
+    """A smaller gap may leave one more kernel in, at 1e-6 of the norms: rows left out say the same without it."""
+    rng = np.random.default_rng(0)
+    roots, rho = rng.normal(size=(2, 30, 4)), rng.normal(size=30)
+    weights = np.array([1.0, 1e-6])
+    values = np.array([d * Z @ (Z.T @ rho) for d, Z in zip(weights, roots, strict=True)])
+    norms = np.array([d * np.linalg.norm(Z.T @ rho) for d, Z in zip(weights, roots, strict=True)])
+    of_rows = {"scores": values[0], "rho": rho, "curvature": np.ones(30), "constants": np.ones((30, 1))}
+    both = Target(values=values, weights=weights, norms=norms, bends=np.zeros((2, 2)), **of_rows)
+    one = Target(values=values[:1], weights=weights[:1], norms=norms[:1], bends=np.zeros((2, 1)), **of_rows)
+    grams = roots @ roots.transpose(0, 2, 1)
+    assert_allclose(by_matrices(both, grams.__getitem__)[0], by_matrices(one, grams.__getitem__)[0], atol=1e-4)
+    assert_allclose(by_rows(both, roots)[0], by_rows(one, roots[:1])[0], atol=1e-4)
 
 
 @pytest.mark.nightly

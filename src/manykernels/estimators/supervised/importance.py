@@ -95,8 +95,15 @@ class Target:
         return self.scores - steps * whole, self.values - steps * each
 
     def stiffness(self) -> tuple[Array, Array]:
-        """Return eigenvalues (m,) of ``S``, none below `LOOSE`, and eigenvectors (m, m)."""
-        diagonal, coupling = self.bends
+        """Return eigenvalues (m,) of ``S``, none below `LOOSE`, and eigenvectors (m, m).
+
+        Norms end at zero, where the penalty has a kink: a function that one row would take beyond it, were it free
+        along itself alone, has the weight that it has.
+        """
+        units = self.values / np.where(self.norms > 0, self.norms, 1.0)[:, None]
+        told = self.share * units**2 @ self.curvature + self.bends[0] / np.where(self.weights > 0, self.weights, 1.0)
+        beyond = np.abs(self.rho * units).max(axis=1) > self.norms * told
+        diagonal, coupling = np.where(beyond, [[1.0], [0.0]], self.bends)
         values, vectors = diagonal, np.eye(len(diagonal))
         if coupling.any():
             values, vectors = np.linalg.eigh(np.diag(diagonal) + np.outer(coupling, coupling))
