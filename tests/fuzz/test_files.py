@@ -17,6 +17,7 @@ def test_a_few_files(place: int) -> None:
         assert raw == "", f"seed {seed}: {raw}"
 
 
-@pytest.mark.parametrize("seed", [5_001_420, 5_002_829])  # a model without its loss; seconds beyond float64
+# A model without its loss; seconds beyond float64; scores that are no numbers, twice.
+@pytest.mark.parametrize("seed", [5_001_420, 5_002_829, 8_265_025, 8_267_094])
 def test_a_file_that_once_came_out_raw(seed: int) -> None:
     assert judge_file(seed)[2] == ""

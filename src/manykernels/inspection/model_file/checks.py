@@ -37,6 +37,7 @@ from manykernels.solvers import IterationRecord, Solution
 from manykernels.validation.arrays import Array
 
 FRAME_COLUMNS = ["name", "kernel", "columns"]
+SCORES = ("best_score_", "stationarity_")  # numbers that pages and reports write, where they are
 ANY = None  # a length that nothing else fixes
 
 
@@ -361,6 +362,7 @@ def _model(model: BaseMKL) -> Iterator[str]:
         "solution_": solved and all((len(one.dual_coef), len(one.kernel_weights)) == sizes for one in solutions),
         "dual_gap_": isinstance(model.dual_gap_, (int, float)),
         "_loss": getattr(model, "_loss", None) is not None,
+        **{name: isinstance(getattr(model, name, 0.0), float) for name in SCORES},
         "alpha_": not isinstance(getattr(model, "penalty", ""), (str, Mapping)) or is_strength,
     })  # fmt: skip
     parameters = model._all_parameters()
