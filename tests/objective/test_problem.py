@@ -362,3 +362,13 @@ def test_extreme_kernel_scales_give_the_same_relative_gap(rng) -> None:
         certificate = problem.certificate(rho, d / scale, 0.1)
         assert certificate.primal == pytest.approx(expected.primal, rel=1e-10)
         assert certificate.dual == pytest.approx(expected.dual, rel=1e-10)
+
+
+def test_norms_of_the_empty_model_are_those_of_the_kernels_that_are_there():
+    """They are kept, until a kernel that was indefinite by rounding is replaced by the nearest definite one."""
+    kernels, problem = make_problem(np.random.default_rng(0), weighted=False)
+    rho = problem.empty_coefficients
+    before = problem.dual_norms(rho)
+    problem.stack._replace(2, 4.0 * kernels[2])
+    problem.stack._replaced = {2: 1e-9}
+    np.testing.assert_allclose(problem.dual_norms(rho), before * [1.0, 1.0, 2.0, 1.0], rtol=1e-12)
