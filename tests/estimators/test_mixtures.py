@@ -147,11 +147,11 @@ def test_a_walk_that_cannot_come_level_is_left() -> None:
             yield number, [Candidate(Mixture(EVERY, np.ones(2), 0.5), 1.0, np.array([[score(number)]]), 1.0)]
 
     def n_tried(score: Callable[[int], float], level: float, around: Sequence[int] = (6,)) -> int:
-        def hope(path: StrengthPath) -> bool:
+        def viable(path: StrengthPath) -> bool:
             return path.can_win(np.array([[level]]), beyond=True)
 
         path = StrengthPath(Mixture(EVERY, np.ones(2), 0.5), Grid(25, 1e-3), around)
-        return len(path.follow(lambda numbers: tried(score, numbers), hope=hope).trials)
+        return len(path.follow(lambda numbers: tried(score, numbers), viable=viable).trials)
 
     def parabola(top: int) -> Callable[[int], float]:
         return lambda number: -0.01 * (number - top) ** 2

@@ -21,10 +21,10 @@ from manykernels.estimators.selection.shared_folds import pooled_fits
 from manykernels.estimators.selection.strengths import (
     HOPELESS,
     Grid,
-    Hope,
     StopReason,
     StrengthPath,
     TryAt,
+    Viability,
     ahead,
     always,
     best_scores,
@@ -99,7 +99,7 @@ class Rung:
                 path.around = sorted(set(sparsest[0].best().tolist()))
             if self._can_win(path, rivals):
                 scout = rivals if self.finest > 1 else []  # what is tried with all rows is tried to its end
-                found.append(self.follow(path, _hope(sparsest or scout, 0.0 if sparsest else HOPELESS)))
+                found.append(self.follow(path, _viable_beside(sparsest or scout, 0.0 if sparsest else HOPELESS)))
             elif not path.mixture.averages:
                 break
         found = [path for path in found if path.trials]
@@ -148,8 +148,8 @@ class Rung:
         n_folds = len(self.folds)
         return n_first_folds(n_folds) * look <= WORTH_A_LOOK * n_folds * whole
 
-    def follow(self, path: StrengthPath, hope: Hope = always) -> StrengthPath:
-        """Walk down one mixture as far as there is time and hope, then let the folds forget it."""
+    def follow(self, path: StrengthPath, viable: Viability = always) -> StrengthPath:
+        """Walk down one mixture as far as there is time and it is viable, then let the folds forget it."""
         mixture, grid = path.mixture, path.grid
 
         def try_at(numbers: Sequence[int]) -> Iterator[tuple[int, list[Candidate]]]:
@@ -160,7 +160,7 @@ class Rung:
                 yield number, trials
 
         with self.ending.noted():
-            path.follow(try_at, finest=self.finest, hope=hope)
+            path.follow(try_at, finest=self.finest, viable=viable)
         likely = grid.fractions(path.likely())
         for fold in self.folds:  # what is chosen will be asked once more
             fold.forget(mixture, () if fold.opened.averages(mixture) else likely)
@@ -253,7 +253,7 @@ def between_in_vain(path: StrengthPath, known: Sequence[StrengthPath]) -> bool:
     return not path.mixture.averages and bool(sparser) and not leads(path, sparser)
 
 
-def _hope(rivals: Sequence[StrengthPath], lenience: float) -> Hope:
+def _viable_beside(rivals: Sequence[StrengthPath], lenience: float) -> Viability:
     """Return whether a path can still win: its parabola comes as near to the best of its rivals as they ask for."""
     if not rivals:
         return always

@@ -173,12 +173,12 @@ PLATEAU = 1e-3  # standard deviations over the folds that make no difference
 LOOKED_AT = 3  # strengths of a first look, equally spaced inside the grid
 HOPELESS = 1.0  # standard errors of the difference over the folds by which what is behind is given up
 
-Hope = Callable[["StrengthPath"], bool]
+Viability = Callable[["StrengthPath"], bool]
 TryAt = Callable[[Sequence[int]], Iterator[tuple[int, list[Candidate]]]]
 
 
 def always(path: StrengthPath) -> bool:
-    """Hope for every path."""
+    """Viability for every path."""
     return True
 
 
@@ -260,22 +260,22 @@ class StrengthPath:
         places = {numbers.index(best) + side for best in self.best().tolist() for side in (-1, 0, 1)} if numbers else ()
         return [numbers[place] for place in sorted(places) if 0 <= place < len(numbers)]
 
-    def follow(self, try_at: TryAt, *, finest: int = 1, hope: Hope = always) -> StrengthPath:
+    def follow(self, try_at: TryAt, *, finest: int = 1, viable: Viability = always) -> StrengthPath:
         """Walk down; ``try_at`` tries strengths by number in all folds. What it raises leaves what was tried before.
 
         Where it is known around which strengths the best will be, only what lies beside them is tried, and further to
-        the side on which the score rises. It ends as soon as what is known gives no ``hope``.
+        the side on which the score rises. It ends as soon as it is not ``viable`` by what is known.
         """
         stride, behind = self.grid.stride, 1 if self.around else BEHIND
         if self.around:
             self._try(self.looked_at, try_at)
-            while (first := self.numbers[0]) > 0 and bool((self.best() == first).any()) and hope(self):
+            while (first := self.numbers[0]) > 0 and bool((self.best() == first).any()) and viable(self):
                 self._try([max(first - stride, 0)], try_at)
         else:
             self._try(range(0, min(BEHIND * stride + 1, self.grid.n_first), stride), try_at)
-        while (last := self.numbers[-1]) < self.grid.last and self._goes_on(behind, stride) and hope(self):
+        while (last := self.numbers[-1]) < self.grid.last and self._goes_on(behind, stride) and viable(self):
             self._try(range(last + stride, min(last + behind * stride, self.grid.last + stride) + 1, stride), try_at)
-        if stride > finest and hope(self):
+        if stride > finest and viable(self):
             self._try(self._untried(self.best().tolist(), 1), try_at)
         return self
 
