@@ -86,7 +86,7 @@ def test_gram_matrices_are_exactly_symmetric_and_distances_exact() -> None:
 
 
 def test_frames_of_sparse_columns_keep_their_names(tmp_path: Path) -> None:
-    frame = pd.DataFrame.sparse.from_spmatrix(X, columns=WORDS)
+    frame = pd.DataFrame({word: pd.arrays.SparseArray(FULL[:, j], fill_value=0.0) for j, word in enumerate(WORDS)})
     model = MKLRegressor(BANKS["groups"], alpha=0.01).fit(frame, Y)
     assert model.feature_names_in_.tolist() == WORDS
     expected = (
@@ -98,6 +98,14 @@ def test_frames_of_sparse_columns_keep_their_names(tmp_path: Path) -> None:
     shuffled = frame[WORDS[::-1]]
     bank = model._expansion.bank.table
     np.testing.assert_array_equal(bank.values(shuffled).toarray(), bank.values(frame).toarray())
+    seen: list[pd.DataFrame] = []
+
+    def scorer(model: Any, rows: pd.DataFrame, y: np.ndarray) -> float:
+        seen.append(rows)
+        return float(model.score(rows, y))
+
+    MKLRegressorCV(BANKS["unit"], penalty="l1", alphas=[0.01], cv=2, scoring=scorer).fit(frame, Y)
+    pd.testing.assert_frame_equal(seen[0], frame.iloc[:40].reset_index(drop=True))
     # A table of which some columns are dense is a dense table.
     mixed = frame.iloc[:, :40].assign(more=Y)
     assert MKLRegressor().fit(mixed, Y).score(mixed, Y) > 0.99

@@ -94,8 +94,10 @@ class Table:
     def given(self) -> Any:
         """The rows as they were given: views, or a DataFrame, array or sparse matrix."""
         if self.is_sparse and self.columns is not None:
-            frames: Any = pd.DataFrame
-            return frames.sparse.from_spmatrix(self.data, columns=pd.Index(self.columns))
+            by_column, zero = self.data.tocsc(), pd.SparseDtype(self.data.dtype, 0.0)  # some pandas take gaps for it
+            whole = (by_column[:, [j]].toarray().ravel() for j in range(self.n_columns))
+            frame = pd.DataFrame({j: pd.arrays.SparseArray(column, dtype=zero) for j, column in enumerate(whole)})
+            return frame.set_axis(pd.Index(self.columns), axis=1)
         return self.data if self.views is None else self.views
 
     @property
