@@ -142,6 +142,26 @@ def test_report_scores_the_rows_held_out_when_the_model_was_fitted(
     assert "must end in .html" in wrong.err
 
 
+def test_a_report_says_that_it_needs_the_target(run: Runner, model: Path, table: pd.DataFrame, tmp_path: Path) -> None:
+    table.drop(columns="ill").to_csv(tmp_path / "new.csv", index=False)
+    found = run("report", model, tmp_path / "new.csv", "--output", tmp_path / "r.html")
+    assert found.code == 1
+    assert "A report compares predictions with the target" in found.err
+    assert "has no column 'ill'. Give a table that has it; 'manykernels predict' needs none." in found.err
+
+
+@pytest.mark.usefixtures("without_pictures")
+def test_every_command_on_a_table_takes_an_encoding(run: Runner, table: pd.DataFrame, tmp_path: Path) -> None:
+    named, data, saved = table.rename(columns={"age": "âge"}), tmp_path / "data.csv", tmp_path / "model.mkl"
+    named.to_csv(data, index=False, encoding="latin-1")
+    options = ("--id", "patient", "--drop", "cost", "--encoding", "latin-1")
+    assert "line 1 has the byte 0xE2, 'â'" in run("plan", data, "--target", "ill").err
+    assert run("fit", data, "--target", "ill", *options, "--output", saved).code == 0
+    assert run("plan", data, "--target", "ill", *options).code == 0
+    assert run("predict", saved, data, "--encoding", "latin-1").code == 0
+    assert run("report", saved, data, "--encoding", "latin-1", "--output", tmp_path / "r.html").code == 0
+
+
 @pytest.mark.nightly
 @pytest.mark.usefixtures("without_pictures")
 def test_report_reads_what_the_first_version_wrote(run: Runner, model: Path, data: Path, tmp_path: Path) -> None:

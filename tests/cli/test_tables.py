@@ -13,7 +13,7 @@ import pytest
 
 from manykernels import InvalidInputError
 from manykernels.cli import tables
-from manykernels.cli.tables import identifiers, read_table, usable_features, write_table
+from manykernels.cli.tables import identifiers, read_chunks, read_table, usable_features, write_table
 from manykernels.cli.targets import split_columns
 from manykernels.kernels.tables.encoding import Encoding
 from manykernels.kernels.tables.kinds import kind_of
@@ -30,6 +30,7 @@ FRAME = pd.DataFrame({"a": [1.5, 2.0, -3.25], "name of b": [1, 2, 3], "c": ["x",
         {"sep": "|"},
         {"sep": ";", "decimal": ","},
         {"encoding": "utf-8-sig"},
+        {"encoding": "utf-16", "sep": "\t"},
         {"lineterminator": "\r\n"},
     ],
 )
@@ -47,6 +48,18 @@ def test_files_by_ending(name: str, tmp_path: Path) -> None:
     pd.testing.assert_frame_equal(read_table(tmp_path / name), FRAME)
 
 
+@pytest.mark.parametrize("name", ["data.csv", "data.csv.gz"])
+def test_encodings_are_taken_as_they_are_named(name: str, tmp_path: Path) -> None:
+    frame, path = FRAME.assign(place=["Orléans", "Köln", "Łódź"]), tmp_path / name
+    frame.to_csv(path, index=False, encoding="cp1250")
+    pd.testing.assert_frame_equal(read_table(path, "cp1250"), frame)
+    parts = pd.concat(read_chunks(path, 2, "cp1250"), ignore_index=True)
+    pd.testing.assert_frame_equal(parts, frame)
+    for encoding, message in (("nonsense", "--encoding: unknown encoding: nonsense"), ("ascii", "no text in ascii")):
+        with pytest.raises(InvalidInputError, match=message):
+            read_table(path, encoding)
+
+
 def test_one_column_is_a_table(tmp_path: Path) -> None:
     (tmp_path / "data.csv").write_text("a\n1\n2\n")
     assert read_table(tmp_path / "data.csv")["a"].tolist() == [1, 2]
@@ -60,7 +73,12 @@ def test_one_column_is_a_table(tmp_path: Path) -> None:
         (b"a,b\n", "has no rows"),
         (b"a,b,a\n1,2,3\n", "must differ, but 'a' appear twice"),
         (b"a,b\n1,2\n1,2,3,4\n", "cannot be read as CSV.*Expected 2 fields in line 3, saw 4|loss of data"),
-        (b"a,b\n\xff\xfe,2\n", "no text in UTF-8"),
+        (
+            b"a,b\n1,2\ncaf\xe9,2\n",
+            "line 3 has the byte 0xE9, 'é' in Windows' cp1252.*--encoding cp1252",
+        ),
+        (b"\xff\xfea", "no text in utf-16: .*truncated data.*another --encoding"),
+        (b"PK\x03\x04\x14\x00\x06\x00\x08\x00\xe9\n", "is a workbook or packed.*Save its table as CSV"),
         (b'a,b\n"1,2\n', "cannot be read as CSV"),
     ],
 )
@@ -264,6 +282,7 @@ def test_rows_with_gaps_are_left_out_on_request() -> None:
     ("options", "message"),
     [
         ({"target": "Y"}, "--target: there is no column 'Y'"),
+        ({"target": "Y", "event": "y"}, "--time: there is no column 'Y'"),
         ({"target": "yy"}, "did you mean 'y'"),
         ({"drop": ["z"]}, "--drop: there is no column 'z'"),
         ({"ids": ["z"]}, "--id: there is no column 'z'"),

@@ -24,6 +24,10 @@ from manykernels.solvers import Status
 
 
 Data = Annotated[Path, typer.Argument(help="Table: CSV (comma, semicolon, tab) or Parquet, a header line first.")]
+Encoding = Annotated[
+    str | None,
+    typer.Option(help="Encoding of a CSV, such as cp1252; else UTF-8, or UTF-16 by its mark."),
+]
 ModelFile = Annotated[Path, typer.Argument(help="File written by 'manykernels fit'.")]
 Force = Annotated[bool, typer.Option("--force", help="Replace files that are there.")]
 Seed = Annotated[int, typer.Option(min=0, help="Seed of the split, or of the folds.")]

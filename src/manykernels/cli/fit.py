@@ -13,7 +13,7 @@ import typer
 from sklearn.model_selection import GroupKFold, GroupShuffleSplit, StratifiedGroupKFold, train_test_split
 
 from manykernels import estimators
-from manykernels.cli.console import Data, Outcome, Seed, report_tables, stage, tell, verbosity
+from manykernels.cli.console import Data, Encoding, Outcome, Seed, report_tables, stage, tell, verbosity
 from manykernels.cli.tables import check_new, quoted, read_table
 from manykernels.cli.targets import SURVIVAL, LabeledTable, split_columns
 from manykernels.estimators.parameters import PARAMETERS, check_parameters, place_of
@@ -118,6 +118,7 @@ class TableOptions:
     """What every command on a table is asked for."""
 
     data: Data
+    encoding: Encoding = None
     target: Annotated[str | None, typer.Option(help="Column to predict.")] = None
     time: Annotated[str | None, typer.Option(help="Survival: column of times, in place of --target.")] = None
     event: Annotated[str | None, typer.Option(help="Survival: column that says if the event was seen.")] = None
@@ -250,7 +251,7 @@ def _metadata(options: FitOptions, samples: LabeledTable, train: Array) -> dict[
 def read_task(options: TableOptions, outcome: Outcome) -> tuple[LabeledTable, KernelBank]:
     """Return the rows of the table to learn from and the kernels; remarks on them go to the outcome."""
     with stage(f"reading {options.data}"):
-        frame = read_table(options.data)
+        frame = read_table(options.data, options.encoding)
     samples = split_columns(
         frame,
         options.column,

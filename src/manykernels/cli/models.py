@@ -42,6 +42,7 @@ class PredictOptions:
 
     model: console.ModelFile
     data: console.Data
+    encoding: console.Encoding = None
     output: Annotated[Path | None, typer.Option("--output", "-o", help="CSV or Parquet file to write.")] = None
     proba: Annotated[bool, typer.Option("--proba", help="Add the probability of each class.")] = False
     at: Annotated[
@@ -67,7 +68,7 @@ def run_predict(options: PredictOptions, outcome: console.Outcome) -> None:
         _predict_chunks(options, model, metadata, outcome)
         return
     with console.stage(f"reading {options.data}"):
-        frame = tables.read_table(options.data)
+        frame = tables.read_table(options.data, options.encoding)
     copied = list(options.ids or ())
     tables.check_columns(frame, copied, "--id")
     features = features_of(model, frame)
@@ -106,7 +107,7 @@ def _predict_chunks(
         raise InvalidInputError("--chunk-rows writes CSV as it goes; give --output a name that ends in .csv or .tsv.")
     copied, n_rows, separator = list(options.ids or ()), 0, "\t" if path.suffix.lower() == ".tsv" else ","
     with replacing(path) as file:
-        for frame in tables.read_chunks(options.data, options.chunk_rows or 1):
+        for frame in tables.read_chunks(options.data, options.chunk_rows or 1, options.encoding):
             tables.check_columns(frame, copied, "--id")
             strata = _strata(frame, metadata, options)
             predictions = _predictions(model, features_of(model, frame), _targets(metadata), options, strata)
@@ -339,6 +340,7 @@ def run_report(
     model: console.ModelFile,
     data: Annotated[Path, typer.Argument(help="The table it was fitted to, or one of new rows with the target.")],
     output: Annotated[Path, typer.Option("--output", "-o", help="HTML file to write.")] = REPORT,
+    encoding: console.Encoding = None,
     title: Annotated[str | None, typer.Option(help="Head of the report.")] = None,
     force: console.Force = False,
     *,
@@ -357,7 +359,13 @@ def run_report(
             f"{str(model)!r} was not written by 'manykernels fit'; use manykernels.report(model, X, y) in Python."
         )
     with console.stage(f"reading {data}"):
-        frame = tables.read_table(data)
+        frame = tables.read_table(data, encoding)
+    lacking = [name for name in _targets(metadata) if name not in frame.columns]
+    if lacking:
+        raise InvalidInputError(
+            f"A report compares predictions with the target, but {str(data)!r} has no column {tables.quoted(lacking)}. "
+            "Give a table that has it; 'manykernels predict' needs none."
+        )
     samples, train, test = rows_of_fit(estimator, metadata, frame)
     for note in samples.notes:
         outcome.note(note)

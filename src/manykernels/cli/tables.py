@@ -1,5 +1,6 @@
 """Tables from files: CSV in its dialects and Parquet, with errors that name the column and the way out."""
 
+import codecs
 import csv
 import gzip
 import io
@@ -26,6 +27,9 @@ from manykernels.validation.parameters import listed
 
 PARQUET = (".parquet", ".pq")
 DELIMITERS = (",", ";", "\t", "|")
+UTF_8, UTF_16 = "utf-8-sig", "utf-16"  # both leave out the mark that a text may begin with
+UTF_16_MARKS = (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)
+PACKED = (b"PK\x03\x04", b"\xd0\xcf\x11\xe0", b"\x1f\x8b", b"BZh", b"\xfd7zXZ")  # how archives and workbooks begin
 FEW_COLUMNS = 100
 SAMPLE_LINES, SAMPLE_SIGNS = 20, 2**22  # looked at for the delimiter
 MOST_UNFOLDING, LEAST_LIMIT = 100, 10**8  # of compressed text: times its size, and bytes that are always taken
@@ -36,16 +40,19 @@ DECIMAL_POINT = re.compile(r"\s*[-+]?\d*\.\d+\s*")
 ID_NAMES = re.compile(r"(?:.*[_ ])?(?:id|index|uuid)|unnamed: \d+", re.IGNORECASE)
 
 
-def read_table(path: str | Path) -> pd.DataFrame:
-    """Return the table in a CSV or Parquet file; the columns of CSV may be split by comma, semicolon, tab or bar."""
+def read_table(path: str | Path, encoding: str | None = None) -> pd.DataFrame:
+    """Return the table in a CSV or Parquet file; the columns of CSV may be split by comma, semicolon, tab or bar.
+
+    Text is UTF-8, or UTF-16 where its mark says so, unless an encoding is given.
+    """
     path = _there(path)
     if path.suffix.lower() in PARQUET:
         with _parquet_errors(path):
             frame = _with_pyarrow(lambda: _small_enough(path) and pd.read_parquet(path))
     else:
-        with _csv_errors(path), warnings.catch_warnings():
+        with _csv_errors(path, encoding), warnings.catch_warnings():
             warnings.simplefilter("error", pd.errors.ParserWarning)
-            frame = pd.read_csv(path, low_memory=False, **_csv_form(path))
+            frame = pd.read_csv(path, low_memory=False, **_csv_form(path, encoding))
     frame.columns = [str(name) for name in frame.columns]
     _check_different(frame.columns.to_series(), path)
     if frame.empty:
@@ -156,13 +163,13 @@ def _with_pyarrow(action: Callable[[], Any]) -> Any:
         ) from error
 
 
-def read_chunks(path: str | Path, n_rows: int) -> Iterator[pd.DataFrame]:
+def read_chunks(path: str | Path, n_rows: int, encoding: str | None = None) -> Iterator[pd.DataFrame]:
     """Yield a table at most so many rows at a time, so that no more of it is in memory.
 
     Types are those of the whole file for Parquet, and found anew in each part of a CSV.
     """
     path = _there(path)
-    parts = _parquet_parts(path, n_rows) if path.suffix.lower() in PARQUET else _csv_parts(path, n_rows)
+    parts = _parquet_parts(path, n_rows) if path.suffix.lower() in PARQUET else _csv_parts(path, n_rows, encoding)
     for part in parts:
         part.columns = [str(name) for name in part.columns]
         yield part.reset_index(drop=True)
@@ -179,35 +186,69 @@ def _parquet_parts(path: Path, n_rows: int) -> Iterator[pd.DataFrame]:
             yield batch.to_pandas()
 
 
-def _csv_parts(path: Path, n_rows: int) -> Iterator[pd.DataFrame]:
-    with _csv_errors(path), pd.read_csv(path, chunksize=n_rows, low_memory=False, **_csv_form(path)) as reader:
-        yield from reader
+def _csv_parts(path: Path, n_rows: int, encoding: str | None) -> Iterator[pd.DataFrame]:
+    with _csv_errors(path, encoding):
+        form = _csv_form(path, encoding)
+        with pd.read_csv(path, chunksize=n_rows, low_memory=False, **form) as reader:
+            yield from reader
 
 
-def _csv_form(path: Path) -> dict[str, Any]:
+def _csv_form(path: Path, encoding: str | None) -> dict[str, Any]:
     """Return how a text file is to be read, after a look at its size, its first lines and its column names."""
     _check_unfolding(path)
-    delimiter, decimal = _dialect(path)
-    with _text_of(path) as file:
+    known = encoding or _marked_encoding(path)
+    try:
+        codecs.lookup(known)
+    except LookupError as error:
+        raise InvalidInputError(f"--encoding: {error}; such as utf-8, utf-16, latin-1 or cp1252.") from error
+    delimiter, decimal = _dialect(path, known)
+    with _text_of(path, known) as file:
         rows = csv.reader(file, delimiter=delimiter, skipinitialspace=True)
         header = next((row for row in rows if len(row) > 1 or any(map(str.strip, row))), [])
     names = pd.Series([name.strip() for name in header], dtype=object)
     _check_different(names[names != ""], path)
-    form: dict[str, Any] = {"sep": delimiter, "decimal": decimal, "encoding": "utf-8-sig"}
+    form: dict[str, Any] = {"sep": delimiter, "decimal": decimal, "encoding": known}
     return {**form, "index_col": False, "skipinitialspace": True}
 
 
 @contextmanager
-def _csv_errors(path: Path) -> Iterator[None]:
+def _csv_errors(path: Path, encoding: str | None) -> Iterator[None]:
     """Say of what goes wrong in reading a text file what it is."""
     try:
         yield
     except pd.errors.EmptyDataError as error:
         raise InvalidInputError(f"The file {str(path)!r} is empty.") from error
     except UnicodeError as error:
-        raise InvalidInputError(f"{str(path)!r} is no text in UTF-8 ({error}); convert it to UTF-8 first.") from error
+        raise InvalidInputError(_no_text(path, encoding, error)) from error
     except (pd.errors.ParserError, pd.errors.ParserWarning, csv.Error, gzip.BadGzipFile, zlib.error, EOFError) as error:
         raise InvalidInputError(f"{str(path)!r} cannot be read as CSV: {str(error).strip()}") from error
+
+
+def _no_text(path: Path, encoding: str | None, error: UnicodeError) -> str:
+    """Say where a file stops being text, and what to do."""
+    with _bytes_of(path) as file:
+        if file.peek(1).startswith(PACKED):
+            return f"{str(path)!r} is a workbook or packed, and no CSV. Save its table as CSV in UTF-8, or unpack it."
+        if encoding or _marked_encoding(path) == UTF_16:
+            return f"{str(path)!r} is no text in {encoding or UTF_16}: {error}. Name another --encoding."
+        for number, line in enumerate(file, 1):
+            try:
+                line.decode()
+            except UnicodeDecodeError as found:
+                byte = line[found.start : found.start + 1]
+                sign = byte.decode("cp1252", "replace")
+                return (
+                    f"{str(path)!r} is no text in UTF-8: line {number} has the byte 0x{byte.hex().upper()}, {sign!r} "
+                    "in Windows' cp1252. Name the encoding that it was written in, such as --encoding cp1252 or "
+                    "--encoding latin-1, or save it as UTF-8."
+                )
+    return f"{str(path)!r} is no text in UTF-8: {error}."
+
+
+def _marked_encoding(path: Path) -> str:
+    """Return UTF-16 for files that begin with its mark, UTF-8 for others."""
+    with _bytes_of(path) as file:
+        return UTF_16 if file.read(2) in UTF_16_MARKS else UTF_8
 
 
 def _check_unfolding(path: Path) -> None:
@@ -225,11 +266,14 @@ def _check_unfolding(path: Path) -> None:
                 )
 
 
-def _text_of(path: Path) -> IO[str]:
+def _bytes_of(path: Path) -> gzip.GzipFile | io.BufferedReader:
+    """Return a CSV file open, unpacked where it is packed."""
+    return gzip.open(path) if path.suffix == ".gz" else path.open("rb")
+
+
+def _text_of(path: Path, encoding: str) -> IO[str]:
     """Return a CSV file open as text, unpacked where it is packed."""
-    if path.suffix == ".gz":
-        return gzip.open(path, "rt", encoding="utf-8-sig", newline="")
-    return path.open(encoding="utf-8-sig", newline="")
+    return io.TextIOWrapper(_bytes_of(path), encoding=encoding, newline="")
 
 
 def _check_different(names: pd.Series, path: Path) -> None:
@@ -244,9 +288,9 @@ def _there(path: str | Path) -> Path:
     return Path(path)
 
 
-def _dialect(path: Path) -> tuple[str, str]:
+def _dialect(path: Path, encoding: str) -> tuple[str, str]:
     """Return the delimiter that splits the first lines evenly into most fields, and the decimal sign."""
-    with _text_of(path) as file:
+    with _text_of(path, encoding) as file:
         sample = file.read(SAMPLE_SIGNS)
     lines = [line for line in io.StringIO(sample, newline="") if line.strip()]
     if len(sample) == SAMPLE_SIGNS:

@@ -60,7 +60,7 @@ def split_columns(
     strata: str | None = None,
 ) -> LabeledTable:
     """Return features and target of a table, checked."""
-    for option, names in {"target": [target], "drop": drop, "id": ids}.items():
+    for option, names in {"time" if event else "target": [target], "drop": drop, "id": ids}.items():
         check_columns(frame, names, f"--{option}")
     for option, name in {"groups": groups, "event": event, "strata": strata}.items():
         check_columns(frame, [name] if name else [], f"--{option}")
