@@ -28,6 +28,7 @@ from rich.progress import (
 from manykernels.exceptions import InvalidInputError
 from manykernels.objective.certificate import Certificate
 from manykernels.validation.arrays import Array, TableLike, check_count
+from manykernels.validation.gram import check_rectangular_grams
 from manykernels.validation.parameters import check_limits
 
 if TYPE_CHECKING:
@@ -161,6 +162,37 @@ class Functions(Protocol):
 
 
 @dataclass(frozen=True)
+class MatrixFunctions:
+    """The functions of kernels that came as matrices: new rows are their kernels with training samples, (M, n, N)."""
+
+    kernel_weights: Array
+    dual_coef: Array  # (N,), or (N, T)
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """Positions of the active kernels."""
+        return tuple(f"kernel {m}" for m in np.flatnonzero(self.kernel_weights))
+
+    def scores(self, X: object) -> Array:
+        """Return the functions without intercept at new rows, (n, T)."""
+        return self.active_contributions(X).sum(axis=0)
+
+    def active_contributions(self, X: object) -> Array:
+        """Return what every active kernel adds to every function, (m, n, T)."""
+        values = np.asarray(X)
+        n_kernels, n_samples = len(self.kernel_weights), len(self.dual_coef)
+        if values.ndim != 3 or (len(values), values.shape[2]) != (n_kernels, n_samples):
+            raise InvalidInputError(
+                f"The {n_kernels} kernels of this solution came as matrices, so new rows are their kernels with the "
+                f"training samples, an array of shape ({n_kernels}, n, {n_samples}), got shape {values.shape}. A "
+                "KernelBank with its table, solve(bank, y, X=X, ...), and estimators read rows themselves."
+            )
+        active = np.flatnonzero(self.kernel_weights)
+        kernels = check_rectangular_grams(values)[active]
+        return self.kernel_weights[active, None, None] * (kernels @ self.dual_coef.reshape(n_samples, -1))
+
+
+@dataclass(frozen=True)
 class Solution:
     """A fitted model ``f(x) = sum_m d_m sum_i rho_i k_m(x, x_i) + b`` with its certificate.
 
@@ -270,21 +302,15 @@ class Solution:
         return float(self.certificate.relative_gap)
 
     def _of_rows(self) -> Functions:
-        if self.functions is None:
-            raise InvalidInputError(
-                "This solution knows kernels as matrices, and of new rows nothing: the scores of rows with kernel "
-                "values K (M, n, N) are np.tensordot(kernel_weights, K, 1) @ dual_coef + intercept. Solve a "
-                "KernelBank with its table, solve(bank, y, X=X, ...), or fit an estimator."
-            )
-        return self.functions
+        return MatrixFunctions(self.kernel_weights, self.dual_coef) if self.functions is None else self.functions
 
     def decision_function(self, X: TableLike) -> Array:
-        """Return ``f(x) + b`` at new rows.
+        """Return ``f(x) + b`` at new rows: predictions of numbers, and of labels where it is above zero.
 
         Parameters
         ----------
         X : DataFrame or (n, p) array, or what `open_rows` takes where kernels are held as factors
-            The columns of training.
+            The columns of training. Where kernels came as matrices: those between new and training samples, (M, n, N).
 
         Returns
         -------
@@ -293,13 +319,17 @@ class Solution:
         Raises
         ------
         InvalidInputError
-            If the kernels came as matrices.
+            If these are not the columns, or the kernels, of training.
 
         Examples
         --------
         >>> import numpy as np
         >>> from manykernels import KernelBank, solve
         >>> X = np.random.default_rng(0).uniform(-1, 1, (50, 2))
+        >>> kernels = np.stack([X[:, [0]] @ X[:, [0]].T, X @ X.T])
+        >>> found = solve(kernels[:, :40, :40], 3 * X[:40, 0], loss="squared", regularizer="l1", relative_strength=0.01)
+        >>> bool(np.allclose(found.decision_function(kernels[:, 40:, :40]), 3 * X[40:, 0], atol=0.1))
+        True
         >>> bank = KernelBank.per_feature(widths=[0.5])
         >>> found = solve(bank, np.sin(3 * X[:, 0]), X=X, loss="squared", regularizer="l1", relative_strength=0.1)
         >>> found.decision_function(X[:3]).shape, found.decompose(X[:3]).shape[1:]
@@ -314,7 +344,7 @@ class Solution:
         Parameters
         ----------
         X : DataFrame or (n, p) array, or what `open_rows` takes where kernels are held as factors
-            The columns of training.
+            As for `decision_function`.
 
         Returns
         -------
@@ -347,7 +377,7 @@ class Solution:
         ['x0: gaussian(width=0.5)']
         """
         active = self.active
-        names = [f"kernel {m}" for m in active] if self.functions is None else list(self.functions.names)
+        names = list(self._of_rows().names)
         norms = np.full(len(active), np.nan) if self.kernel_norms is None else self.kernel_norms[active]
         frame = pd.DataFrame({"name": names, "weight": self.kernel_weights[active], "norm": norms})
         return frame.sort_values("norm", ascending=False, ignore_index=True)
