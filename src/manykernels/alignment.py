@@ -5,7 +5,6 @@ which samples ought to be alike; and weights whose combination is most like it: 
 (EasyMKL).
 """
 
-import warnings
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
@@ -16,7 +15,7 @@ from numpy.typing import ArrayLike
 from sklearn.svm import SVC
 
 from manykernels.compiled import compiled
-from manykernels.exceptions import ConvergenceWarning, InvalidInputError
+from manykernels.exceptions import ConvergenceWarning, InvalidInputError, warn
 from manykernels.grams import GramStack, as_stack
 from manykernels.grams.base import triangle_size, triangle_starts
 from manykernels.grams.packed import pack_triangle
@@ -686,11 +685,10 @@ def _grown(gram: Array, new: Array) -> Array:
 
 
 def _warn(reached: float, bound: float, tol: float) -> None:
-    warnings.warn(
+    warn(
         f"The aligned weights are proven optimal only up to a relative distance of {1 - reached / bound:.2e}, above "
         f"tol={tol:.2e}. Accept a larger tol; kernels that are nearly equal, or in float32, leave such rounding.",
         ConvergenceWarning,
-        stacklevel=4,
     )
 
 

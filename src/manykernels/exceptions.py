@@ -1,11 +1,25 @@
 """Errors and warnings, each saying what was wrong, with which values, and what to do."""
 
+import sys
+import warnings
+
 from sklearn.exceptions import ConvergenceWarning
 
 __all__ = [
     "ConvergenceWarning", "IncompatibleError", "InvalidInputError", "MemoryBudgetError", "ModelFileError",
     "NotPSDError",
 ]  # fmt: skip
+
+
+CALLED_BY_USERS = ("manykernels", "sklearn", "joblib")  # whose lines no warning should name
+
+
+def warn(message: str, category: type[Warning] = UserWarning) -> None:
+    """Warn at the line of the user who called: the innermost that is of no such package."""
+    frame, level = sys._getframe(1), 2
+    while frame.f_back is not None and frame.f_globals.get("__name__", "").partition(".")[0] in CALLED_BY_USERS:
+        frame, level = frame.f_back, level + 1
+    warnings.warn(message, category, stacklevel=level)
 
 
 class InvalidInputError(ValueError):

@@ -181,8 +181,6 @@ def test_what_cannot_be_done_is_said() -> None:
         solve(BANK, y, strength=1.0, **SQUARED)
     with pytest.raises(InvalidInputError, match="leave X out"):
         solve(kernels, y, X=X, strength=1.0, **SQUARED)
-    with pytest.raises(InvalidInputError, match=r"Solve a KernelBank with its table"):
-        solve(kernels, y, strength=1.0, **SQUARED).decision_function(X)
     with pytest.raises(InvalidInputError, match="needs a strength"):
         solve(kernels, y, **SQUARED)
     with pytest.raises(InvalidInputError, match="outputs"):
@@ -198,6 +196,37 @@ def test_what_cannot_be_done_is_said() -> None:
         solve(kernels, survival_array(y > 0, np.abs(y)), strength=1.0, **SQUARED)
     with pytest.raises(InvalidInputError, match=r"one time and one event a sample.*survival_array\(event, time\)"):
         solve(kernels, np.column_stack([np.abs(y), y > 0]), strength=1.0, loss="cox", regularizer="l1")
+
+
+def test_times_without_events_are_asked_about() -> None:
+    X, y = rows()
+    kernels, times = grams(X), np.exp(y)
+    options: dict[str, Any] = {"strength": 1.0, "loss": "cox", "regularizer": "l1"}
+    with pytest.warns(UserWarning, match=r"times without events.*survival_array\(event, time\) says which") as told:
+        found = solve(kernels, times, **options)
+    assert told[0].filename == __file__
+    all_seen = solve(kernels, survival_array(np.ones(len(times)), times), **options)
+    np.testing.assert_allclose(found.certificate.primal, all_seen.certificate.primal, rtol=1e-12)
+    solve(kernels, np.where(y > 0, times, -times), **options)  # signed times say which
+
+
+def test_a_solution_on_matrices_takes_the_kernels_of_new_rows() -> None:
+    X, y = rows()
+    kernels = grams(X)
+    found = solve(kernels[:, :90, :90], y[:90], strength=1.0, **SQUARED)
+    K = kernels[:, 90:, :90]
+    expected = np.tensordot(found.kernel_weights, K, 1) @ found.dual_coef + found.intercept
+    np.testing.assert_allclose(found.decision_function(K), expected, rtol=1e-9, atol=1e-12)
+    parts = found.decompose(K)
+    assert len(parts) == len(found.active) == len(found.weights_frame())
+    np.testing.assert_allclose(parts.sum(axis=0) + found.intercept, expected, rtol=1e-9, atol=1e-12)
+    for wrong in (X[90:], K[:-1], kernels[:, 90:, :80], K[0]):
+        with pytest.raises(InvalidInputError, match=r"of shape \(6, n, 90\), got shape"):
+            found.decision_function(wrong)
+    several = solve(kernels[:, :90, :90], np.column_stack([y, -y])[:90], strength=1.0, **SQUARED)
+    np.testing.assert_allclose(several.decision_function(K).sum(axis=1), several.intercept.sum(), atol=1e-6)
+    empty = solve(kernels, y, strength=1e6, **SQUARED)
+    np.testing.assert_allclose(empty.decision_function(kernels), empty.intercept)
 
 
 def test_a_solution_is_shown_in_a_line() -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import warnings
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
@@ -14,7 +13,7 @@ from typing import Any, ClassVar, Generic, TypeVar
 import numpy as np
 from scipy.linalg import LinAlgError
 
-from manykernels.exceptions import ConvergenceWarning, IncompatibleError, InvalidInputError
+from manykernels.exceptions import ConvergenceWarning, IncompatibleError, InvalidInputError, warn
 from manykernels.grams.dense import definite_copy
 from manykernels.objective.capabilities import Capability
 from manykernels.objective.certificate import Certificate
@@ -319,7 +318,7 @@ class Solver(ABC, Generic[State]):
             solution = _with_norms(self._solve_apart(own, warm_start), own)
             solution = solution.with_replaced(stack.replaced_kernels)
         if solution.status is not Status.CONVERGED:
-            warnings.warn(solution.message, ConvergenceWarning, stacklevel=2)
+            warn(solution.message, ConvergenceWarning)
         return solution
 
     def _solve_apart(self, problem: Problem, warm_start: Solution | None) -> Solution:

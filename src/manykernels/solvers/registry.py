@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pandas as pd
 
-from manykernels.exceptions import ConvergenceWarning, IncompatibleError, InvalidInputError
+from manykernels.exceptions import ConvergenceWarning, IncompatibleError, InvalidInputError, warn
 from manykernels.grams.rows.vectors import here
 from manykernels.objective.losses import LOSSES, AnyLoss, Loss
 from manykernels.objective.problem import Certificate, Problem
@@ -346,9 +346,7 @@ def _run_all(runs: dict[str, Solver], problem: Problem) -> dict[str, Solution]:
 
 def _warn_interrupted(solutions: Mapping[str, Solution], missing: list[str]) -> None:
     there, absent = ", ".join(solutions), ", ".join(missing) or "none"
-    warnings.warn(
-        f"The comparison was interrupted. Runs returned: {there}; missing: {absent}.", ConvergenceWarning, stacklevel=4
-    )
+    warn(f"The comparison was interrupted. Runs returned: {there}; missing: {absent}.", ConvergenceWarning)
 
 
 def _axes(ax: object) -> Any:

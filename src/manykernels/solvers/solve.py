@@ -8,7 +8,6 @@ below only: estimators, cross-validation and paths call the same functions.
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
@@ -18,7 +17,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 from scipy.sparse import issparse
 
-from manykernels.exceptions import ConvergenceWarning, InvalidInputError
+from manykernels.exceptions import ConvergenceWarning, InvalidInputError, warn
 from manykernels.grams import GramStack, as_stack
 from manykernels.grams.expansion import Expansion
 from manykernels.grams.factored import factored_stack, reads_rows
@@ -121,8 +120,8 @@ def solve(
     Returns
     -------
     Solution, or tuple of Solution
-        Dual coefficients, kernel weights, intercept, the certificate of exactly this model, and how it was reached; the
-        scores of new rows where kernels are known by more than their matrices.
+        Dual coefficients, kernel weights, intercept, the certificate of exactly this model, and how it was reached. Its
+        ``decision_function`` gives the scores of new rows, or of their kernels with the training samples.
 
     Raises
     ------
@@ -137,6 +136,8 @@ def solve(
     -----
     ConvergenceWarning
         If the gap is above ``tol`` at the end, whatever the reason.
+    UserWarning
+        If times for the loss ``"cox"`` come without events: each counts as one that was seen.
 
     Examples
     --------
@@ -193,7 +194,7 @@ def _solved(
     solutions = chosen[0].solve_each(problems)
     for t, solution in enumerate(solutions):
         if solution.status is not Status.CONVERGED:
-            warnings.warn(f"Target {t}: {solution.message}", ConvergenceWarning, stacklevel=3)
+            warn(f"Target {t}: {solution.message}", ConvergenceWarning)
     return solutions
 
 
@@ -312,7 +313,13 @@ def _target(y: Any, loss: AnyLoss) -> Any:
         )
     if hasattr(y, "to_dask_array"):
         y = y.to_dask_array(lengths=True)
-    return y if hasattr(y, "dask") or isinstance(y, RowVector) else np.asarray(y)
+    y = y if hasattr(y, "dask") or isinstance(y, RowVector) else np.asarray(y)
+    if loss.couples_samples and isinstance(y, np.ndarray) and y.dtype.kind in "iuf" and (y > 0).all():
+        warn(
+            "y holds times without events, and each counts as one that was seen. If some were not, "
+            "survival_array(event, time) says which; survival_array(np.ones(len(time)), time) says that all were."
+        )
+    return y
 
 
 def _regularizer(

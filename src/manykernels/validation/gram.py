@@ -13,7 +13,6 @@ kernel is none. Beyond the tolerance the kernel is refused.
 from __future__ import annotations
 
 import math
-import warnings
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
@@ -23,7 +22,7 @@ from numpy.typing import ArrayLike, DTypeLike
 from scipy.linalg.lapack import dpotrf
 
 from manykernels.compiled import compiled
-from manykernels.exceptions import InvalidInputError, NotPSDError
+from manykernels.exceptions import InvalidInputError, NotPSDError, warn
 from manykernels.threads import blas_threads
 from manykernels.validation.arrays import Array, check_finite, real_array
 
@@ -272,13 +271,11 @@ def tell_of_replaced(sizes: dict[int, float], n_kernels: int, name: str) -> None
     size = sizes.get(worst, 0.0)
     if size < TOLD:
         return
-    warnings.warn(
+    warn(
         f"{len(sizes)} of {n_kernels} kernels are indefinite, {name}[{worst}] most: its smallest eigenvalue is "
         f"-{size:.1e} of its largest. Storage may leave as much, so the nearest positive semidefinite matrices "
         "stand in for them, and values computed from the matrices as they were given differ. psd='clip' says that "
         "this is meant.",
-        UserWarning,
-        stacklevel=4,
     )
 
 

@@ -1,6 +1,5 @@
 """How the estimators with built-in cross-validation choose: strength, and where it is searched, kernels and mixing."""
 
-import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import cache, partial
@@ -52,7 +51,7 @@ from manykernels.estimators.strength import AUTO, NoiseLevel, default_fraction, 
 from manykernels.estimators.supervised.base import BaseMKL
 from manykernels.estimators.supervised.problems import Fit, time_left
 from manykernels.estimators.supervised.samples import Rows, Samples, sample_weights
-from manykernels.exceptions import ConvergenceWarning, IncompatibleError, InvalidInputError, MemoryBudgetError
+from manykernels.exceptions import ConvergenceWarning, IncompatibleError, InvalidInputError, MemoryBudgetError, warn
 from manykernels.grams.plan import FACTORED
 from manykernels.grams.training import LAZY, as_bank
 from manykernels.kernels import Pairs
@@ -533,12 +532,10 @@ class CrossValidated(KeepsHeldOut):
         self._keep_noise(fit, levels)
         self._warn(fit)
         if any(candidate.edge for candidate in mine):
-            warnings.warn(
+            warn(
                 f"The score was still rising at the smallest strength that was tried, alpha={np.min(self.alpha_):.4g}: "
                 "the kernels fit the target almost without noise, or the folds are not independent. To go on, give "
                 "alphas, or a smaller alpha_min_ratio.",
-                UserWarning,
-                stacklevel=3,
             )
         self._warn_of_unfinished(found, f"of a relative gap of {self._fold_tol:g}: raise max_iter, or loosen fold_tol")
 
@@ -547,7 +544,7 @@ class CrossValidated(KeepsHeldOut):
         if unfinished:
             total = sum(len(candidate.scores) for candidate in found)
             told = f"{unfinished} of {total} models of the folds stopped short {short}."
-            warnings.warn(told, ConvergenceWarning, stacklevel=4)
+            warn(told, ConvergenceWarning)
 
     def _beats_constant(self, candidates: list[Candidate], folds: Rung, evidence: Evidence) -> bool:
         """Whether the best candidate of a grid is ahead of the best constant by evidence; true where nobody knows."""
@@ -573,19 +570,15 @@ class CrossValidated(KeepsHeldOut):
         nothing = first and self.alphas is None  # which has been said
         if folds.ending.status is None and len(own) > 1 and not nothing and (first or last):
             side, advice = ("largest", "larger") if first else ("smallest", "smaller")
-            warnings.warn(
+            warn(
                 f"The best strength, alpha={self.alpha_:.4g}, is the {side} of the grid. The best one may lie beyond "
                 f"it: extend the grid to {advice} values.",
-                UserWarning,
-                stacklevel=3,
             )
         if self.alphas is None or not self.kernel_weights_.any():
             return
         evidence = replace(evidence, p_values=np.array([self._noise_p_value if exchanges else np.nan]))
         if not self._beats_constant(candidates, folds, evidence):
-            warnings.warn(
+            warn(
                 f"No kernel predicts better than a constant in {counted(self.n_folds_, 'fold')}, at any of the given "
                 "alphas.",
-                UserWarning,
-                stacklevel=3,
             )

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import copy
 import numbers
-import warnings
 from bisect import bisect_right
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field, replace
@@ -37,7 +36,7 @@ from sklearn.model_selection import (
 
 from manykernels.estimators.selection.averages import AverageModels, Spectrum, can_average, fit_averages
 from manykernels.estimators.supervised.problems import Fit, SolverChoice, descend, expanded, without_bar
-from manykernels.exceptions import InvalidInputError
+from manykernels.exceptions import InvalidInputError, warn
 from manykernels.grams import build_stack, cross_combine, cross_scores
 from manykernels.grams.expansion import Expansion
 from manykernels.grams.plan import factored_seconds, gram_seconds
@@ -156,11 +155,9 @@ def weighed_splits(splits: Sequence[Split], weight: Array) -> list[Split]:
             "Take fewer folds, shuffle them (KFold(5, shuffle=True)), or drop the samples of weight zero first."
         )
     if left_out:
-        warnings.warn(
+        warn(
             f"{left_out} of {len(splits)} folds lack samples of positive weight among those to learn from or those "
             "held out, and are left out. Shuffle the folds, or drop the samples of weight zero first.",
-            UserWarning,
-            stacklevel=3,
         )
     return found
 

@@ -17,7 +17,7 @@ from manykernels.estimators.selection.cross_validation import MKLClassifierCV, M
 from manykernels.estimators.selection.mixtures import PenaltyFamily, alpha_grid, checked_alphas
 from manykernels.estimators.supervised.problems import Fit, SolverChoice, descend, solve_problems, without_bar
 from manykernels.estimators.supervised.samples import class_labels, encode_labels, kernel_factors, numeric_targets
-from manykernels.exceptions import ConvergenceWarning, InvalidInputError
+from manykernels.exceptions import ConvergenceWarning, InvalidInputError, warn
 from manykernels.grams import GramStack
 from manykernels.grams.base import is_stack
 from manykernels.grams.training import is_precomputed, open_training
@@ -420,11 +420,10 @@ def _targets(y: Any, loss: Any, *, shared: bool) -> tuple[Array | None, Array]:
 def _warn_interrupted(n_done: int, n_alphas: int) -> None:
     if n_done < n_alphas:
         first = f"solutions at the first {n_done} of {n_alphas} strengths are"
-        warnings.warn(
+        warn(
             f"The path was interrupted: the {first if n_done else 'model without kernels at the first strength is'} "
             "returned.",
             ConvergenceWarning,
-            stacklevel=3,
         )
 
 
@@ -434,7 +433,7 @@ def warn_unfinished(solutions: tuple[Solution, ...]) -> None:
     if unfinished:
         worst = max(unfinished, key=lambda found: found.certificate.relative_gap)
         more = f" ({len(unfinished)} of the {len(solutions)} problems of the path ended like this, this one worst.)"
-        warnings.warn(worst.message + more, ConvergenceWarning, stacklevel=3)
+        warn(worst.message + more, ConvergenceWarning)
 
 
 def _opened(

@@ -7,7 +7,6 @@ chooses among them, and evidence tells whether the choice is a finding.
 from __future__ import annotations
 
 import time
-import warnings
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -19,7 +18,7 @@ from scipy.stats import t as student_t
 
 from manykernels.estimators.selection.mixtures import EMPTY
 from manykernels.estimators.strength import SIGNIFICANT, NoiseLevel, p_value
-from manykernels.exceptions import ConvergenceWarning
+from manykernels.exceptions import ConvergenceWarning, warn
 from manykernels.solvers import Status
 from manykernels.solvers.fold import Candidate
 from manykernels.solvers.run import OutOfTimeError, deadline
@@ -397,7 +396,7 @@ class StopReason:
         )
         advice = "Raise time_limit, or try less." if self.status is Status.TIME_LIMIT else "Fit again to try all."
         told = f"The search stopped ({self.status}): {rest}. {advice}"
-        warnings.warn(told, ConvergenceWarning, stacklevel=4)
+        warn(told, ConvergenceWarning)
 
 
 @contextmanager

@@ -1,7 +1,6 @@
 """What classifier and regressor share: from checked targets to a fitted, certified model, and what it tells."""
 
 import copy
-import warnings
 from abc import abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
@@ -53,7 +52,7 @@ from manykernels.estimators.supervised.samples import (
     names_of_targets,
     sample_weights,
 )
-from manykernels.exceptions import ConvergenceWarning, InvalidInputError
+from manykernels.exceptions import ConvergenceWarning, InvalidInputError, warn
 from manykernels.grams.expansion import Expansion
 from manykernels.grams.plan import FACTORED, GRAM
 from manykernels.grams.training import (
@@ -440,18 +439,18 @@ class BaseMKL(SaysWhichParameter, NotebookCard, Explanations, TakesGroups):
             worst = max(unfinished, key=lambda found: found.certificate.relative_gap)
             rest = len(unfinished) - 1
             more = f" So did {rest} more of the {len(fit.solutions)} problems." if rest else ""
-            warnings.warn(worst.message + more, ConvergenceWarning, stacklevel=3)
+            warn(worst.message + more, ConvergenceWarning)
             return
         empty = [number for number, found in enumerate(fit.solutions) if not found.kernel_weights.any()]
         if len(empty) == len(fit.solutions):
-            warnings.warn(f"No kernel was selected: {self._why_none(fit)}", UserWarning, stacklevel=3)
+            warn(f"No kernel was selected: {self._why_none(fit)}")
             return
         constant = constant_targets(fit)  # the best that a model of them can be is empty
         empty = [number for number in empty if number not in constant]
         if empty:
             searched = "alpha" not in self.get_params(deep=False)
             told = why_some(empty, self._target_labels(), self._target_word, self.alpha, searched=searched)
-            warnings.warn(told, UserWarning, stacklevel=3)
+            warn(told)
 
         self._warn_of_noise()
 
@@ -466,12 +465,10 @@ class BaseMKL(SaysWhichParameter, NotebookCard, Explanations, TakesGroups):
         if chance <= SIGNIFICANT:
             return
         n_selected = int((np.atleast_2d(self.kernel_weights_) > 0).any(axis=0).sum())
-        warnings.warn(
+        warn(
             "The kernels are not more strongly related to y than to y in random order (p = "
             f"{chance:.2g}): pure noise would select about as many kernels as this fit, {n_selected}. Check held-out "
             "scores before reading the selection.",
-            UserWarning,
-            stacklevel=4,
         )
 
     def _why_none(self, fit: Fit) -> str:

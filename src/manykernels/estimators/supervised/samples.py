@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
@@ -18,7 +17,7 @@ from sklearn.utils import assert_all_finite, check_array, column_or_1d
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import validate_data
 
-from manykernels.exceptions import InvalidInputError
+from manykernels.exceptions import InvalidInputError, warn
 from manykernels.kernels import KernelStack, PairKernels, Pairs
 from manykernels.kernels.bank.columns import Table
 from manykernels.kernels.pairs.data import as_pairs
@@ -92,12 +91,10 @@ def _warn_of_spreads(table: Table) -> None:
     spreads = np.sqrt(np.maximum(square - mean**2, 0.0))
     spreads = spreads[spreads > 0]
     if len(spreads) and spreads.max() > UNLIKE * np.median(spreads):
-        warnings.warn(
+        warn(
             "X is sparse, so its columns are not standardized, and their standard deviations differ: the largest is "
             f"{spreads.max():.3g}, the median {np.median(spreads):.3g}. Large columns decide what kernels of all "
             "columns see; divide them by their size first, such as by MaxAbsScaler, which keeps X sparse.",
-            UserWarning,
-            stacklevel=6,
         )
 
 

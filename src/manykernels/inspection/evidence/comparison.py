@@ -25,7 +25,7 @@ from manykernels.estimators.selection.folds import HeldOut, splits_of
 from manykernels.estimators.supervised.base import BaseMKL
 from manykernels.estimators.supervised.samples import Rows, Samples, check_alignment, check_lengths, checked_rows
 from manykernels.estimators.survival import martingale_residuals
-from manykernels.exceptions import InvalidInputError
+from manykernels.exceptions import InvalidInputError, warn
 from manykernels.grams import cross_combine
 from manykernels.grams.training import Training, is_precomputed, open_training
 from manykernels.inspection.evidence.importance import corrected_t
@@ -293,7 +293,7 @@ def compare(
                 try:
                     found[row, k] = fixed.score_of(method)
                 except InvalidInputError as error:  # the method is not defined here
-                    warnings.warn(f"There is no {method} in fold {k}: {error}", UserWarning, stacklevel=2)
+                    warn(f"There is no {method} in fold {k}: {error}")
                 advance("")
     return _table(methods, found, splits)
 

@@ -34,7 +34,7 @@ from manykernels.estimators.strength import SIGNIFICANT, random_orders
 from manykernels.estimators.supervised.base import BaseMKL
 from manykernels.estimators.supervised.problems import SolverChoice, descend, without_bar
 from manykernels.estimators.supervised.samples import Samples, sample_weights
-from manykernels.exceptions import ConvergenceWarning, InvalidInputError
+from manykernels.exceptions import ConvergenceWarning, InvalidInputError, warn
 from manykernels.grams.training import as_bank
 from manykernels.inspection.displays.kernel_table import groups_of
 from manykernels.inspection.displays.plotting import Display, clean, color_of, ink_of, name_rows, rows_that_fit, write
@@ -222,11 +222,10 @@ def stability_selection(
                 raise
     complete = found[: len(found) - len(found) % 2]
     if len(complete) < len(halves):
-        warnings.warn(
+        warn(
             f"The selection was interrupted: frequencies are over {len(complete)} of {len(halves)} halves. The bound "
             "holds for them too, with less precision; run it again for all.",
             ConvergenceWarning,
-            stacklevel=2,
         )
     counts = np.bincount(np.concatenate(complete), minlength=len(names))
     order = np.argsort(-counts, kind="stable")

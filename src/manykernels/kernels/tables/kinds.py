@@ -5,7 +5,6 @@ matrices and DataFrames of sparse columns are read as rows in compressed form.
 """
 
 import re
-import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
@@ -24,7 +23,7 @@ from pandas.api.types import (
 )
 from scipy.sparse import csr_array, issparse, sparray, spmatrix
 
-from manykernels.exceptions import InvalidInputError, InvalidInputTypeError
+from manykernels.exceptions import InvalidInputError, InvalidInputTypeError, warn
 from manykernels.validation.arrays import Array, check_choice, plainly_finite
 from manykernels.validation.parameters import listed
 
@@ -97,12 +96,10 @@ def warn_of_numbers_as_text(columns: Sequence[pd.Series]) -> None:
     described = [(str(column.name), numbers_as_text(column)) for column in columns]
     named = [f"{name!r} ({found})" for name, found in described if found]
     if named:
-        warnings.warn(
+        warn(
             "Numbers that are written as text are read as categories, none of which is closer to another: "
             f"{listed(named[:SHOWN], len(named))}. pandas.to_numeric(column, errors='coerce') makes them numbers and "
             "what is no plain number missing; column.astype('category') says that they are categories.",
-            UserWarning,
-            stacklevel=2,
         )
 
 
@@ -243,13 +240,11 @@ def warn_of_masks(
     affected = {own: _mostly_masked(gaps[:, np.searchsorted(used, own)]) for own in {*positions} if len(own) > 1}
     named = [name for name, own in zip(names, positions, strict=True) if affected.get(own, False)]
     if named:
-        warnings.warn(
+        warn(
             f"{len(named)} kernel(s) of several columns, such as {named[0]!r}, leave out more than half of the "
             "samples, although less than a fifth of the values is missing: with "
             f"missing={missing!r} a sample is left out of each kernel of a column that it lacks. Fill such gaps in a "
             "pipeline (SimpleImputer(), for views ViewImputer()), or take kernels of single columns.",
-            UserWarning,
-            stacklevel=2,
         )
 
 

@@ -4,13 +4,11 @@ Its loop on one matrix is compiled. Samples that sit at a bound which their grad
 while; once few remain, their part of the matrix is copied together, so that every sweep runs over adjacent memory.
 """
 
-import warnings
-
 import numpy as np
 from numpy.typing import ArrayLike
 
 from manykernels.compiled import compiled
-from manykernels.exceptions import ConvergenceWarning
+from manykernels.exceptions import ConvergenceWarning, warn
 from manykernels.objective.losses import get_loss
 from manykernels.objective.projection import project_box_hyperplane
 from manykernels.solvers.learners.pair_loops import (
@@ -231,7 +229,7 @@ def smo_svm(
     rho, b, violation = svm_from(rho, gram, target, (lo, hi), tol=tol, most=most, fit_intercept=fit_intercept)
     if violation > tol:
         message = f"smo_svm stopped after {most} steps at violation {violation:.2e}, above tol {tol:.2e}. "
-        warnings.warn(message + "Raise max_steps, loosen tol, or lower C.", ConvergenceWarning, stacklevel=2)
+        warn(message + "Raise max_steps, loosen tol, or lower C.", ConvergenceWarning)
     return np.abs(rho), b
 
 
