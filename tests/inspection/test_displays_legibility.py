@@ -12,7 +12,7 @@ import pytest
 from matplotlib import pyplot
 from matplotlib.colors import to_rgb
 
-from manykernels import KernelBank, Linear, MKLClassifier, MKLRegressor, regularization_path
+from manykernels import KernelBank, Linear, MKLClassifier, MKLRegressor, Overlap, regularization_path
 from manykernels.inspection import (
     AlignmentDisplay,
     ContributionsDisplay,
@@ -21,6 +21,8 @@ from manykernels.inspection import (
     GramDisplay,
     KernelWeightsDisplay,
     PathDisplay,
+    ShapeDisplay,
+    SurfaceDisplay,
     WaterfallDisplay,
     WeightMapDisplay,
 )
@@ -140,6 +142,20 @@ def test_no_text_meets_another(name: str, kernels: str, style: str, size: str) -
         canvas = display.figure_.bbox
         outside = [text for text, box in boxes if box.x0 < -2 or box.x1 > canvas.x1 + 2 or box.y0 < -2]
         assert outside == []
+
+
+@pytest.mark.parametrize("size", [(3.0, 2.2), (6.0, 4.0)])
+def test_levels_of_a_category_stand_apart(size: tuple[float, float]) -> None:
+    rng = np.random.default_rng(0)
+    levels = [f"level {k:02d}" for k in range(20)]
+    X = pd.DataFrame({"place": rng.choice(levels, 200), "kind": rng.choice(levels[:12], 200)})
+    y = X["place"].isin(levels[::3]) * 1.0 + X["kind"].isin(levels[:5]) + 0.1 * rng.normal(size=200)
+    bank = KernelBank([("place", Overlap(), "place"), ("both", Overlap(), ["place", "kind"])])
+    model = MKLRegressor(bank, alpha=1e-3).fit(X, y)
+    figures = [ShapeDisplay.from_estimator(model, X).plot(pyplot.figure(figsize=size, layout="constrained")).figure_]
+    figures.append(SurfaceDisplay.from_estimator(model, X, columns=("place", "kind")).plot().figure_)
+    for figure in figures:
+        assert overlaps(texts_of(figure.axes[0])) == []
 
 
 def test_the_check_sees_overlapping_text() -> None:

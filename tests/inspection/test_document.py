@@ -337,6 +337,8 @@ def test_the_gap_is_put_in_words() -> None:
     assert again_words([None], 5) == ""
     better = scores.Score("difference", 0.1, 0.05, 0.2)
     assert comparison_words("sum", better, "R2") == "better than the sum by 0.100 in R2 (+0.050 to +0.200)"
+    equal = scores.Score("difference", -1e-5, -0.05, 0.04)
+    assert comparison_words("sum", equal, "R2").endswith("these rows: difference +0.000 (-0.050 to +0.040)")
 
 
 def test_the_confusion_matrix_counts() -> None:

@@ -203,6 +203,13 @@ def name_rows(ax: Axes, names: Iterable[Any], rest: int) -> None:
         ax.get_yticklabels()[-1].set(color=ink_of(ax).muted, style="italic")
 
 
+def name_levels(ax: Axes, levels: Sequence[Any]) -> None:
+    """Write the levels of a category below their places, upright, and no larger than they have room."""
+    room = 72 * inches_of(ax)[0] / max(len(levels), 1)
+    texts = [plain(cut_text(str(level), 10)) for level in levels]
+    ax.set_xticks(range(len(levels)), texts, rotation=90, fontsize=min(font_points(), 0.75 * room))
+
+
 def and_more(count: int, what: str = "") -> str:
     """Return how many are left out, in words."""
     return f"and {count:,} more {what}".rstrip()

@@ -422,7 +422,7 @@ def _draw(ax: Axes, name: str, shape: pd.DataFrame, line_style: dict[str, Any]) 
     else:
         ax.bar(x, heights, bottom=bottom, color=ink.muted, alpha=0.35)
         ax.plot(x, shape["effect"], **{"marker": "o", "linestyle": "", **style})
-        ax.set_xticks(x, [draw.plain(draw.cut_text(str(value), 10)) for value in shape["x"]], rotation=90)
+        draw.name_levels(ax, shape["x"].tolist())
         ax.margins(x=0.5 / len(shape) + 0.05)
     if dates:
         short_dates(ax.xaxis)

@@ -146,9 +146,11 @@ class SurfaceDisplay(draw.Display):
             unsure = self.surface[self.surface["effect"].abs() <= BAND * self.surface["std"]]
             places = [pd.Index(side).get_indexer(unsure[at]) for side, at in zip(_sides(values), "xz", strict=True)]
             ax.plot(*(side[at] for side, at in zip(axes, places, strict=True)), ".", color="0.5", markersize=2)
-        for side, axis, ticks in zip(_sides(values), (ax.xaxis, ax.yaxis), (ax.set_xticks, ax.set_yticks), strict=True):
-            if not _on_a_line(side):
-                ticks(np.arange(len(side)), [draw.plain(draw.cut_text(str(value), 10)) for value in side])
+        for side, axis in zip(_sides(values), (ax.xaxis, ax.yaxis), strict=True):
+            if not _on_a_line(side) and axis is ax.xaxis:
+                draw.name_levels(ax, list(side))
+            elif not _on_a_line(side):
+                ax.set_yticks(np.arange(len(side)), [draw.plain(draw.cut_text(str(value), 10)) for value in side])
             elif np.issubdtype(side.dtype, np.datetime64):
                 short_dates(axis)
             else:

@@ -252,7 +252,7 @@ def _rivals(case: Case) -> Iterator[Caveat]:
             yield Caveat(
                 "A simpler model does better",
                 f"The {rival.name} scores higher by {-rival.better_by.value:.3f}. Tune the strength, as "
-                f"{'MKLSurvivalCV' if case.task == SURVIVAL else 'MKLClassifierCV and MKLRegressorCV'} do, or add "
+                f"{'MKLSurvivalCV does' if case.task == SURVIVAL else 'MKLClassifierCV and MKLRegressorCV do'}, or add "
                 "kernels.",
             )
 

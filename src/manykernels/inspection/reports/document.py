@@ -432,6 +432,7 @@ def report(
     case = Case(estimator, facts, evaluation, X, read, y, task, test)
     usual = {name: parameter.default for name, parameter in signature(report).parameters.items()}
     chosen = {name: one for name, one in options.items() if one is not usual[name] and one != usual[name]}
+    unnamed = "time" if task == SURVIVAL else "y"
     content = {
         "title": title or f"{facts.estimator}: {facts.task}" + (f" of {name}" if name else ""),
         "question": question or question_of(estimator, task, name),
@@ -439,7 +440,7 @@ def report(
         "facts": facts,
         "data": data_facts(X, 0 if test is None else len(test[1])) + target_facts(y, task),
         "classes": class_bars(y) if task == "classification" else None,
-        "histogram": None if task == "classification" else pictures.histogram(numbers_of(y, task), name or "y"),
+        "histogram": None if task == "classification" else pictures.histogram(numbers_of(y, task), name or unnamed),
         "palette": pictures.palette(),
         "caveats": caveats_of(case),
         "code": code_of(model, name, test is not None, chosen),

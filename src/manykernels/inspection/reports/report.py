@@ -364,7 +364,7 @@ def comparison_words(name: str, better: Score, metric: str) -> str:
         return f"better than the {name} by {size}"
     if better.high < 0:
         return f"worse than the {name} by {size}"
-    apart = f"difference {better.value:+.3f} ({better.low:+.3f} to {better.high:+.3f})"
+    apart = f"difference {better.value:+z.3f} ({better.low:+.3f} to {better.high:+.3f})"
     return f"not told apart from the {name} by these rows: {apart}"
 
 
