@@ -1,12 +1,14 @@
-"""Most samples of a stack in memory: read in place, not copied, with the results of a copy."""
+"""Samples in memory, and columns in their units: read in place, not copied, with the results of a copy."""
 
 from __future__ import annotations
 
 import numpy as np
+import pandas as pd
 import pytest
 
-from manykernels import KernelStack, MKLRegressor, PrecomputedBank, solve
+from manykernels import KernelBank, KernelStack, Linear, MKLRegressor, PrecomputedBank, solve
 from manykernels.grams import DenseStack, PackedStack, build_stack
+from manykernels.grams.factored.banks import fit_factors
 
 RNG = np.random.default_rng(0)
 N = 40
@@ -62,3 +64,37 @@ def test_an_indefinite_kernel_is_found_through_such_a_view(monkeypatch):
     kernels[3] = 1.5 * kernels[3] - 0.5 * np.diag(np.diag(kernels[3]))
     with pytest.raises(NotPSDError, match=r"kernels\[3\]"):
         MKLRegressor("precomputed", alpha=1e-3).fit(kernels, Y, np.where(np.arange(N) == 5, 0.0, 1.0))
+
+
+WIDE = KernelBank.per_feature(widths=[0.3, 1.0], standardize=True)
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+def test_columns_in_order_are_factors_in_place_with_the_numbers_of_a_copy(dtype):
+    X = np.asfortranarray(RNG.normal(size=(300, 4)) * [1.0, 30.0, 1e-3, 5.0] + [0.0, 100.0, 0.0, -7.0], dtype=dtype)
+    given = X.copy()
+    fitted, stack = fit_factors(WIDE, X)
+    assert np.shares_memory(stack.parts[0].table.columns, X)
+    copied, standardized = fit_factors(
+        KernelBank([*WIDE.kernels, Linear()], standardize=True), X
+    )  # a line takes a copy
+    assert not np.shares_memory(standardized.parts[0].table.columns, X)
+    np.testing.assert_allclose(fitted.table.column_means, copied.table.column_means, rtol=1e-6)
+    np.testing.assert_allclose(stack.quad(X[:, 0]), standardized.quad(X[:, 0])[:8])
+    y = np.sin(X[:, 1] / 30.0)
+    found = [
+        MKLRegressor(WIDE, alpha=0.01, resources={"representation": "factored"}).fit(rows, y) for rows in (X, given)
+    ]
+    frame = MKLRegressor(WIDE, alpha=0.01, resources={"representation": "factored"}).fit(pd.DataFrame(X), y)
+    np.testing.assert_array_equal(X, given)
+    for model in (*found[1:], frame):
+        np.testing.assert_allclose(model.predict(X), found[0].predict(X), atol=1e-6)
+
+
+@pytest.mark.parametrize("scale", [1e-200, 1e-120, 1e120, 1e200])
+@pytest.mark.parametrize("mean", [0.0, 1e9])
+def test_columns_at_the_ends_of_the_range_are_read_as_a_copy(scale, mean):
+    X = np.asfortranarray(RNG.normal(size=(200, 2)))
+    moved = np.asfortranarray((X + mean) * scale)
+    stack, other = fit_factors(WIDE, X)[1], fit_factors(WIDE, moved)[1]
+    np.testing.assert_allclose(other.quad(X[:, 0]), stack.quad(X[:, 0]), rtol=1e-5)

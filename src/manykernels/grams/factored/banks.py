@@ -33,6 +33,9 @@ from manykernels.kernels.specs.inner import Linear
 from manykernels.kernels.tables.encoding import MixedRows, numbers_of
 from manykernels.validation.arrays import Array
 
+LARGEST = 1e100  # standard deviation of a column that is read in its own unit
+FAR = 1e6  # standard deviations to its mean
+
 Positions = tuple[int, ...]
 
 Levels = Sequence[Array] | None
@@ -304,8 +307,13 @@ def fit_factors(bank: KernelBank, X: object, *, fit_intercept: bool = True) -> t
     why = refusal_of_bank(bank, fit_intercept=fit_intercept)
     if why is not None:
         raise IncompatibleError(f"This bank cannot be held as factors: {why}. Or pass representation='gram'.")
-    raw, values = bank.fit_columns(X)
-    gaps = bool(np.isnan(numbers_of(values)).any())
+    rows = Table.of(X, sparse=True)
+    in_place = _reads_any_unit(bank, rows)
+    raw, values = bank.fit_columns(rows, in_their_units=in_place)
+    if in_place and not _plain_units(raw.column_means, raw.column_scales):
+        in_place = False
+        raw, values = bank.fit_columns(rows)
+    gaps = not in_place and bool(np.isnan(numbers_of(values)).any())
     if gaps and bank.center:
         raise IncompatibleError(
             "Kernels with missing values cannot be centered as factors: rows that lack a column would not be zero. "
@@ -314,7 +322,8 @@ def fit_factors(bank: KernelBank, X: object, *, fit_intercept: bool = True) -> t
     columns: Any = np.asfortranarray(numbers_of(values))
     if isinstance(values, MixedRows):
         columns = MixedRows(columns, values.objects)
-    table = ColumnTable(columns, missing="mask" if gaps else "error")
+    units = (raw.column_means, raw.column_scales) if in_place else None
+    table = ColumnTable(columns, missing="mask" if gaps else "error", units=units)
     del values
     place = {j: at for at, j in enumerate(raw.used.tolist())}
     places = [tuple([place[j] for j in columns]) for columns in raw.positions]
@@ -328,6 +337,21 @@ def fit_factors(bank: KernelBank, X: object, *, fit_intercept: bool = True) -> t
     scales = training_scales(means[:, None], bank.normalize, raw.names)
     fitted = FittedBank(raw, scales / counts if bank.normalize == "trace" else scales, bank.normalize)
     return fitted, composed(table, raw.names, places, specs, fitted.scales, bank.landmarks_by)
+
+
+def _reads_any_unit(bank: KernelBank, rows: Table) -> bool:
+    """Whether all kernels of a bank read columns in whatever unit these are: then no copy of the table is made.
+
+    Not where gaps are allowed, nor where columns say how wide kernels are.
+    """
+    specs = {(id(spec), len(columns)): spec for _, spec, columns in bank.expand(rows)}
+    plain = bank.missing == "error" and rows.views is None and not rows.is_sparse
+    return plain and all(served_by(spec, count) == "fourier" and not spec.pending for (_, count), spec in specs.items())
+
+
+def _plain_units(means: Array, scales: Array) -> bool:
+    """Whether no square of a column leaves float64, and where a column is takes few of the digits of its entries."""
+    return bool(((np.abs(means) < FAR * scales) & (scales > 1 / LARGEST) & (scales < LARGEST)).all())
 
 
 def _grand_total(stack: FactoredStack, kernel: int) -> float:

@@ -32,6 +32,7 @@ TOGETHER = 4  # widths up to so many times the narrowest share knots; those of t
 FEWEST_KNOTS = 128  # of a column: of kernels wider than it, differences within it are all that matters
 COLUMNS_AT_ONCE = 64  # whose sums are held at once
 ROWS_AT_ONCE = 8192  # of all vectors, which stay in a second-level cache while these columns are read
+LANES = 8  # numbers of single precision that processors add at once
 ACCURACY = 1e-6  # of the expansion of a value
 
 
@@ -50,8 +51,11 @@ def rounded_quads(table: ColumnTable, columns: Array, widths: Array, rhos: Array
     True
     """
     # Vectors of a row side by side: otherwise five times slower. Rounding comes before the order, and is not noticed.
-    rhos = np.ascontiguousarray(rhos, dtype=np.float32)
-    out, known = np.zeros((len(columns), rhos.shape[1])), np.ones(len(columns), dtype=bool)
+    # Columns of zeros beside them take less time than a rest that is added one by one.
+    n_vectors = rhos.shape[1]
+    padded = np.zeros((len(rhos), -(-n_vectors // LANES) * LANES), dtype=np.float32)
+    padded[:, :n_vectors] = rhos
+    out, known = np.zeros((len(columns), n_vectors)), np.ones(len(columns), dtype=bool)
     order = np.lexsort((widths, columns))
     heads = np.flatnonzero(np.diff(columns[order], prepend=-1))
     parts = np.split(order, heads[1:]) if len(order) else []
@@ -62,8 +66,8 @@ def rounded_quads(table: ColumnTable, columns: Array, widths: Array, rhos: Array
         for column in read:
             known[column.kernels] = column.knots <= table.n_rows
         read = [column for column in read if column.knots <= table.n_rows]
-        for column, sums in zip(read, _sums(table, read, rhos), strict=True):
-            column.quads(sums, out)
+        for column, sums in zip(read, _sums(table, read, padded), strict=True):
+            column.quads(sums[:, :n_vectors], out)
     return out, known
 
 

@@ -81,6 +81,8 @@ class ColumnTable:
         The columns of a DataFrame that are read, all by default; the others may hold anything.
     carried : mapping of int to bool
         The columns of objects that kernels read as they are, and whether nothing else reads them.
+    units : (ndarray, ndarray), optional
+        `center` and `unit` of every column, where they are known.
     """
 
     chunked = False  # whether rows are read again for every sum over them
@@ -97,6 +99,7 @@ class ColumnTable:
         missing: str = "error",
         used: Sequence[int] | None = None,
         carried: Mapping[int, bool] | None = None,
+        units: tuple[Array, Array] | None = None,
     ) -> None:
         self.missing, self.used, self.carried = missing, None if used is None else tuple(used), dict(carried or {})
         self.encodings: tuple[Encoding, ...] = ()
@@ -107,6 +110,9 @@ class ColumnTable:
         summaries = self._summaries(standardize)
         self._check(summaries)
         self._set_units(summaries, standardize)
+        if units is not None:
+            self.center, self.unit = units
+            self.low, self.high = (summaries[:, :2].T - self.center) / self.unit
 
     def _read(self, X: object) -> Array:
         """Return training rows as a float array, NaN where a gap is allowed; learns names and encodings."""

@@ -132,13 +132,16 @@ class KernelBank(BankConstructors, Bank):
         rows = raw.points(values)
         return learn(raw.with_reference(values) if self.center else raw, rows, self.normalize, bool(self.center))
 
-    def fit_columns(self, X: object) -> tuple[TableKernels, Any]:
+    def fit_columns(self, X: object, *, in_their_units: bool = False) -> tuple[TableKernels, Any]:
         """Learn columns, widths and standardization, but neither centering nor normalization, which look at kernels.
 
         Parameters
         ----------
         X : DataFrame, (n, p) array or nested lists
             Training rows.
+        in_their_units : bool, default=False
+            Whether numbers are returned in column order as they are, an array in that order itself, for those who
+            subtract means and divide by scales on reading. No width may wait for the data then.
 
         Returns
         -------
@@ -162,7 +165,7 @@ class KernelBank(BankConstructors, Bank):
         table = Table.of(X, sparse=True)
         kernels = self.expand(table)
         used = _used(kernels)
-        values = self._checked(table, kernels, used)
+        values = self._checked(table, kernels, used, by_columns=in_their_units)
         held = values
         encodings: tuple[Encoding, ...] = ()
         means = np.zeros(len(used))
@@ -173,7 +176,8 @@ class KernelBank(BankConstructors, Bank):
             means, deviations = self._statistics(values, encodings)
             own = isinstance(table.data, np.ndarray) and not np.may_share_memory(values, table.data)
             by_columns = len(values) >= BY_COLUMNS
-            values = standardized(values, means, deviations, out=values if own else None, by_columns=by_columns)
+            if not in_their_units:
+                values = standardized(values, means, deviations, out=values if own else None, by_columns=by_columns)
             shifts = self._shifts(kernels, values, used)
         columns = table.columns
         string_names = columns if columns is not None and all(isinstance(column, str) for column in columns) else None
@@ -224,7 +228,7 @@ class KernelBank(BankConstructors, Bank):
         shifts[asked] = present_medians(values[:, asked])
         return shifts
 
-    def _checked(self, table: Table, kernels: Sequence[NamedKernel], used: Array) -> Any:
+    def _checked(self, table: Table, kernels: Sequence[NamedKernel], used: Array, *, by_columns: bool = False) -> Any:
         """Return the columns in use, NaN where a gap is allowed, or refuse all that cannot be used at once."""
         if table.is_sparse:
             rows = table.compressed(used)
@@ -245,7 +249,7 @@ class KernelBank(BankConstructors, Bank):
                     problems.setdefault(found.column, found)
         readable = [int(j) for j in used if j in objects or table.kind(j) in READ_AS]
         found_objects = {place: table.objects(j) for place, j in enumerate(readable) if j in objects}
-        values = table.codes(readable, _encodings(table, kernels, readable))
+        values = table.codes(readable, _encodings(table, kernels, readable), by_columns=by_columns)
         every = table.names
         names = [every[j] for j in readable]
         gaps = [] if plainly_finite(values) else entry_issues(values, table.lacking(readable), names, self.missing)

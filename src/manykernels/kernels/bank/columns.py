@@ -6,7 +6,7 @@ import warnings
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Any, Literal, Protocol
+from typing import Any, Protocol
 
 import numpy as np
 import pandas as pd
@@ -171,21 +171,25 @@ class Table:
             self._encodings[column] = Encoding(kind) if plain else Encoding.of(self.data.iloc[:, column], kind)
         return self._encodings[column]
 
-    def codes(self, positions: Iterable[int], encodings: Iterable[Encoding] | None = None) -> Array:
+    def codes(
+        self, positions: Iterable[int], encodings: Iterable[Encoding] | None = None, *, by_columns: bool = False
+    ) -> Array:
         """Return columns as (n, k) float64, NaN where a value is missing; by their own encodings or by given ones.
 
-        All columns of an array of float64 are the array itself: nobody may write into what is returned.
+        All columns of an array of float64 are the array itself: nobody may write into what is returned. So it is with
+        ``by_columns`` of arrays whose columns lie one after the other; single precision then stays as it is.
         """
         positions = [int(j) for j in positions]
         if self.is_sparse:
             return np.asarray(self.compressed(positions).toarray())
         if not isinstance(self.data, pd.DataFrame):
             whole = positions == list(range(self.n_columns))
-            order: Literal["F"] | None = "F" if len(self) >= BY_COLUMNS and self.data.dtype != np.float64 else None
+            dtype = self.data.dtype if by_columns else np.dtype(np.float64)
+            turned = by_columns or (len(self) >= BY_COLUMNS and self.data.dtype != np.float64)
             values = self.data if whole else self.data[:, positions]
-            if order == "F" and values.flags.c_contiguous:
-                return _by_columns(values)
-            return np.asarray(values, dtype=np.float64, order=order)
+            if turned and values.flags.c_contiguous and not values.flags.f_contiguous:
+                return _by_columns(values, dtype)
+            return np.asarray(values, dtype=dtype, order="F" if turned else None)
         chosen = [self.encoding(j) for j in positions] if encodings is None else list(encodings)
         self._read_new(
             [
@@ -265,9 +269,9 @@ class Table:
         return [ColumnIssue(self.names[column], "numbers", f"{held}; {kernel}")]
 
 
-def _by_columns(values: Array) -> Array:
-    """Return float64 values column after column; some rows at a time, whose columns stay in a cache."""
-    out = np.empty(values.shape, order="F")
+def _by_columns(values: Array, dtype: np.dtype[Any]) -> Array:
+    """Return values column after column; some rows at a time, whose columns stay in a cache."""
+    out = np.empty(values.shape, dtype, order="F")
     for start in range(0, len(values), ROWS_AT_ONCE):
         out[start : start + ROWS_AT_ONCE] = values[start : start + ROWS_AT_ONCE]
     return out

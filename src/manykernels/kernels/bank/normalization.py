@@ -17,13 +17,15 @@ from collections.abc import Iterator
 
 import numpy as np
 
+from manykernels.compiled import compiled
 from manykernels.exceptions import InvalidInputError
-from manykernels.validation.arrays import Array
+from manykernels.validation.arrays import Array, read_only
 
 # Column statistics of the training rows, safe at every scale that float64 can hold.
 
 
 BLOCK_ENTRIES = 2**19  # of columns that are looked at together: temporaries stay small beside a large table
+SUMMED_ROWS = 4096
 CACHED_ENTRIES = 2**18  # where columns lie one after the other: temporaries stay in a cache
 
 
@@ -39,6 +41,10 @@ def column_blocks(values: Array) -> Iterator[slice]:
 
 def column_statistics(values: Array) -> tuple[Array, Array]:
     """Return mean and standard deviation of every column over what is present (not NaN); 1 for a constant column."""
+    if values.flags.f_contiguous and len(values):
+        low, high = values.min(axis=0), values.max(axis=0)
+        if np.isfinite(low).all() and np.isfinite(high).all():  # NaN is least and largest
+            return _statistics_by_columns(values, low.astype(np.float64), high.astype(np.float64))
     means, deviations = np.empty(values.shape[1]), np.empty(values.shape[1])
     for at in column_blocks(values):
         block = values[:, at]
@@ -66,6 +72,40 @@ def _block_medians(values: Array) -> Array:
             return np.median(values, axis=0)
         kept = [column[~gap] for column, gap in zip(values.T, gaps.T, strict=True)]
         return np.array([np.median(column) if len(column) else 0.0 for column in kept])
+
+
+def _statistics_by_columns(values: Array, low: Array, high: Array) -> tuple[Array, Array]:
+    """Return mean and standard deviation of columns that lie one after the other, from `low` to `high`."""
+    out, exponents = np.empty((values.shape[1], 2)), np.clip(np.frexp(np.maximum(-low, high))[1], -1022, 1022)
+    sums_by_columns(read_only(values.T), np.ldexp(1.0, -exponents), out)
+    means, deviations = out.T
+    constant = (low == high) | (deviations <= 4 * np.finfo(np.float64).eps)
+    return np.ldexp(means, exponents), np.where(constant, 1.0, np.ldexp(deviations, exponents))
+
+
+@compiled(fastmath={"reassoc", "contract", "nsz"})
+def sums_by_columns(columns: Array, factors: Array, out: Array) -> None:
+    """Write mean and standard deviation of every column (p, n), times its factor, into ``out`` (p, 2).
+
+    A factor is a power of two that keeps squares inside float64. Some rows are summed at a time: sums of very many
+    would be rounded more, and a column is still in a cache when it is read again.
+    """
+    n = columns.shape[1]
+    for j in range(columns.shape[0]):
+        column, factor = columns[j], factors[j]
+        mean, square = 0.0, 0.0
+        for start in range(0, n, SUMMED_ROWS):
+            total = 0.0
+            for i in range(start, min(start + SUMMED_ROWS, n)):
+                total += column[i] * factor
+            mean += total
+        mean /= n
+        for start in range(0, n, SUMMED_ROWS):
+            total = 0.0
+            for i in range(start, min(start + SUMMED_ROWS, n)):
+                total += (column[i] * factor - mean) ** 2
+            square += total
+        out[j, 0], out[j, 1] = mean, np.sqrt(square / n)
 
 
 def _complete_statistics(values: Array) -> tuple[Array, Array]:
