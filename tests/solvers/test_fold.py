@@ -24,6 +24,9 @@ class Opened:
         self.asked.append((family, strength, held_out, start, solved))
         return strength, Candidate(family, strength, np.array([[strength]]), 1.0)
 
+    def outlasting(self, model: float) -> float:
+        return -model
+
 
 def fold_of(opened: Opened) -> tuple[Fold[Opened, str], list[int]]:
     """Return a fold, and how often it was opened."""
@@ -76,7 +79,7 @@ def test_what_is_forgotten_is_tried_again_from_models_that_were_kept() -> None:
     fold.held_out = "others"
     for strength in (2.0, 4.0):
         fold.tried("one", strength)
-    assert opened.asked == [("one", 2.0, "others", None, 2.0), ("one", 4.0, "others", None, None)]
+    assert opened.asked == [("one", 2.0, "others", None, -2.0), ("one", 4.0, "others", None, None)]
 
 
 def test_nothing_is_tried_once_a_search_was_stopped_or_its_time_is_over() -> None:

@@ -47,8 +47,12 @@ class Learnable(Protocol):
     def tried(self, family: Any, strength: float, held_out: Any, start: Any, solved: Any) -> tuple[Any, Candidate]:
         """Return the model of a strength, and what held-out rows say of it.
 
-        ``start`` is a model of the same family to begin from, ``solved`` the model itself where it is known; or None.
+        ``start`` is a model of the same family to begin from, ``solved`` what outlasted the model itself; or None.
         """
+        ...
+
+    def outlasting(self, model: Any) -> Any:
+        """Return what of a model is worth keeping when it is forgotten: enough to say the same once more."""
         ...
 
 
@@ -109,7 +113,8 @@ class Fold(Generic[Opened, HeldOut]):
     def forget(self, family: object = None, strengths: Sequence[float] = ()) -> None:
         """Drop what was remembered of what was tried, but for the models of a family at some strengths."""
         models = self._models.get(id(family), {})
-        self._kept |= {(id(family), strength): models[strength] for strength in strengths if strength in models}
+        known = [strength for strength in strengths if strength in models]
+        self._kept |= {(id(family), strength): self.opened.outlasting(models[strength]) for strength in known}
         self._models.clear()
         self._scores.clear()
 

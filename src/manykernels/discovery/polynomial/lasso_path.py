@@ -200,6 +200,10 @@ class WeightedLasso:
         share = float(np.log(max(error / max(spread, np.finfo(float).tiny), PATH_EXACT)))
         return point, Candidate(family, mu, np.array([[-share]]), float(len(point.indices)))
 
+    def outlasting(self, model: PathPoint) -> PathPoint:
+        """Return all of it."""
+        return model
+
     def scores(self, point: PathPoint, values: Array) -> Array:
         """Return the values of a model at other samples, whose base features are in rows."""
         return np.asarray(point.coefficients @ self.features_of(values, point.indices) + point.intercept)

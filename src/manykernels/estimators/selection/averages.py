@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from scipy.linalg import eigh
@@ -26,15 +27,18 @@ ARMIJO = 1e-4
 class Spectrum:
     """Eigenvectors of one kernel among training samples, scaled to features, with the same features of new rows."""
 
-    features: Array  # (n, r) float64: U sqrt(L) of the kernel, centered if there is an intercept
+    features: Array  # (n, r): U sqrt(L) of the kernel, centered if there is an intercept
     values: Array  # (r,) float64: eigenvalues L, decreasing
-    held_out: Array  # (n_new, r) float64
+    held_out: Array  # (n_new, r)
     means: Array  # (n,) float64: of the columns of the kernel; zero without an intercept
     centered: bool
 
     @classmethod
-    def of(cls, gram: Array, cross: Array, *, centered: bool) -> Spectrum:
-        """Decompose a kernel; both matrices are overwritten."""
+    def of(cls, gram: Array, cross: Array, *, centered: bool, dtype: Any = np.float64) -> Spectrum:
+        """Decompose a kernel; both matrices are overwritten.
+
+        Features may be held in single precision, which rounds each of them in its own unit: small ones stay as exact.
+        """
         means = gram.mean(axis=0) if centered else np.zeros(len(gram))
         if centered:
             cross -= cross.mean(axis=1)[:, None] + means
@@ -45,7 +49,8 @@ class Spectrum:
         kept = np.flatnonzero(values > NEGLIGIBLE * max(values[-1], 0.0))[::-1]
         values, vectors = values[kept], vectors[:, kept]
         roots = np.sqrt(values)
-        return cls(vectors * roots, values, cross @ vectors / roots, means, centered)
+        features, held_out = vectors * roots, cross @ vectors / roots
+        return cls(features.astype(dtype, copy=False), values, held_out.astype(dtype, copy=False), means, centered)
 
 
 @dataclass(frozen=True, eq=False)
@@ -59,12 +64,43 @@ class AverageModels:
 
     def scores(self, features: Array) -> Array:
         """Return the scores of rows with these features, (n, K)."""
-        return features @ self.coefficients + self.intercepts
+        return _product(features, self.coefficients) + self.intercepts
+
+    def without_spectrum(self) -> ExpandedAverages:
+        """Return the models on the kernel itself, and what they say of held-out rows."""
+        return ExpandedAverages(*self.expanded(), self.held_out, self.finished)
+
+    @property
+    def held_out(self) -> Array:
+        """Scores of the held-out rows, (n_new, K)."""
+        return self.scores(self.spectrum.held_out)
 
     def expanded(self) -> tuple[Array, Array]:
         """Return the models as ``K a + b`` on the kernel itself: ``a`` (n, K) and ``b`` (K,)."""
-        coefficients = self.spectrum.features @ (self.coefficients / self.spectrum.values[:, None])
+        coefficients = _product(self.spectrum.features, self.coefficients / self.spectrum.values[:, None])
         return coefficients, self.intercepts - self.spectrum.means @ coefficients
+
+
+@dataclass(frozen=True, eq=False)
+class ExpandedAverages:
+    """One model a target as ``K a + b``, with its scores of held-out rows: no matrix of all samples."""
+
+    coefficients: Array  # (n, K) float64
+    intercepts: Array  # (K,) float64
+    held_out: Array  # (n_new, K) float64
+    finished: bool
+
+    def expanded(self) -> tuple[Array, Array]:
+        """Return coefficients and intercepts."""
+        return self.coefficients, self.intercepts
+
+
+Averages = AverageModels | ExpandedAverages
+
+
+def _product(features: Array, vectors: Array) -> Array:
+    """Return the product of features with vectors, in the precision in which the features are held."""
+    return (features @ vectors.astype(features.dtype, copy=False)).astype(np.float64, copy=False)
 
 
 def can_average(losses: Sequence[Loss]) -> bool:
@@ -93,7 +129,7 @@ def _closed_form(
 ) -> AverageModels:
     curvatures = weight / np.array([loss.curvature for loss in losses])
     means = targets.mean(axis=0) if spectrum.centered else np.zeros(targets.shape[1])
-    slopes = spectrum.features.T @ (targets - means)
+    slopes = _product(spectrum.features.T, targets - means)
     coefficients = slopes * curvatures / (spectrum.values[:, None] * curvatures + strengths)
     return AverageModels(spectrum, coefficients, means)
 
@@ -113,10 +149,10 @@ class _Newton:
         v, b = (start.coefficients, start.intercepts) if start is not None else self._constants()
         finished = False
         for _ in range(MOST_STEPS):
-            scores = self.spectrum.features @ v + b
+            scores = _product(self.spectrum.features, v) + b
             slopes = self.weight * self._of("derivative", scores)
             curves = self.weight * self._of("second_derivative", scores)
-            gradient = self.spectrum.features.T @ slopes + self.strengths * v
+            gradient = _product(self.spectrum.features.T, slopes) + self.strengths * v
             rise = slopes.sum(axis=0) if self.spectrum.centered else np.zeros(len(b))
             step, shift = self._direction(gradient, rise, curves)
             decrement = -((gradient * step).sum(axis=0) + rise * shift)
@@ -151,8 +187,8 @@ class _Newton:
     ) -> tuple[Array, Array] | None:
         """Halve the step of each target until its objective falls enough; None if none of them moves."""
         length = np.ones(len(b))
-        along = self.spectrum.features @ step + shift
-        scores = self.spectrum.features @ v + b
+        along = _product(self.spectrum.features, step) + shift
+        scores = _product(self.spectrum.features, v) + b
         for _ in range(MOST_HALVINGS):
             new = self._objective(v + length * step, scores + length * along)
             low = new <= values - ARMIJO * length * decrement
@@ -175,8 +211,8 @@ class _Newton:
         energy = (r * z).sum(axis=0) + q * w
         goal = FORCING**2 * energy
         for _ in range(MOST_PRODUCTS):
-            bent = curves * (features @ p + o)
-            down, down_b = features.T @ bent + self.strengths * p, bent.sum(axis=0) if centered else 0.0 * o
+            bent = curves * (_product(features, p) + o)
+            down, down_b = _product(features.T, bent) + self.strengths * p, bent.sum(axis=0) if centered else 0.0 * o
             curvature = (p * down).sum(axis=0) + o * down_b
             length = np.where((energy > goal) & (curvature > 0), energy / np.where(curvature > 0, curvature, 1.0), 0.0)
             x, t = x + length * p, t + length * o

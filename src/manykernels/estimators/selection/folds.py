@@ -34,7 +34,7 @@ from sklearn.model_selection import (
     check_cv,
 )
 
-from manykernels.estimators.selection.averages import AverageModels, Spectrum, can_average, fit_averages
+from manykernels.estimators.selection.averages import AverageModels, Averages, Spectrum, can_average, fit_averages
 from manykernels.estimators.supervised.problems import Fit, SolverChoice, descend, expanded, without_bar
 from manykernels.exceptions import InvalidInputError, warn
 from manykernels.grams import build_stack, cross_combine, cross_scores
@@ -429,8 +429,12 @@ class OpenedKernels:
     ) -> tuple[Any, Candidate]:
         """Return the models of a strength, one a target, and what the held-out rows say of them."""
         if self.averages(family):
-            return self._averaged(family, strength, held_out, start)
+            return self._averaged(family, strength, held_out, start, solved)
         return self._solved(family, strength, held_out, start, solved)
+
+    def outlasting(self, model: Any) -> Any:
+        """Return a model without the eigenvectors of its kernel."""
+        return model.without_spectrum() if isinstance(model, AverageModels) else model
 
     def averages(self, family: Family) -> bool:
         """Whether models come from one eigendecomposition, without matrices that are held."""
@@ -486,14 +490,15 @@ class OpenedKernels:
         return [problem.loss for problem in self.problems]
 
     def _averaged(
-        self, mixture: Any, fraction: float, held_out: HeldOut, start: AverageModels | None
-    ) -> tuple[AverageModels, Candidate]:
+        self, mixture: Any, fraction: float, held_out: HeldOut, start: AverageModels | None, solved: Averages | None
+    ) -> tuple[Averages, Candidate]:
         """Return averages from one eigendecomposition, that of the models to begin from if there are some."""
         model, samples, training, problems = self.model, self.samples, self.training, self.problems
-        spectrum = self._spectrum(mixture, held_out) if start is None else start.spectrum
         targets, losses = np.column_stack([problem.y for problem in problems]), self._losses
         strengths = mixture.strengths(fraction, self)
-        models = fit_averages(spectrum, losses, targets, samples.weight, strengths, tol=self.tol, start=start)
+        if (models := solved) is None:
+            spectrum = self._spectrum(mixture, held_out) if start is None else start.spectrum
+            models = fit_averages(spectrum, losses, targets, samples.weight, strengths, tol=self.tol, start=start)
 
         def complete() -> BaseMKL:
             coefficients, intercepts = models.expanded()
@@ -502,14 +507,15 @@ class OpenedKernels:
             expansion = Expansion.of(training.bank, training.prepared, weights, rho)
             return model._predicting(expansion, intercepts, losses[0])
 
-        score = held_out.score(model, losses, models.scores(spectrum.held_out), complete)
+        score = held_out.score(model, losses, models.held_out, complete)
         return models, Candidate(mixture, fraction, score[None], len(mixture.kernels), int(not models.finished))
 
     def _spectrum(self, mixture: Any, held_out: HeldOut) -> Spectrum:
         weights = mixture.weights / self.problems[0].penalties ** 2
         gram = self.training.stack.combine(weights)
         cross = cross_combine(self.training.bank, self._prepared(held_out), self.training.prepared, weights)
-        return Spectrum.of(gram, cross, centered=self.problems[0].fit_intercept)
+        dtype = np.float64 if self.tol < SINGLE_PRECISION_TOL else np.float32
+        return Spectrum.of(gram, cross, centered=self.problems[0].fit_intercept, dtype=dtype)
 
     def _solved(
         self,
@@ -542,7 +548,7 @@ def begun(
     None where it has none, or where Newton's method is better started afresh.
     """
     known = fewer.kept(family)
-    if not known or fewer.rows is None or opened.training.factored:
+    if not known or fewer.rows is None or opened.training.factored or opened.averages(family):
         return None
     found, penalties = known[nearest(known, strength)], family.penalties(strength, opened)
     pairs = zip(opened.problems, penalties, strict=True)

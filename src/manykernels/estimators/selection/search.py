@@ -163,7 +163,7 @@ class Rung:
             path.follow(try_at, finest=self.finest, viable=viable)
         likely = grid.fractions(path.likely())
         for fold in self.folds:  # what is chosen will be asked once more
-            fold.forget(mixture, () if fold.opened.averages(mixture) else likely)
+            fold.forget(mixture, likely)
         return path
 
     def forget(self) -> None:
