@@ -28,6 +28,7 @@ from manykernels import (
     Pairs,
     Polynomial,
     load_model,
+    regularization_path,
     report,
     save_model,
 )
@@ -158,6 +159,14 @@ def test_members_of_pairs() -> None:
 
 
 @pytest.mark.nightly
+def test_a_path_on_sparse_rows_has_the_kernels_of_the_estimator() -> None:
+    model = MKLRegressor(alpha=1e-3, tol=1e-6).fit(X, Y)
+    for rows in (X, pd.DataFrame.sparse.from_spmatrix(sparse.csr_matrix(X))):
+        path = regularization_path(rows, Y, alphas=[1e-2, 1e-3], tol=1e-6)
+        assert list(path.kernel_names) == list(model.kernel_names_)
+        np.testing.assert_allclose(path.solutions[-1].kernel_weights, model.kernel_weights_, rtol=1e-2, atol=1e-3)
+
+
 def test_a_report_of_rows_that_have_no_columns_to_look_at(tmp_path: Path) -> None:
     index = RNG.integers(0, 80, (150, 2))
     pairs = Pairs(X, None, index)

@@ -54,7 +54,7 @@ def as_read(X):
     """Return rows as exported files read them: dates as days, by the names of the columns."""
     if not isinstance(X, pd.DataFrame):
         return pd.DataFrame(X, columns=[f"x{j}" for j in range(X.shape[1])])
-    out = X.copy()
+    out = X.set_axis([name if isinstance(name, str) else f"x{name}" for name in X], axis=1)
     for name in out:
         if pd.api.types.is_datetime64_any_dtype(out[name].dtype):
             out[name] = (out[name] - EPOCH) / DAY
@@ -123,6 +123,7 @@ def models():
         "hinge": (MKLClassifier(curves, loss="hinge", **single), X, y > 0),
         "bins": (MKLRegressor(KernelBank.interactions(), **single), X, y),
         "table": (MKLRegressor(KernelBank.auto(), **single), table, z),
+        "table without names": (MKLRegressor(KernelBank.auto(), **single), table.set_axis(range(5), axis=1), z),
         "bins of a table": (MKLRegressor(KernelBank.interactions(), **single), table.drop(columns="when"), z),
         "gaps": (MKLRegressor(KernelBank.auto(missing="indicator"), **single), gapped.drop(columns="when"), z),
         "masked": (MKLRegressor(KernelBank.per_feature(widths=[1.0], missing="mask"), **single), gapped[["age"]], z),

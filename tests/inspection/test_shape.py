@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import matplotlib.pyplot as plt
@@ -9,7 +10,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from manykernels import Gaussian, KernelBank, Linear, MKLClassifier, MKLRegressor
+from manykernels import Gaussian, KernelBank, Linear, MKLClassifier, MKLRegressor, report
 from manykernels.exceptions import InvalidInputError
 from manykernels.inspection import KernelWeightsDisplay, ShapeDisplay
 
@@ -91,6 +92,23 @@ def test_categories_truth_values_and_dates_have_curves_too() -> None:
     labels = next(ax for ax in shapes.plot().axes_.flat if ax.get_title() == "old").get_xticklabels()
     assert {label.get_text() for label in labels} == {"True", "False"}
     plt.close("all")
+
+
+@pytest.mark.parametrize("names", ["numbers", "two levels"])
+def test_columns_without_plain_names_have_curves(names: str, tmp_path: Path) -> None:
+    rng = np.random.default_rng(1)
+    frame = pd.DataFrame({"a": rng.choice(["u", "v"], 60), "b": rng.normal(size=60), "c": rng.random(60) > 0.5})
+    y = 1.0 * (frame["a"] == "u") + frame["b"] + frame["c"]
+    pairs = pd.MultiIndex.from_tuples([("one", "a"), ("two", "b"), ("three", "c")])  # views
+    other = frame.set_axis(range(3) if names == "numbers" else pairs, axis=1)
+    bank = KernelBank.auto()
+    plain = ShapeDisplay.from_estimator(MKLRegressor(bank, alpha=1e-3).fit(frame, y), frame, columns=["a", "b", "c"])
+    model = MKLRegressor(bank, alpha=1e-3).fit(other, y)
+    columns = ["x0", "x1", "x2"] if names == "numbers" else ["one/a", "two/b", "three/c"]
+    shapes = ShapeDisplay.from_estimator(model, other, columns=columns).frame()
+    assert shapes["column"].unique().tolist() == columns
+    np.testing.assert_allclose(shapes["effect"], plain.frame()["effect"], atol=1e-9)
+    report(model, other, y, tmp_path / "r.html")
 
 
 def test_ordered_categories_are_in_their_order_and_effects_name_the_class() -> None:

@@ -225,9 +225,9 @@ class Extraction:
             out = np.empty((n, self.expansion.n_targets))
             step = max(1, AT_ONCE // width)
             for start in range(0, n, step):
-                rows = np.zeros((min(step, n - start), width))
+                rows = pd.DataFrame(np.zeros((min(step, n - start), width)))
                 for axis, entries in zip(axes, columns, strict=True):
-                    rows[:, axis.position] = np.asarray(entries[start : start + step], dtype=np.float64)
+                    rows[axis.position] = self._column(axis, entries[start : start + step])
                 out[start : start + step] = expansion.scores(rows)
             return out
 

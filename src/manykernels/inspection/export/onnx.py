@@ -57,8 +57,9 @@ def as_onnx(program: Program, about: Sequence[str]) -> bytes:
     """Return a program as an ONNX model.
 
     A model of a table takes one input a column, (n, 1): doubles, or texts where the column holds categories (the empty
-    text is a missing value); a model of an array takes ``X``, (n, p) doubles. NaN is a missing number. It returns
-    ``scores`` (n, K), and ``prediction`` (n,) or (n, K), of classifiers with probabilities also ``probabilities``.
+    text is a missing value), called ``x0``, ``x1``, ... if it has no names. A model of an array, or of a table without
+    names and texts, takes ``X``, (n, p) doubles. NaN is a missing number. It returns ``scores`` (n, K), and
+    ``prediction`` (n,) or (n, K), of classifiers with probabilities also ``probabilities``.
     """
     try:
         from onnx import TensorProto, helper, numpy_helper
@@ -92,7 +93,7 @@ def as_onnx(program: Program, about: Sequence[str]) -> bytes:
 
 def _inputs(g: Graph, program: Program, helper: ModuleType, kinds: Any) -> tuple[list[Any], dict[str, str]]:
     """Return the inputs of the graph, and by which values its nodes know the columns, (n, 1) each."""
-    if not program.named:
+    if not (program.named or _texts(program)):
         info = helper.make_tensor_value_info("X", kinds.DOUBLE, [None, program.n_features])
         places = zip(program.columns, program.positions, strict=True)
         values = {name: g("Gather", "X", g.constant([at], np.int64), axis=1) for name, at in places}

@@ -33,6 +33,7 @@ from manykernels.inspection.displays.kernel_table import (
 )
 from manykernels.inspection.pipelines import fresh, unwrapped
 from manykernels.kernels import Kmers
+from manykernels.kernels.bank.columns import Table
 from manykernels.validation.arrays import Array, TableLike, check_choice, check_count
 from manykernels.validation.parameters import RandomSource, generator_from
 
@@ -328,15 +329,15 @@ def _grid(figure: Figure | SubFigure, n_parts: int, most_columns: int) -> tuple[
 
 
 def rows_of(estimator: BaseEstimator, X: TableLike) -> pd.DataFrame:
-    """Return the rows as a DataFrame with the names that the estimator knows."""
-    if isinstance(X, pd.DataFrame):
-        return X.set_axis([str(name) for name in X.columns], axis=1)
-    values = np.asarray(X)
-    if values.ndim != 2 or values.shape[1] != estimator.n_features_in_:
+    """Return the rows as a DataFrame with the names that the estimator knows: columns without names by their places."""
+    table = Table.of(X)
+    named = table.columns is not None and hasattr(estimator, "feature_names_in_")
+    if not named and table.n_columns != estimator.n_features_in_:
         raise InvalidInputError(
-            f"Shape functions need rows of {estimator.n_features_in_} columns, got an array of shape {values.shape}."
+            f"Shape functions need rows of {estimator.n_features_in_} columns, got {table.n_columns} without names."
         )
-    return pd.DataFrame(values, columns=known_features(estimator))
+    names = list(table.names) if named else known_features(estimator)
+    return pd.DataFrame(table.data).set_axis(names, axis=1)
 
 
 def effects_at(
@@ -354,13 +355,10 @@ def effects_at(
         # Categories keep their type, whole numbers become numbers.
         column = rows[name]
         probe[name] = np.asarray(values) if _continuous(column) else pd.Series(values).astype(column.dtype)
-    known = hasattr(estimator, "feature_names_in_")
-    if known:
-        probe.columns = list(estimator.feature_names_in_)
-    probed = probe if known else probe.to_numpy()
-    parts, _ = for_target(estimator, estimator.decompose(probed), target)
+    probe.columns = list(getattr(estimator, "feature_names_in_", range(probe.shape[1])))
+    parts, _ = for_target(estimator, estimator.decompose(probe), target)
     effect = parts[np.asarray(members, dtype=int)].sum(axis=0)
-    return effect - mean @ effect, probed
+    return effect - mean @ effect, probe
 
 
 def values_of(values: pd.Series, n_points: int) -> tuple[Any, Array]:
