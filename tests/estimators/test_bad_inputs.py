@@ -163,6 +163,10 @@ CASES = [
         lambda: GaussianMKL().fit(sparse.csr_matrix(X), TARGET),
         r"sparse matrix.*pass X.toarray\(\)",
     ),
+    Case("one row of a table as X", lambda: classify(MIXED).predict(MIXED.iloc[0]), r"rows.iloc\[\[0\]\]"),
+    Case(
+        "a kernel in place of a bank", lambda: classify(kernels=Gaussian(1.0)), r"KernelBank.joint\(Gaussian\(1.0\)\)"
+    ),
     Case("X as a dict of columns", lambda: classify(dict(FRAME)), r"X is a dict.*pandas.DataFrame\(X\)"),
     Case("X as a generator", lambda: classify(row for row in X), r"only once. Pass list\(X\)"),
     Case("X with masked entries", lambda: classify(np.ma.masked_greater(X, 2.0)), "masked array with 3 masked values"),
@@ -189,6 +193,7 @@ CASES = [
     Case("a second class of weight zero only", lambda: classify(weight=(Y == "yes").astype(float)), "only one class"),
     Case("numbers given to a classifier", lambda: classify(y=TARGET), "Unknown label type: continuous"),
     Case("labels of bytes", lambda: classify(y=Y.astype("S")), "labels represented as bytes is not supported"),
+    Case("intervals as labels", lambda: classify(y=pd.cut(TARGET, 2)), "labels of type Interval.*Make them text"),
     Case("labels as a generator", lambda: classify(y=(label for label in Y)), r"Pass list\(y\)"),
     Case("labels as a dict", lambda: classify(y=dict(enumerate(Y))), "y is a dict"),
     Case("dates as regression targets", lambda: regress(y=DATES), "y holds dates"),

@@ -122,3 +122,14 @@ def test_a_report_refits_all_steps_of_a_pipeline(tmp_path: Path) -> None:
     assert "one Gaussian kernel" in text
     held_out = report(PIPELINE, X[:30], Y[:30], tmp_path / "held_out.html", X_test=X[30:], y_test=Y[30:], n_draws=50)
     assert f"{PIPELINE.score(X[30:], Y[30:]):.2f}"[:4] in held_out.read_text(encoding="utf-8")
+
+
+def test_a_report_of_a_pipeline_whose_steps_make_sparse_rows(tmp_path: Path) -> None:
+    table = pd.DataFrame({"kind": RNG.choice(list("abcdefgh"), 60), "place": RNG.choice(list("uvwxyz"), 60)})
+    y = table["kind"].isin(["a", "b"]) + 0.1 * RNG.normal(size=60)
+    model = make_pipeline(OneHotEncoder(handle_unknown="ignore"), MKLRegressor(alpha=0.01)).fit(table, y)
+    estimator, rows = unwrapped(model, table)
+    assert list(rows.columns) == list(estimator.feature_names_in_)
+    np.testing.assert_allclose(estimator.predict(rows), model.predict(table))
+    report(model, table, y, tmp_path / "r.html")
+    assert "kernels selected" in (tmp_path / "r.html").read_text(encoding="utf-8")

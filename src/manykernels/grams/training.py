@@ -150,7 +150,8 @@ def as_bank(kernels: object, rows: object = None) -> KernelBank | PrecomputedBan
         return kernels
     raise InvalidInputError(
         f"kernels must be None (the default bank), a KernelBank, PairKernels or 'precomputed', got {kernels!r}. A list "
-        "of (name, kernel, columns) becomes a bank with KernelBank(list)."
+        "of (name, kernel, columns) becomes a bank with KernelBank(list); KernelBank.joint(Gaussian(1.0)) has a kernel "
+        "on all columns, KernelBank.per_feature(Gaussian(1.0)) one on each."
     )
 
 

@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
+from scipy.sparse import issparse
 from sklearn.base import BaseEstimator, clone
 from sklearn.pipeline import Pipeline, make_pipeline
 from sklearn.utils.validation import check_is_fitted
@@ -37,7 +38,8 @@ def unwrapped(model: BaseEstimator, X: TableLike | None = None) -> tuple[Any, An
     if names is None:
         return unwrapped(inner, rows)
     if rows is not None and not isinstance(inner, Pipeline):
-        rows = pd.DataFrame(rows, columns=names, index=getattr(X, "index", None))
+        make: Any = pd.DataFrame.sparse.from_spmatrix if issparse(rows) else pd.DataFrame  # type: ignore[attr-defined]
+        rows = make(rows, columns=names, index=getattr(X, "index", None))
     if isinstance(inner, Pipeline):
         return unwrapped(inner, rows)
     found = copy.copy(inner)

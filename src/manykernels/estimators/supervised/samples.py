@@ -194,6 +194,10 @@ def class_labels(y: ArrayLike) -> Array:
                     f"y holds labels of different types ({', '.join(kinds)}), which have no common order. Make them "
                     "all text: [str(label) for label in y]."
                 )
+            if not isinstance(labels[0], (str, bytes, int, float, np.generic)):
+                raise InvalidInputError(
+                    f"y holds labels of type {kinds[0]}. Make them text: [str(label) for label in y]."
+                )
             if any(isinstance(label, int) and abs(label) > LARGEST_FLOAT for label in labels):
                 raise InvalidInputError(f"y holds {BEYOND_FLOATS}; as labels of classes, make them text.")
         if labels.dtype.kind != "f":

@@ -69,6 +69,11 @@ class Table:
             return cls(X.frame, tuple(X.frame.columns), X)
         if hasattr(X, "to_pandas") and not isinstance(X, pd.DataFrame):
             X = _as_pandas(X)
+        if isinstance(X, pd.Series):
+            raise InvalidInputError(
+                "X is a Series, one column or one row of a table. Pass X.to_frame() for a column, X.to_frame().T for a "
+                "row, or rows.iloc[[0]] in place of rows.iloc[0]."
+            )
         if not isinstance(X, pd.DataFrame):
             return cls(_checked_array(X), None)
         if X.shape[0] == 0 or X.shape[1] == 0:

@@ -175,7 +175,10 @@ REMEDIES = {
         "columns it lacks, 'indicator' does so and adds kernels of missingness. Or impute them in a "
         "pipeline (SimpleImputer(), for views ViewImputer()), or drop them before fitting"
     ),
-    "stored": "Rows of a sparse X cannot be masked: leave such entries out, which makes them 0, or drop the rows",
+    "stored": (
+        "Rows of a sparse X cannot be masked: impute before (SimpleImputer()), make X dense (as OneHotEncoder("
+        "sparse_output=False) does), leave such entries out, which makes them 0, or drop the rows"
+    ),
     "infinite": "Correct them, or make them missing (NaN)",
     "numbers": (
         "KernelBank.auto(X) chooses kernels by type: such columns get Overlap(), or Ordinal() if they are ordered "
