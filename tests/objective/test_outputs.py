@@ -9,6 +9,7 @@ from manykernels import InvalidInputError
 from manykernels.exceptions import IncompatibleError
 from manykernels.objective import Multinomial, Problem, get_regularizer
 from manykernels.objective.losses import get_shared_loss
+from manykernels.objective.losses.curvature import add_curved
 
 RNG = np.random.default_rng(0)
 SCORES = 2.0 * RNG.normal(size=(7, 3))
@@ -113,6 +114,20 @@ def test_wrong_models_are_named():
         problem.certificate(NUMBERS, np.ones(1), np.ones(3))
     with pytest.raises(InvalidInputError, match="must not be negative"):
         problem.certificate(NUMBERS, -np.ones(1), np.zeros(3))
+
+
+@pytest.mark.parametrize("name", ["logistic", "squared_hinge", "squared"])
+def test_loops_have_the_product_of_a_curvature_and_a_diagonal_of_samples_is_above_it(name):
+    problem = Problem(np.eye(7)[None], target_of(name), name, get_regularizer("l1", 1.0), sample_weight=WEIGHT)
+    curvature, out = problem.bound.curvature(SCORES), np.zeros((3, 7))
+    for row, column in np.ndindex(7, 3):
+        move = np.zeros((7, 3))
+        move[row, column] = 1.0
+        out[:] = 0.0
+        add_curved(*curvature.terms, np.ascontiguousarray(move.T), out)
+        np.testing.assert_allclose(out.T, curvature.product(move), atol=1e-12)
+    for move in RNG.normal(size=(50, 7, 3)):
+        assert curvature.square(move) <= (curvature.above[:, None] * move**2).sum() * (1 + 1e-12)
 
 
 @pytest.mark.parametrize("name", [*LOSSES, "poisson"])

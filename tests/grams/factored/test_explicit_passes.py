@@ -32,16 +32,19 @@ def test_singular_values_are_bounded_from_above_and_tightly(X: np.ndarray) -> No
     np.testing.assert_allclose(found, own, rtol=1e-6)
 
 
-@pytest.mark.parametrize("size", [1, 3])
-def test_bounds_hold_along_a_path_and_what_is_near_the_threshold_is_as_a_pass_has_it(X: np.ndarray, size: int) -> None:
+@pytest.mark.parametrize(("size", "shape"), [(1, (N,)), (3, (N,)), (3, (N, 2))], ids=["columns", "groups", "outputs"])
+def test_bounds_hold_along_a_path_and_what_is_near_the_threshold_is_as_a_pass_has_it(
+    X: np.ndarray, size: int, shape: tuple[int, ...]
+) -> None:
     rng, stack = np.random.default_rng(1), factored_stack(X, bank(size))
     passes, read = stack.near_passes(), []
-    rho, way = rng.normal(size=N), rng.normal(size=N)
+    rho, way = rng.normal(size=shape), rng.normal(size=shape)
     for step in range(12):
-        own = rho + 0.05 * step * way + 0.002 * rng.normal(size=N)
-        exact = stack.quad(own)
+        own = rho + 0.05 * step * way + 0.002 * rng.normal(size=shape)
+        exact = stack.squares(own.reshape(N, -1))
         limits = np.full(stack.n_kernels, 1.1 * np.sort(exact)[-3])
-        low, high, again = passes.bounds(own, limits, stack.error_bound(own))
+        errors = sum(stack.error_bound(column) for column in own.reshape(N, -1).T)
+        low, high, again = passes.bounds(own, limits, errors)
         read.append(again)
         assert (low <= exact * (1 + 1e-9)).all()
         assert (high >= exact * (1 - 1e-9)).all()

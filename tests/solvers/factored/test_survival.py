@@ -12,6 +12,7 @@ from manykernels import Gaussian, KernelBank, Laplacian, Linear, Periodic, solve
 from manykernels.grams.factored import factored_stack
 from manykernels.objective import CoxPartial, get_regularizer, survival_target
 from manykernels.objective.losses.coupled import RiskCurvature
+from manykernels.objective.losses.curvature import add_curved
 from manykernels.objective.problem import Problem
 from manykernels.solvers import choose_solver
 from manykernels.solvers.factored.solver import FactoredNewton
@@ -84,6 +85,9 @@ def test_curvature_is_the_hessian_and_rows_estimate_it_without_losing_sign(seed:
     curvature: RiskCurvature = problem.bound.curvature(z)
     np.testing.assert_allclose(curvature.diagonal, sizes @ shares, atol=1e-12)
     np.testing.assert_allclose([curvature.product(x) for x in np.eye(40)], hessian, atol=1e-12)
+    out = np.zeros((1, 40))
+    add_curved(*curvature.terms, z[None], out)
+    np.testing.assert_allclose(out[0], hessian @ z, atol=1e-12)
     np.testing.assert_allclose(curvature.gram_of(Z[curvature.rows]), Z.T @ hessian @ Z, atol=1e-10)
     some = curvature.of_rows(np.arange(0, 40, 2), np.full(20, 2.0))
     estimate = np.array([some.product(x) for x in np.eye(40)])

@@ -13,7 +13,7 @@ columns are known, and the part of ``rho`` that is outside of their span,
 so that most kernels are known to be below a threshold without being read: safe rules in sequence (El Ghaoui, Viallon,
 Rabbani, "Safe feature elimination in sparse supervised learning", Pacific Journal of Optimization 8 (2012); Wang,
 Wonka, Ye, "Lasso screening rules via dual polytope projection", Journal of Machine Learning Research 16 (2015)), here
-with every pass that was made before as a reference at once.
+with every pass that was made before as a reference at once. Of several outputs, ``rho`` and directions are matrices.
 """
 
 from collections.abc import Sequence
@@ -22,7 +22,7 @@ from typing import Any
 
 import numpy as np
 
-from manykernels.grams.factored.base import ROUNDING, FactoredStack, FactorOperator
+from manykernels.grams.factored.base import ROUNDING, FactoredStack, FactorOperator, columns_of
 from manykernels.grams.factored.cells import grid_levels, grid_parts
 from manykernels.grams.factored.cones import polar_norm
 from manykernels.grams.factored.features import MAX_FEATURES, FeatureMap, by_levels, feature_map
@@ -56,7 +56,7 @@ class ColumnPasses:
     def __init__(self, columns: Array, starts: Array, scales: Array, norms: Array) -> None:
         self._columns, self._starts, self._scales, self._norms = columns, starts, scales, norms
         self._ranks = np.diff([*starts, len(columns)])
-        # Unit vectors (N,), their products with columns (P,), and what rounding may have left in these, of the norms
+        # Unit vectors, or matrices, their products with columns, and what rounding may have left in these, of the norms
         self._directions: list[tuple[Array, Array, float]] = []
 
     def bounds(
@@ -67,12 +67,13 @@ class ColumnPasses:
         Those are read whose bound from above would exceed ``limits``; ``errors`` are what a pass leaves open. Of
         ``known`` kernels somebody else has read the values, which come with them.
         """
-        size = float(np.sqrt(rho @ rho))
-        rest, products, error = rho, np.zeros(len(self._columns)), len(rho) * OF_A_PRODUCT * size
+        size = float(np.linalg.norm(rho))
+        rest, products = rho, np.zeros((len(self._columns), *rho.shape[1:]))
+        error = len(rho) * OF_A_PRODUCT * size
         for direction, own, wrong in self._directions:
-            part = float(direction @ rest)
+            part = float(np.vdot(direction, rest))
             rest, products, error = rest - part * direction, products + part * own, error + abs(part) * wrong
-        left = float(np.sqrt(rest @ rest))
+        left = float(np.linalg.norm(rest))
         near, radius = np.sqrt(self._squares(products)), self._norms * (left + error)
         low, high = np.maximum(near - radius, 0.0) ** 2, (near + radius) ** 2
         if known is not None:
@@ -94,16 +95,19 @@ class ColumnPasses:
         return low, high, len(again)
 
     def _squares(self, products: Array) -> Array:
-        return np.add.reduceat(products**2, self._starts) * self._scales
+        squares = products**2 if products.ndim == 1 else np.einsum("pt,pt->p", products, products)
+        return np.add.reduceat(squares, self._starts) * self._scales
 
     def _squares_of(self, kernels: Array, rho: Array) -> Array:
         """Return ``rho' K_m rho`` of some kernels."""
         ranks = self._ranks[kernels]
         ends = np.cumsum(ranks)
         places = np.arange(ends[-1]) + np.repeat(self._starts[kernels] - (ends - ranks), ranks)
-        products = np.empty(len(places))
-        column_products(self._columns, places, rho, products)
-        return np.add.reduceat(products**2, ends - ranks) * self._scales[kernels]
+        squares, products = np.zeros(len(places)), np.empty(len(places))
+        for column in columns_of(rho):
+            column_products(self._columns, places, column, products)
+            squares += products**2
+        return np.add.reduceat(squares, ends - ranks) * self._scales[kernels]
 
 
 def largest_singular_values(columns: Array, starts: Array, scales: Array) -> Array:

@@ -394,7 +394,8 @@ class OutputSum(SampleSum):
     def largest(self, z: Array, shift: float | Array) -> float:
         """Return the sum of what each loss can be, of a coupled one by how steeply it can rise."""
         if self.loss.coupled:
-            return self.value(z) + self.loss.steepness * max(float(np.max(shift)), 0.0) * float(self.weight.sum())
+            most = np.maximum(np.broadcast_to(shift, z.shape).max(axis=1), 0.0)
+            return self.value(z) + self.loss.steepness * float(self.weight @ most)
         return super().largest(z, shift)
 
     def inner(self, z: Array, rho: Array) -> Array:

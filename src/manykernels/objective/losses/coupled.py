@@ -21,7 +21,7 @@ from manykernels.objective.capabilities import Capability
 from manykernels.objective.losses import curvature
 from manykernels.objective.losses.base import Array, float_vector
 from manykernels.objective.losses.bound import CoupledLossBound
-from manykernels.objective.losses.survival import Positions, RiskLayout, entropies, tie_mixtures
+from manykernels.objective.losses.survival import Positions, RiskLayout, entropies, take_at_risk, tie_mixtures
 
 # Second derivatives of the partial likelihood without a matrix among samples: sums over sorted times, linear in N.
 #
@@ -57,6 +57,7 @@ class RiskCurvature(curvature.Curvature):
     """
 
     reach: float = curvature.COUPLED_REACH
+    shifts_alike: ClassVar[bool] = True
 
     def __init__(self, layout: RiskLayout, weights: Array, kept: Positions | None = None) -> None:
         self._layout, self._weights = layout, weights
@@ -86,11 +87,16 @@ class RiskCurvature(curvature.Curvature):
 
     def product(self, x: Array) -> Array:
         """Return the Hessian times a vector (N,)."""
-        layout, ordered = self._layout, x[self._layout.order]
-        before, after = layout.sums_at_risk(self._weights * ordered)
-        of_hits = self._both * before + self._mixed * after
-        own = of_hits + self._mixed * before + self._rest * after
-        return layout.unsorted(self._sorted * ordered - self._weights * layout.sums_before(own, of_hits))
+        found = self.diagonal * x
+        take_at_risk(self.terms[2], x, found)
+        return found
+
+    @property
+    def terms(self) -> tuple[Array, Array, Any]:
+        """The hazards, and what sums over risk sets are made of."""
+        own = self._layout
+        places = own.order, own.event, own.group, own.starts, own.rest_starts, own.opens_at
+        return self.diagonal[None], curvature.NO_SHARES, (*places, self._weights, self._both, self._mixed, self._rest)
 
     def gram(self, operators: Sequence[Any], rows: int, *, intercept: bool) -> Array:
         """Return ``Z' H Z``, of fewer rows that of the risk sets of these rows; there is no intercept."""

@@ -13,10 +13,13 @@ from typing import Any, ClassVar
 
 import numpy as np
 
+from manykernels.compiled import compiled
 from manykernels.grams.factored.cells import CellOperator
 from manykernels.grams.factored.operators import CHUNK_ROWS, ChunkedOperator
+from manykernels.grams.loops import FAST
 from manykernels.grams.rows.vectors import RowVector, on_rows, sums
 from manykernels.objective.certificate import inner
+from manykernels.objective.losses.survival import take_at_risk
 from manykernels.validation.arrays import Array
 
 CERTAIN_ROUNDS = 3
@@ -24,6 +27,30 @@ CHUNK_ENTRIES, MIN_ROWS = 2**19, 1024  # of rows of factors held at once for a H
 MOST_ENTRIES = 2**25  # of factors that a Hessian of coupled samples holds at once: 256 MB
 SAMPLE_PER_RANK = 15  # rows that a Hessian is summed over, for each of its columns
 COUPLED_REACH = 10.0  # change of a logarithm of hazards in one step: beyond, the shares in risk sets are others
+
+NO_SHARES, NO_PLACES = np.zeros((0, 0)), np.zeros(0, dtype=np.intp)
+NO_RISKS = (NO_PLACES, np.zeros(0, bool), NO_PLACES, NO_PLACES, NO_PLACES, np.zeros(0, bool), *[np.zeros(0)] * 4)
+
+
+@compiled(fastmath=FAST)
+def add_curved(weights: Array, shares: Array, risks: Any, image: Array, out: Array) -> None:
+    """Add ``H x`` to ``out`` for a change of scores ``image``, both (T, N); the rest is that of `Curvature.terms`."""
+    for t in range(image.shape[0]):
+        own, x, target = weights[t], image[t], out[t]
+        for i in range(x.size):
+            target[i] += own[i] * x[i]
+    if shares.size > 0:
+        means = np.zeros(image.shape[1])
+        for t in range(image.shape[0]):
+            own, x = shares[t], image[t]
+            for i in range(x.size):
+                means[i] += own[i] * x[i]
+        for t in range(image.shape[0]):
+            own, target = weights[t], out[t]
+            for i in range(means.size):
+                target[i] -= own[i] * means[i]
+    if risks[0].size > 0:
+        take_at_risk(risks, image[0], out[0])
 
 
 class Curvature(abc.ABC):
@@ -37,11 +64,24 @@ class Curvature(abc.ABC):
         Whether ``H`` is this diagonal.
     reach : float
         By how much a step may change a score before the quadratic model says nothing.
+    shifts_alike : bool
+        Whether ``H 1 = 0`` without an intercept.
     """
 
     diagonal: Array
     separable: ClassVar[bool] = False
     reach: float = np.inf
+    shifts_alike: ClassVar[bool] = False
+
+    @property
+    def above(self) -> Array:
+        """Weights (N,) of samples, ``H`` being nowhere above ``diag(weights)`` in all outputs alike."""
+        return self.diagonal if self.diagonal.ndim == 1 else self.diagonal.max(axis=1)
+
+    @property
+    def terms(self) -> tuple[Array, Array, Any]:
+        """What compiled loops read of ``H`` (`add_curved`): the diagonal (T, N), shares of outputs, sums at risk."""
+        return np.ascontiguousarray(np.atleast_2d(self.diagonal.T)), NO_SHARES, NO_RISKS
 
     @property
     def any(self) -> bool:
@@ -156,6 +196,17 @@ class OutputCurvature(Curvature):
     def __init__(self, p: Array, weight: Array) -> None:
         self.p, self.weight, self.diagonal = p, weight, weight[:, None] * p
 
+    @property
+    def above(self) -> Array:
+        """``diag(p) - p p'`` has no eigenvalue above its largest ``p``, nor above twice the largest ``p (1 - p)``."""
+        p = np.ascontiguousarray(self.p.T)
+        return self.weight * np.minimum(p.max(axis=0), 2.0 * (p * (1.0 - p)).max(axis=0))
+
+    @property
+    def terms(self) -> tuple[Array, Array, Any]:
+        """The diagonal, and probabilities, whose mean of a change is no change."""
+        return np.ascontiguousarray(self.diagonal.T), np.ascontiguousarray(self.p.T), NO_RISKS
+
     def block(self, operator: object, rows: int) -> Array:
         """Return ``Z' H Z`` with ``p (1 - p) T / (T - 1)`` for ``diag(p) - p p'``, the same where classes are alike.
 
@@ -168,7 +219,7 @@ class OutputCurvature(Curvature):
     def product(self, x: Array) -> Array:
         """Return ``H x``."""
         px = self.p * x
-        return self.weight[:, None] * (px - self.p * px.sum(axis=1, keepdims=True))
+        return self.weight[:, None] * (px - self.p * (px @ np.ones(px.shape[1]))[:, None])
 
     def gram(self, operators: Sequence[Any], rows: int, *, intercept: bool) -> Array:
         """Return ``Z' H Z`` from about so many of the rows; unbiased."""

@@ -8,6 +8,7 @@ one stratum.
 
 from itertools import pairwise
 from numbers import Real
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -251,7 +252,7 @@ class RiskLayout:
         self.group: Positions = np.cumsum(new_group) - 1
         self.slices = _slices(new_stratum)
         self.group_slices = _slices(new_stratum[self.starts])
-        self.opens = new_stratum[self.starts]
+        self.opens_at, self.opens = new_stratum, new_stratum[self.starts]
         self.rest_starts: Positions = self.starts + np.add.reduceat(self.event.astype(np.intp), self.starts)
         self.group_ends = np.repeat([part.stop for part in self.slices], [p.stop - p.start for p in self.group_slices])
         self.group_hits = np.add.reduceat(np.where(self.event, weight[self.order], 0.0), self.starts)
@@ -331,6 +332,36 @@ def sums_before(
             found[i] = total + (own_of_hits[g] if event[i] else own[g])
         total += own[g]
     return found
+
+
+@compiled()
+def take_at_risk(risks: Any, x: Array, out: Array) -> None:
+    """Subtract from ``out`` what samples at risk together take from the product of hazards with ``x``, both (N,).
+
+    Of sorted samples ``risks`` has their places, events and groups, where groups, those of them without an event, and
+    strata begin, hazards, and how much the sums of each group count: of all at risk, of both, and of those without its
+    events.
+    """
+    order, event, group, starts, rest_starts, opens, hazards, both, mixed, rest = risks
+    sums, own, of_hits = np.empty(order.size + 1), np.empty(starts.size), np.empty(starts.size)
+    total = 0.0
+    for i in range(order.size - 1, -1, -1):
+        total += hazards[i] * x[order[i]]
+        sums[i] = total
+        if opens[i]:
+            total = 0.0
+    total = 0.0
+    for g in range(starts.size):
+        before, first = sums[starts[g]], rest_starts[g]
+        after = 0.0 if first == order.size or opens[first] else sums[first]
+        if opens[starts[g]]:
+            total = 0.0
+        of_hits[g] = total + both[g] * before + mixed[g] * after
+        own[g] = of_hits[g] + mixed[g] * before + rest[g] * after
+        total = own[g]
+    for i in range(order.size):
+        g = group[i]
+        out[order[i]] -= hazards[i] * (of_hits[g] if event[i] else own[g])
 
 
 @compiled()

@@ -5,11 +5,13 @@
 with ``W = diag(s l'')`` and the slopes ``g = s l'`` at the present point. A group's own problem is solved exactly: in
 the eigenbasis of ``Z_m' W Z_m`` it is one scalar equation (`group_penalty.group_minimizer`). Slopes are kept for all
 rows, so that a group costs ``4 N r_m`` products and a sweep one reading of the factors; sweeps over the groups that are
-not zero alternate with sweeps over all of them. Breheny and Huang, "Group descent algorithms for nonconvex penalized
-linear and logistic regression models with grouped predictors", Statistics and Computing 25 (2015), without their
-orthonormal groups.
+not zero alternate with sweeps over all of them. Where scores of several outputs, or samples, act on each other, slopes
+follow ``W`` as it is, and a group's turn is that of a diagonal matrix above it, the same in all outputs. Breheny and
+Huang, "Group descent algorithms for nonconvex penalized linear and logistic regression models with grouped predictors",
+Statistics and Computing 25 (2015), without their orthonormal groups.
 """
 
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -17,28 +19,40 @@ import numpy as np
 from manykernels.compiled import compiled
 from manykernels.grams.factored.operators import DenseOperator
 from manykernels.grams.loops import FAST, add_columns, column_products
-from manykernels.objective.losses.curvature import Curvature
-from manykernels.solvers.factored.group_penalty import GroupPenalty, group_minimizer
+from manykernels.objective.losses.curvature import Curvature, add_curved
+from manykernels.solvers.factored.group_penalty import GroupPenalty, group_minimizer, sum_of_powers
 from manykernels.solvers.factored.group_problem import line_minimum
 from manykernels.solvers.factored.objective import FactoredObjective, Point
 from manykernels.validation.arrays import Array
 
-USUAL_SWEEPS = 15  # that a step takes
+USUAL_SWEEPS, FEW_SWEEPS = 15, 8  # that a step takes, and one on curvatures that the next step finds changed
 PRODUCT_COST = 4.0  # of a product in a sweep, beside one in a matrix product (benchmarks/group_path.py)
 SWEEPS = 30  # over the groups that are not zero, in one step
 STEPS_ON_HESSIAN = 1.0  # Cholesky factorizations that a step on a Hessian takes, products as those of the Hessian
 SWEEPS_OF_SOME = 3  # of which the last is over all groups: those that enter late take all others along
 LAST_MOVE = 4e-2  # a sweep whose groups move by this part of the largest sweep's ends the step
 REMEMBERED = 4  # sweeps before the last one, of which the next point is a combination
+NO_SHIFT = 1e-5  # of the largest sum of curvatures, below which intercepts are left as they are
 COLLINEAR = 1e-10  # of the sum of squares of their moves, which keeps the system for it solvable
 ENOUGH = 3.0  # times the gap asked for: a sweep that is thought to leave less ends the step
+
+
+@compiled(fastmath=FAST)
+def set_image(Z: Array, places: Array, basis: Array, step: Array, sizes: Array, image: Array) -> None:
+    """Set ``image`` (N,) to what a group's step in its basis changes of scores; ``sizes`` (r,) is overwritten."""
+    for k in range(sizes.size):
+        sizes[k] = 0.0
+        for j in range(step.size):
+            sizes[k] += basis[k, j] * step[j]
+    image[:] = 0.0
+    add_columns(Z, places, sizes, image)
 
 
 @compiled(fastmath=FAST)
 def sweep_rows(
     Z: Array,
     places: Array,
-    weights: Array,
+    curved: Any,
     starts: Array,
     bases: Array,
     eigenvalues: Array,
@@ -58,48 +72,47 @@ def sweep_rows(
     That gap is about what was left before: the largest change of a group's slope times the sum of all norms.
 
     Factors are rows of Z (p, N), those of a group ``places[starts[m]:starts[m + 1]]``; with its basis, (r, r) in
-    ``bases[m]``, they have ``Z_m W Z_m' = diag(eigenvalues)``. Coefficients in these bases, slopes of the quadratic and
-    the change of scores are updated; these are as precise as the factors.
+    ``bases[m]``, they have ``Z_m W Z_m' = diag(eigenvalues)`` with the diagonal ``W`` of its turns. Coefficients in
+    these bases, kernel by kernel and output after output, slopes (T, N) of the quadratic, whose curvature is ``curved``
+    (`Curvature.terms`), and the change of scores are updated; these are as precise as the factors.
     """
-    most = bases.shape[1]
-    p, new, sizes, image = np.empty(most), np.empty(most), np.empty(most, dtype=Z.dtype), np.empty_like(slopes)
-    moved, total, turned, norms = 0.0, 0.0, 0.0, 0.0
-    if coupled:
-        for m in range(linear.size):
-            total += power[m] * np.sqrt(np.dot(v[starts[m] : starts[m + 1]], v[starts[m] : starts[m + 1]])) ** q
+    most, outputs = bases.shape[1], slopes.shape[0]
+    p, new = np.empty(outputs * most), np.empty(outputs * most)
+    sizes, image = np.empty(most, dtype=Z.dtype), np.empty_like(slopes)
+    moved, turned, norms = 0.0, 0.0, 0.0
+    total = sum_of_powers(outputs * starts, power, q, 0.0, v) if coupled else 0.0
     for m in range(linear.size):
         low, high = starts[m], starts[m + 1]
-        old, own = v[low:high], eigenvalues[low:high]
+        old, own = v[outputs * low : outputs * high], eigenvalues[outputs * low : outputs * high]
         size = np.sqrt(np.dot(old, old))
         if size == 0.0 and not everything:
             continue
-        rank, basis = high - low, bases[m]
-        column_products(Z, places[low:high], slopes, sizes[:rank])
-        for j in range(rank):
-            p[j] = -own[j] * old[j]
-            for k in range(rank):
-                p[j] += basis[k, j] * sizes[k]
+        rank, count, basis = high - low, outputs * (high - low), bases[m]
+        for t in range(outputs):
+            column_products(Z, places[low:high], slopes[t], sizes[:rank])
+            for j in range(rank):
+                at = t * rank + j
+                p[at] = -own[at] * old[at]
+                for k in range(rank):
+                    p[at] += basis[k, j] * sizes[k]
         rest = max(total - power[m] * size**q, 0.0) if coupled else 0.0
-        group_minimizer(p[:rank], own, linear[m], curvature[m], power[m], q, strength, coupled, rest, new[:rank])
+        group_minimizer(p[:count], own, linear[m], curvature[m], power[m], q, strength, coupled, rest, new[:count])
         if coupled:
-            total = rest + power[m] * np.sqrt(np.dot(new[:rank], new[:rank])) ** q
+            total = rest + power[m] * np.sqrt(np.dot(new[:count], new[:count])) ** q
         step, turn = 0.0, 0.0
-        norms += np.sqrt(np.dot(new[:rank], new[:rank]))
-        for k in range(rank):
+        norms += np.sqrt(np.dot(new[:count], new[:count]))
+        for k in range(count):
             new[k] -= old[k]
             step += own[k] * new[k] ** 2
             turn += (own[k] * new[k]) ** 2
+            old[k] += new[k]
         if step > 0.0:
-            for k in range(rank):
-                old[k] += new[k]
-                sizes[k] = 0.0
-                for j in range(rank):
-                    sizes[k] += basis[k, j] * new[j]
-            image[:] = 0.0
-            add_columns(Z, places[low:high], sizes[:rank], image)
-            for i in range(image.size):
-                change[i] += image[i]
-                slopes[i] += weights[i] * image[i]
+            for t in range(outputs):
+                set_image(Z, places[low:high], basis, new[t * rank : (t + 1) * rank], sizes[:rank], image[t])
+                target, sums = image[t], change[t]
+                for i in range(target.size):
+                    sums[i] += target[i]
+            add_curved(*curved, image, slopes)
             moved += step
             turned = max(turned, turn)
     return moved, np.sqrt(turned) * norms
@@ -108,46 +121,67 @@ def sweep_rows(
 class DescentModel:
     """The factors of a working set in the eigenbases of one curvature, which the steps of a solve share."""
 
-    def __init__(self, objective: FactoredObjective, weights: Array) -> None:
-        weights = np.ascontiguousarray(weights, dtype=np.float64)
-        known, starts = objective.known.under(weights), objective.penalty.starts
+    def __init__(self, objective: FactoredObjective, curvature: Curvature) -> None:
+        above = np.ascontiguousarray(curvature.above, dtype=np.float64)
+        known, penalty = objective.known.under(above), objective.penalty
         self._Z, firsts, roots = factor_rows(objective)
-        self.weights = weights.astype(self._Z.dtype, copy=False)
-        ranks = np.diff(starts)
-        most, owner, within = max(ranks), np.repeat(np.arange(len(ranks)), ranks), np.arange(objective.rank)
-        within -= np.repeat(starts[:-1], ranks)
-        self._places, self._slots = firsts[owner] + within, owner * most + within
+        weights, shares, risks = curvature.terms
+        self._curved = weights.astype(self._Z.dtype, copy=False), shares.astype(self._Z.dtype, copy=False), risks
+        self._starts = penalty.starts // objective.n_outputs
+        ranks, n_outputs = np.diff(self._starts), objective.n_outputs
+        most, owner, within = max(ranks), np.repeat(np.arange(len(ranks)), ranks), np.arange(self._starts[-1])
+        within -= np.repeat(self._starts[:-1], ranks)
+        self._places = firsts[owner] + within
+        self._slots = objective.place, np.arange(n_outputs)[:, None] * most + within + n_outputs * most * owner
+        alike = float(above.sum()) if curvature.shifts_alike else 0.0
         slots = zip(objective.kernels.tolist(), firsts.tolist(), ranks.tolist(), roots.tolist(), strict=True)
-        found = [known.basis(kernel, self._Z, first, first + rank, root) for kernel, first, rank, root in slots]
-        self.eigenvalues, self.bases = np.concatenate([own for own, _ in found]), np.zeros((len(ranks), most, most))
+        found = [known.basis(kernel, self._Z, first, first + rank, root, alike) for kernel, first, rank, root in slots]
+        self.eigenvalues, self.bases = np.empty(objective.rank), np.zeros((len(ranks), most, most))
+        self.eigenvalues[objective.place] = np.concatenate([own for own, _ in found])
         own = np.arange(most) < ranks[:, None]
         self.bases[own[:, :, None] & own[:, None]] = np.concatenate([vectors.ravel() for _, vectors in found])
         self._turns = self.bases / roots[:, None, None]
+        self._of_shifts = self._response(objective) if objective.n_free else None
         self.enough = False  # whether the last step ended because its gap seemed small enough
         self.ended = False  # a Newton step in all groups is the better one where groups act on each other
 
+    def _response(self, objective: FactoredObjective) -> Array:
+        """Return the shifts of scores (T, T) that sums of slopes of all outputs ask for."""
+        ones = np.ones(self._Z.shape[1], dtype=self._Z.dtype)
+        moves = [np.outer(row, ones).astype(ones.dtype) for row in np.eye(objective.n_outputs)]
+        totals = [self._product(own).sum(axis=1, dtype=np.float64) for own in moves]
+        return -np.linalg.pinv(totals, rcond=NO_SHIFT, hermitian=True)
+
+    def _product(self, image: Array) -> Array:
+        """Return the curvature times a change of scores (T, N)."""
+        out = np.zeros_like(image)
+        add_curved(*self._curved, image, out)
+        return out
+
     def turned(self, v: Array, *, back: bool = False) -> Array:
         """Return coefficients in the eigenbases, or back from them."""
-        parts = np.zeros(self.bases.shape[:2])
-        parts.reshape(-1)[self._slots] = v
-        turns = self._turns if back else self._turns.swapaxes(1, 2)
-        return np.asarray((turns @ parts[:, :, None]).reshape(-1)[self._slots])
+        (groups, most, _), (place, slots) = self.bases.shape, self._slots
+        parts, out = np.zeros((groups, len(place), most)), np.empty_like(v)
+        parts.reshape(-1)[slots] = v[place]
+        turns = self._turns.swapaxes(1, 2) if back else self._turns
+        out[place] = (parts @ turns).reshape(-1)[slots]
+        return out
 
     def step(self, objective: FactoredObjective, point: Point, slopes: Array, tol: float) -> tuple[Array, Any, Array]:
         """Minimize the quadratic model at a point, to about this gap, or to a part of what there was to gain."""
-        penalty, n_free = objective.penalty, objective.n_free
+        penalty = objective.penalty
         assert penalty.shape is not None
-        v, own = self.turned(point.v), np.array(slopes, dtype=self._Z.dtype)
+        v, own = self.turned(point.v), np.array(np.atleast_2d(slopes.T), dtype=self._Z.dtype, order="C")
         change = np.zeros_like(own)
-        fixed = (self._Z, self._places, self.weights, penalty.starts, self.bases, self.eigenvalues, *penalty.shape)
-        total = float(self.weights.sum()) if n_free else 0.0
-        shift, largest, everything, turns = 0.0, 0.0, True, Turns(penalty, self.weights)
+        fixed = (self._Z, self._places, self._curved, self._starts, self.bases, self.eigenvalues, *penalty.shape)
+        shift, largest, everything, turns = np.zeros(len(own)), 0.0, True, Turns(penalty, self._product)
         for sweep in range(SWEEPS):
             before = v.copy()
             moved, gap = sweep_rows(*fixed, everything, v, own, change)
-            if total > 0:
-                step = -float(own.sum()) / total
-                shift, change, own = shift + step, change + step, own + step * self.weights
+            if self._of_shifts is not None:
+                step = self._of_shifts @ own.sum(axis=1)
+                moves = np.broadcast_to(step.astype(own.dtype)[:, None], own.shape)
+                shift, change, own = shift + step, change + moves, own + self._product(moves)
             largest = max(largest, moved)
             self.enough = gap <= ENOUGH * tol
             # Where curvatures stay, the quadratic is the loss itself, and worth minimizing.
@@ -157,8 +191,10 @@ class DescentModel:
             everything = small or sweep % SWEEPS_OF_SOME == SWEEPS_OF_SOME - 1
             if not small:
                 v, own, change, shift = turns.ahead(before, v, own, change, shift)
-        target = self.turned(v, back=True)
-        return target, shift, change if change.dtype == np.float64 else objective.scores(target - point.v) + shift
+        target, moves = self.turned(v, back=True), objective.intercepts(shift)
+        if change.dtype == np.float64:
+            return target, moves, np.ascontiguousarray(change.T) if objective.problem.shared else change[0]
+        return target, moves, objective.scores(target - point.v) + moves
 
 
 class Turns:
@@ -169,14 +205,14 @@ class Turns:
     linear in coefficients, so that no factor is read.
     """
 
-    def __init__(self, penalty: GroupPenalty, weights: Array) -> None:
-        self._penalty, self._weights = penalty, weights
+    def __init__(self, penalty: GroupPenalty, product: Callable[[Array], Array]) -> None:
+        self._penalty, self._product = penalty, product
         self._moves: list[Array] = []
         self._points: list[Array] = []
 
-    def ahead(self, before: Array, v: Array, own: Array, change: Array, shift: float) -> tuple[Any, ...]:
+    def ahead(self, before: Array, v: Array, own: Array, change: Array, shift: Array) -> tuple[Any, ...]:
         """Return coefficients, slopes, change of scores and shift after a sweep, moved on where the quadratic falls."""
-        here = np.concatenate([v, own, change, [shift]])
+        here = np.concatenate([v, own.ravel(), change.ravel(), shift])
         self._moves = [*self._moves[-REMEMBERED:], v - before]
         self._points = [*self._points[-REMEMBERED:], here]
         if len(self._points) == 1:
@@ -185,10 +221,12 @@ class Turns:
         products[np.diag_indices_from(products)] += COLLINEAR * np.trace(products)
         parts = np.linalg.solve(products, np.ones(len(products)))
         far = parts / parts.sum() @ np.array(self._points) - here
-        step, _, image, _ = np.split(far, ends := np.cumsum([len(v), len(own), len(change)]))
-        size = line_minimum(self._penalty, v, step, float(own @ image), float(image @ (self._weights * image)))
-        v, *rows, last = np.split(here + size * far, ends)
-        return v, *(row.astype(own.dtype, copy=False) for row in rows), float(last[0])
+        step, _, rows, _ = np.split(far, ends := np.cumsum([v.size, own.size, change.size]))
+        image = rows.reshape(change.shape).astype(own.dtype)
+        square = float(np.vdot(image, self._product(image)))
+        size = line_minimum(self._penalty, v, step, float(np.vdot(own, image)), square)
+        v, *moved, last = np.split(here + size * far, ends)
+        return v, *(part.reshape(own.shape).astype(own.dtype) for part in moved), last
 
 
 def factor_rows(objective: FactoredObjective) -> tuple[Array, Array, Array]:
@@ -201,28 +239,30 @@ def factor_rows(objective: FactoredObjective) -> tuple[Array, Array, Array]:
     known, own = objective.known, objective.in_place
     if own is not None:
         return known.in_single(own.columns, own.places) if known.single else own.columns, own.firsts, own.roots
-    Z = np.empty((objective.rank, objective.problem.n_samples), dtype=np.float32 if known.single else np.float64)
-    for operator, low, high in zip(operators, objective.ends[:-1], objective.ends[1:], strict=True):
+    starts = objective.penalty.starts // objective.n_outputs
+    Z = np.empty((starts[-1], objective.problem.n_samples), dtype=np.float32 if known.single else np.float64)
+    for operator, low, high in zip(operators, starts[:-1], starts[1:], strict=True):
         Z[low:high] = operator.rows(slice(None)).T
-    return Z, objective.penalty.starts[:-1], np.ones(len(operators))
+    return Z, starts[:-1], np.ones(len(operators))
 
 
 def descends(objective: FactoredObjective, curvature: Curvature, rows: int) -> bool:
     """Whether sweeps over rows apply and are predicted to cost less than a Hessian summed over so many rows.
 
-    They apply to factors in memory, a curvature a sample, one target, functions of any shape. Kernels that share
-    columns act on each other too much for groups to take turns.
+    They apply to factors in memory and functions of any shape. Kernels that share columns act on each other too much
+    for groups to take turns.
     """
-    alone = all(isinstance(one, DenseOperator) and len(one.kernels) == 1 for one in objective.operators)
+    alone = all(isinstance(one, DenseOperator) and len(one.kernels) == 1 for one in objective.bases)
     if alone:
         columns = [j for operator in objective.operators for j in operator.positions or ()]
         alone = len(set(columns)) == len(columns)
     plain = objective.penalty.shape is not None and not objective.penalty.coned
-    if not (alone and curvature.separable and plain) or objective.n_free > 1:
+    if not (alone and plain):
         return False
     n, rank = objective.problem.n_samples, objective.rank
-    sweeps, dense = PRODUCT_COST * 4 * USUAL_SWEEPS * n * rank, rows * objective.products
+    usual = USUAL_SWEEPS if objective.constant else FEW_SWEEPS
+    sweeps, dense = PRODUCT_COST * 4 * usual * n * rank, rows * objective.products
     if objective.constant:
-        missing = objective.known.under(curvature.diagonal).missing(objective.operators)
+        missing = objective.known.under(curvature.above).missing(objective.operators)
         dense = float(n * missing * rank) + STEPS_ON_HESSIAN * rank**3
     return sweeps < dense

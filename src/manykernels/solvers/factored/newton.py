@@ -439,7 +439,7 @@ def _advance(
         return 0.0
     if hessians.descending and descends(objective, curvature, first_rows(objective)):
         if not isinstance(hessians.descent, DescentModel):
-            hessians.descent = DescentModel(objective, curvature.diagonal)
+            hessians.descent = DescentModel(objective, curvature)
         v, shift, change = hessians.descent.step(objective, point, slopes, hessians.sweep_tol)
     elif gradient is None:
         return 0.0
@@ -478,10 +478,11 @@ def _advance(
 
 def _quadratic(objective: FactoredObjective, curvature: Curvature, rows: int) -> GroupProblem:
     """Return the quadratic model with these curvatures, intercepts last, groups without a penalty."""
+    n_samples = objective.problem.n_samples
     if objective.constant:
         known = objective.known.under(curvature.diagonal)
         hessian = known.gram(objective.operators, objective.in_place, intercept=objective.n_free > 0)
-    elif objective.in_place is not None and curvature.separable and rows >= objective.problem.n_samples:
+    elif objective.n_outputs == 1 and objective.in_place is not None and curvature.separable and rows >= n_samples:
         hessian = objective.in_place.gram(curvature.diagonal, intercept=objective.n_free > 0)
     else:
         hessian = curvature.gram(objective.operators, rows, intercept=objective.n_free > 0)

@@ -53,11 +53,19 @@ class KnownCurvature:
             self.weights, self.bases, self.places = weights, {}, {}
         return self
 
-    def basis(self, kernel: int, Z: Array, start: int, stop: int, root: float) -> tuple[Array, Array]:
-        """Return eigenvalues and eigenvectors of one kernel, whose factors are ``root`` times these rows of Z."""
+    def basis(
+        self, kernel: int, Z: Array, start: int, stop: int, root: float, alike: float = 0.0
+    ) -> tuple[Array, Array]:
+        """Return eigenvalues and eigenvectors of one kernel, whose factors are ``root`` times these rows of Z.
+
+        Less their means where ``alike``, the sum of weights, says that a shift of all scores changes nothing.
+        """
         if kernel not in self.bases:
             gram = np.empty((stop - start, stop - start))
             block_gram(read_only(Z[start:stop]), self.weights, gram)
+            if alike > 0.0:
+                sums = Z[start:stop] @ self.weights
+                gram -= np.outer(sums, sums / alike)
             values, vectors = np.linalg.eigh(root**2 * gram)
             least = NO_CURVATURE * float(np.finfo(Z.dtype).eps)
             self.bases[kernel] = np.maximum(values, least * max(float(values[-1]), 1e-300)), root * vectors
@@ -195,7 +203,8 @@ class FactoredObjective:
     """
 
     def __init__(self, problem: Problem, operators: list[FactorOperator], mu: float) -> None:
-        self.problem, self.operators = problem, per_output(operators, problem)
+        self.problem, self.operators, self.bases = problem, per_output(operators, problem), operators
+        self.n_outputs = problem.n_targets if problem.shared else 1
         self.loss = problem.bound.smoothed(mu)
         operators = self.operators
         self.kernels = np.concatenate([operator.kernels for operator in operators])
@@ -214,7 +223,15 @@ class FactoredObjective:
     def in_place(self) -> ColumnFactors | None:
         """All factors together, where they are columns of the table that a product reads where they stand."""
         stack: Any = self.problem.stack
-        return ColumnFactors.of(stack.table, self.operators)
+        return ColumnFactors.of(stack.table, self.bases)
+
+    @cached_property
+    def place(self) -> Array:
+        """Where the coefficients of each output stand, (T, r): kernel by kernel, output after output."""
+        starts = self.penalty.starts // self.n_outputs
+        ranks = np.diff(starts)
+        first = np.arange(starts[-1]) + (self.n_outputs - 1) * np.repeat(starts[:-1], ranks)
+        return first + np.arange(self.n_outputs)[:, None] * np.repeat(ranks, ranks)
 
     # --- sums over rows ---------------------------------------------------------------------------------------------
 
@@ -233,8 +250,10 @@ class FactoredObjective:
         """Return ``Z v`` without the intercept."""
         out = self.problem.constant_scores(0.0)
         if self.in_place is not None:
-            self.in_place.add_scores(v, out)
-            return out
+            rows = out.reshape(-1, self.n_outputs).T.copy()
+            for part, own in zip(v[self.place], rows, strict=True):
+                self.in_place.add_scores(part, own)
+            return rows.T.copy() if self.problem.shared else rows[0]
         for operator, part in zip(self.operators, self.split(v), strict=True):
             if part.any():
                 operator.add_scores(part, out)
@@ -248,7 +267,9 @@ class FactoredObjective:
     def adjoint(self, rho: Array) -> Array:
         """Return ``Z' rho``."""
         if self.in_place is not None:
-            return self.in_place.adjoint(rho)
+            found = np.empty(self.rank)
+            found[self.place] = [self.in_place.adjoint(column) for column in columns_of(rho)]
+            return found
         return np.concatenate([operator.adjoint(rho) for operator in self.operators])
 
     def split(self, v: Array) -> list[Array]:

@@ -6,6 +6,7 @@
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import partial
+from itertools import groupby
 from typing import Any, ClassVar, cast
 
 import numpy as np
@@ -22,7 +23,7 @@ from manykernels.solvers.factored.certificate import certificate_of
 from manykernels.solvers.factored.group_penalty import GroupPenalty
 from manykernels.solvers.factored.model import FactorFunctions
 from manykernels.solvers.factored.objective import Point
-from manykernels.solvers.factored.state import Component, Start, State, components_of
+from manykernels.solvers.factored.state import Start, State, components_of
 from manykernels.solvers.factored.working_matrices import WorkingMatrices
 from manykernels.solvers.factored.working_set import FactoredWorkingSet, run_together
 from manykernels.solvers.run import ADVICE, ROUNDING, Run, deadline
@@ -283,13 +284,14 @@ def as_evaluated(problem: Problem, model: Solution) -> Solution:
     loss, size = problem.bound, max(abs(model.state.primal), problem.tiny)
     here, eps = loss.value(point.z), float(np.finfo(np.float64).eps)
     noise = problem.constant_scores(0.0)
-    if loss.largest(point.z, noise + float(np.sqrt(eps)) * _largest_noise(stack, components)) - here <= NOTICED * size:
+    if loss.largest(point.z, noise + float(np.sqrt(eps)) * _largest_noise(functions)) - here <= NOTICED * size:
         return model  # not even if every row were the largest
-    for component in components:
-        roots = np.sqrt(stack._kernel_diag(component.kernel)[: stack.table.n_rows])
-        v = component.coefficients
-        terms = np.linalg.norm(v) if component.tol is not None else np.abs(v) @ roots
-        _output(noise, component.target)[:] += float(terms) * roots
+    for kernel, own in groupby(components, key=lambda component: component.kernel):
+        roots = np.sqrt(stack._kernel_diag(kernel)[: stack.table.n_rows])
+        for component in own:
+            v = component.coefficients
+            terms = np.linalg.norm(v) if component.tol is not None else np.abs(v) @ roots
+            _output(noise, component.target)[:] += float(terms) * roots
     if loss.largest(point.z, np.sqrt(eps) * noise) - here <= NOTICED * size:
         return model  # as many digits as conversions of coefficients may lose
     scores = problem.constant_scores(point.b)
@@ -308,14 +310,14 @@ def _output(scores: Array, output: int) -> Array:
     return scores if scores.ndim == 1 else scores[:, output]
 
 
-def _largest_noise(stack: Any, components: Sequence[Component]) -> float:
-    """Return a bound on the terms of the functions of any row; infinite where coefficients are of samples."""
-    largest, total = stack.largest, 0.0
-    for component in components:
-        v = component.coefficients
-        terms = np.linalg.norm(v) if component.tol is not None else np.abs(v).sum() * np.sqrt(largest[component.kernel])
-        total += float(terms) * float(np.sqrt(largest[component.kernel]))
-    return total
+def _largest_noise(functions: FactorFunctions) -> float:
+    """Return a bound on the terms of any output's functions of any row; infinite where coefficients are of samples."""
+    largest, totals = functions.stack.largest, np.zeros(functions.n_targets)
+    for component in functions.components:
+        v, root = component.coefficients, np.sqrt(largest[component.kernel])
+        terms = np.linalg.norm(v) if component.tol is not None else np.abs(v).sum() * root
+        totals[component.target] += float(terms) * float(root)
+    return float(totals.max())
 
 
 def _told_again(found: Solution, problem: Problem, model: Solution, tol: float) -> Solution:

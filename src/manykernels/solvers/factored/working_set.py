@@ -21,6 +21,7 @@ from typing import Any, cast
 import numpy as np
 
 from manykernels.grams.factored import FactoredStack
+from manykernels.grams.factored.base import columns_of
 from manykernels.objective.losses.smoothing import smaller_smoothing
 from manykernels.objective.problem import Problem
 from manykernels.solvers.factored.certificate import (
@@ -232,7 +233,7 @@ class FactoredWorkingSet:
         Those near the threshold are: the strong rule asks for them at the next strength, if it falls as it did.
         """
         start = self._earlier
-        if start is None or not selects(self.problem.regularizer) or self.problem.shared:
+        if start is None or not selects(self.problem.regularizer):
             return None
         kept = 2.0 * self.problem.regularizer.strength / start.strength - 1.0
         if not 0.0 < kept <= 1.0:
@@ -244,7 +245,8 @@ class FactoredWorkingSet:
             return None
         limits = (kept * self._threshold(state) * self.problem.penalties) ** 2
         limits[self.problem.unpenalized] = np.inf
-        low, high, read = state.passes.bounds(rho, limits, self.stack.error_bound(rho), self._known(state, rho))
+        errors = np.sum([self.stack.error_bound(column) for column in columns_of(rho)], axis=0)
+        low, high, read = state.passes.bounds(rho, limits, errors, self._known(state, rho))
         self.stack._count(read)
         return low, high
 
