@@ -548,6 +548,10 @@ def random_orders(
 ) -> Array:
     """Return random orders of samples, within their strata and with their groups as wholes, (n_permutations, N)."""
     orders = np.tile(np.arange(n_samples), (n_permutations, 1))
+    if strata is None and groups is None:
+        for order in orders:
+            order[:] = rng.permutation(n_samples)
+        return orders
     exchanged = _exchanged(n_samples, strata, groups)
     for order in orders:
         for units in exchanged:

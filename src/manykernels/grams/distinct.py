@@ -190,11 +190,13 @@ class DistinctStack(GramStack):
 
     def _among(self, kernels: Array) -> Iterator[tuple[_Part, Array, Array]]:
         """Yield each part with positions in ``kernels`` of those that it has, and where it has them."""
-        order = np.argsort(self._owners[kernels], kind="stable")
-        owners = self._owners[kernels[order]]
-        for at in np.split(order, np.flatnonzero(np.diff(owners)) + 1):
-            if len(at):
-                yield self._parts[self._owners[kernels[at[0]]]], at, self._places[kernels[at]]
+        owners, places = self._owners[kernels], self._places[kernels]
+        order = owners.argsort(kind="stable")
+        counts = np.bincount(owners)
+        ends = counts.cumsum()
+        for owner in np.flatnonzero(counts):
+            at = order[ends[owner] - counts[owner] : ends[owner]]
+            yield self._parts[owner], at, places[at]
 
     def _block(self, rows: Array, cols: Array, kernels: Array) -> Array:
         found = np.empty((len(kernels), len(rows), len(cols)))

@@ -135,15 +135,16 @@ class PackedStack(GramStack):
 
     def _quad_each(self, columns: Array) -> Array:
         n, found = self.n_samples, np.zeros((self.n_kernels, columns.shape[1]))
-        gram, columns = np.empty((n, n)), np.ascontiguousarray(columns)
+        half, columns = np.zeros((n, n)), np.ascontiguousarray(columns)
+        diagonal = np.einsum("ii->i", half)  # a view
         step = max(n // BANDS, LEAST_BAND)
         with blas_threads(n, self.n_threads):
             for triangle, row in zip(self._packed, found, strict=True):
-                unpack_triangle(triangle, n, gram)
-                for low in range(0, n, step):  # what is left of the diagonal is what is right of it
+                unpack_upper(triangle, n, half)  # what is left of the diagonal is what is right of it
+                diagonal *= 0.5
+                for low in range(0, n, step):
                     band = slice(low, low + step)
-                    gram[band, band] *= 0.5
-                    row += 2.0 * np.einsum("nk,nk->k", gram[band, low:] @ columns[low:], columns[band])
+                    row += 2.0 * np.einsum("nk,nk->k", half[band, low:] @ columns[low:], columns[band])
         return found
 
     def _squares(self, between: Array, kernels: Array) -> Array:
@@ -274,6 +275,13 @@ def packed_accumulate(triangles: Array, weights: Array, start: int, stop: int, o
 @compiled()
 def unpack_triangle(triangle: Array, n: int, out: Array) -> None:
     """Write a packed triangle into the full symmetric ``out`` (n, n), row by row, then mirrored."""
+    unpack_upper(triangle, n, out)
+    mirror_upper(out)
+
+
+@compiled()
+def unpack_upper(triangle: Array, n: int, out: Array) -> None:
+    """Write a packed triangle into the upper triangle of ``out`` (n, n), row by row."""
     start = 0
     for i in range(n):
         row = triangle[start : start + n - i]
@@ -281,7 +289,6 @@ def unpack_triangle(triangle: Array, n: int, out: Array) -> None:
         for j in range(n - i):
             target[j] = row[j]
         start += n - i
-    mirror_upper(out)
 
 
 @compiled()
