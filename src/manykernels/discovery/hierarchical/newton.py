@@ -15,7 +15,7 @@ from manykernels.objective.losses.bound import BoundLoss
 from manykernels.objective.problem import Problem
 from manykernels.solvers.gram.iteration import Linearized, PrimalDual
 from manykernels.solvers.gram.newton_system import NewtonSystem
-from manykernels.solvers.gram.sample_variables import SampleVariables, start_samples
+from manykernels.solvers.gram.sample_variables import SampleVariables, paired_samples
 from manykernels.solvers.gram.start import interior_point
 from manykernels.solvers.gram.tuning import PRUNING_FACTORS, START_BARRIER, START_FRACTION
 from manykernels.solvers.gram.weight_variables import LinearWeights, lift
@@ -369,7 +369,7 @@ def start_newton(problem: ReducedProblem, rho: Array, b: float) -> HierarchicalN
     barrier = START_BARRIER * max(value, 1e-3 * base.loss_at_zero, base.tiny) / (2 * base.n_samples + len(eta))
     kernels = HierarchicalWeights.start(norm, scale**2 * squared_norms, eta)
     kernels.recenter(barrier)
-    return _newton(problem, start_samples(base, scale * rho, b, barrier), kernels, b)
+    return _newton(problem, paired_samples(base, scale * rho, barrier), kernels, b)
 
 
 def _newton(

@@ -26,6 +26,7 @@ from manykernels.discovery.one_stage.mixture import (
     DRAW_TOL,
     INNER_SHARE,
     MOST_MOVES,
+    PROOF_SHARE,
     STEP_TOL,
     FamilyCertificate,
     Learner,
@@ -157,14 +158,15 @@ def discover_greedily(
     learner = Learner(problem, FamilySearch(family, problem.points, settings))
     check_provable(learner)
     rng = random_generator(random_state)
-    named, shell = replace(limits, name=f"greedy search ({update})"), learner.empty
+    own = replace(limits, tol=(1.0 - PROOF_SHARE) * limits.tol) if settings.proof else limits
+    named, shell = replace(own, name=f"greedy search ({update})"), learner.empty
     if update not in ("corrective", "sliding"):
-        discovery = run_search(_descend(learner, limits, rng, update), named, shell)
+        discovery = run_search(_descend(learner, own, rng, update), named, shell)
         return proven(learner, discovery, limits, None) if settings.proof else discovery
 
     def search(seeds: Sequence[Array]) -> Discovery:
         slides = update == "sliding" and family.members is None
-        return run_search(_corrective(learner, limits, rng, slides=slides, seeds=seeds), named, shell)
+        return run_search(_corrective(learner, own, rng, slides=slides, seeds=seeds), named, shell)
 
     return proven(learner, search(()), limits, search) if settings.proof else search(())
 

@@ -315,7 +315,7 @@ def _halves(lower: Key, upper: Key) -> list[tuple[Key, Key]]:
 
 
 MOST_ROUNDS = 10  # of searches that a proof has shown to have missed a kernel
-SHARE = 0.25  # of the gap asked for, that the bound on the family may take
+PROOF_SHARE = 0.25  # of the gap asked for, that the bound on the family may take, and which the search leaves to it
 
 
 def check_provable(learner: Learner) -> None:
@@ -354,7 +354,7 @@ def _proof(learner: Learner, discovery: Discovery, limits: Limits) -> tuple[Disc
     problem = _problem(learner, discovery)
     vector = problem.feasible_dual(discovery.solution.dual_coef)
     primal = discovery.solution.certificate.primal
-    allowed = SHARE * limits.tol * 2.0 * learner.strength * max(abs(primal), problem.tiny)
+    allowed = PROOF_SHARE * limits.tol * 2.0 * learner.strength * max(abs(primal), problem.tiny)
     known = max((float(vector @ learner.search.gram(w) @ vector) for w in _widths(discovery)), default=0.0)
     slack = allowed / known if known > 0 else 1.0
     bound = corner_bound(learner.search.points, vector, family.low, family.high, slack=slack, most=most)

@@ -94,7 +94,7 @@ class InteriorPoint(Solver):
         if gap > self.tol:
             return state.iteration.useless_steps >= STUCK and gap < MUCH_BETTER * state.certified
         state.spare -= 1
-        return state.spare < 0 or state.iteration.samples.n_pairs == 0
+        return state.spare < 0 or state.iteration.samples.n_pairs == 0 or problem.loss.entropic
 
     def observe(self, problem: Problem, state: _State, certificate: Certificate) -> None:
         """Remember the gap."""

@@ -8,8 +8,8 @@ multipliers that needs, and linearizes the scores ``z`` that ``rho`` implies:
 ``diagonal`` is positive, so that the reduced Newton matrix ``diag(diagonal) + sum_m d_m K_m + ...`` is positive
 definite. Complementarity products of the multipliers are driven to ``target`` (the barrier parameter).
 
-Three classes of losses: quadratic or other smooth conjugates on boxes, those whose conjugate is its own barrier, and
-those that couple samples, where a matrix stands for the diagonal.
+Three classes: conjugates on boxes, whose ends have multipliers; those that are their own barrier, without multipliers,
+for steps that a line search shortens; and losses that couple samples, where a matrix stands for the diagonal.
 """
 
 from __future__ import annotations
@@ -449,22 +449,31 @@ class CoupledSamples:
         return -float(self.z @ (self.rho + step * self._drho))
 
 
-def start_samples(
-    problem: Problem, rho: Array, b: float, barrier: float, scores: Array | None = None
-) -> SampleVariables:
-    """Return the variables of the loss at ``rho``, inside the box, with complementarity ``barrier``."""
+def start_samples(problem: Problem, rho: Array, b: float, barrier: float) -> SampleVariables:
+    """Return the variables of the loss at ``rho``, inside the box, for steps that a line search shortens."""
+    if not problem.loss.entropic or problem.loss.couples_samples:
+        return paired_samples(problem, rho, barrier)
+    low, high = problem.dual_box
+    samples = EntropicSamples(problem.loss, problem.y, problem.weight, low, high, rho, np.full(problem.y.size, b))
+    samples.resynchronize()
+    return samples
+
+
+def paired_samples(
+    problem: Problem, rho: Array, barrier: float, scores: Array | None = None
+) -> BoxSamples | CoupledSamples:
+    """Return the variables of the loss at ``rho``, inside the box, with complementarity ``barrier``.
+
+    The ends of the box have multipliers also where the conjugate is steep enough to keep coefficients off them, as that
+    of the logistic loss: a step of Newton's method for an entropy alone overshoots far from its solution, and where the
+    penalty is weak, weights are so large that to clip it then costs more than the step gains.
+    """
     if problem.loss.couples_samples:
         joint: Any = problem.bound
         return CoupledSamples(
             joint, joint.centered(rho), joint.centered(np.zeros_like(rho) if scores is None else scores)
         )
-    low, high = problem.dual_box
-    loss, y, weight = problem.loss, problem.y, problem.weight
-    if loss.entropic:
-        samples = EntropicSamples(loss, y, weight, low, high, rho, np.full(y.size, float(b)))
-        samples.resynchronize()
-        return samples
-    return _start_box(problem, rho, low, high, barrier)
+    return _start_box(problem, rho, *problem.dual_box, barrier)
 
 
 def _start_box(problem: Problem, rho: Array, low: Array, high: Array, barrier: float) -> BoxSamples:

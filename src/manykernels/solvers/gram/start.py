@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from contextlib import suppress
-from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -15,7 +14,7 @@ from manykernels.objective.projection import project_box_hyperplane, project_box
 from manykernels.objective.regularizers.norms import BlockL1
 from manykernels.solvers.gram import tuning
 from manykernels.solvers.gram.iteration import Linearized, PrimalDual
-from manykernels.solvers.gram.sample_variables import CoupledSamples, EntropicSamples, start_samples
+from manykernels.solvers.gram.sample_variables import CoupledSamples, paired_samples
 from manykernels.solvers.gram.set_weights import RootWeights, SetWeights
 from manykernels.solvers.gram.weight_variables import (
     BoundedWeights,
@@ -82,7 +81,9 @@ def start_iteration(
     """
     curve = problem.regularizer.curve
     if weights is not None and weights.any() and starts_warm(problem):
-        return _warm_start(problem, rho, weights, b)
+        warm = _warm_start(problem, rho, weights, b)
+        if warm is not None:
+            return warm
     if curve is not None and not curve.coupled and curve.exponent < tuning.NEAR_ONE:
         return _start_near_one(problem, rho, b, curve, scores)
     return _plain_start(problem, rho, b, scores)
@@ -113,7 +114,7 @@ def _plain_start(problem: Problem, rho: Array, b: float, scores: Array | None) -
     if not problem.loss.entropic:  # of few samples against many the dual value says little: steps would be tiny
         value = max(value, problem.empirical_loss(problem.constant_scores(b)))
     barrier = tuning.START_BARRIER * max(value, 1e-3 * problem.loss_at_zero, problem.tiny) / n_pairs
-    samples = start_samples(problem, scale * rho, b, barrier, scores)
+    samples = paired_samples(problem, scale * rho, barrier, scores)
     kernels = start_weights(problem.regularizer, (scale * norms) ** 2, barrier)
     iteration = (CoupledPrimalDual if problem.loss.couples_samples else PrimalDual)(problem, samples, kernels, b)
     iteration.fit_weights()
@@ -128,21 +129,23 @@ def starts_warm(problem: Problem) -> bool:
     return bool(hard and (problem.loss.entropic or not np.isfinite(problem.dual_box).any()))
 
 
-def _warm_start(problem: Problem, rho: Array, weights: Array, b: float) -> PrimalDual:
+def _warm_start(problem: Problem, rho: Array, weights: Array, b: float) -> PrimalDual | None:
     """Start from a model, such as that of another strength: its coefficients shrink inside the bounds on the norms.
 
-    Weights grow by as much, so that the scores stay, and those of kernels without one go to the central path.
+    Weights grow by as much, so that the scores stay, and those of kernels without one go to the central path. From a
+    model that is far from the optimum, as one of much larger strength or of other rows, a cold start is as near: None.
     """
     scores, norms = problem.model_parts(rho, weights)[0] + b, problem.dual_norms(rho)
     scale = min(1.0, tuning.SHARE_OF_BOUND * problem.regularizer.dual_scale(norms))
-    given, rho = rho, interior_point(problem, scale * rho, tuning.SMALLEST_MARGIN)
+    rho = interior_point(problem, _toward_slopes(problem, scale * rho, scores), tuning.SMALLEST_MARGIN)
     grown = weights * problem.penalties**2 / scale
     primal = problem.empirical_loss(scores) + problem.regularizer.value(scale * grown * norms)
+    dual = -problem.bound.conjugate(rho) - problem.regularizer.formulas.conjugate(scale * norms)
+    if not primal - dual <= tuning.FAR_OFF * primal:
+        return None
     n_pairs = 2 * problem.n_samples + problem.n_kernels
     barrier = tuning.START_BARRIER * max(primal, problem.tiny) / n_pairs
-    samples = start_samples(problem, rho, b, barrier)
-    if isinstance(samples, EntropicSamples):
-        samples.z = _curved(samples, scores, given)
+    samples = paired_samples(problem, rho, barrier)
     kernels = start_weights(problem.regularizer, problem.dual_norms(rho) ** 2, barrier)
     kernels.weights = np.maximum(kernels.weights, grown)
     iteration = PrimalDual(problem, samples, kernels, b)
@@ -150,16 +153,15 @@ def _warm_start(problem: Problem, rho: Array, weights: Array, b: float) -> Prima
     return iteration
 
 
-def _curved(samples: EntropicSamples, scores: Array, rho: Array) -> Array:
-    """Return scores of a start, halfway (by slope) to those of the coefficients where the two are far from agreeing.
+def _toward_slopes(problem: Problem, rho: Array, scores: Array) -> Array:
+    """Return coefficients at least half as far from the ends of the box as the slopes of the loss at some scores.
 
-    A model of other rows may be far off at some of these. There the loss is nearly linear, so that Newton's method
-    would throw such scores from one end to the other and back again.
+    Rows that the model did not know have none, and from so close to an end it would take many steps to get away.
     """
-    slopes = -samples.weight * samples.loss.derivative(samples.y, scores)
-    halfway = replace(samples, rho=0.5 * (rho + slopes))
-    halfway.resynchronize()
-    return np.where(np.abs(slopes - rho) > tuning.FAR_OFF * samples.weight, halfway.z, scores)
+    ends = problem.dual_box
+    slopes = problem.bound.in_domain(-problem.bound.gradient(scores))
+    low, high = (np.where(np.isfinite(end), 0.5 * (end + slopes), end) for end in ends)
+    return np.clip(rho, low, high)
 
 
 def interior_point(problem: Problem, rho: Array, margin: float = 0.05) -> Array:

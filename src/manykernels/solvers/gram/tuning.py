@@ -43,9 +43,7 @@ FARTHEST = 10.0  # factor by which one of them may go beyond what is known
 CLOSE_SCALE = 1e-3  # of the largest scale of dual coefficients: how closely the best one is looked for
 MOST_ZOOMS = 5  # of the search for a scale, each by a factor of about 200
 SHARE_OF_BOUND = 0.95  # to which the norms of a model of another strength are brought down
-FAR_OFF = (
-    0.5  # of its weight, between the coefficient of a sample and the slope of its score: a start is no model there
-)
+FAR_OFF = 0.5  # relative gap of a model that is not worth to start from
 SMALLEST_MARGIN = 1e-9  # of the box, from its ends, where an entropic loss is defined
 START_BARRIER = 0.1  # of the dual value of the start, shared by all complementarity products
 

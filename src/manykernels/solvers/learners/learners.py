@@ -30,7 +30,7 @@ from manykernels.objective.problem import Problem
 from manykernels.objective.regularizers import Ridge
 from manykernels.solvers.gram.iteration import PrimalDual
 from manykernels.solvers.gram.newton_system import NewtonSystem
-from manykernels.solvers.gram.sample_variables import EntropicSamples, SampleVariables, start_samples
+from manykernels.solvers.gram.sample_variables import EntropicSamples, SampleVariables, paired_samples
 from manykernels.solvers.gram.start import interior_point, start_iteration
 from manykernels.solvers.gram.weight_variables import FixedWeights
 from manykernels.solvers.learners import products
@@ -306,7 +306,7 @@ def _warm_samples(problem: Problem, gram: Array, warm: LearnerFit) -> SampleVari
     """Return the variables of the loss at old coefficients; None if these may sit at bounds that hold multipliers."""
     low, high = problem.dual_box
     if not (np.isfinite(low).any() or np.isfinite(high).any()):
-        return start_samples(problem, warm.rho, warm.b, 0.0)
+        return paired_samples(problem, warm.rho, 0.0)
     if not problem.loss.entropic:
         return None
     scores = -problem.loss.conjugate_derivative(problem.y, warm.rho / problem.weight)
@@ -325,7 +325,7 @@ def _cold(problem: Problem, gram: Array) -> PrimalDual:
         return start_iteration(_single(problem, gram), rho, b)
     loss = problem.empirical_loss(problem.constant_scores(b))
     barrier = max(loss, problem.tiny) / (2 * problem.n_samples)
-    samples = start_samples(problem, interior_point(problem, np.zeros_like(rho)), b, barrier)
+    samples = paired_samples(problem, interior_point(problem, np.zeros_like(rho)), barrier)
     return PrimalDual(_single(problem, gram), samples, FixedWeights(np.ones(1)), b)
 
 
