@@ -54,6 +54,7 @@ from manykernels.solvers.factored.tuning import (
     PRECONDITIONER_SHARE,
     RANK_LIMIT,
     RESIDUAL,
+    ROUNDING,
     SAMPLE_ROWS,
     SLOW,
     SMALL_DAMPING,
@@ -354,15 +355,17 @@ def minimize(
     """Minimize until the gap on these factors is at most ``tol``, or no step decreases the objective."""
     n = objective.problem.n_samples
     hessians = Hessians(first_rows(objective), tol=tol, sweep_tol=tol)
-    gap, best_dual, begun = np.inf, -np.inf, max_steps > 0 and _begun(objective, point, hessians)
+    gap, value, best_dual, begun = np.inf, np.inf, -np.inf, max_steps > 0 and _begun(objective, point, hessians)
     for step in range(int(begun), max_steps + 1):
         slopes = objective.settle_intercept(point)
         rho = objective.balanced(-slopes)
         adjoint = objective.adjoint(rho)
-        value = objective.value(point)
+        before, value = value, objective.value(point)
         best_dual = max(best_dual, objective.dual_value(point.z, rho, adjoint))
         last, gap = gap, value - best_dual
         if gap <= tol or step == max_steps or time.perf_counter() > deadline:
+            break
+        if value >= before and gap >= last:  # rounding let the last step pass, and neither side gained by it
             break
         if hessians.descent is not None and hessians.descent.enough:
             hessians.sweep_tol *= STALE  # less than it seemed
@@ -464,9 +467,11 @@ def _advance(
     if np.isfinite(curvature.reach):
         size = min(1.0, curvature.reach / max(float(np.abs(change).max()), 1e-300))
     smallest = SMALLEST_STEP * size
-    while slope < 0 and size >= smallest:  # at most as many halvings as SMALLEST_STEP has
+    # Where all that a step promises is less than rounding of the value, slopes may gain by it all the same.
+    room = ROUNDING * abs(value) if abs(slope) <= ROUNDING * abs(value) else 0.0
+    while slope < room and size >= smallest:  # at most as many halvings as SMALLEST_STEP has
         trial = Point(point.v + size * (v - point.v), point.b + size * shift, point.z + size * change)
-        if objective.value(trial) <= value + SUFFICIENT * size * slope:
+        if objective.value(trial) <= value + SUFFICIENT * size * slope + room:
             if size == 1.0:
                 trial.v = v  # keeps exact zeros
             point.v, point.b, point.z = trial.v, trial.b, trial.z

@@ -49,6 +49,7 @@ GROUP_TOL = 0.03  # of the violation at the start of a step
 STALE = 0.2  # a gap that falls by less than this factor asks for Hessians of the present point
 SLOW = 0.5  # a gap that falls by less than this factor asks for more rows in them
 SUFFICIENT = 1e-4
+ROUNDING = 4e-15  # of the objective, which tells nothing of a step
 SMALLEST_STEP = 1e-3
 
 # Backfitting
