@@ -78,7 +78,7 @@ def assert_certified(path: RegularizationPath, X: np.ndarray, y: np.ndarray, wei
     matrices = factored_stack(X, own).block(None, None)
     for alpha, found in zip(path.alphas, path.solutions, strict=True):
         strength, rho = alpha * weight.sum(), found.dual_coef
-        z = found.intercept + (found.functions.scores(X)[:, 0] if len(found.active) else np.zeros(N_SAMPLES))
+        z = found.intercept + (found.functions.scores(X)[:, 0] if len(found.active) else np.zeros(len(X)))
         primal = 0.5 * weight @ (y - z) ** 2 + strength * found.kernel_norms.sum()
         assert np.sqrt(np.einsum("i,mij,j->m", rho, matrices, rho)).max() <= strength * (1 + 1e-9)
         assert abs(rho.sum()) <= 1e-9 * np.abs(rho).sum()
@@ -97,6 +97,20 @@ def test_gaps_on_a_path_are_those_of_matrices_and_a_strength_takes_one_pass(step
     assert_certified(path, X, y, weight, own)
     assert steps
     assert path.summary()["passes"].sum() < 2 * len(path.alphas)  # a start without its pass would take one more each
+
+
+@pytest.mark.parametrize("cost", [0.0, np.inf], ids=["sweeps", "hessians"])
+def test_more_columns_than_rows_stay_columns(cost: float, monkeypatch: pytest.MonkeyPatch) -> None:
+    X, y, weight = (each[: 2 * N_GROUPS] for each in data(17))
+    monkeypatch.setattr(block_descent, "PRODUCT_COST", cost)
+    own = bank(standardize=False)
+    path = regularization_path(
+        X, y, kernels=own, n_alphas=12, alpha_min_ratio=0.01, sample_weight=weight, representation="factored", tol=1e-4
+    )
+    assert_certified(path, X, y, weight, own)
+    ranks = [found.functions.rounds[-1].rank for found in path.solutions]
+    assert min(ranks[1:]) > 0  # that of a fit which went over to matrices is none
+    assert max(ranks) > len(X)
 
 
 @pytest.mark.parametrize("cost", [0.0, np.inf], ids=["sweeps", "hessians"])

@@ -58,6 +58,8 @@ class RiskCurvature(curvature.Curvature):
 
     reach: float = curvature.COUPLED_REACH
     shifts_alike: ClassVar[bool] = True
+    in_turn: ClassVar[float] = 75.0
+    in_gram: ClassVar[float] = 2.0
 
     def __init__(self, layout: RiskLayout, weights: Array, kept: Positions | None = None) -> None:
         self._layout, self._weights = layout, weights

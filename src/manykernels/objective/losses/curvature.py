@@ -66,12 +66,18 @@ class Curvature(abc.ABC):
         By how much a step may change a score before the quadratic model says nothing.
     shifts_alike : bool
         Whether ``H 1 = 0`` without an intercept.
+    in_turn : float
+        Time a row of `add_curved`, beside a product of a group's turn with its factors.
+    in_gram : float
+        Products of matrices that `gram` takes, each as one of all factors with themselves.
     """
 
     diagonal: Array
     separable: ClassVar[bool] = False
     reach: float = np.inf
     shifts_alike: ClassVar[bool] = False
+    in_turn: ClassVar[float] = 1.0
+    in_gram: ClassVar[float] = 1.0
 
     @property
     def above(self) -> Array:

@@ -246,22 +246,27 @@ def factor_rows(objective: FactoredObjective) -> tuple[Array, Array, Array]:
     return Z, starts[:-1], np.ones(len(operators))
 
 
-def descends(objective: FactoredObjective, curvature: Curvature, rows: int) -> bool:
-    """Whether sweeps over rows apply and are predicted to cost less than a Hessian summed over so many rows.
+def takes_turns(objective: FactoredObjective) -> bool:
+    """Whether groups can take turns over rows: of factors in memory, under penalties that loops know, in no cones.
 
-    They apply to factors in memory and functions of any shape. Kernels that share columns act on each other too much
-    for groups to take turns.
+    Kernels that share columns act on each other too much for it.
     """
-    alone = all(isinstance(one, DenseOperator) and len(one.kernels) == 1 for one in objective.bases)
-    if alone:
-        columns = [j for operator in objective.operators for j in operator.positions or ()]
-        alone = len(set(columns)) == len(columns)
-    plain = objective.penalty.shape is not None and not objective.penalty.coned
-    if not (alone and plain):
+    if objective.penalty.shape is None or objective.penalty.coned:
+        return False
+    if not all(isinstance(one, DenseOperator) and len(one.kernels) == 1 for one in objective.bases):
+        return False
+    columns = [j for operator in objective.bases for j in operator.positions or ()]
+    return len(set(columns)) == len(columns)
+
+
+def descends(objective: FactoredObjective, curvature: Curvature, rows: int) -> bool:
+    """Whether sweeps over rows apply and are predicted to cost less than a Hessian summed over so many rows."""
+    if not takes_turns(objective):
         return False
     n, rank = objective.problem.n_samples, objective.rank
     usual = USUAL_SWEEPS if objective.constant else FEW_SWEEPS
-    sweeps, dense = PRODUCT_COST * 4 * usual * n * rank, rows * objective.products
+    turns = 4 * rank + curvature.in_turn * objective.n_outputs * len(objective.kernels)
+    sweeps, dense = PRODUCT_COST * usual * n * turns, rows * objective.products * curvature.in_gram
     if objective.constant:
         missing = objective.known.under(curvature.above).missing(objective.operators)
         dense = float(n * missing * rank) + STEPS_ON_HESSIAN * rank**3

@@ -24,6 +24,7 @@ from manykernels.grams.factored import FactoredStack
 from manykernels.grams.factored.base import columns_of
 from manykernels.objective.losses.smoothing import smaller_smoothing
 from manykernels.objective.problem import Problem
+from manykernels.solvers.factored.block_descent import takes_turns
 from manykernels.solvers.factored.certificate import (
     DualBound,
     contributors,
@@ -152,7 +153,7 @@ class FactoredWorkingSet:
                 short = True  # once more: other factors may still be too coarse
             self._grow(state, kernels, finer, gap)
             assert state.objective is not None
-            if state.objective.rank > self.problem.n_samples:
+            if state.objective.rank > self.problem.n_samples and not self._takes_turns(state.objective):
                 if matrices_cost_little(self.problem):
                     return (yield from self._fall_back(state))
                 if self._few_rows and (matrices := self._matrices(kernels)) is not None:
@@ -425,6 +426,13 @@ class FactoredWorkingSet:
             return False
         used = state.kernels[self._alive(state)]
         return len(used) > 0 and self.stack.left_over(int(used[np.argmax(bound.low[used])]), state.factor_tol) > 0
+
+    def _takes_turns(self, objective: FactoredObjective) -> bool:
+        """Whether few columns are all that there is of kernels, and groups of them can take turns: more than rows do.
+
+        Kernels on the same columns, and penalties of other forms, act on each other more than that.
+        """
+        return self.stack.few_columns and self.problem.loss.smooth and takes_turns(objective)
 
     @property
     def _few_rows(self) -> bool:
