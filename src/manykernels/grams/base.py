@@ -14,6 +14,7 @@ from numpy.typing import ArrayLike
 
 from manykernels.compiled import compiled
 from manykernels.exceptions import InvalidInputError
+from manykernels.grams.remembered import Remembered
 from manykernels.threads import blas_threads
 from manykernels.validation.arrays import Array, check_columns, check_indices, check_names, check_vector
 
@@ -164,6 +165,7 @@ class GramStack(ABC):
         self._triangle = triangle_size(self.n_samples)
         self.counters = GramCounters(self.n_kernels * self._triangle)
         self._origin = object()  # what twins of one stack have in common
+        self._remembered = Remembered(self.n_kernels, self.n_samples)
 
     # --- must be supplied -------------------------------------------------------------------------------------------
 
@@ -262,7 +264,8 @@ class GramStack(ABC):
         """
         vector = r if _is_plain(r, self.n_samples) else check_vector(r, self.n_samples, "r")
         self._count(self.n_kernels)
-        squares = self._quad(vector)
+        known = self._remembered_products(vector, wanted=self.in_memory)  # a form alone is evaluated faster
+        squares = self._quad(vector) if known is None else known @ vector
         if self._unproven is not None:
             self.prove_definite(self._unproven.betrayed(squares, float(vector @ vector), self.diag))
         return squares
@@ -321,9 +324,18 @@ class GramStack(ABC):
         every = kernels is None
         indices = np.arange(self.n_kernels) if every else check_indices(kernels, self.n_kernels, "kernels")
         self._count(len(indices))
+        if right.ndim == 1 and 2 * len(indices) >= self.n_kernels:
+            known = self._remembered_products(right)
+            if known is not None:
+                return known if every else known[indices]
         columns = right[:, None] if right.ndim == 1 else right
         each = self._apply_each(columns, indices)
         return each[:, :, 0] if right.ndim == 1 else each
+
+    def remember(self, R: Array) -> None:
+        """Read the products with columns of ``R`` in one pass, for those who will ask for them one by one."""
+        if 1 < R.shape[1] <= self._remembered.room and not self.has_factors:
+            self._remembered.add(R, lambda columns: self._apply_each(columns, np.arange(self.n_kernels)))
 
     def apply(self, d: ArrayLike, R: ArrayLike) -> Array:
         """Weighted product ``sum_m d_m K_m R`` in the shape of R, reading only kernels with ``d_m != 0``.
@@ -339,6 +351,10 @@ class GramStack(ABC):
         weights, active = self._active(d)
         right = check_columns(R, self.n_samples, "R")
         self._count(len(active))
+        if right.ndim == 1 and 2 * len(active) >= self.n_kernels:
+            known = self._remembered_products(right)
+            if known is not None:
+                return weights @ known
         columns = right[:, None] if right.ndim == 1 else right
         total = self._apply(weights, active, columns)
         return total[:, 0] if right.ndim == 1 else total
@@ -489,6 +505,7 @@ class GramStack(ABC):
             nearest, sizes = self._unproven.prove(left, lambda m: self._block(everything, everything, np.array([m]))[0])
         for kernel, gram in nearest.items():
             self._replace(kernel, gram)
+            self._remembered = Remembered(self.n_kernels, self.n_samples)
         self._replaced = {**self._replaced, **sizes}
         return bool(nearest)
 
@@ -503,6 +520,13 @@ class GramStack(ABC):
     def _replace(self, kernel: int, gram: Array) -> None:
         """Hold another matrix in place of a kernel that is indefinite within its tolerance."""
         raise InvalidInputError(f"A {type(self).__name__} cannot change kernel {kernel}: check the kernels before.")
+
+    def _remembered_products(self, vector: Array, *, wanted: bool = True) -> Array | None:
+        """Return the products of all kernels with a vector where they are remembered, and ``wanted`` if not known."""
+        if self.has_factors:
+            return None
+        every = np.arange(self.n_kernels)
+        return self._remembered.of(vector, (lambda r: self._apply_each(r[:, None], every)[:, :, 0]) if wanted else None)
 
     # --- defaults, built on _block ----------------------------------------------------------------------------------
 
@@ -651,6 +675,13 @@ class GramView(GramStack):
         """Those of the parent."""
         found = self._parent.replaced_kernels
         return {slot: found[m] for slot, m in enumerate(self._kernels.tolist()) if m in found}
+
+    def _remembered_products(self, vector: Array, *, wanted: bool = True) -> Array | None:
+        """Return what the parent remembers where it has the same samples."""
+        if not self._whole or 2 * len(self._kernels) < self._parent.n_kernels:
+            return super()._remembered_products(vector, wanted=wanted)
+        known = self._parent._remembered_products(vector, wanted=wanted)
+        return None if known is None else known[self._kernels]
 
     def _padded(self, columns: Array) -> Array:
         """Return vectors (n, k) on the samples of the parent, zero where this view has none."""

@@ -193,8 +193,19 @@ class GramStackContract(ABC):
         """Check ``r' K_m r``, also for a zero vector."""
         stack, grams, rng = self.pair()
         r = rng.normal(size=stack.n_samples)
+        self.check_close(stack._quad(r), np.einsum("i,mij,j->m", r, grams, r))
         self.check_close(stack.quad(r), np.einsum("i,mij,j->m", r, grams, r))
         self.check_close(stack.quad(np.zeros_like(r)), np.zeros(len(grams)))
+
+    def test_products_are_remembered(self) -> None:
+        """Check that forms and products are those of the vector asked for, whatever was asked before."""
+        stack, grams, rng = self.pair()
+        vectors = rng.normal(size=(stack.n_samples, 3)) * [1.0, 1e3, 1e-3]
+        stack.remember(vectors[:, :2])
+        for r in (*vectors.T, *vectors.T, *(2.0 * vectors.T)):
+            self.check_close(stack.apply_each(r), grams @ r)
+            self.check_close(stack.quad(r), np.einsum("i,mij,j->m", r, grams, r))
+            self.check_close(stack.apply(np.ones(len(grams)), r), grams.sum(axis=0) @ r)
 
     def test_apply_each(self) -> None:
         """Check ``K_m R`` for a vector, one column and several, all kernels and some."""
@@ -286,6 +297,7 @@ class GramStackContract(ABC):
         stack, _, rng = self.pair()
         r, d = rng.normal(size=stack.n_samples), self.weights_with_zeros(stack.n_kernels)
         single = [stack.quad(r), stack.apply_each(r), stack.combine(d)]
+        stack = self.pair()[0]
         stack.n_threads = 3
         for actual, expected in zip([stack.quad(r), stack.apply_each(r), stack.combine(d)], single, strict=True):
             np.testing.assert_array_equal(actual, expected)

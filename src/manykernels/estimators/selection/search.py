@@ -478,8 +478,10 @@ def _averaged(problems: list[Problem], settings: dict[str, Any]) -> Fit:
     strengths = np.array([problem.regularizer.strength for problem in problems])
     losses = [problem.loss for problem in problems]
     models = fit_averages(spectrum, losses, targets, first.weight, strengths, tol=SHARE * settings["tol"])
-    scores = models.scores(spectrum.features)
-    solutions = [_certified(*each, settings) for each in zip(problems, scores.T, strict=True)]
+    each = zip(problems, models.scores(spectrum.features).T, strict=True)
+    rhos = [p.feasible_dual(p.weight * p.loss.dual_from_scores(p.y, scores)) for p, scores in each]
+    first.stack.remember(np.column_stack(rhos))
+    solutions = [_certified(*model, settings) for model in zip(problems, rhos, strict=True)]
     norms = [
         problem.model_parts(found.dual_coef, found.kernel_weights)[1] / problem.penalties
         for problem, found in zip(problems, solutions, strict=True)
@@ -487,10 +489,9 @@ def _averaged(problems: list[Problem], settings: dict[str, Any]) -> Fit:
     return Fit(problems, solutions, np.array(norms))
 
 
-def _certified(problem: Problem, scores: Array, settings: dict[str, Any]) -> Solution:
-    """Return the model of given scores at the weights ``d_m = 1 / (C w_m^2)``, with its certificate."""
+def _certified(problem: Problem, rho: Array, settings: dict[str, Any]) -> Solution:
+    """Return the model of dual coefficients at the weights ``d_m = 1 / (C w_m^2)``, with its certificate."""
     weights = 1.0 / (problem.regularizer.strength * problem.penalties**2)
-    rho = problem.feasible_dual(problem.weight * problem.loss.dual_from_scores(problem.y, scores))
     f = problem.stack.apply(weights, rho)
     b = problem.loss.best_intercept(problem.y, f, problem.weight) if problem.fit_intercept else 0.0
     own: dict[str, Any] = {name: settings.get(name) for name in ("time_limit", "callback")}
