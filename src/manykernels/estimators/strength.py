@@ -547,6 +547,8 @@ def random_orders(
     groups: Array | None = None,
 ) -> Array:
     """Return random orders of samples, within their strata and with their groups as wholes, (n_permutations, N)."""
+    if strata is None and groups is None:
+        return np.array([rng.permutation(n_samples) for _ in range(n_permutations)]).reshape(n_permutations, n_samples)
     orders = np.tile(np.arange(n_samples), (n_permutations, 1))
     if strata is None and groups is None:
         for order in orders:

@@ -12,16 +12,17 @@ import pandas as pd
 
 from manykernels.grams.factored.operators import FUSED_RANK, ChunkedOperator
 from manykernels.grams.rows.base import RowSource
-from manykernels.grams.rows.columns import ColumnTable, Reading, RowIndex, column_summary
+from manykernels.grams.rows.columns import ColumnTable, Reading, RowIndex
 from manykernels.grams.rows.dask import DaskRows
 from manykernels.grams.rows.opening import is_chunked, open_rows
 from manykernels.grams.rows.vectors import Held, RowVector
 from manykernels.kernels import KernelSpec, ObjectKernel
 from manykernels.kernels.bank.columns import NUMBERS, Table
+from manykernels.kernels.bank.normalization import column_summaries
 from manykernels.kernels.specs.objects import FeatureRows
 from manykernels.kernels.tables.encoding import Encoding, plain
 from manykernels.kernels.tables.kinds import READ_AS
-from manykernels.validation.arrays import Array, TableLike, read_only
+from manykernels.validation.arrays import Array, TableLike
 
 SAMPLE_ROWS = 20_000  # from which landmarks and median distances are drawn
 
@@ -315,9 +316,7 @@ def _summary(column: Array, levels: tuple[Any, ...]) -> _Summary:
     known = np.ascontiguousarray(column[~gaps] if gaps.any() else column)
     if not len(known):
         return _Summary(0, np.inf, -np.inf, 0.0, 0.0, bool(gaps.any()), levels)
-    found = np.empty(4)
-    column_summary(read_only(known), found)
-    low, high, mean, deviation = found.tolist()
+    low, high, mean, deviation = column_summaries(known[None])[0].tolist()
     return _Summary(len(known), low, high, mean, deviation**2 * len(known), bool(gaps.any()), levels)
 
 

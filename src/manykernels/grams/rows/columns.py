@@ -9,10 +9,10 @@ from typing import Any, TypeGuard
 import numpy as np
 import pandas as pd
 
-from manykernels.compiled import compiled
 from manykernels.exceptions import InvalidInputError
 from manykernels.kernels import KernelSpec, ObjectKernel
 from manykernels.kernels.bank.columns import NUMBERS, OBJECTS, Table
+from manykernels.kernels.bank.normalization import column_summaries
 from manykernels.kernels.specs.base import KernelOfFeatures
 from manykernels.kernels.specs.categorical import UNSEEN
 from manykernels.kernels.specs.objects import FeatureRows, as_objects
@@ -27,21 +27,6 @@ KEPT_ROWS = 16384  # whose features are computed at once
 
 GAP = -(2.0**100)
 """Stands for a missing value: exact in float32, and so far below the data that it lies in no bin."""
-
-
-@compiled()
-def column_summary(x: Array, out: Array) -> None:
-    """Write minimum, maximum, mean and standard deviation of a column into ``out`` (4,); NaN and infinity show."""
-    low, high, total = float(x[0]), float(x[0]), 0.0
-    for i in range(x.size):
-        value = float(x[i])
-        low, high = min(low, value), max(high, value)
-        total += value
-    mean = total / x.size
-    squares = 0.0
-    for i in range(x.size):
-        squares += (x[i] - mean) ** 2
-    out[0], out[1], out[2], out[3] = low, high, mean, np.sqrt(squares / x.size)
 
 
 UNITS = ("missing", "used", "carried", "encodings", "names", "center", "unit", "low", "high", "gaps", "n_columns")
@@ -141,19 +126,17 @@ class ColumnTable:
 
     def _summaries(self, standardize: bool) -> Array:
         """Return minimum, maximum, mean and deviation of every column, (p, 4); of the latter bounds if nobody asks."""
-        out = np.empty((self.n_columns, 4))
         centered = standardize or any(encoding.centered for encoding in self.encodings)
-        if not (centered or self.gaps.any()) and self.n_rows:
-            out[:, 0], out[:, 1] = self.columns.min(axis=1), self.columns.max(axis=1)
-            with np.errstate(over="ignore", invalid="ignore"):
-                out[:, 2] = self.n_rows * np.abs(out[:, :2]).max(axis=1)
-                out[:, 3] = self.n_rows * (out[:, 1] - out[:, 0]) ** 2
-            return out
-        for j in range(self.n_columns):
-            known = self.columns[j]
-            if self.gaps[j]:
-                known = known[known != GAP]
-            column_summary(read_only(known if len(known) else np.zeros(1)), out[j])
+        if self.gaps.any():
+            known = (c[c != GAP] if gap else c for c, gap in zip(self.columns, self.gaps, strict=True))
+            return np.vstack([column_summaries(c[None] if len(c) else np.zeros((1, 1))) for c in known])
+        if centered or not self.n_rows:
+            return column_summaries(self.columns if self.n_rows else np.zeros((self.n_columns, 1)))
+        out = np.empty((self.n_columns, 4))
+        out[:, 0], out[:, 1] = self.columns.min(axis=1), self.columns.max(axis=1)
+        with np.errstate(over="ignore", invalid="ignore"):
+            out[:, 2] = self.n_rows * np.abs(out[:, :2]).max(axis=1)
+            out[:, 3] = self.n_rows * (out[:, 1] - out[:, 0]) ** 2
         return out
 
     def _set_units(self, summaries: Array, standardize: bool) -> None:

@@ -39,12 +39,26 @@ def column_blocks(values: Array) -> Iterator[slice]:
         yield slice(start, min(start + step, values.shape[1]))
 
 
+def column_summaries(columns: Array) -> Array:
+    """Return minimum, maximum, mean and standard deviation of columns (p, n), (p, 4); NaN and infinity show.
+
+    Safe at every scale that float64 can hold: sums and squares are of columns times powers of two.
+    """
+    low, high = columns.min(axis=1), columns.max(axis=1)
+    exponents = np.clip(np.frexp(np.maximum(-low, high).astype(np.float64))[1], -1022, 1022)
+    sums = np.empty((len(columns), 2))
+    with np.errstate(invalid="ignore"):
+        sums_by_columns(read_only(columns), np.ldexp(1.0, -exponents), sums)
+    return np.column_stack([low, high, np.ldexp(sums, exponents[:, None])])
+
+
 def column_statistics(values: Array) -> tuple[Array, Array]:
     """Return mean and standard deviation of every column over what is present (not NaN); 1 for a constant column."""
     if values.flags.f_contiguous and len(values):
-        low, high = values.min(axis=0), values.max(axis=0)
-        if np.isfinite(low).all() and np.isfinite(high).all():  # NaN is least and largest
-            return _statistics_by_columns(values, low.astype(np.float64), high.astype(np.float64))
+        low, high, known, spread = column_summaries(values.T).T
+        if np.isfinite(high - low).all():
+            constant = (low == high) | (spread <= 4 * np.finfo(np.float64).eps * np.maximum(-low, high))
+            return known, np.where(constant, 1.0, spread)
     means, deviations = np.empty(values.shape[1]), np.empty(values.shape[1])
     for at in column_blocks(values):
         block = values[:, at]
@@ -72,15 +86,6 @@ def _block_medians(values: Array) -> Array:
             return np.median(values, axis=0)
         kept = [column[~gap] for column, gap in zip(values.T, gaps.T, strict=True)]
         return np.array([np.median(column) if len(column) else 0.0 for column in kept])
-
-
-def _statistics_by_columns(values: Array, low: Array, high: Array) -> tuple[Array, Array]:
-    """Return mean and standard deviation of columns that lie one after the other, from `low` to `high`."""
-    out, exponents = np.empty((values.shape[1], 2)), np.clip(np.frexp(np.maximum(-low, high))[1], -1022, 1022)
-    sums_by_columns(read_only(values.T), np.ldexp(1.0, -exponents), out)
-    means, deviations = out.T
-    constant = (low == high) | (deviations <= 4 * np.finfo(np.float64).eps)
-    return np.ldexp(means, exponents), np.where(constant, 1.0, np.ldexp(deviations, exponents))
 
 
 @compiled(fastmath={"reassoc", "contract", "nsz"})
