@@ -409,7 +409,7 @@ class FourierFactor:
             phases = np.outer(spacing * np.arange(bins), self.omega)
             found = np.cos(phases) @ each.real - np.sin(phases) @ each.imag
         else:
-            found = _series_on_a_period(each, period_bins)[:bins]
+            found = _series_on_a_period(each, period_bins)[:bins].copy()  # of a period that may be several times that
         return np.ascontiguousarray(found).reshape(bins, ORDER, rank)
 
 
