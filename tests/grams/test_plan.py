@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 from tests.support.processes import python
 
+from manykernels import KernelBank, Linear
 from manykernels.exceptions import InvalidInputError, MemoryBudgetError
 from manykernels.grams.plan import (
     CLEARLY,
@@ -22,6 +23,7 @@ from manykernels.grams.plan import (
     stack_nbytes,
     working_nbytes,
 )
+from manykernels.grams.training import plan_for
 
 WORKING = 2**20 + 8 * (4 * 200**2 + 8 * 6000 + 16 * 200) + 8 * 8 * 200**2  # of 6000 kernels on 200 samples
 STORED = WORKING - 8 * (8 - 2) * 200**2  # where matrices are stored, passes hold fewer blocks
@@ -215,6 +217,23 @@ def test_a_plan_of_factors_counts_what_a_fit_was_measured_to_hold():
     plan = plan_kernels(300, 50_000, 100, memory_budget="4 GB")
     assert plan.kind == "factored"
     assert 0.7 < (plan.nbytes + plan.working_nbytes) / 237.2e6 < 1.3  # traced by tracemalloc, three widths a column
+    wide = plan_kernels(9_990, 100_000, 370, memory_budget="4 GB", column_bytes=0)  # read in place, 273 of them active
+    assert 0.7 < (wide.nbytes + wide.working_nbytes) / 777.4e6 < 1.3
+    few = plan_kernels(180, 5_000, 60, memory_budget="4 GB", representation="factored", column_bytes=0)
+    assert 0.7 < (few.nbytes + few.working_nbytes) / 251e6 < 1.3  # whose factors are held as they are
+    path = {"n_kernels": 500, "n_samples": 2_000, "n_columns": 5_000, "representation": "factored", "column_bytes": 0}
+    lines = plan_kernels(**path, n_linear=5_000, copied=False, memory_budget="4 GB")  # 40 MB are rounded columns
+    assert 0.7 < (lines.nbytes + lines.working_nbytes) / 65e6 < 1.3
+
+
+@pytest.mark.parametrize(("order", "dtype", "held"), [("F", "f4", 0), ("F", "f8", 0), ("C", "f4", 4), ("C", "f8", 8)])
+def test_columns_that_are_read_in_place_are_not_counted(order, dtype, held):
+    X = np.zeros((6_000, 3), dtype=dtype, order=order)
+    plans = [
+        plan_for(bank, X, representation="factored", memory_budget="1 GB", n_targets=1)
+        for bank in (KernelBank.per_feature(widths=[1.0], standardize=True), KernelBank([Linear()], standardize=True))
+    ]
+    assert [plan.nbytes for plan in plans] == [held * X.size, 8 * X.size]
 
 
 def test_outputs_one_after_the_other_read_matrices_as_often():

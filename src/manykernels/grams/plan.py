@@ -50,6 +50,10 @@ SAMPLE_VECTORS = 16  # float64 a sample and target: duals, scores, bounds, gradi
 FACTOR_VECTORS = 100  # float64 a sample of a fit on factors: those of a sample, and factors that are kept
 FACTOR_COPIES = 3  # of factors of few rows, in Hessians
 FACTOR_TILES = 2  # blocks of rows of them that a Hessian holds at once, when many kernels take part
+FEW_ROWS = 5000  # up to which these are held as they are, and functions of columns in pieces otherwise
+TOGETHER = 3500  # coefficients of them in a Hessian; of more, columns take turns
+CURVES = 400  # columns with functions in pieces, of those that a model has at once
+CURVE_BYTES = 3 * 2**19  # of the pieces and rounded features of a column, beside two bytes a row
 TRANSFORM_BYTES = 8 * 2**20  # of a pass over factors: moments of a few columns, padded, transformed, and in passing
 TILE_BYTES = 64 * 2**20  # blocks a pass holds at once, where matrices are that large
 TILE_SQUARES = 8  # matrices among samples that blocks are never larger than together
@@ -69,7 +73,7 @@ class MemoryPlan:
     dtype : str
         ``"float64"`` or ``"float32"``.
     nbytes : int
-        Bytes of the stored Gram entries, 0 for a lazy stack; of the columns, of factors.
+        Bytes of the stored Gram entries, 0 for a lazy stack; of the columns, of factors, but not those read as given.
     working_nbytes : int
         Bytes of everything else a fit holds, whatever the kind.
     budget : int
@@ -178,14 +182,19 @@ def working_nbytes(n_kernels: int, n_samples: int, n_targets: int = 1, *, stored
 
 
 def factored_nbytes(
-    n_kernels: int, n_samples: int, n_columns: int, rank: int | None = None, copied: bool = True
+    n_kernels: int, n_samples: int, n_columns: int, rank: int | None = None, copied: bool = True, n_linear: int = 0
 ) -> int:
-    """Return the bytes that a fit on factors holds besides its columns, all kernels taking part.
+    """Return the bytes that a fit on factors holds besides its columns, when many kernels take part.
 
-    A table that is copied into an array is let go of before there are vectors and Hessians.
+    A table that is copied into an array is let go of before there are vectors and Hessians. ``n_linear`` columns are
+    factors as they are, of which a path reads a copy in single precision.
     """
-    whole = 8 * FACTOR_COPIES * n_samples * (FULL_RANK * n_columns if rank is None else rank)
-    later = 8 * FACTOR_VECTORS * n_samples + min(FACTOR_TILES * TILE_BYTES, whole)
+    curved = n_columns - n_linear
+    rank = min(FULL_RANK * curved if rank is None else rank * curved // n_columns, TOGETHER)
+    held = 8 * FACTOR_COPIES * n_samples * rank
+    if n_samples > FEW_ROWS:
+        held = max(min(FACTOR_TILES * TILE_BYTES, held), min(curved, CURVES) * (CURVE_BYTES + 2 * n_samples))
+    later = 8 * FACTOR_VECTORS * n_samples + held + 4 * n_samples * n_linear
     first = 8 * TABLE_COPIES * n_samples * n_columns if copied else 0
     return FLOOR_BYTES + TRANSFORM_BYTES + 8 * KERNEL_VECTORS * n_kernels + max(first, later)
 
@@ -321,6 +330,8 @@ def plan_kernels(
     n_landmark: int = 0,
     rank: int | None = None,
     copied: bool = True,
+    column_bytes: int | None = None,
+    n_linear: int = 0,
     averages: bool = False,
     features: float = 0.0,
     object_bytes: int = 0,
@@ -351,6 +362,10 @@ def plan_kernels(
         Of the factors of all columns together, as far as few distinct values limit it; that of many values if None.
     copied : bool
         Whether the columns are first copied into one array, as those of a frame are.
+    column_bytes : int, optional
+        Of the columns as factors read them, none where these are read as they were given; float64 if None.
+    n_linear : int
+        Columns that linear kernels alone read, which are factors as they are.
     averages : bool
         Whether averages of all kernels are to be tried as well, which only matrices give: "auto" then takes factors of
         kernels of single columns alone, and later.
@@ -404,8 +419,8 @@ def plan_kernels(
             able = "representation='factored' forms none of them"
             more = able if refusal is None else f"factors, which form none of them, cannot be had: {refusal}"
             raise MemoryBudgetError(f"{error} (Matrices among samples: {more}.)") from None
-    nbytes = 8 * n_samples * n_columns + object_bytes
-    working = factored_nbytes(n_kernels, n_samples, n_columns, rank, copied)
+    nbytes = (8 * n_samples * n_columns if column_bytes is None else column_bytes) + object_bytes
+    working = factored_nbytes(n_kernels, n_samples, n_columns, rank, copied, n_linear)
     if nbytes + working > memory_budget:
         raise MemoryBudgetError(
             f"{n_kernels} kernels on {n_samples} samples of {n_columns} columns take {format_bytes(nbytes + working)} "

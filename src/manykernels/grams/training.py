@@ -18,7 +18,7 @@ from manykernels.grams.base import GramStack, mirror_upper
 from manykernels.grams.dense import DenseStack
 from manykernels.grams.distinct import Distinct, DistinctStack, Lines
 from manykernels.grams.factored import served_by
-from manykernels.grams.factored.banks import fit_factors, refusal_of_bank
+from manykernels.grams.factored.banks import fit_factors, held_bytes, refusal_of_bank
 from manykernels.grams.factored.features import by_levels
 from manykernels.grams.lazy import LazyStack
 from manykernels.grams.packed import PackedStack
@@ -279,6 +279,8 @@ def plan_for(
         features=features,
         object_bytes=object_bytes,
         copied=not isinstance(table.data, np.ndarray),
+        column_bytes=held_bytes(bank, table),
+        n_linear=_n_linear(expanded),
         representation=representation,
         memory_budget=memory_budget,
         n_targets=n_targets,
@@ -329,6 +331,14 @@ def _sizes(expanded: list[NamedKernel], table: Table) -> dict[str, Any]:
         "n_landmark": sum(count for key, count in counts.items() if _needs_landmarks(specs[key], key[1])),
         "rank": total_rank(table),
     }
+
+
+def _n_linear(expanded: list[NamedKernel]) -> int:
+    """Return how many columns linear kernels alone read."""
+    if not any(isinstance(spec, Linear) for spec in {id(spec): spec for _, spec, _ in expanded}.values()):
+        return 0
+    lines = {j for _, spec, columns in expanded if isinstance(spec, Linear) for j in columns}
+    return len(lines.difference(*(columns for _, spec, columns in expanded if not isinstance(spec, Linear))))
 
 
 def object_sizes(kernels: Sequence[NamedKernel], table: Table) -> tuple[float, int]:

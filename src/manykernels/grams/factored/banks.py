@@ -349,6 +349,15 @@ def _reads_any_unit(bank: KernelBank, rows: Table) -> bool:
     return plain and all(served_by(spec, count) == "fourier" and not spec.pending for (_, count), spec in specs.items())
 
 
+def held_bytes(bank: KernelBank, rows: Table) -> int:
+    """Return the bytes of the columns of a table that `fit_factors` holds: none of those that it reads in place."""
+    any_unit, given = _reads_any_unit(bank, rows), isinstance(rows.data, np.ndarray)
+    as_it_is = any_unit or (rows.data.dtype == np.float64 and not bank.standardize) if given else False
+    if as_it_is and rows.data.flags.f_contiguous:
+        return 0
+    return int(len(rows) * rows.n_columns * (rows.data.dtype.itemsize if given and any_unit else 8))
+
+
 def _plain_units(means: Array, scales: Array) -> bool:
     """Whether no square of a column leaves float64, and where a column is takes few of the digits of its entries."""
     return bool(((np.abs(means) < FAR * scales) & (scales > 1 / LARGEST) & (scales < LARGEST)).all())
