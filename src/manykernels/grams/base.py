@@ -211,6 +211,11 @@ class GramStack(ABC):
         return self.n_kernels * triangle_size(self.n_samples)
 
     @property
+    def n_rounded_entries(self) -> int:
+        """Entries that a copy in single precision holds: of kernels that are no powers of others."""
+        return self.n_entries
+
+    @property
     @abstractmethod
     def nbytes(self) -> int:
         """Bytes held by this stack."""

@@ -83,12 +83,12 @@ class _Part:
         return samples if self.codes is None else self.codes[samples].astype(np.intp)
 
 
-def _as_part(kernels: Array, own: GramStack, codes: Array | None, dtype: DTypeLike | None) -> _Part:
-    """Return kernels as a part, packed if they are to be held."""
+def _as_part(kernels: Array, own: GramStack, codes: Array | None, dtype: DTypeLike | None, rounded: bool) -> _Part:
+    """Return kernels as a part, packed if they are to be held; ``rounded`` if single precision is enough."""
     if dtype is None:
         return _Part(kernels, own, codes, None)
-    packed = PackedStack.from_stack(own, dtype=dtype)
-    return _Part(kernels, packed, codes, packed.packed)
+    held = own.rounded() if rounded and isinstance(own, LazyStack) else PackedStack.from_stack(own, dtype=dtype)
+    return _Part(kernels, held, codes, held.packed)
 
 
 class DistinctStack(GramStack):
@@ -107,6 +107,8 @@ class DistinctStack(GramStack):
         Hold all parts as packed triangles of this type; None evaluates them in every pass, as ``stack`` does.
     lines : Lines or None
         Kernels that are held as one feature each, whatever ``dtype`` is.
+    rounded : bool
+        Whether single precision is all that is asked for, so that Gaussians may be held as powers of others.
 
     Examples
     --------
@@ -129,6 +131,7 @@ class DistinctStack(GramStack):
         *,
         dtype: DTypeLike | None = None,
         lines: Lines | None = None,
+        rounded: bool = False,
     ) -> None:
         held = stack.dtype if dtype is None else dtype
         super().__init__(stack.n_kernels, stack.n_samples, held, names=stack.names, n_threads=stack.n_threads)
@@ -144,7 +147,7 @@ class DistinctStack(GramStack):
         if lines is not None:
             features = RankOneStack(lines.features)
             self._lines = [_Part(lines.kernels, features, None, features.features)]
-        self._parts = [*self._lines, *(_as_part(*part, dtype) for part in parts)]
+        self._parts = [*self._lines, *(_as_part(*part, dtype, rounded) for part in parts)]
         for part in self._parts[len(self._lines) :]:
             # Few entries, which threads would wait for.
             part.stack.n_threads = stack.n_threads if part.codes is None else 1
@@ -175,6 +178,10 @@ class DistinctStack(GramStack):
     def n_entries(self) -> int:
         return sum(part.stack.n_entries for part in self._parts)
 
+    @property
+    def n_rounded_entries(self) -> int:
+        return sum(part.stack.n_rounded_entries for part in self._parts)
+
     def diag(self) -> Array:
         found = np.empty((self.n_kernels, self.n_samples))
         for part in self._parts:
@@ -203,6 +210,15 @@ class DistinctStack(GramStack):
         for part, at, own in self._among(kernels):
             found[at] = part.stack._block(part.points(rows), part.points(cols), own)
         return found
+
+    def _triangles(self, kernels: Array, out: Array) -> None:
+        for part, at, own in self._among(kernels):
+            for some in np.split(np.arange(len(at)), np.flatnonzero(np.diff(at) != 1) + 1):  # rows side by side
+                rows = out[at[some[0]] : at[some[-1]] + 1]
+                if part.codes is None:
+                    part.stack._triangles(own[some], rows)
+                else:
+                    super()._triangles(kernels[at[some]], rows)
 
     def _quad(self, r: Array) -> Array:
         found = np.empty(self.n_kernels)

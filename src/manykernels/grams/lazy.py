@@ -23,6 +23,8 @@ from numpy.typing import DTypeLike
 from manykernels.compiled import compiled
 from manykernels.grams.base import GramStack, GramView, pack_rows, triangle_starts
 from manykernels.grams.loops import FAST
+from manykernels.grams.packed import PackedStack
+from manykernels.grams.powers import PoweredStack, Powers
 from manykernels.kernels import ArdGaussian, FittedBank, Gaussian, KernelSpec, PreparedRows
 from manykernels.kernels.bank.contract import Group, Side
 from manykernels.kernels.specs.distances import SparsePoints
@@ -279,14 +281,35 @@ class LazyStack(GramStack):
         self._each_fused(work, [(group, positions) for group, fused, positions in runs if fused])
         return out
 
+    @cached_property
+    def powers(self) -> Powers | None:
+        """Which kernels are powers of which, where a copy in single precision had better hold the others alone."""
+        if not Powers.pay(self.n_samples):
+            return None
+        found = Powers.of(self._tiles.coefficients[self._kernels], self._tiles.owners[self._kernels])
+        return found if len(found.bases) < self.n_kernels else None
+
+    @property
+    def n_rounded_entries(self) -> int:
+        return self.n_entries if self.powers is None else len(self.powers.bases) * self._triangle
+
+    def rounded(self) -> PackedStack | PoweredStack:
+        """Return a copy in single precision."""
+        if self.powers is None:
+            return PackedStack.from_stack(self, dtype=np.float32)
+        out = np.empty((len(self.powers.bases), self._triangle), dtype=np.float32)
+        self._packed(self.powers.bases, slice(None), out, scaled=False)
+        scales = np.where(np.isfinite(self._tiles.coefficients), self.bank.scales, 1.0)[self._kernels]
+        return PoweredStack(out, self.powers, scales, self.n_samples, names=self.names, n_threads=self.n_threads)
+
     def _triangles(self, kernels: Array, out: Array) -> None:
         self._packed(kernels, slice(None), out)
 
     def _triangles_among(self, samples: Array, kernels: Array, out: Array) -> None:
         self._packed(kernels, samples, out)
 
-    def _packed(self, kernels: Array, samples: Array | slice, out: Array) -> None:
-        """Write packed triangles; those of compiled Gaussian kernels without any block of them."""
+    def _packed(self, kernels: Array, samples: Array | slice, out: Array, *, scaled: bool = True) -> None:
+        """Write packed triangles; those of compiled Gaussian kernels without any block of them, ``scaled`` or not."""
         tiles, chosen = self._tiles, self._kernels[kernels]
         runs = list(tiles.runs(chosen))
         others = [positions for _, fused, positions in runs if not fused]
@@ -303,7 +326,7 @@ class LazyStack(GramStack):
 
         def work(points: Array, positions: Array) -> None:
             own = chosen[positions]
-            coefficients, scales = tiles.coefficients[own], tiles.bank.scales[own]
+            coefficients, scales = tiles.coefficients[own], tiles.bank.scales[own] if scaled else np.ones(len(own))
             gaussian_triangles(points, coefficients, scales, tiles.single, positions, out)
 
         self._each_fused(work, [(group, positions) for group, fused, positions in runs if fused], samples)

@@ -49,6 +49,7 @@ KERNEL_VECTORS = 8  # float64 a kernel: norms, weights, penalties and their tria
 SAMPLE_VECTORS = 16  # float64 a sample and target: duals, scores, bounds, gradients and their trial values
 FACTOR_VECTORS = 100  # float64 a sample of a fit on factors: those of a sample, and factors that are kept
 FACTOR_COPIES = 3  # of factors of few rows, in Hessians
+MIXED_SQUARES = 3  # float64 among samples or landmarks, where a few kernels are dense: these, their sum, its factor
 FACTOR_TILES = 2  # blocks of rows of them that a Hessian holds at once, when many kernels take part
 FEW_ROWS = 5000  # up to which these are held as they are, and functions of columns in pieces otherwise
 TOGETHER = 3500  # coefficients of them in a Hessian; of more, columns take turns
@@ -80,6 +81,8 @@ class MemoryPlan:
         Bytes that were allowed.
     reason : str
         One sentence for a person.
+    optional_nbytes : int
+        Those of the working bytes that a fit takes only where there is room: a few matrices beside factors.
     """
 
     kind: Kind
@@ -88,11 +91,12 @@ class MemoryPlan:
     working_nbytes: int
     budget: int
     reason: str
+    optional_nbytes: int = 0
 
     @property
     def spare_bytes(self) -> int:
-        """Bytes of the budget that the plan leaves."""
-        return self.budget - self.nbytes - self.working_nbytes
+        """Bytes of the budget that are left by what a fit cannot do without."""
+        return self.budget - self.nbytes - self.working_nbytes + self.optional_nbytes
 
     def frame(self) -> pd.DataFrame:
         """Return the plan as a table of one row."""
@@ -372,7 +376,7 @@ def plan_kernels(
     features : float
         Features of objects, such as k-mers of sequences, of all rows and kernels together.
     object_bytes : int
-        What kernels of objects hold as factors.
+        What kernels of objects, and projections on landmarks, hold as factors.
     refusal : str, optional
         Why factors cannot be had; "auto" then takes matrices.
     repeats : callable
@@ -427,7 +431,10 @@ def plan_kernels(
             f"even as factors, but the memory budget is {format_bytes(memory_budget)}. Use fewer samples or columns, "
             "or raise memory_budget."
         )
-    return MemoryPlan("factored", "float64", nbytes, working, memory_budget, f"Factors: {why}.")
+    matrices = 8 * MIXED_SQUARES * n_samples**2 if n_landmark else 0
+    matrices = matrices if nbytes + working + matrices <= memory_budget else 0  # which can do without them
+    reason = f"Factors: {why}."
+    return MemoryPlan("factored", "float64", nbytes, working + matrices, memory_budget, reason, matrices)
 
 
 def quick_matrices(

@@ -27,6 +27,7 @@ from manykernels.grams.plan import (
     FACTORED,
     FULL_RANK,
     GRAM,
+    MIXED_SQUARES,
     MemoryPlan,
     factored_seconds,
     gram_seconds,
@@ -277,7 +278,7 @@ def plan_for(
     return quick or plan_kernels(
         **_sizes(expanded, table),
         features=features,
-        object_bytes=object_bytes,
+        object_bytes=object_bytes + _landmark_bytes(expanded, len(table)),
         copied=not isinstance(table.data, np.ndarray),
         column_bytes=held_bytes(bank, table),
         n_linear=_n_linear(expanded),
@@ -366,6 +367,12 @@ def object_sizes(kernels: Sequence[NamedKernel], table: Table) -> tuple[float, i
             continue  # fitting the bank says what is wrong with the objects
         features, held = features + each * len(table), held + more * len(table)
     return features, int(held)
+
+
+def _landmark_bytes(kernels: Sequence[NamedKernel], n_samples: int) -> int:
+    """Return the bytes of features of landmarks, which are kept beside the rows, and of their second derivatives."""
+    columns = sum(min(spec.count, n_samples) for _, spec, _ in kernels if isinstance(spec, Landmarks))
+    return 8 * (n_samples + MIXED_SQUARES * columns) * columns
 
 
 def total_rank(table: Table) -> int:
@@ -461,6 +468,18 @@ def lines_of(bank: FittedBank, prepared: PreparedRows[Any], distinct: Sequence[D
     return Lines(kernels, np.sqrt(bank.scales[kernels])[:, None] * features)
 
 
+def _apart(
+    bank: FittedBank, prepared: PreparedRows[Any], taken: Sequence[Distinct | Lines], *, rounded: bool
+) -> list[tuple[int, int]]:
+    """Return numbers of kernels that have no triangle of their own, and of the points among which they have one."""
+    sizes = [own.sizes for own in taken]
+    if rounded:
+        rest = np.setdiff1d(np.arange(bank.n_kernels), np.concatenate([*(own.kernels for own in taken), []]))
+        powers = LazyStack(bank, prepared, kernels=rest).powers if rest.size else None
+        sizes.append((0 if powers is None else rest.size - len(powers.bases), 0))
+    return sizes
+
+
 def build_stack(
     bank: FittedBank,
     X: object,
@@ -524,6 +543,7 @@ def build_stack(
         return whole if every else whole.restrict(held.samples)
     distinct = worthwhile(bank, prepared) if kind in ("auto", "lazy") else []
     lines = lines_of(bank, prepared, distinct) if kind in ("auto", "lazy") else None
+    rounded = kind == "auto" and dtype is not None and np.dtype(dtype) == np.float32
     plan = plan_stack(
         bank.n_kernels,
         prepared.n_samples,
@@ -531,7 +551,7 @@ def build_stack(
         dtype=dtype,
         n_targets=n_targets,
         kind=kind,
-        repeats=[own.sizes for own in distinct] + ([] if lines is None else [lines.sizes]),
+        repeats=_apart(bank, prepared, [*distinct, *([] if lines is None else [lines])], rounded=rounded),
     )
     lazy = LazyStack(
         bank,
@@ -543,19 +563,17 @@ def build_stack(
     _check_finite(lazy.diag(), lazy)
     if (distinct or lines is not None) and plan.kind != "dense":
         stored = None if plan.kind == "lazy" else plan.dtype
-        stack = DistinctStack(lazy, distinct, dtype=stored, lines=lines)
+        stack = DistinctStack(lazy, distinct, dtype=stored, lines=lines, rounded=rounded)
         for entries, part in stack.stored if stack.in_memory else ():
             _check_finite(entries, part)
         return stack
     if plan.kind == "lazy":
         return lazy
-    return _dense(lazy, plan.dtype) if plan.kind == "dense" else _packed(lazy, plan.dtype)
-
-
-def _packed(lazy: LazyStack, dtype: str) -> PackedStack:
-    stack = PackedStack.from_stack(lazy, dtype=dtype)
-    _check_finite(stack.packed, stack)
-    return stack
+    if plan.kind == "dense":
+        return _dense(lazy, plan.dtype)
+    packed = lazy.rounded() if rounded else PackedStack.from_stack(lazy, dtype=plan.dtype)
+    _check_finite(packed.packed, packed)
+    return packed
 
 
 def _dense(lazy: LazyStack, dtype: str) -> DenseStack:
@@ -570,7 +588,7 @@ def _dense(lazy: LazyStack, dtype: str) -> DenseStack:
 
 def _check_finite(entries: Array, stack: GramStack) -> None:
     """Raise ``InvalidInputError`` naming the first kernel with a NaN or infinite entry; one kernel at a time."""
-    for m, values in enumerate(entries):
+    for m, values in zip(getattr(stack, "bases", range(len(entries))), entries, strict=True):
         if not np.isfinite(values).all():
             name = f"kernel {m}" if stack.names is None else f"kernel {stack.names[m]!r}"
             raise InvalidInputError(

@@ -516,7 +516,9 @@ class CrossValidated(KeepsHeldOut):
         models = [None if begin is None or self.solver != AUTO else begin(own.family, own.strength) for own in mine]
         starts = [None if own is None else own[k] for k, own in enumerate(models)]
         pairs = zip(mixtures, starts, strict=True)
-        small = 2 * whole.stored_bytes <= ROOM  # in float64; from a start larger ones are read too rarely to be held
+        stack = whole.training.stack
+        # From a start, larger ones are read too rarely to be held.
+        small = not stack.evaluates or 8 * stack.n_entries <= ROOM
         if not all((start and not small) or in_closed_form(problems, own, self.solver) for own, start in pairs):
             problems = on_stored(whole.training, problems, self._resources.memory_budget)
         fit = learned(problems, mixtures, penalties, starts, self.solver, self._resources.n_jobs, **settings)

@@ -39,7 +39,7 @@ from manykernels.estimators.supervised.problems import Fit, SolverChoice, descen
 from manykernels.exceptions import InvalidInputError, warn
 from manykernels.grams import build_stack, cross_combine, cross_scores
 from manykernels.grams.expansion import Expansion
-from manykernels.grams.plan import factored_seconds, gram_seconds
+from manykernels.grams.plan import factored_seconds, gram_seconds, working_nbytes
 from manykernels.kernels.bank.columns import Table
 from manykernels.objective.losses import survival_target
 from manykernels.objective.losses.survival import FIELDS
@@ -378,27 +378,35 @@ class OpenedKernels:
     # --- memory -----------------------------------------------------------------------------------------------------
 
     @cached_property
+    def _single(self) -> bool:
+        """Whether matrices in single precision are enough."""
+        return self.tol >= SINGLE_PRECISION_TOL and not any(problem.unpenalized.size for problem in self.problems)
+
+    @cached_property
     def stored_bytes(self) -> int:
         """What the matrices take while models are solved, where they are not held already."""
         stack = self.training.stack
-        return np.dtype(np.float32).itemsize * stack.n_entries if stack.evaluates else 0
+        if not stack.evaluates:
+            return 0
+        return 4 * stack.n_rounded_entries if self._single else 8 * stack.n_entries
 
     @property
     def room(self) -> int:
         """Bytes of matrices that folds may hold together, for a search to take no more than twice what a fit takes.
 
-        A fit on these rows holds its matrices, their weighted sum and the factor of that; so does a fold at its turn.
+        The fold at its turn has working arrays as well.
         """
-        square = np.dtype(np.float64).itemsize * self.training.stack.n_samples**2
-        return 2 * (self.stored_bytes + square)
+        first, stack = self.problems[0], self.training.stack
+        plan = self.model._planned(self.samples, first.loss, first.regularizer) if stack.evaluates else None
+        if plan is None:
+            return 0  # nothing is held but what there is
+        return 2 * (plan.nbytes + plan.working_nbytes) - working_nbytes(stack.n_kernels, stack.n_samples, stored=True)
 
     def stored(self) -> list[Problem]:
         """Return the problems on matrices that are held, until they are let go."""
         if self._stored is None:
-            precise = self.tol < SINGLE_PRECISION_TOL or any(problem.unpenalized.size for problem in self.problems)
-            single = None if precise else np.float32
-            budget = self.model._resources.memory_budget
-            self._stored = on_stored(self.training, self.problems, budget, dtype=single)
+            budget, dtype = self.model._resources.memory_budget, np.float32 if self._single else None
+            self._stored = on_stored(self.training, self.problems, budget, dtype=dtype)
         return self._stored
 
     def let_go(self) -> None:

@@ -54,7 +54,7 @@ from manykernels.estimators.supervised.samples import (
 )
 from manykernels.exceptions import ConvergenceWarning, InvalidInputError, warn
 from manykernels.grams.expansion import Expansion
-from manykernels.grams.plan import FACTORED, GRAM
+from manykernels.grams.plan import FACTORED, GRAM, MemoryPlan
 from manykernels.grams.training import (
     DEFAULT_BANK,
     LAZY,
@@ -325,9 +325,15 @@ class BaseMKL(SaysWhichParameter, NotebookCard, Explanations, TakesGroups):
 
     def _held_as(self, samples: Samples, loss: Loss, regularizer: Regularizer, *, kind: str) -> str:
         """Return whether kernels on these samples will be held as Gram matrices or as factors, as `_open` does."""
-        asked = self._plan_of(samples.y.shape[1], loss, regularizer)
-        plan = plan_for(self.kernels, samples.rows, averages=kind == LAZY, **asked)
+        plan = self._planned(samples, loss, regularizer, kind=kind)
         return FACTORED if plan is not None and plan.kind == FACTORED else GRAM
+
+    def _planned(
+        self, samples: Samples, loss: Loss, regularizer: Regularizer, *, kind: str = AUTO
+    ) -> MemoryPlan | None:
+        """Return the plan of kernels on these samples, for a fit or a search; None for kernels that are matrices."""
+        asked = self._plan_of(samples.y.shape[1], loss, regularizer)
+        return plan_for(self.kernels, samples.rows, averages=kind == LAZY, **asked)
 
     def _plan_of(self, n_targets: int, loss: Loss, regularizer: Regularizer) -> dict[str, Any]:
         """Return what decides how kernels are held."""
