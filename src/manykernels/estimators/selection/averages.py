@@ -20,6 +20,7 @@ from manykernels.validation.arrays import Array
 NEGLIGIBLE = 1e-11  # eigenvalues below this share of the largest are rounding
 MOST_STEPS, MOST_PRODUCTS, MOST_HALVINGS = 60, 60, 30
 FORCING = 0.1  # residual of a Newton system, relative to its right-hand side; less where the decrement is smaller
+CAUTION = 10.0  # times what the preconditioner says of a residual: curvatures are not alike
 ARMIJO = 1e-4
 
 
@@ -154,10 +155,11 @@ class _Newton:
             curves = self.weight * self._of("second_derivative", scores)
             gradient = _product(self.spectrum.features.T, slopes) + self.strengths * v
             rise = slopes.sum(axis=0) if self.spectrum.centered else np.zeros(len(b))
-            step, shift = self._direction(gradient, rise, curves)
-            decrement = -((gradient * step).sum(axis=0) + rise * shift)
             values = self._objective(v, scores)
-            if finished := bool((decrement <= 2 * tol * np.maximum(values, np.finfo(float).tiny)).all()):
+            little = 2 * tol * np.maximum(values, np.finfo(float).tiny)
+            step, shift = self._direction(gradient, rise, curves, little)
+            decrement = -((gradient * step).sum(axis=0) + rise * shift)
+            if finished := bool((decrement <= little).all()):
                 break
             moved = self._moved(v, b, step, shift, decrement, values)
             if moved is None:
@@ -198,8 +200,11 @@ class _Newton:
         length = np.where(new < values, length, 0.0)
         return (v + length * step, b + length * shift) if length.any() else None
 
-    def _direction(self, gradient: Array, rise: Array, curves: Array) -> tuple[Array, Array]:
-        """Solve the Newton systems by preconditioned conjugate gradients, all targets in step."""
+    def _direction(self, gradient: Array, rise: Array, curves: Array, little: Array) -> tuple[Array, Array]:
+        """Solve the Newton systems by preconditioned conjugate gradients, all targets in step.
+
+        They end as soon as no step, with what is left of its system, promises more than ``little`` of the objective.
+        """
         features, centered = self.spectrum.features, self.spectrum.centered
         totals = np.maximum(curves.sum(axis=0), np.finfo(float).tiny)
         inverse = 1.0 / (self.spectrum.values[:, None] * curves.mean(axis=0) + self.strengths)
@@ -208,18 +213,18 @@ class _Newton:
         r, q = -gradient, -rise
         z, w = inverse * r, inverse_b * q
         p, o = z, w
-        energy = (r * z).sum(axis=0) + q * w
+        energy, promised = (r * z).sum(axis=0) + q * w, 0.0 * rise
         goal = FORCING**2 * energy
         for _ in range(MOST_PRODUCTS):
             bent = curves * (_product(features, p) + o)
             down, down_b = _product(features.T, bent) + self.strengths * p, bent.sum(axis=0) if centered else 0.0 * o
             curvature = (p * down).sum(axis=0) + o * down_b
             length = np.where((energy > goal) & (curvature > 0), energy / np.where(curvature > 0, curvature, 1.0), 0.0)
-            x, t = x + length * p, t + length * o
+            x, t, promised = x + length * p, t + length * o, promised + length * energy
             r, q = r - length * down, q - length * down_b
             z, w = inverse * r, inverse_b * q
             fresh = (r * z).sum(axis=0) + q * w
-            if (fresh <= goal).all() or not length.any():
+            if (fresh <= goal).all() or not length.any() or (promised + CAUTION * fresh <= little).all():
                 break
             turn = np.where(energy > 0, fresh / np.where(energy > 0, energy, 1.0), 0.0)
             p, o, energy = z + turn * p, w + turn * o, fresh
