@@ -21,6 +21,7 @@ from scipy.linalg import LinAlgError, cho_factor, cho_solve, solve_triangular
 from scipy.linalg.blas import dsymm, dsymv, dsyrk
 from scipy.linalg.lapack import dpotrf, dpotri, dpotrs, dpstrf
 
+from manykernels.compiled import compiled
 from manykernels.grams.base import mirror_upper
 from manykernels.solvers.run import check_deadline
 
@@ -76,10 +77,8 @@ class WholePart:
     @classmethod
     def of(cls, gram: Array, curvature: Array) -> WholePart:
         """Factorize for a curvature (N,)."""
-        root = np.sqrt(curvature)
-        matrix = gram * root
-        matrix *= root[:, None]
-        matrix[np.diag_indices_from(matrix)] += 1.0
+        root, matrix = np.sqrt(curvature), np.empty(gram.shape)
+        _scale_upper(gram, root, matrix)
         # LAPACK wants columns in a row: of a symmetric matrix the transpose has them, without a strided copy.
         return cls(root, cho_factor(matrix.T, lower=True, overwrite_a=True, check_finite=False)[0])
 
@@ -91,10 +90,24 @@ class WholePart:
 
     def add_to(self, total: Array) -> None:
         """Add ``E`` to the lower triangle of a matrix."""
-        inverse = dpotri(self.factor, lower=1)[0]
-        inverse *= self.root
-        inverse *= self.root[:, None]
-        total += inverse
+        _add_upper(dpotri(self.factor, lower=1)[0].T, self.root, total.T)
+
+
+@compiled()
+def _scale_upper(gram: Array, root: Array, out: Array) -> None:
+    """Write ``1 + root_i K_ij root_j`` above and on the diagonal."""
+    for i in range(root.size):
+        for j in range(i, root.size):
+            out[i, j] = root[i] * gram[i, j] * root[j]
+        out[i, i] += 1.0
+
+
+@compiled()
+def _add_upper(inverse: Array, root: Array, total: Array) -> None:
+    """Add ``root_i E_ij root_j`` to what is above and on the diagonal."""
+    for i in range(root.size):
+        for j in range(i, root.size):
+            total[i, j] += root[i] * inverse[i, j] * root[j]
 
 
 @dataclass(frozen=True, eq=False)
