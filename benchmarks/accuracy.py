@@ -5,12 +5,13 @@
 
 On every set, the same random splits for all: `MKLClassifier()` or `MKLRegressor()` and their cross-validated forms, all
 untouched; a support vector machine or kernel ridge regression with a Gaussian kernel, scaled and tuned by a grid; the
-same machine on the uniform sum of the default bank, tuned; gradient-boosted trees, untouched; and himalaya's multiple
-kernel ridge on the default bank where it is installed. No set is dropped for its result; those that are not in the
-folder of ``--data`` are named. Differences are taken split by split, with their own standard errors. The last table has
-many targets on few kernels, himalaya's own ground. ``--pairwise`` adds, on sets of three classes and more, two rivals
-that tell what voting among pairs of classes does: ours with a model for each pair, and the machine on the uniform sum
-with each class against the rest, like ours. ``--resume`` keeps what ``accuracy.csv`` has and measures the rest.
+same machine on the uniform sum of the default bank, tuned; gradient-boosted trees, untouched; and where they are
+installed, himalaya's multiple kernel ridge and MKLpy's EasyMKL on the default bank. No set is dropped for its result;
+those that are not in the folder of ``--data`` are named. Differences are taken split by split, with their own standard
+errors. The last table has many targets on few kernels, himalaya's own ground. ``--pairwise`` adds, on sets of three
+classes and more, two rivals that tell what voting among pairs of classes does: ours with a model for each pair, and the
+machine on the uniform sum with each class against the rest, like ours. ``--resume`` keeps what ``accuracy.csv`` has and
+measures the rest.
 """
 
 from __future__ import annotations
@@ -51,6 +52,7 @@ WIDTHS = (0.03, 0.1, 0.3, 1.0, 3.0)  # gamma, times the number of columns
 MOST_TEST_ROWS = 1000
 OURS = "MKL CV"
 PAIRWISE = ("MKL CV, one against one", "uniform sum, one against the rest")
+MARGIN, SHARES = ("EasyMKL", "EasyMKL, tuned"), (0.1, 0.5, 0.9)  # of MKLpy; how far its margins are softened
 SINGLE = ("tuned SVC, KRR", "uniform sum")  # that the search may not be worse than
 
 
@@ -147,6 +149,33 @@ class Himalaya:
         return self.machine.predict(self.fitted.block(self.fitted.prepare(X), self.train)) + self.shift
 
 
+class EasyMKL:
+    """MKLpy's EasyMKL on a bank: as it comes, or with a support vector machine and both tuned by MKLpy's own folds."""
+
+    def __init__(self, bank: KernelBank, *, tuned: bool = False) -> None:
+        self.bank, self.tuned = bank, tuned
+
+    def fit(self, X: np.ndarray, y: np.ndarray) -> EasyMKL:
+        """Fit the bank and EasyMKL on its matrices."""
+        from MKLpy.algorithms import EasyMKL as Machine
+        from MKLpy.model_selection import cross_val_score
+
+        self.fitted = self.bank.fit(X)
+        self.train = self.fitted.prepare(X)
+        grams = list(self.fitted.block(self.train, self.train))
+        settings: list[dict[str, Any]] = [{}]
+        if self.tuned:
+            settings = [{"lam": share, "learner": SVC(C=C)} for share in SHARES for C in CONSTANTS]
+            scores = [np.mean(cross_val_score(grams, y, Machine(**one), n_folds=5)) for one in settings]
+            settings = [settings[int(np.argmax(scores))]]
+        self.machine = Machine(**settings[0]).fit(grams, y)
+        return self
+
+    def predict(self, X: np.ndarray) -> np.ndarray:
+        """Predict."""
+        return np.asarray(self.machine.predict(list(self.fitted.block(self.fitted.prepare(X), self.train))))
+
+
 class Centered:
     """Kernel ridge regression with a Gaussian kernel, scaled and tuned; it has no intercept of its own."""
 
@@ -181,6 +210,8 @@ def rivals(data: Data, *, pairs: bool = False) -> dict[str, Callable[[], Any]]:
     if data.classes:
         grid = {"svc__C": CONSTANTS, "svc__gamma": [width / data.X.shape[1] for width in WIDTHS]}
         more = pairwise(data, bank) if pairs else {}
+        if find_spec("MKLpy"):
+            more |= {MARGIN[0]: lambda: EasyMKL(bank), MARGIN[1]: lambda: EasyMKL(bank, tuned=True)}
         return more | {
             "MKL": lambda: MKLClassifier(data.bank),
             OURS: lambda: MKLClassifierCV(data.bank),
@@ -335,7 +366,7 @@ def kept(parser: argparse.ArgumentParser, options: argparse.Namespace) -> list[d
 
 def in_order(frame: pd.DataFrame, names: list[str]) -> pd.DataFrame:
     """Return the rows of these sets, in the order of the sets and of the methods, however many runs they took."""
-    methods = [OURS, *SINGLE, "MKL", "boosting", "himalaya", *PAIRWISE]
+    methods = [OURS, *SINGLE, "MKL", "boosting", "himalaya", *MARGIN, *PAIRWISE]
     places = {"set": {name: k for k, name in enumerate(names)}, "method": {name: k for k, name in enumerate(methods)}}
     mine = frame[frame["set"].isin(names)]
     return mine.sort_values(
