@@ -171,9 +171,9 @@ HEADS = {
 }
 REMEDIES = {
     "missing": (
-        "Say what a gap means, as in KernelBank.auto(missing='mask'): 'mask' leaves a row out of the kernels of "
-        "columns it lacks, 'indicator' does so and adds kernels of missingness. Or impute them in a "
-        "pipeline (SimpleImputer(), for views ViewImputer()), or drop them before fitting"
+        "Say what a gap means, as in KernelBank.auto(missing='mask') for MKLClassifier or MKLRegressor: 'mask' leaves "
+        "a row out of the kernels of columns it lacks, 'indicator' does so and adds kernels of missingness. Or impute "
+        "them in a pipeline (SimpleImputer(), for views ViewImputer()), or drop them before fitting"
     ),
     "stored": (
         "Rows of a sparse X cannot be masked: impute before (SimpleImputer()), make X dense (as OneHotEncoder("
@@ -181,8 +181,9 @@ REMEDIES = {
     ),
     "infinite": "Correct them, or make them missing (NaN)",
     "numbers": (
-        "KernelBank.auto(X) chooses kernels by type: such columns get Overlap(), or Ordinal() if they are ordered "
-        "categoricals. Or encode them (for instance with OneHotEncoder), or leave them out of the kernels' columns"
+        "KernelBank.auto(X), for MKLClassifier or MKLRegressor, chooses kernels by type: such columns get Overlap(), "
+        "or Ordinal() if they are ordered categoricals. Or encode them (for instance with OneHotEncoder), or leave "
+        "them out of the kernels' columns"
     ),
     "text": (
         "Drop these columns, turn them into numbers (for instance with skrub's TableVectorizer in a pipeline), or if "
