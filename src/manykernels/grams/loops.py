@@ -129,6 +129,24 @@ def column_products(columns: Array, places: Array, rho: Array, out: Array) -> No
 
 
 @compiled(fastmath=FAST)
+def largest_squares(columns: Array, starts: Array, out: Array) -> None:
+    """Set ``out[m]`` to the largest sum over rows of the squares of ``columns[starts[m]:starts[m + 1]]``."""
+    sums = np.empty(GROUP_TILE)
+    for m in range(out.size):
+        out[m] = 0.0
+        for first in range(0, columns.shape[1], GROUP_TILE):
+            size = min(GROUP_TILE, columns.shape[1] - first)
+            sums[:size] = 0.0
+            for k in range(starts[m], starts[m + 1]):
+                part = columns[k, first : first + size]
+                for i in range(size):
+                    sums[i] += part[i] * part[i]
+            for i in range(size):
+                if not sums[i] <= out[m]:  # what is no number stays
+                    out[m] = sums[i]
+
+
+@compiled(fastmath=FAST)
 def block_gram(rows: Array, weights: Array, out: Array) -> None:
     """Set ``out`` (r, r) to ``Z' W Z`` of one group of factors, the rows (r, N) here, tile by tile."""
     tile = np.empty(GROUP_TILE)

@@ -21,7 +21,7 @@ from manykernels.exceptions import ConvergenceWarning, InvalidInputError, warn
 from manykernels.grams import GramStack
 from manykernels.grams.base import is_stack
 from manykernels.grams.training import is_precomputed, open_training
-from manykernels.kernels import Pairs
+from manykernels.kernels import KernelBank, Pairs
 from manykernels.kernels.bank.columns import Table
 from manykernels.kernels.precomputed.stack import as_kernel_stack
 from manykernels.kernels.tables.encoding import some
@@ -450,8 +450,8 @@ def _opened(
     if is_stack(X):
         return X, tuple(X.names or (f"kernel_{m}" for m in range(X.n_kernels)))
     rows = as_kernel_stack(X, square=True) if is_precomputed(kernels) else X
-    if kernels is None and not isinstance(X, Pairs):
-        rows = Table.of(X, sparse=True)  # of which the default kernels are others
+    if (kernels is None and not isinstance(X, Pairs)) or isinstance(kernels, KernelBank):
+        rows = Table.of(X, sparse=True)  # whose kernels are found once
     training = open_training(
         kernels,
         rows,

@@ -404,9 +404,13 @@ def _squared_columns(table: ColumnTable, linear: Sequence[int], places: Sequence
     if not linear or table.chunked or isinstance(table.columns, dict) or table.gaps.any():
         return {}
     used = sorted({j for m in linear for j in places[m]})
-    squares = {j: float(table.columns[j] @ table.columns[j]) for j in used}
-    found = {m: float(np.sum([squares[j] for j in places[m]])) for m in linear}
-    return {m: total for m, total in found.items() if np.isfinite(total)}  # of others rows tell what is wrong
+    squares = np.zeros(table.n_columns)
+    for j in used:
+        squares[j] = table.columns[j] @ table.columns[j]
+    owner = np.repeat(np.arange(len(linear)), [len(places[m]) for m in linear])
+    totals = np.bincount(owner, squares[[j for m in linear for j in places[m]]])
+    # Of what is not finite rows tell what is wrong.
+    return {m: total for m, total in zip(linear, totals.tolist(), strict=True) if np.isfinite(total)}
 
 
 def _mean_diagonal(name: str, spec: KernelSpec, columns: tuple[int, ...], table: ColumnTable) -> tuple[float, int]:

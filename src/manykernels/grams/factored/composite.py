@@ -1,6 +1,7 @@
 """Factored stacks side by side, under one numbering."""
 
 from collections.abc import Callable, Sequence
+from copy import copy
 from functools import cached_property
 from typing import Any
 
@@ -175,8 +176,10 @@ class CompositeStack(FactoredStack):
         for number, (part, member) in enumerate(zip(self.parts, self.members, strict=True)):
             own = self._place[chosen[self._part[chosen] == number]]
             found = make(part, own.tolist()) if len(own) else []
-            for operator in found if not self._as_numbered else ():
-                operator.kernels = member[operator.kernels]
+            if not self._as_numbered:
+                found = [copy(operator) for operator in found]  # what parts keep has their own numbers
+                for operator in found:
+                    operator.kernels = member[operator.kernels]
             made += found
         return sorted(made, key=lambda operator: operator.positions)  # one column's kernels are solved together
 

@@ -27,7 +27,7 @@ from manykernels.grams.factored.cells import grid_levels, grid_parts
 from manykernels.grams.factored.cones import polar_norm
 from manykernels.grams.factored.features import MAX_FEATURES, FeatureMap, by_levels, feature_map
 from manykernels.grams.factored.operators import FeatureOperator, adjoints, stored
-from manykernels.grams.loops import column_products
+from manykernels.grams.loops import column_products, largest_squares
 from manykernels.grams.rows.columns import ColumnTable
 from manykernels.kernels import KernelSpec, Shaped
 from manykernels.validation.arrays import Array
@@ -60,12 +60,12 @@ class ColumnPasses:
         self._directions: list[tuple[Array, Array, float]] = []
 
     def bounds(
-        self, rho: Array, limits: Array, errors: Array, known: tuple[Array, Array] | None = None
+        self, rho: Array, limits: Array, errors: Array, known: tuple[Array, Array, Array] | None = None
     ) -> tuple[Array, Array, int]:
         """Return bounds from below and above, (M,) each, and how many kernels were read.
 
         Those are read whose bound from above would exceed ``limits``; ``errors`` are what a pass leaves open. Of
-        ``known`` kernels somebody else has read the values, which come with them.
+        ``known`` kernels somebody else has read the products, which come with them and the places of their factors.
         """
         size = float(np.linalg.norm(rho))
         rest, products = rho, np.zeros((len(self._columns), *rho.shape[1:]))
@@ -76,21 +76,23 @@ class ColumnPasses:
         left = float(np.linalg.norm(rest))
         near, radius = np.sqrt(self._squares(products)), self._norms * (left + error)
         low, high = np.maximum(near - radius, 0.0) ** 2, (near + radius) ** 2
+        given = np.zeros(len(limits), dtype=bool)
         if known is not None:
-            own, values = known
-            low[own], high[own] = np.maximum(values - errors[own], 0.0), values + errors[own]
-            limits = limits.copy()
-            limits[own] = np.inf
-        again = np.flatnonzero(high > limits)
+            own, places, values = known
+            given[own], read = True, np.zeros_like(products)
+            read[places] = values
+            squares = self._squares(read)[own]
+            low[own], high[own] = np.maximum(squares - errors[own], 0.0), squares + errors[own]
+        again = np.flatnonzero((high > limits) & ~given)
         if len(again) > AGAIN * len(limits):
-            read = self._columns @ rho
+            read = self._columns @ rho if known is None else self._read(np.flatnonzero(~given), rho, read)
             if left > NEW_DIRECTION * size:
                 self._directions.append((rest / left, (read - products) / left, error / left))
                 del self._directions[:-MOST_DIRECTIONS]
             squares = self._squares(read)
-            return np.maximum(squares - errors, 0.0), squares + errors, len(limits)
+            return np.maximum(squares - errors, 0.0), squares + errors, len(limits) - int(given.sum())
         if len(again):
-            squares = self._squares_of(again, rho)
+            squares = self._squares(self._read(again, rho, np.zeros_like(products)))[again]
             low[again], high[again] = np.maximum(squares - errors[again], 0.0), squares + errors[again]
         return low, high, len(again)
 
@@ -98,16 +100,16 @@ class ColumnPasses:
         squares = products**2 if products.ndim == 1 else np.einsum("pt,pt->p", products, products)
         return np.add.reduceat(squares, self._starts) * self._scales
 
-    def _squares_of(self, kernels: Array, rho: Array) -> Array:
-        """Return ``rho' K_m rho`` of some kernels."""
+    def _read(self, kernels: Array, rho: Array, out: Array) -> Array:
+        """Return ``out`` with the products of the factors of some kernels, where these stand."""
         ranks = self._ranks[kernels]
         ends = np.cumsum(ranks)
         places = np.arange(ends[-1]) + np.repeat(self._starts[kernels] - (ends - ranks), ranks)
-        squares, products = np.zeros(len(places)), np.empty(len(places))
-        for column in columns_of(rho):
+        products = np.empty(len(places))
+        for column, target in zip(columns_of(rho), out.reshape(len(out), -1).T, strict=True):
             column_products(self._columns, places, column, products)
-            squares += products**2
-        return np.add.reduceat(squares, ends - ranks) * self._scales[kernels]
+            target[places] = products
+        return out
 
 
 def largest_singular_values(columns: Array, starts: Array, scales: Array) -> Array:
@@ -119,13 +121,6 @@ def largest_singular_values(columns: Array, starts: Array, scales: Array) -> Arr
         grams = np.array([columns[low : low + size] @ columns[low : low + size].T for low in starts[own].tolist()])
         out[own] = np.linalg.eigvalsh(grams)[:, -1]
     return np.sqrt(out * scales) * (1.0 + SLACK)
-
-
-def _again(operator: Any) -> Any:
-    """Return an operator of its own with the same parts, as `copy` makes it, at a tenth of the time."""
-    other = object.__new__(type(operator))
-    other.__dict__.update(operator.__dict__)
-    return other
 
 
 def levels_of(spec: KernelSpec, positions: tuple[int, ...], table: ColumnTable) -> list[Array] | None:
@@ -185,7 +180,7 @@ class ExplicitStack(FactoredStack):
             made[slot] = operator
             if getattr(operator, "in_place", False):  # nothing is held but the table
                 self._stored[kernels[slot]] = operator
-        return [_again(operator) for operator in made]
+        return made
 
     def _quad(self, r: Array) -> Array:
         if self._whole is not None:
@@ -247,6 +242,16 @@ class ExplicitStack(FactoredStack):
         if not np.may_share_memory(table.block(chosen), table.columns):
             return None
         return chosen, np.cumsum([0, *map(len, self.positions[:-1])])
+
+    @cached_property
+    def largest(self) -> Array:
+        """Return the largest diagonal entry of every kernel, (M,); of columns in place by one loop."""
+        if self._whole is None:
+            return super().largest
+        columns, starts = self._whole
+        out = np.empty(self.n_kernels)
+        largest_squares(self.table.block(columns), np.append(starts, len(columns)), out)
+        return out * self.scales
 
     def _apply_each(self, columns: Array, kernels: Array) -> Array:
         out = np.empty((len(kernels), self.n_samples, columns.shape[1]))

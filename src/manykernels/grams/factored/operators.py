@@ -321,6 +321,8 @@ def stored(operators: Sequence[Any]) -> list[Any]:
 
 def joined(operators: Sequence[Any]) -> list[Any]:
     """Return neighbors on the same columns together, as far as they are held in memory."""
+    if len({op.positions for op in operators}) == len(operators):
+        return list(operators)
     made: list[Any] = []
     for held, group in groupby(operators, key=lambda op: isinstance(op, DenseOperator) and op.positions):
         members = list(group)

@@ -239,6 +239,8 @@ class KernelBank(BankConstructors, Bank):
         readers: dict[tuple[int, frozenset[str]], KernelSpec] = {}  # the first of each column and what it can read
         can_read: dict[tuple[int, int], frozenset[str]] = {}  # by spec, which many columns may share, and place in it
         for _, spec, positions in kernels:
+            if table.holds_numbers and type(spec).reads is KernelSpec.reads:
+                continue  # which is all that they read
             for place, j in enumerate(positions) if spec.family != "features" else ():
                 if (id(spec), place) not in can_read:
                     can_read[id(spec), place] = spec.reads(place)

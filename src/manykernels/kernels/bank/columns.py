@@ -153,6 +153,11 @@ class Table:
 
     # --- what the columns hold ---------------------------------------------------------------------------------------
 
+    @property
+    def holds_numbers(self) -> bool:
+        """Whether the rows are an array, whose columns all hold numbers."""
+        return not isinstance(self.data, pd.DataFrame)
+
     def kind(self, column: int) -> str:
         """Return what a column holds, see `manykernels.kernels.tables.kinds`."""
         if not isinstance(self.data, pd.DataFrame):

@@ -17,7 +17,6 @@ from typing import Any
 import numpy as np
 
 from manykernels.compiled import compiled
-from manykernels.grams.factored.operators import DenseOperator
 from manykernels.grams.loops import FAST, add_columns, column_products
 from manykernels.objective.losses.curvature import Curvature, add_curved
 from manykernels.solvers.factored.group_penalty import GroupPenalty, group_minimizer, sum_of_powers
@@ -246,22 +245,9 @@ def factor_rows(objective: FactoredObjective) -> tuple[Array, Array, Array]:
     return Z, starts[:-1], np.ones(len(operators))
 
 
-def takes_turns(objective: FactoredObjective) -> bool:
-    """Whether groups can take turns over rows: of factors in memory, under penalties that loops know, in no cones.
-
-    Kernels that share columns act on each other too much for it.
-    """
-    if objective.penalty.shape is None or objective.penalty.coned:
-        return False
-    if not all(isinstance(one, DenseOperator) and len(one.kernels) == 1 for one in objective.bases):
-        return False
-    columns = [j for operator in objective.bases for j in operator.positions or ()]
-    return len(set(columns)) == len(columns)
-
-
 def descends(objective: FactoredObjective, curvature: Curvature, rows: int) -> bool:
     """Whether sweeps over rows apply and are predicted to cost less than a Hessian summed over so many rows."""
-    if not takes_turns(objective):
+    if not objective.takes_turns:
         return False
     n, rank = objective.problem.n_samples, objective.rank
     usual = USUAL_SWEEPS if objective.constant else FEW_SWEEPS

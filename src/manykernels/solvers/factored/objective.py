@@ -241,6 +241,19 @@ class FactoredObjective:
         quadratic = getattr(self.problem.loss, "linear_dual", False)
         return quadratic and all(isinstance(operator, DenseOperator) for operator in self.operators)
 
+    @cached_property
+    def takes_turns(self) -> bool:
+        """Whether groups can take turns over rows: of factors in memory, under penalties that loops know, in no cones.
+
+        Kernels that share columns act on each other too much for it.
+        """
+        if self.penalty.shape is None or self.penalty.coned:
+            return False
+        if not all(isinstance(one, DenseOperator) and len(one.kernels) == 1 for one in self.bases):
+            return False
+        columns = [j for operator in self.bases for j in operator.positions or ()]
+        return len(set(columns)) == len(columns)
+
     @property
     def matrix_free(self) -> bool:
         """Whether some factors are for products only."""

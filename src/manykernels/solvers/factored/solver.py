@@ -315,7 +315,7 @@ def _largest_noise(functions: FactorFunctions) -> float:
     largest, totals = functions.stack.largest, np.zeros(functions.n_targets)
     for component in functions.components:
         v, root = component.coefficients, np.sqrt(largest[component.kernel])
-        terms = np.linalg.norm(v) if component.tol is not None else np.abs(v).sum() * root
+        terms = np.sqrt(v @ v) if component.tol is not None else np.abs(v).sum() * root
         totals[component.target] += float(terms) * float(root)
     return float(totals.max())
 

@@ -24,7 +24,6 @@ from manykernels.grams.factored import FactoredStack
 from manykernels.grams.factored.base import columns_of
 from manykernels.objective.losses.smoothing import smaller_smoothing
 from manykernels.objective.problem import Problem
-from manykernels.solvers.factored.block_descent import takes_turns
 from manykernels.solvers.factored.certificate import (
     DualBound,
     contributors,
@@ -251,11 +250,16 @@ class FactoredWorkingSet:
         self.stack._count(read)
         return low, high
 
-    def _known(self, state: State, rho: Array) -> Quads | None:
-        """Return the kernels in use and ``rho' K_m rho`` of each, if the last steps ended with these products."""
-        if state.objective is None or state.products is None or not np.array_equal(state.products[0], rho):
+    def _known(self, state: State, rho: Array) -> tuple[Array, Array, Array] | None:
+        """Return the kernels in use, their columns and the products of these, if the last steps ended with them."""
+        objective = state.objective
+        if objective is None or state.products is None or not np.array_equal(state.products[0], rho):
             return None
-        return state.objective.kernels, state.objective.penalty.dual_norms(state.products[1]) ** 2
+        if objective.in_place is None:
+            return None
+        own = state.products[1][objective.place] / objective.in_place.scale
+        first, *_ = self.stack.columns_of(0)
+        return objective.kernels, objective.in_place.places - first, own.T.reshape(-1, *rho.shape[1:])
 
     def _loose(self, state: State, served: DualPass) -> bool:
         """Whether a pass has bounds only of kernels that may be above the threshold."""
@@ -432,7 +436,7 @@ class FactoredWorkingSet:
 
         Kernels on the same columns, and penalties of other forms, act on each other more than that.
         """
-        return self.stack.few_columns and self.problem.loss.smooth and takes_turns(objective)
+        return self.stack.few_columns and self.problem.loss.smooth and objective.takes_turns
 
     @property
     def _few_rows(self) -> bool:
