@@ -322,6 +322,19 @@ class NewtonSystem:
             self._border = self._solve(np.ones((1, rights.shape[1])))[0]
         return x - np.outer(x.sum(axis=1) / self._border.sum(), self._border)
 
+    def holding(self, x: Array, multiplier: float, held: Array, values: Array) -> tuple[Array, float]:
+        """Return a solution with some entries at given values, of the other equations alone, from that of all.
+
+        Forces in the equations of the entries hold them there.
+        """
+        units = np.zeros((held.size, x.size))
+        units[np.arange(held.size), held] = 1.0
+        moved = self.solve_each(units)
+        own = moved[:, held]
+        forces = np.linalg.solve((own + own.T) / 2, values - x[held])
+        shifts = 0.0 if self._border is None else forces @ (self._border[held] / self._border.sum())
+        return x + forces @ moved, multiplier + float(shifts)
+
     def _solve(self, rights: Array) -> Array:
         """Solve for right-hand sides in rows, with a step of iterative refinement where their residuals ask for it."""
         x: Array = dpotrs(self._factor, rights.T, lower=1)[0].T
