@@ -141,6 +141,23 @@ def test_a_walk_stops_on_a_plateau_and_at_its_end() -> None:
     assert not rising.flat()
 
 
+def test_scores_that_are_noise_seldom_lead_to_the_far_end() -> None:
+    grid = Grid(8, 1e-3)  # on few strengths the best of noise is often the last
+    mixture, ends = Mixture(EVERY, np.ones(2), 1.0), []
+    for seed in range(200):
+        noise = np.random.default_rng(seed).normal(size=(grid.last + COARSE + 1, 5))
+
+        def try_at(numbers: Sequence[int], noise: np.ndarray = noise) -> Iterator[tuple[int, list[Candidate]]]:
+            for number in numbers:
+                yield (
+                    number,
+                    [Candidate(mixture, grid.fraction(number), own.reshape(1, 1), 1.0) for own in noise[number]],
+                )
+
+        ends.append(StrengthPath(mixture, grid).follow(try_at).numbers[-1])
+    assert np.mean(np.array(ends) >= grid.last) < 0.15  # a quarter went there
+
+
 def test_a_walk_that_cannot_come_level_is_left() -> None:
     def tried(score: Callable[[int], float], numbers: Sequence[int]) -> Iterator[tuple[int, list[Candidate]]]:
         for number in numbers:

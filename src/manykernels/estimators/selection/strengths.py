@@ -168,6 +168,7 @@ def of_family(candidates: Sequence[Candidate], family: object) -> list[int]:
 COARSE = 3  # steps of the grid that a path takes at once first
 BEHIND = 2  # coarse steps that must have brought nothing better before a path ends
 FARTHEST = 1e-4  # share of the smallest strength of the grid to which it may extend itself
+RISEN = 0.5  # standard errors by which what lies beyond the grid must be better than what lay before, for still more
 PLATEAU = 1e-3  # standard deviations over the folds that make no difference
 LOOKED_AT = 3  # strengths of a first look, equally spaced inside the grid
 HOPELESS = 1.0  # standard errors of the difference over the folds by which what is behind is given up
@@ -284,7 +285,8 @@ class StrengthPath:
         step = max(1, wanted[-1] - wanted[-2] if len(wanted) > 1 else 1)
         while wanted:
             self._try(wanted, try_at)
-            wanted = self._untried(self.best().tolist(), step)
+            last = self.grid.last if self._goes_on(1, step) else max(self.numbers[-1], self.grid.n_first - 1)
+            wanted = [number for number in self._untried(self.best().tolist(), step) if number <= last]
         return self
 
     def _untried(self, numbers: Iterable[int], step: int) -> list[int]:
@@ -335,11 +337,20 @@ class StrengthPath:
             self.trials[number] = trials
 
     def _goes_on(self, behind: int, stride: int) -> bool:
-        """Whether the best of any score is near the end and no plateau."""
-        last = self.numbers[-1]
-        if bool((self.best() > last - behind * stride).any()):
-            return last < self.grid.n_first - 1 or not self.flat()
-        return False
+        """Whether the best of any score is near the end; beyond that of the grid, if it is better by more than luck."""
+        since = self.numbers[-1] - behind * stride
+        near = self.best() > since
+        if self.numbers[-1] < self.grid.n_first - 1:
+            return bool(near.any())
+        return not self.flat() and bool((near & self._risen(since)).any())
+
+    def _risen(self, since: int) -> Array:
+        """Whether the best of every score is ahead of the best until some strength by evidence over the folds, (T,)."""
+        scores = self.scores()[: np.searchsorted(self.numbers, since, side="right")]
+        if not len(scores):
+            return np.ones(scores.shape[2], dtype=bool)
+        until = scores.mean(axis=1).argmax(axis=0)
+        return ahead(self.at_tops(), scores[until, :, np.arange(scores.shape[2])].T, RISEN)
 
     def flat(self) -> bool:
         """Whether the last strengths score alike: to go on would change nothing."""
