@@ -182,6 +182,8 @@ class BoxSamples:
         self.rho, self.split = self.rho + change, scale * self.split
 
     def recenter(self, barrier: float) -> None:
+        if self.loss.entropic:  # whose conjugate keeps coefficients off the ends by itself
+            return
         slack, self.multiplier = lift(self.slack, self.multiplier, barrier)
         shift = self._halfway(np.bincount(self.sample, -self.side * (slack - self.slack), minlength=self.rho.size))
         self.rho = self.rho + shift
