@@ -204,10 +204,11 @@ def name_rows(ax: Axes, names: Iterable[Any], rest: int) -> None:
 
 
 def name_levels(ax: Axes, levels: Sequence[Any]) -> None:
-    """Write the levels of a category below their places, upright, and no larger than they have room."""
+    """Write the levels of a category below their places, upright where they have no room, and no larger than fits."""
     room = 72 * inches_of(ax)[0] / max(len(levels), 1)
-    texts = [plain(cut_text(str(level), 10)) for level in levels]
-    ax.set_xticks(range(len(levels)), texts, rotation=90, fontsize=min(font_points(), 0.75 * room))
+    texts, size = [cut_text(str(level), 10) for level in levels], min(font_points(), 0.75 * room)
+    wide = 0.7 * size * max(map(len, texts), default=0) > 0.8 * room  # a letter is about 0.7 of its height
+    ax.set_xticks(range(len(levels)), list(map(plain, texts)), rotation=90 if wide else 0, fontsize=size)
 
 
 def and_more(count: int, what: str = "") -> str:
