@@ -272,6 +272,12 @@ class Run(Generic[C]):
             raise RuntimeError("a run always begins with a certified model")
         return self._best
 
+    def prove(self, best: C) -> None:
+        """Let the best model be the same one with a better certificate, by which the run may have converged."""
+        self._best = best
+        if self._converged(best) and self.status in (Status.STALLED, Status.MAX_ITER, Status.TIME_LIMIT):
+            self.status = Status.CONVERGED
+
     def solution(self: Run[Solution]) -> Solution:
         """Return the best model as a solution."""
         best, last = self.best, self.history[-1]

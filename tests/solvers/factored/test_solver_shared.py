@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from manykernels import KernelBank
+from manykernels import KernelBank, MKLClassifier
 from manykernels.exceptions import ConvergenceWarning
 from manykernels.grams import as_stack
 from manykernels.grams.factored import ExplicitStack, FactoredStack, FourierStack, factored_stack
@@ -254,3 +254,23 @@ def test_factors_of_several_outputs_are_the_kronecker_product() -> None:
         several.add_scores(v, scores)
         np.testing.assert_allclose(scores, expected, atol=1e-12)
         np.testing.assert_allclose(several.adjoint(rho) @ v, (rho * expected).sum(), rtol=1e-10)
+
+
+def test_what_a_later_round_proves_holds_for_the_best_model() -> None:
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(1500, 6))
+    y = (np.sin(2 * X[:, :5]) + rng.normal(size=(1500, 5))).argmax(axis=1)
+    options = {"loss": "hinge", "outputs": "shared", "alpha": "0.05*max", "tol": 1e-3}
+    limits = {"representation": "factored", "max_iter": 1}
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", ConvergenceWarning)
+        model = MKLClassifier(KernelBank.per_feature(widths=[0.2, 1.0]), **options, resources=limits)
+        longer = model.set_params(resources__max_iter=3).fit(X, y).solution_.frame()
+        found = model.set_params(resources__max_iter=1).fit(X, y).solution_
+    history = found.frame()
+    assert (
+        history["primal"].iloc[0] < history["primal"].iloc[1]
+    )  # the model without kernels is better than a smooth one
+    assert history["dual"].iloc[0] < history["dual"].iloc[1]
+    assert found.certificate.primal == history["primal"].min()
+    assert found.certificate.dual == history["dual"].max() <= longer["primal"].min()

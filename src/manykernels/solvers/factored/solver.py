@@ -229,6 +229,9 @@ class FactoredNewton(Solver):
 
     def _ended(self, problem: Problem, run: Run[Solution], work: FactoredWorkingSet) -> Solution:
         """Return the best model of a run, with its functions, and what keeps it from a smaller gap."""
+        proved, held = work.proved, run.best.state.best
+        if proved is not None and held is not None and proved.value > held.value:  # by a round after that of the model
+            run.prove(certified_model(work.problem, replace(run.best.state, best=proved), run.best.passes))
         found, best = run.solution(), run.best
         model = as_evaluated(work.problem, best)
         if model.state.primal > work.without_kernels() * (1.0 + ROUNDING):

@@ -92,6 +92,7 @@ class FactoredWorkingSet:
         self._before: DualPass | None = None  # the pass that another penalty left, while it is still of use
         self._fall = 0.0  # of the threshold since then
         self._earlier: Start | None = None  # what another penalty left
+        self.proved: DualBound | None = None  # the largest lower bound, which holds for every model
         self._started = time.perf_counter()
 
     def rounds(self, start: Start | None = None) -> Generator[State, None, str]:
@@ -218,7 +219,7 @@ class FactoredWorkingSet:
         state.certified = served
         bound = dual_bound(self.problem, rho, z, quads, state.primal, self.tol)
         if state.best is None or bound.value > state.best.value:
-            state.best = bound
+            state.best = self.proved = bound
         return bound
 
     def _balanced(self, state: State, slopes: Array) -> tuple[Array, Array]:
