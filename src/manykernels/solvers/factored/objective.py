@@ -259,6 +259,20 @@ class FactoredObjective:
         """Whether some factors are for products only."""
         return any(is_matrix_free(operator) for operator in self.operators)
 
+    def carried(self, old: dict[int, Array]) -> Array:
+        """Return coefficients of other factors on these: finer factors begin with the directions of coarser ones."""
+        v, n_outputs = np.zeros(self.rank), self.problem.n_targets
+        for kernel, (low, high) in zip(self.kernels.tolist(), pairwise(self.penalty.starts.tolist()), strict=False):
+            if (part := old.get(kernel)) is None:
+                continue
+            if len(part) == high - low:
+                v[low:high] = part
+            else:
+                part, own = part.reshape(n_outputs, -1), v[low:high].reshape(n_outputs, -1)
+                size = min(part.shape[1], own.shape[1])
+                own[:, :size] = part[:, :size]
+        return v
+
     def scores(self, v: Array) -> Array:
         """Return ``Z v`` without the intercept."""
         out = self.problem.constant_scores(0.0)

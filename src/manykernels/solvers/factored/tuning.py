@@ -27,6 +27,7 @@ LAST_GAP = 0.9  # part of the gap asked for to which it is solved at a strength 
 INNER_FOR_PRODUCTS = 0.01  # of those that read all rows in each product
 NEXT_GAP = 0.2  # part of the gap that the next round is meant to leave
 SMOOTHING = 0.2  # part of that which the smoothing of a kinked loss may make up
+SMOOTHED, SMOOTHINGS = 2.0, 5  # times that which it may after all, and of a round
 FIRST_SMOOTHING = 0.5
 NEWTON_STEPS = 60
 FEW_ROWS = 1000  # up to which N x N matrices take over from more coefficients than rows, and from smoothing

@@ -57,7 +57,9 @@ from manykernels.solvers.factored.tuning import (
     REFINE,
     REFINE_LESS,
     SINGLE_PRECISION_TOL,
+    SMOOTHED,
     SMOOTHING,
+    SMOOTHINGS,
     STAYED,
 )
 from manykernels.solvers.factored.working_matrices import WorkingMatrices
@@ -182,7 +184,7 @@ class FactoredWorkingSet:
         """Return the model of another problem on the same stack, certified for this one in the first round."""
         operators = self.stack.operators(start.kernels.tolist(), start.factor_tol)
         objective = FactoredObjective(self.problem, operators, start.mu)
-        v = self._carried(objective, start.coefficients) + self._ahead(objective, start)
+        v = objective.carried(start.coefficients) + self._ahead(objective, start)
         point = Point(v, start.intercept, objective.scores(v) + start.intercept)
         state = State(objective.kernels, operators, objective, point, objective.settle_intercept(point))
         state.began, state.known = start, start.known
@@ -202,7 +204,7 @@ class FactoredWorkingSet:
         rates, fall = start.trend, start.strength - self.problem.regularizer.strength
         if not rates or start.before is None or not 0.0 < fall <= FURTHEST * (start.before[0] - start.strength):
             return 0.0
-        return fall * self._carried(objective, rates)
+        return fall * objective.carried(rates)
 
     def _certify(
         self, state: State, slopes: Array, known: Quads | None = None, served: DualPass | None = None
@@ -314,17 +316,21 @@ class FactoredWorkingSet:
         coefficients = dict(zip(state.kernels.tolist(), self._coefficients(state), strict=True))
         operators = self.stack.operators(kernels.tolist(), state.factor_tol)
         state.operators, state.kernels = operators, np.concatenate([operator.kernels for operator in operators])
-        goal = SMOOTHING * max(NEXT_GAP * gap, self.tol * self._size(state))
-        state.mu = smaller_smoothing(self.problem.bound, state.point.z, state.mu, goal)
-        state.objective = FactoredObjective(self.problem, operators, state.mu)
         if state.known.factor_tol != state.factor_tol:
             state.known = KnownCurvature(state.factor_tol, self.tol >= SINGLE_PRECISION_TOL)
-        state.objective.known = state.known
-        v = self._carried(state.objective, coefficients)
+        self._smooth(state, SMOOTHING * max(NEXT_GAP * gap, self.tol * self._size(state)))
+        assert state.objective is not None
+        v = state.objective.carried(coefficients)
         carried = not finer and set(state.kernels.tolist()).issuperset(
             k for k, own in coefficients.items() if own.any()
         )
         state.point = Point(v, state.point.b, state.point.z if carried else state.objective.scores(v) + state.point.b)
+
+    def _smooth(self, state: State, goal: float) -> None:
+        """Pose the problem on these factors, its loss as smooth as it may be at the present scores to miss no more."""
+        state.mu = smaller_smoothing(self.problem.bound, state.point.z, state.mu, goal)
+        state.objective = FactoredObjective(self.problem, state.operators, state.mu)
+        state.objective.known = state.known
 
     def _threshold(self, state: State) -> Array:
         """Return the dual norms (M,) below which kernels have no weight."""
@@ -375,22 +381,6 @@ class FactoredWorkingSet:
         starts = state.objective.penalty.starts
         return [state.point.v[low:high] for low, high in pairwise(starts)]
 
-    def _carried(self, objective: FactoredObjective, old: dict[int, Array]) -> Array:
-        """Return coefficients on new factors: finer factors begin with the directions of coarser ones."""
-        v, n_outputs = np.zeros(objective.rank), self.problem.n_targets
-        starts = objective.penalty.starts.tolist()
-        ends = starts[1:]
-        for slot, kernel in enumerate(objective.kernels.tolist()):
-            if (part := old.get(kernel)) is None:
-                continue
-            if len(part) == ends[slot] - starts[slot]:
-                v[starts[slot] : ends[slot]] = part
-            else:
-                part, own = part.reshape(n_outputs, -1), v[starts[slot] : ends[slot]].reshape(n_outputs, -1)
-                size = min(part.shape[1], own.shape[1])
-                own[:, :size] = part[:, :size]
-        return v
-
     # --- the working set's own problem -------------------------------------------------------------------------------
 
     def _solve(self, state: State, gap: float) -> None:
@@ -404,11 +394,18 @@ class FactoredWorkingSet:
         if len(state.rounds) > 1 and not entered and gap > 0.5 * state.rounds[-2].relative_gap * self._size(state):
             # The last round gained little: what is left may be the working set's own.
             target = min(target, max(INNER * state.own_gap, 0.01 * self.tol * self._size(state)))
-        fit: NewtonFit = minimize(state.objective, state.point, target, NEWTON_STEPS, self._started + self.time_limit)
-        state.point, state.slopes, state.own_gap = fit.point, fit.slopes, fit.gap
-        state.products = fit.rho, fit.adjoint
-        state.steps += fit.steps
-        state.smoothing_gap = state.objective.loss.error(state.point.z)
+        goal = SMOOTHING * max(NEXT_GAP * gap, self.tol * self._size(state))
+        for _ in range(SMOOTHINGS):
+            fit: NewtonFit = minimize(
+                state.objective, state.point, target, NEWTON_STEPS, self._started + self.time_limit
+            )
+            state.point, state.slopes, state.own_gap = fit.point, fit.slopes, fit.gap
+            state.products = fit.rho, fit.adjoint
+            state.steps += fit.steps
+            state.smoothing_gap = state.objective.loss.error(state.point.z)
+            if state.smoothing_gap <= SMOOTHED * goal:
+                break
+            self._smooth(state, goal)  # scores came closer to kinks: better slopes tell which kernels are missing
         state.primal, state.norms = primal_bound(self.problem, state.objective, fit.point)
 
     # --- N x N matrices ----------------------------------------------------------------------------------------------
