@@ -143,6 +143,7 @@ def test_options_reach_the_estimator() -> None:
 OWN = {
     "force",
     "data",
+    "encoding",
     "target",
     "time",
     "event",

@@ -42,7 +42,6 @@ class PredictOptions:
 
     model: console.ModelFile
     data: console.Data
-    encoding: console.Encoding = None
     output: Annotated[Path | None, typer.Option("--output", "-o", help="CSV or Parquet file to write.")] = None
     proba: Annotated[bool, typer.Option("--proba", help="Add the probability of each class.")] = False
     at: Annotated[
@@ -54,6 +53,7 @@ class PredictOptions:
     chunk_rows: Annotated[int | None, typer.Option(min=1, help="Read, predict and write so many rows at a time.")] = (
         None
     )
+    encoding: console.Encoding = None
 
 
 def run_predict(options: PredictOptions, outcome: console.Outcome) -> None:

@@ -133,11 +133,11 @@ class TableKernels(RawKernels[TablePoints]):
         """Check rows once, standardize and select their columns."""
         return self.points(self.values(X))
 
-    def values(self, X: object) -> Any:
+    def values(self, X: object, *, in_their_units: bool = False) -> Any:
         """Check rows once, and return the used columns as numbers, standardized, (n, n_used).
 
         NaN where a value is missing, if ``missing`` allows it; rows in compressed form stay so. `MixedRows` if a kernel
-        reads objects.
+        reads objects. Numbers ``in_their_units`` are for those who standardize on reading.
         """
         table = Table.of(X, sparse=True).completed(self.feature_names)
         places = locate_columns(table, self.used, self.n_features, self.feature_names)
@@ -145,7 +145,9 @@ class TableKernels(RawKernels[TablePoints]):
             rows = table.compressed(places)
             refuse(stored_issues(rows, table, places))
             return rows
-        values = standardized(self._read(table, places), self.column_means, self.column_scales)
+        values = self._read(table, places)
+        if not in_their_units:
+            values = standardized(values, self.column_means, self.column_scales)
         objects = {at: table.objects(places[at]) for at in self.object_columns}
         return MixedRows(values, objects) if objects else values
 

@@ -62,7 +62,7 @@ class FactorFunctions:
     approximate_gap: float = 0.0
     rounds: tuple[Round, ...] = ()  # one entry a pass: what the working set was, its rank, how fine factors were
     start: Start | None = None  # from which a problem on the same stack can begin
-    # where the stack has columns as a bank prepared them, that bank, which prepares new rows
+    # where a bank prepared the columns of the stack, or told their units, that bank, which reads new rows
     bank: FittedBank | None = None
 
     def __repr__(self) -> str:
@@ -98,9 +98,15 @@ class FactorFunctions:
 
     def _evaluated(self, X: TableLike, gather: Callable[..., Array]) -> Array:
         """Return what becomes of the functions at all rows, (..., n); they go where rows are."""
-        rows = open_table(X if self.bank is None else self.bank.table.values(Table.of(X)), self.stack.table)
+        rows = open_table(X if self.bank is None else self._read(X, self.bank), self.stack.table)
         kernels = [(self.stack.spec_of(int(m)), self.stack.columns_of(int(m))) for m in self.active]
         return np.concatenate([own for _, own in rows.evaluated(CHUNK, partial(gather, self.parts, kernels))], axis=-1)
+
+    def _read(self, X: TableLike, bank: FittedBank) -> Any:
+        """Return new rows as those of training were given to the stack: as they are where its units are the bank's."""
+        own, table = bank.table, self.stack.table
+        as_they_are = np.array_equal(own.column_means, table.center) and np.array_equal(own.column_scales, table.unit)
+        return own.values(Table.of(X), in_their_units=as_they_are)
 
     def shape_functions(self, column: int, grid: ArrayLike | None = None, *, target: int = 0) -> pd.DataFrame:
         """Return what the model adds for values of one column, from all kernels on that column alone."""
