@@ -77,6 +77,7 @@ def test_one_column_is_a_table(tmp_path: Path) -> None:
             b"a,b\n1,2\ncaf\xe9,2\n",
             "line 3 has the byte 0xE9, 'é' in Windows' cp1252.*--encoding cp1252",
         ),
+        ("a,b\n1,2\n".encode("utf-16-le"), "holds zero bytes, as texts in UTF-16 .*--encoding utf-16-le"),
         (b"\xff\xfea", "no text in utf-16: .*truncated data.*another --encoding"),
         (b"PK\x03\x04\x14\x00\x06\x00\x08\x00\xe9\n", "is a workbook or packed.*Save its table as CSV"),
         (b'a,b\n"1,2\n', "cannot be read as CSV"),

@@ -292,6 +292,11 @@ def _dialect(path: Path, encoding: str) -> tuple[str, str]:
     """Return the delimiter that splits the first lines evenly into most fields, and the decimal sign."""
     with _text_of(path, encoding) as file:
         sample = file.read(SAMPLE_SIGNS)
+    if "\0" in sample:
+        raise InvalidInputError(
+            f"{str(path)!r} holds zero bytes, as texts in UTF-16 do whose mark is lost. If it is one, say so: "
+            "--encoding utf-16-le."
+        )
     lines = [line for line in io.StringIO(sample, newline="") if line.strip()]
     if len(sample) == SAMPLE_SIGNS:
         lines = lines[: max(1, len(lines) - 1)]  # the last one is cut
