@@ -37,8 +37,7 @@ if TYPE_CHECKING:
 
 # Working sets
 INNER_SHARE = 0.3  # of tol: how closely a working set is solved, to leave room for violations outside
-INNER_PROGRESS = 0.05  # of the current gap: there is no point in solving a wrong working set exactly,
-WHOLE_PROGRESS = 1e-3  # unless it is all kernels
+INNER_PROGRESS = 0.05  # of the current gap: there is no point in solving a wrong working set exactly
 FIRST_GAP = 0.1  # of the first working set
 WARM, LEAST_WARM = 2, 10  # size of the first working set from a model: in kernels of that model, and at least
 NEARLY_VIOLATED = 0.995  # kernels this close to the bound are taken in along with the violators
@@ -217,9 +216,7 @@ class WorkingSet(Solver):
             self._open(problem, state)
         else:
             self._revise(problem, state, state.iteration)
-        whole = state.kernels.size == problem.n_kernels
-        progress = WHOLE_PROGRESS * state.gap if whole else min(INNER_PROGRESS * state.gap, FIRST_GAP)
-        wanted = max(state.share * self.tol, progress)
+        wanted = max(state.share * self.tol, min(INNER_PROGRESS * state.gap, FIRST_GAP))
         assert state.iteration is not None
         self._descend(state.iteration, wanted)
         if state.trims < MOST_TRIMS and state.iteration.within(self.tol):
