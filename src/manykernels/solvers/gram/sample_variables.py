@@ -100,6 +100,8 @@ class BoxSamples:
     split: Array  # (2, N): p and n; empty without a kink
     tilt: Array  # (N,): multiplier of the split, in (-kink, kink)
     _target: float = field(default=0.0, init=False)
+    _diagonal: Array = field(init=False, repr=False)
+    _diagonal_at: Array | None = field(default=None, init=False, repr=False)
     _second: Array | float = field(init=False, repr=False)
     _split_second: Array | float = field(init=False, repr=False)
     _drho: Array = field(init=False, repr=False)
@@ -125,7 +127,11 @@ class BoxSamples:
     def linearize(self, target: float) -> tuple[Array, Array]:
         self._target = target
         n = self.y.size
-        diagonal: Array = np.bincount(self.sample, self.multiplier / self.slack, minlength=n) + self._smooth_curvature()
+        if self._diagonal_at is not self.rho:  # once a point, whatever the target is
+            self._diagonal_at = self.rho
+            own = np.bincount(self.sample, self.multiplier / self.slack, minlength=n)
+            self._diagonal = own + self._smooth_curvature()
+        diagonal = self._diagonal
         shift: Array = -np.bincount(self.sample, self.side * self._residual() / self.slack, minlength=n)
         if self.split.size:
             conductance, surplus = self._split_terms()
