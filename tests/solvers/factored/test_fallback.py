@@ -241,3 +241,15 @@ def test_the_message_says_where_matrices_would_prove_nothing() -> None:
     words = rf"trace of '{re.escape(NARROW)}'.* prove no gap of the loss 'cox'"
     with pytest.warns(ConvergenceWarning, match=words):
         FactoredNewton(tol=1e-6).solve(problem)
+
+
+@pytest.mark.parametrize("fraction", [1e-5, 1e-6])
+def test_few_rows_go_over_where_steps_on_factors_come_no_further(fraction: float) -> None:
+    """A penalty next to nothing on a target of noise: 300 steps on factors, of which one round took forty seconds."""
+    rng = np.random.default_rng(2)
+    X, y = rng.normal(size=(150, 4)), rng.choice([-1.0, 1.0], 150)
+    bank = KernelBank.per_feature(widths=[0.3, 1.0, 3.0], standardize=True)
+    stack = factored_stack(X, bank)
+    found = solve(stack, y, loss="logistic", regularizer="l1", relative_strength=fraction, tol=1e-4)
+    assert found.status == "converged"
+    assert len(found.history) <= 5

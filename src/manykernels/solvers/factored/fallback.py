@@ -17,7 +17,14 @@ from manykernels.objective.problem import Problem
 from manykernels.solvers.base import in_order
 from manykernels.solvers.factored.objective import Point, per_output
 from manykernels.solvers.factored.state import Component, ExactContinuation
-from manykernels.solvers.factored.tuning import FEW_KERNELS, LANDMARK_STEPS, LAZY_ENTRY, LITTLE, MATRIX_FACTORS
+from manykernels.solvers.factored.tuning import (
+    FEW_KERNELS,
+    LANDMARK_STEPS,
+    LAZY_ENTRY,
+    LITTLE,
+    MATRIX_FACTORS,
+    WORTH_A_WAIT,
+)
 from manykernels.solvers.gram.block_coordinate import BlockCoordinate
 from manykernels.solvers.gram.interior_point import InteriorPoint
 from manykernels.solvers.gram.shared_newton import SharedNewton
@@ -32,16 +39,16 @@ ON_FEW = (InteriorPoint, *(solver for solver in ON_MATRICES if solver is not Int
 """The same on the few kernels of a working set: it is chosen already, and to choose from it again costs steps."""
 
 
-def cost_little(n_kernels: int, n_samples: int) -> bool:
-    """Whether the Gram solvers take no time worth mentioning, whatever coefficients of factors would."""
-    return LAZY_ENTRY * n_kernels * n_samples**2 <= LITTLE
+def cost_little(n_kernels: int, n_samples: int, *, patient: bool = False) -> bool:
+    """Whether the Gram solvers take no time worth mentioning, or so little that it is worth the wait."""
+    return LAZY_ENTRY * n_kernels * n_samples**2 <= LITTLE * (WORTH_A_WAIT if patient else 1.0)
 
 
-def matrices_cost_little(problem: Problem) -> bool:
+def matrices_cost_little(problem: Problem, *, patient: bool = False) -> bool:
     """Whether N x N matrices are cheap, and their answer proves as much: its slopes do not of a coupled loss."""
     stack: Any = problem.stack
     alone = not (problem.shared or problem.loss.couples_samples or stack.shaped)
-    cheap = alone and cost_little(problem.n_kernels, problem.n_samples)
+    cheap = alone and cost_little(problem.n_kernels, problem.n_samples, patient=patient)
     return cheap and working_nbytes(problem.n_kernels, problem.n_samples) - FLOOR_BYTES <= allowed_bytes(problem.stack)
 
 

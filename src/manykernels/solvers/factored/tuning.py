@@ -33,6 +33,7 @@ NEWTON_STEPS = 60
 FEW_ROWS = 1000  # up to which N x N matrices take over from more coefficients than rows, and from smoothing
 LAZY_ENTRY = 2e-8  # seconds of an entry of one kernel in a fit that evaluates kernels as it asks for them
 LITTLE = 0.2  # seconds of such a fit in place of a smoothed kink, or of more coefficients than samples
+WORTH_A_WAIT = 25.0  # times as long may such a fit take where steps on factors come no further
 FEW_KERNELS = 100  # in N x N matrices and factors, up to which steps are taken in all of them at once
 MATRIX_GAP = 0.03  # part of the certified gap to which they are solved, while kernels may be missing
 MATRIX_FACTORS = 1e-9  # share of the trace that factors leave of kernels that N x N matrices are not formed of

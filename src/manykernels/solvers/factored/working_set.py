@@ -160,9 +160,11 @@ class FactoredWorkingSet:
                     return (yield from self._fall_back(state))
                 if self._few_rows and (matrices := self._matrices(kernels)) is not None:
                     return (yield from self._go_over(state, matrices))
-            self._solve(state, gap)
+            exhausted = self._solve(state, gap)
             after = (state.primal, len(state.kernels), state.factor_tol)
             stalled = stalled + 1 if after == before or (stalled and gap >= state.primal - state.best.value) else 0
+            if exhausted and self._few_rows and matrices_cost_little(self.problem, patient=True):
+                return (yield from self._fall_back(state))  # weak penalties make Hessians of factors all but singular
             if stalled > 3:
                 return state, "stalled"
         return state, "max_iter"
@@ -383,7 +385,8 @@ class FactoredWorkingSet:
 
     # --- the working set's own problem -------------------------------------------------------------------------------
 
-    def _solve(self, state: State, gap: float) -> None:
+    def _solve(self, state: State, gap: float) -> bool:
+        """Solve for the working set's kernels; return whether all steps were taken without coming as far as asked."""
         assert state.objective is not None
         # Where every product reads all rows anyway, a pass over all kernels costs more than to solve to the end.
         inner = INNER_FOR_PRODUCTS if state.objective.matrix_free else INNER
@@ -407,6 +410,7 @@ class FactoredWorkingSet:
                 break
             self._smooth(state, goal)  # scores came closer to kinks: better slopes tell which kernels are missing
         state.primal, state.norms = primal_bound(self.problem, state.objective, fit.point)
+        return fit.steps >= NEWTON_STEPS
 
     # --- N x N matrices ----------------------------------------------------------------------------------------------
 
