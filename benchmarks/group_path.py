@@ -5,8 +5,9 @@
 Prints CPU seconds of one thread (medians) and the largest certified gap on the path. Where adelie is installed (which
 wants an environment of its own, with numpy below 2) it solves the same strengths in the same run: once to the tolerance
 that it has by default, with the largest duality gap that its models turn out to have, computed here since it certifies
-none; and once to the loosest of `TOLERANCES` at which every one of its gaps is at most the one asked for of ours. Runs
-take turns; ``--output`` adds each as a row to a table.
+none; and once to the loosest of `TOLERANCES` at which every one of its gaps is at most the one asked for of ours. Of
+several targets, of classes and of times until events its gaps are not computed: it runs by default alone. Runs take
+turns; ``--output`` adds each as a row to a table.
 """
 
 from __future__ import annotations
@@ -23,28 +24,43 @@ import _common as common
 import numpy as np
 import pandas as pd
 
-from manykernels import KernelBank, Linear, regularization_path
+from manykernels import KernelBank, Linear, regularization_path, survival_array
 from manykernels.threads import blas_threads
 
 PROBLEMS = {
     "2,000 x 500 groups": (2_000, 500, "squared"),
     "20,000 x 100 groups": (20_000, 100, "squared"),
     "20,000 x 100 groups, logistic": (20_000, 100, "logistic"),
+    "2,000 x 100 groups, three targets": (2_000, 100, "targets"),
+    "2,000 x 100 groups, three classes": (2_000, 100, "classes"),
+    "2,000 x 100 groups, times until events": (2_000, 100, "times"),
+    "20,000 x 100 groups, times until events": (20_000, 100, "times"),
 }
-SMOKE = {"200 x 20 groups": (200, 20, "squared"), "200 x 20 groups, logistic": (200, 20, "logistic")}
+SMOKE = {f"200 x 20 groups, {task}": (200, 20, task) for task in ("squared", "logistic", "targets", "classes", "times")}
+LOSSES = {
+    "targets": {"loss": "squared", "outputs": "shared"},
+    "classes": {"loss": "logistic", "outputs": "shared"},
+    "times": {"loss": "cox"},
+}
+OUTPUTS = {"targets": 3, "classes": 3}
 SIZE, TRUE, N_ALPHAS, RATIO, TOL = 10, 6, 30, 0.05, 1e-4
 DEFAULT = 1e-7  # of adelie's tolerance
 TOLERANCES = (DEFAULT, 1e-9, 1e-11, 3e-12, 1e-12, 1e-13)
 
 
-def data(n: int, groups: int, loss: str) -> tuple[np.ndarray, np.ndarray]:
+def data(n: int, groups: int, loss: str) -> tuple[np.ndarray, Any]:
     """Return columns in column order and a target that six groups make, with noise."""
     rng = np.random.default_rng(0)
     X = np.asfortranarray(rng.normal(size=(n, groups * SIZE)))
-    weights = rng.normal(size=TRUE * SIZE)
+    shape = (OUTPUTS[loss],) if loss in OUTPUTS else ()
+    weights = rng.normal(size=(TRUE * SIZE, *shape))
     scores = X[:, : TRUE * SIZE] @ weights
-    scores += rng.normal(size=n) * scores.std()
-    return X, np.sign(scores) if loss == "logistic" else scores
+    scores += rng.normal(size=(n, *shape)) * scores.std()
+    if loss == "times":
+        times = rng.exponential(np.exp(-scores / scores.std()))
+        ends = rng.exponential(2.0 * np.median(times), size=n)
+        return X, survival_array(times <= ends, np.minimum(times, ends))
+    return X, {"logistic": np.sign(scores), "classes": scores.argmax(axis=-1)}.get(loss, scores)
 
 
 def ours(X: np.ndarray, y: np.ndarray, loss: str) -> Any:
@@ -56,12 +72,12 @@ def ours(X: np.ndarray, y: np.ndarray, loss: str) -> Any:
         X,
         y,
         kernels=bank,
-        loss=loss,
         penalty="l1",
         n_alphas=N_ALPHAS,
         alpha_min_ratio=RATIO,
         tol=TOL,
         representation="factored",
+        **LOSSES.get(loss, {"loss": loss}),
     )
 
 
@@ -69,7 +85,13 @@ def with_adelie(X: np.ndarray, y: np.ndarray, loss: str, alphas: np.ndarray, tol
     """Solve the same strengths by adelie, whose penalty of a group is unscaled here as well; return its state."""
     import adelie
 
-    glm = adelie.glm.gaussian(y) if loss == "squared" else adelie.glm.binomial((y + 1) / 2)
+    if loss == "times":
+        glm = adelie.glm.cox(np.zeros(len(y)), y["time"], y["event"].astype(float))
+    elif loss in OUTPUTS:  # whose loss is a mean over outputs, too
+        glm = adelie.glm.multigaussian(y) if loss == "targets" else adelie.glm.multinomial(np.eye(OUTPUTS[loss])[y])
+        alphas = alphas / OUTPUTS[loss]
+    else:
+        glm = adelie.glm.gaussian(y) if loss == "squared" else adelie.glm.binomial((y + 1) / 2)
     groups = np.arange(0, X.shape[1], SIZE)
     return adelie.grpnet(
         X=X,
@@ -105,7 +127,9 @@ def relative_gap(X: np.ndarray, y: np.ndarray, loss: str, alpha: float, v: np.nd
 
 
 def largest_gap(X: np.ndarray, y: np.ndarray, loss: str, alphas: np.ndarray, state: Any) -> float:
-    """Return the largest gap of the models of adelie on a path."""
+    """Return the largest gap of the models of adelie on a path; NaN where it is not computed."""
+    if loss in LOSSES:
+        return np.nan
     models = zip(alphas, state.betas.toarray(), state.intercepts, strict=True)
     return max(relative_gap(X, y, loss, alpha, v, b) for alpha, v, b in models)
 
@@ -119,6 +143,8 @@ def seconds(call: Callable[[], Any]) -> tuple[float, Any]:
 
 def tolerances(X: np.ndarray, y: np.ndarray, loss: str, alphas: np.ndarray) -> list[float]:
     """Return adelie's own tolerance, and the loosest at which its gaps are at most ours, if that is another."""
+    if loss in LOSSES:
+        return [DEFAULT]
     for tol in TOLERANCES:
         if largest_gap(X, y, loss, alphas, with_adelie(X, y, loss, alphas, tol)) <= TOL:
             return list(dict.fromkeys((DEFAULT, tol)))
@@ -141,7 +167,7 @@ def runs(name: str, problem: tuple[int, int, str], repeats: int) -> list[dict[st
             rows.append({**own, "solver": "manykernels", "tol": TOL, "cpu_s": spent, **found})
             for tol in peers:
                 spent, state = seconds(lambda tol=tol: with_adelie(X, y, loss, alphas, tol))
-                last = np.abs(state.betas[-1].toarray().reshape(-1, SIZE)).sum(axis=1)
+                last = np.abs(state.betas[-1].toarray().reshape(groups, -1)).sum(axis=1)
                 found = {"largest_gap": largest_gap(X, y, loss, alphas, state), "active": int(np.sum(last > 0))}
                 rows.append({**own, "solver": "adelie", "tol": tol, "cpu_s": spent, **found})
     return rows
