@@ -63,6 +63,9 @@ class PrimalDual:
         self._cautious, self._steady = False, False
         self._bounds: tuple[float, float] | None = None
         self._useless, self._best_gap, self._patience = 0, np.inf, tuning.PATIENCE
+        # From where to go on if coefficients that an entropy alone keeps in their domain lead nowhere
+        self.otherwise: Callable[[], PrimalDual] | None = None
+        self._n_alone = 0  # steps of these
         self._largest_product = 0.0
         self._set_products(self._products_of(self.samples.rho))
 
@@ -81,9 +84,24 @@ class PrimalDual:
         gap = self.bounds()[0] - self.bounds()[1]
         self._useless = 0 if gap < self._best_gap else self._useless + 1
         self._best_gap = min(gap, self._best_gap)
+        if self.otherwise is not None and self._leads_nowhere():
+            self._go_on_from(self.otherwise())
         if self._useless >= self._patience:
             self._restart()
         self.n_steps += 1
+
+    def _leads_nowhere(self) -> bool:
+        """Whether steps are many, or have brought it far from the optimum, as they do where the penalty is weak."""
+        self._n_alone += 1
+        primal, dual = self.bounds()
+        far = not primal - dual <= tuning.FAR_OFF * abs(primal)
+        return self._n_alone >= tuning.MOST_ALONE or (self._n_alone >= tuning.FEWEST_ALONE and far)
+
+    def _go_on_from(self, other: PrimalDual) -> None:
+        """Take the place of an iteration that has begun elsewhere."""
+        n_steps = self.n_steps
+        vars(self).update(vars(other))
+        self.n_steps = n_steps
 
     def _keep_origin(self) -> None:
         """Keep the point to start again from; its arrays are replaced as it moves, never written to."""
@@ -124,6 +142,11 @@ class PrimalDual:
         samples, kernels, self.b = self._origin
         self.samples, self.kernels = copy.copy(samples), copy.copy(kernels)
         self._set_products(self._products_of(self.samples.rho))
+
+    @property
+    def alone(self) -> bool:
+        """Whether an entropy alone, without multipliers, keeps coefficients in their domain."""
+        return self.problem.loss.entropic and not self._pairs[0]
 
     @property
     def useless_steps(self) -> int:

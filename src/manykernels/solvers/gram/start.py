@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from contextlib import suppress
+from dataclasses import replace
+from functools import partial
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -14,7 +16,7 @@ from manykernels.objective.projection import project_box_hyperplane, project_box
 from manykernels.objective.regularizers.norms import BlockL1
 from manykernels.solvers.gram import tuning
 from manykernels.solvers.gram.iteration import Linearized, PrimalDual
-from manykernels.solvers.gram.sample_variables import CoupledSamples, paired_samples
+from manykernels.solvers.gram.sample_variables import CoupledSamples, EntropicSamples, paired_samples, start_samples
 from manykernels.solvers.gram.set_weights import RootWeights, SetWeights
 from manykernels.solvers.gram.weight_variables import (
     BoundedWeights,
@@ -137,7 +139,7 @@ def _warm_start(problem: Problem, rho: Array, weights: Array, b: float) -> Prima
     """
     scores, norms = problem.model_parts(rho, weights)[0] + b, problem.dual_norms(rho)
     scale = min(1.0, tuning.SHARE_OF_BOUND * problem.regularizer.dual_scale(norms))
-    rho = interior_point(problem, _toward_slopes(problem, scale * rho, scores), tuning.SMALLEST_MARGIN)
+    given, rho = rho, interior_point(problem, scale * rho, tuning.SMALLEST_MARGIN)
     grown = weights * problem.penalties**2 / scale
     primal = problem.empirical_loss(scores) + problem.regularizer.value(scale * grown * norms)
     dual = -problem.bound.conjugate(rho) - problem.regularizer.formulas.conjugate(scale * norms)
@@ -145,23 +147,28 @@ def _warm_start(problem: Problem, rho: Array, weights: Array, b: float) -> Prima
         return None
     n_pairs = 2 * problem.n_samples + problem.n_kernels
     barrier = tuning.START_BARRIER * max(primal, problem.tiny) / n_pairs
-    samples = paired_samples(problem, rho, barrier)
+    samples = start_samples(problem, rho, b, barrier)
+    if isinstance(samples, EntropicSamples):
+        samples.z = _curved(samples, scores, given)
     kernels = start_weights(problem.regularizer, problem.dual_norms(rho) ** 2, barrier)
     kernels.weights = np.maximum(kernels.weights, grown)
     iteration = PrimalDual(problem, samples, kernels, b)
     iteration.fit_weights()
+    if problem.loss.entropic:
+        iteration.otherwise = partial(_plain_start, problem, given, b, None)
     return iteration
 
 
-def _toward_slopes(problem: Problem, rho: Array, scores: Array) -> Array:
-    """Return coefficients at least half as far from the ends of the box as the slopes of the loss at some scores.
+def _curved(samples: EntropicSamples, scores: Array, rho: Array) -> Array:
+    """Return scores of a start, halfway (by slope) to those of the coefficients where the two are far from agreeing.
 
-    Rows that the model did not know have none, and from so close to an end it would take many steps to get away.
+    A model of other rows may be far off at some of these. There the loss is nearly linear, so that Newton's method
+    would throw such scores from one end to the other and back again.
     """
-    ends = problem.dual_box
-    slopes = problem.bound.in_domain(-problem.bound.gradient(scores))
-    low, high = (np.where(np.isfinite(end), 0.5 * (end + slopes), end) for end in ends)
-    return np.clip(rho, low, high)
+    slopes = -samples.weight * samples.loss.derivative(samples.y, scores)
+    halfway = replace(samples, rho=0.5 * (rho + slopes))
+    halfway.resynchronize()
+    return np.where(np.abs(slopes - rho) > tuning.FAR_APART * samples.weight, halfway.z, scores)
 
 
 def interior_point(problem: Problem, rho: Array, margin: float = 0.05) -> Array:

@@ -15,6 +15,7 @@ AGREEMENT = 1e-3  # of the scores; where both sides agree that well, unequal ste
 LARGEST_RISE = 4.0  # factor by which a step may raise the primal value
 MOST_HALVINGS = 12  # of a step that raises it by more
 PATIENCE = 15  # steps without a smaller gap before the first restart; doubled with each
+FEWEST_ALONE, MOST_ALONE = 3, 12  # steps with an entropy alone, before these are given up if far off, or at all
 LONGEST_PATIENCE = 60  # after which the iteration gives up
 LOWEST_TARGET = 1e-3  # of the gap per pair, far from the optimum, where residuals inflate the gap
 LOWEST_TARGET_NEAR = 2e-2  # the same where the relative gap is below NEAR
@@ -44,6 +45,7 @@ CLOSE_SCALE = 1e-3  # of the largest scale of dual coefficients: how closely the
 MOST_ZOOMS = 5  # of the search for a scale, each by a factor of about 200
 SHARE_OF_BOUND = 0.95  # to which the norms of a model of another strength are brought down
 FAR_OFF = 0.5  # relative gap of a model that is not worth to start from
+FAR_APART = 0.5  # of its weight, between the coefficient of a sample and the slope of its score: no model starts there
 SMALLEST_MARGIN = 1e-9  # of the box, from its ends, where an entropic loss is defined
 START_BARRIER = 0.1  # of the dual value of the start, shared by all complementarity products
 

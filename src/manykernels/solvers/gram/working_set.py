@@ -10,6 +10,7 @@ kernels, and with them the certificate; those with ``u_m`` above the bound ``B_m
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from functools import partial
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
@@ -275,6 +276,8 @@ class WorkingSet(Solver):
             lost = moved.bounds()[0] > problem.empirical_loss(np.full(problem.n_samples, b))
             state.iteration = start_iteration(chosen, rho, b) if lost else moved
             state.iteration.n_steps = moved.n_steps
+            if moved.alone:
+                moved.otherwise = partial(start_iteration, chosen, rho, b)
 
     def _trim(self, problem: Problem, state: _State, wanted: float) -> None:
         """Solve once more without inactive kernels whose small weights the model still needs.
