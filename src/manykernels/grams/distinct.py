@@ -83,12 +83,12 @@ class _Part:
         return samples if self.codes is None else self.codes[samples].astype(np.intp)
 
 
-def _as_part(kernels: Array, own: GramStack, codes: Array | None, dtype: DTypeLike | None, rounded: bool) -> _Part:
-    """Return kernels as a part, packed if they are to be held; ``rounded`` if single precision is enough."""
+def _as_part(kernels: Array, own: GramStack, codes: Array | None, dtype: DTypeLike | None) -> _Part:
+    """Return kernels as a part, packed if they are to be held."""
     if dtype is None:
         return _Part(kernels, own, codes, None)
-    held = own.rounded() if rounded and isinstance(own, LazyStack) else PackedStack.from_stack(own, dtype=dtype)
-    return _Part(kernels, held, codes, held.packed)
+    packed = PackedStack.from_stack(own, dtype=dtype)
+    return _Part(kernels, packed, codes, packed.packed)
 
 
 class DistinctStack(GramStack):
@@ -133,21 +133,22 @@ class DistinctStack(GramStack):
         lines: Lines | None = None,
         rounded: bool = False,
     ) -> None:
-        held = stack.dtype if dtype is None else dtype
-        super().__init__(stack.n_kernels, stack.n_samples, held, names=stack.names, n_threads=stack.n_threads)
+        entries = stack.dtype if dtype is None else dtype
+        super().__init__(stack.n_kernels, stack.n_samples, entries, names=stack.names, n_threads=stack.n_threads)
         self.in_memory, self.evaluates, self.spare_bytes = dtype is not None, dtype is None, stack.spare_bytes
         apart = [*(own.kernels for own in distinct), *([] if lines is None else [lines.kernels])]
         rest = np.setdiff1d(np.arange(stack.n_kernels), np.concatenate(apart))
-        parts: list[tuple[Array, GramStack, Array | None]] = [
-            (own.kernels, GramView(stack, own.kernels, own.samples), own.codes) for own in distinct
-        ]
-        if rest.size:
-            parts.append((rest, stack.take(rest), None))
+        parts = [_as_part(own.kernels, GramView(stack, own.kernels, own.samples), own.codes, dtype) for own in distinct]
+        if rest.size and rounded and dtype is not None:
+            held = stack._take(rest).rounded()
+            parts.append(_Part(rest, held, None, held.packed))
+        elif rest.size:
+            parts.append(_as_part(rest, stack.take(rest), None, dtype))
         self._lines = []
         if lines is not None:
             features = RankOneStack(lines.features)
             self._lines = [_Part(lines.kernels, features, None, features.features)]
-        self._parts = [*self._lines, *(_as_part(*part, dtype, rounded) for part in parts)]
+        self._parts = [*self._lines, *parts]
         for part in self._parts[len(self._lines) :]:
             # Few entries, which threads would wait for.
             part.stack.n_threads = stack.n_threads if part.codes is None else 1
