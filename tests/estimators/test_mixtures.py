@@ -505,7 +505,8 @@ def test_the_last_fit_begins_from_the_first_fold_wherever_its_rows_are() -> None
     [(rows, first, (start,))] = seen
     assert set(rows) - set(first.rows) == set(splits[0][1]) & set(np.flatnonzero(weight))
     placed = start.dual_coef[np.searchsorted(rows, first.rows)]
-    assert any(np.array_equal(placed, models[0].dual_coef) for models in first._kept.values())
+    solved = [models for models in first._kept.values() if isinstance(models, Sequence)]  # others are averages
+    assert any(np.array_equal(placed, models[0].dual_coef) for models in solved)
     assert np.count_nonzero(start.dual_coef) == np.count_nonzero(placed) > 0
     assert max(warm.dual_gap_, cold.dual_gap_) <= warm.tol
     assert (warm.alpha_, warm.best_index_) == (cold.alpha_, cold.best_index_)
@@ -720,7 +721,9 @@ def test_a_scorer_sees_whole_models() -> None:
         asked.append(len(rows))
         everywhere = model.predict(X)
         np.testing.assert_allclose(
-            model.predict(rows), everywhere[[np.flatnonzero((row == X).all(1))[0] for row in rows]]
+            model.predict(rows),
+            everywhere[[np.flatnonzero((row == X).all(1))[0] for row in rows]],
+            atol=1e-5,  # averages of folds are held in single precision, and what they say of held-out rows is kept
         )
         return r2_score(y, model.predict(rows))
 
