@@ -523,8 +523,7 @@ class OpenedKernels:
         gram = self.training.stack.combine(weights)
         cross = cross_combine(self.training.bank, self._prepared(held_out), self.training.prepared, weights)
         # A scorer may ask models for other rows, whose coefficients rounded features would tell less well.
-        precise = self.tol < SINGLE_PRECISION_TOL or held_out.scorer is not None
-        dtype = np.float64 if precise else np.float32
+        dtype = np.float32 if self.tol >= SINGLE_PRECISION_TOL and held_out.scorer is None else np.float64
         return Spectrum.of(gram, cross, centered=self.problems[0].fit_intercept, dtype=dtype)
 
     def _solved(
