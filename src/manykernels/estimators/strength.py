@@ -550,10 +550,6 @@ def random_orders(
     if strata is None and groups is None:
         return np.array([rng.permutation(n_samples) for _ in range(n_permutations)]).reshape(n_permutations, n_samples)
     orders = np.tile(np.arange(n_samples), (n_permutations, 1))
-    if strata is None and groups is None:
-        for order in orders:
-            order[:] = rng.permutation(n_samples)
-        return orders
     exchanged = _exchanged(n_samples, strata, groups)
     for order in orders:
         for units in exchanged:
