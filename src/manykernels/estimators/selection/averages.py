@@ -8,7 +8,8 @@ smooth losses take Newton steps, whose systems are solved by conjugate gradients
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -58,7 +59,7 @@ class Spectrum:
 class AverageModels:
     """One model a target in the features of a spectrum."""
 
-    spectrum: Spectrum
+    spectrum: Spectrum | None  # None once it is let go
     coefficients: Array  # (r, K) float64
     intercepts: Array  # (K,) float64: for centered features
     finished: bool = True  # whether every model is within the tolerance
@@ -67,36 +68,24 @@ class AverageModels:
         """Return the scores of rows with these features, (n, K)."""
         return _product(features, self.coefficients) + self.intercepts
 
-    def without_spectrum(self) -> ExpandedAverages:
-        """Return the models on the kernel itself, and what they say of held-out rows."""
-        return ExpandedAverages(*self.expanded(), self.held_out, self.finished)
+    def without_spectrum(self) -> AverageModels:
+        """Return the same models, whose expansion and scores of held-out rows are known, without a matrix."""
+        light = replace(self, spectrum=None)
+        vars(light).update(expanded=self.expanded, held_out=self.held_out)
+        return light
 
-    @property
+    @cached_property
     def held_out(self) -> Array:
         """Scores of the held-out rows, (n_new, K)."""
+        assert self.spectrum is not None
         return self.scores(self.spectrum.held_out)
 
+    @cached_property
     def expanded(self) -> tuple[Array, Array]:
-        """Return the models as ``K a + b`` on the kernel itself: ``a`` (n, K) and ``b`` (K,)."""
+        """The models as ``K a + b`` on the kernel itself: ``a`` (n, K) and ``b`` (K,)."""
+        assert self.spectrum is not None
         coefficients = _product(self.spectrum.features, self.coefficients / self.spectrum.values[:, None])
         return coefficients, self.intercepts - self.spectrum.means @ coefficients
-
-
-@dataclass(frozen=True, eq=False)
-class ExpandedAverages:
-    """One model a target as ``K a + b``, with its scores of held-out rows: no matrix of all samples."""
-
-    coefficients: Array  # (n, K) float64
-    intercepts: Array  # (K,) float64
-    held_out: Array  # (n_new, K) float64
-    finished: bool
-
-    def expanded(self) -> tuple[Array, Array]:
-        """Return coefficients and intercepts."""
-        return self.coefficients, self.intercepts
-
-
-Averages = AverageModels | ExpandedAverages
 
 
 def _product(features: Array, vectors: Array) -> Array:

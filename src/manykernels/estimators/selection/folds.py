@@ -34,7 +34,7 @@ from sklearn.model_selection import (
     check_cv,
 )
 
-from manykernels.estimators.selection.averages import AverageModels, Averages, Spectrum, can_average, fit_averages
+from manykernels.estimators.selection.averages import AverageModels, Spectrum, can_average, fit_averages
 from manykernels.estimators.supervised.problems import Fit, SolverChoice, descend, expanded, without_bar
 from manykernels.exceptions import InvalidInputError, warn
 from manykernels.grams import build_stack, cross_combine, cross_scores
@@ -498,25 +498,25 @@ class OpenedKernels:
         return [problem.loss for problem in self.problems]
 
     def _averaged(
-        self, mixture: Any, fraction: float, held_out: HeldOut, start: AverageModels | None, solved: Averages | None
-    ) -> tuple[Averages, Candidate]:
+        self, family: Any, fraction: float, held_out: HeldOut, start: AverageModels | None, solved: AverageModels | None
+    ) -> tuple[AverageModels, Candidate]:
         """Return averages from one eigendecomposition, that of the models to begin from if there are some."""
         model, samples, training, problems = self.model, self.samples, self.training, self.problems
         targets, losses = np.column_stack([problem.y for problem in problems]), self._losses
-        strengths = mixture.strengths(fraction, self)
+        strengths = family.strengths(fraction, self)
         if (models := solved) is None:
-            spectrum = self._spectrum(mixture, held_out) if start is None else start.spectrum
+            spectrum = (start and start.spectrum) or self._spectrum(family, held_out)
             models = fit_averages(spectrum, losses, targets, samples.weight, strengths, tol=self.tol, start=start)
 
         def complete() -> BaseMKL:
-            coefficients, intercepts = models.expanded()
-            weights = mixture.weights / problems[0].penalties ** 2 / strengths[:, None]
+            coefficients, intercepts = models.expanded
+            weights = family.weights / problems[0].penalties ** 2 / strengths[:, None]
             rho = (coefficients * strengths).T
             expansion = Expansion.of(training.bank, training.prepared, weights, rho)
             return model._predicting(expansion, intercepts, losses[0])
 
         score = held_out.score(model, losses, models.held_out, complete)
-        return models, Candidate(mixture, fraction, score[None], len(mixture.kernels), int(not models.finished))
+        return models, Candidate(family, fraction, score[None], len(family.kernels), int(not models.finished))
 
     def _spectrum(self, mixture: Any, held_out: HeldOut) -> Spectrum:
         weights = mixture.weights / self.problems[0].penalties ** 2
