@@ -162,37 +162,6 @@ class Functions(Protocol):
 
 
 @dataclass(frozen=True)
-class MatrixFunctions:
-    """The functions of kernels that came as matrices: new rows are their kernels with training samples, (M, n, N)."""
-
-    kernel_weights: Array
-    dual_coef: Array  # (N,), or (N, T)
-
-    @property
-    def names(self) -> tuple[str, ...]:
-        """Positions of the active kernels."""
-        return tuple(f"kernel {m}" for m in np.flatnonzero(self.kernel_weights))
-
-    def scores(self, X: object) -> Array:
-        """Return the functions without intercept at new rows, (n, T)."""
-        return self.active_contributions(X).sum(axis=0)
-
-    def active_contributions(self, X: object) -> Array:
-        """Return what every active kernel adds to every function, (m, n, T)."""
-        values = np.asarray(X)
-        n_kernels, n_samples = len(self.kernel_weights), len(self.dual_coef)
-        if values.ndim != 3 or (len(values), values.shape[2]) != (n_kernels, n_samples):
-            raise InvalidInputError(
-                f"The {n_kernels} kernels of this solution came as matrices, so new rows are their kernels with the "
-                f"training samples, an array of shape ({n_kernels}, n, {n_samples}), got shape {values.shape}. A "
-                "KernelBank with its table, solve(bank, y, X=X, ...), and estimators read rows themselves."
-            )
-        active = np.flatnonzero(self.kernel_weights)
-        kernels = check_rectangular_grams(values)[active]
-        return self.kernel_weights[active, None, None] * (kernels @ self.dual_coef.reshape(n_samples, -1))
-
-
-@dataclass(frozen=True)
 class Solution:
     """A fitted model ``f(x) = sum_m d_m sum_i rho_i k_m(x, x_i) + b`` with its certificate.
 
@@ -301,8 +270,20 @@ class Solution:
         """Relative duality gap of this model, for the exact kernels."""
         return float(self.certificate.relative_gap)
 
-    def _of_rows(self) -> Functions:
-        return MatrixFunctions(self.kernel_weights, self.dual_coef) if self.functions is None else self.functions
+    def _contributions(self, X: TableLike) -> Array:
+        """Return what every active kernel adds to every function, (m, n, T); new rows of matrices are (M, n, N)."""
+        if self.functions is not None:
+            return self.functions.active_contributions(X)
+        values: Array = np.asarray(X)
+        n_kernels, n_samples = len(self.kernel_weights), len(self.dual_coef)
+        if values.ndim != 3 or (len(values), values.shape[2]) != (n_kernels, n_samples):
+            raise InvalidInputError(
+                f"The {n_kernels} kernels of this solution came as matrices, so new rows are their kernels with the "
+                f"training samples, an array of shape ({n_kernels}, n, {n_samples}), got shape {values.shape}. A "
+                "KernelBank with its table, solve(bank, y, X=X, ...), and estimators read rows themselves."
+            )
+        kernels = check_rectangular_grams(values)[self.active]
+        return self.kernel_weights[self.active, None, None] * (kernels @ self.dual_coef.reshape(n_samples, -1))
 
     def decision_function(self, X: TableLike) -> Array:
         """Return ``f(x) + b`` at new rows: predictions of numbers, and of labels where it is above zero.
@@ -335,7 +316,8 @@ class Solution:
         >>> found.decision_function(X[:3]).shape, found.decompose(X[:3]).shape[1:]
         ((3,), (3,))
         """
-        scores = self._of_rows().scores(X) + self.intercept
+        scores = self._contributions(X).sum(axis=0) if self.functions is None else self.functions.scores(X)
+        scores = scores + self.intercept
         return scores if np.ndim(self.intercept) else scores[:, 0]
 
     def decompose(self, X: TableLike) -> Array:
@@ -360,7 +342,7 @@ class Solution:
         >>> found.decompose(X[:3]).shape
         (1, 3)
         """
-        parts = self._of_rows().active_contributions(X)
+        parts = self._contributions(X)
         return parts if np.ndim(self.intercept) else parts[:, :, 0]
 
     def weights_frame(self) -> pd.DataFrame:
@@ -377,7 +359,7 @@ class Solution:
         ['x0: gaussian(width=0.5)']
         """
         active = self.active
-        names = list(self._of_rows().names)
+        names = [f"kernel {m}" for m in active] if self.functions is None else list(self.functions.names)
         norms = np.full(len(active), np.nan) if self.kernel_norms is None else self.kernel_norms[active]
         frame = pd.DataFrame({"name": names, "weight": self.kernel_weights[active], "norm": norms})
         return frame.sort_values("norm", ascending=False, ignore_index=True)
