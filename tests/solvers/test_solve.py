@@ -100,6 +100,22 @@ def test_a_bank_that_stacks_cannot_read_rows_for_prepares_new_rows(bank: KernelB
     assert np.ptp(difference) < 5e-2 * y.std()
 
 
+@pytest.mark.parametrize("missing", ["error", "mask"])  # columns are read in place, or standardized first
+def test_shape_functions_are_of_columns_as_they_were_given(missing: str) -> None:
+    X, y = rows()
+    moved = np.asfortranarray(40.0 + 3.0 * X)
+    found = solve(
+        BANK.replace(missing=missing), y, X=moved, relative_strength=0.1, tol=1e-7, representation="factored", **SQUARED
+    )
+    functions: Any = found.functions
+    shape = functions.shape_functions(0)
+    assert (shape["x"].min(), shape["x"].max()) == pytest.approx((moved[:, 0].min(), moved[:, 0].max()))
+    held = np.tile(moved[:1], (len(shape), 1))
+    held[:, 0] = shape["x"]
+    values = found.decision_function(held)
+    np.testing.assert_allclose(values - values[0], shape["effect"] - shape["effect"][0], atol=1e-6)
+
+
 @pytest.mark.parametrize("held", ["gram", "factored"])
 def test_targets_have_one_set_of_weights_or_each_its_own(held: str) -> None:
     X, f = rows()

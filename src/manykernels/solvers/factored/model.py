@@ -98,29 +98,44 @@ class FactorFunctions:
 
     def _evaluated(self, X: TableLike, gather: Callable[..., Array]) -> Array:
         """Return what becomes of the functions at all rows, (..., n); they go where rows are."""
-        rows = open_table(X if self.bank is None else self._read(X, self.bank), self.stack.table)
+        if self.bank is not None:
+            X = self.bank.table.values(Table.of(X), in_their_units=not self._prepared)
+        rows = open_table(X, self.stack.table)
         kernels = [(self.stack.spec_of(int(m)), self.stack.columns_of(int(m))) for m in self.active]
         return np.concatenate([own for _, own in rows.evaluated(CHUNK, partial(gather, self.parts, kernels))], axis=-1)
 
-    def _read(self, X: TableLike, bank: FittedBank) -> Any:
-        """Return new rows as those of training were given to the stack: as they are where its units are the bank's."""
-        own, table = bank.table, self.stack.table
-        as_they_are = np.array_equal(own.column_means, table.center) and np.array_equal(own.column_scales, table.unit)
-        return own.values(Table.of(X), in_their_units=as_they_are)
+    @property
+    def _prepared(self) -> bool:
+        """Whether the columns of the stack are a bank's, standardized; its units are the bank's where they are not."""
+        if self.bank is None:
+            return False
+        own, table = self.bank.table, self.stack.table
+        return not (np.array_equal(own.column_means, table.center) and np.array_equal(own.column_scales, table.unit))
+
+    def _units(self, column: int) -> tuple[float, float]:
+        """Return where a column of the stack is zero in the unit that it was given in, and what its own unit is."""
+        if self.bank is None or not self._prepared:
+            return 0.0, 1.0
+        return float(self.bank.table.column_means[column]), float(self.bank.table.column_scales[column])
+
+    def _ends(self, column: int) -> tuple[float, float]:
+        """Return the least and the largest value of a column as it was given."""
+        table, (zero, unit) = self.stack.table, self._units(column)
+        low, high = ((side * table.unit + table.center)[column] for side in (table.low, table.high))
+        return float(zero + unit * low), float(zero + unit * high)
 
     def shape_functions(self, column: int, grid: ArrayLike | None = None, *, target: int = 0) -> pd.DataFrame:
-        """Return what the model adds for values of one column, from all kernels on that column alone."""
+        """Return what kernels of one column alone add for its values, in the unit that it was given in."""
         table = self.stack.table
         if not 0 <= column < table.n_columns:
             raise InvalidInputError(f"column must be between 0 and {table.n_columns - 1}, got {column!r}.")
-        low, high = (
-            float(side[column] * table.unit[column] + table.center[column]) for side in (table.low, table.high)
-        )
-        points = np.linspace(low, high, 200) if grid is None else np.asarray(grid, dtype=np.float64)
+        points = np.linspace(*self._ends(column), 200) if grid is None else np.asarray(grid, dtype=np.float64)
+        zero, unit = self._units(column)
+        places = (points - zero) / unit
         own = [c for c in self.components if self.stack.columns_of(c.kernel) == (column,) and c.target == target]
-        edges = np.concatenate([[-np.inf], 0.5 * (points[1:] + points[:-1]), [np.inf]])
+        edges = np.concatenate([[-np.inf], 0.5 * (places[1:] + places[:-1]), [np.inf]])
         density = table.reduce([column], partial(_counts, column, edges)) / table.n_rows
-        rows = table.single(column, points)
+        rows = table.single(column, places)
         effect = sum((c.values(self.stack, rows) for c in own), start=np.zeros(len(points)))
         return pd.DataFrame({"x": points, "effect": effect - float(density @ effect), "density": density})
 
@@ -129,13 +144,14 @@ class FactorFunctions:
         table, pair = self.stack.table, tuple(sorted((first, second)))
         if first == second or not all(0 <= column < table.n_columns for column in pair):
             raise InvalidInputError(f"A pair is two different columns from 0 to {table.n_columns - 1}, got {pair}.")
-        sides = [side * table.unit + table.center for side in (table.low, table.high)]
-        axes = [np.linspace(float(sides[0][j]), float(sides[1][j]), size) for j in (first, second)]
+        axes = [np.linspace(*self._ends(column), size) for column in (first, second)]
         x, z = (grid.ravel() for grid in np.meshgrid(*axes, indexing="ij"))
         own = [
             c for c in self.components if tuple(sorted(self.stack.columns_of(c.kernel))) == pair and c.target == target
         ]
-        rows, training = table.grid({first: x, second: z}), table.sample()
+        units = {column: self._units(column) for column in pair}
+        places = {j: (own - units[j][0]) / units[j][1] for j, own in {first: x, second: z}.items()}
+        rows, training = table.grid(places), table.sample()
         effect, mean = np.zeros(len(x)), 0.0
         for component in own:
             effect += component.values(self.stack, rows)
