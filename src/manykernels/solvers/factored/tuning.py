@@ -11,8 +11,8 @@ REFINE = 0.01  # what finer factors leave of it
 NEARLY, REFINE_LESS = 5.0, 0.1  # times the gap asked for, up to which they may leave more
 COARSE_SHARE = 0.5  # of the largest violation, on kernels in use: finer factors are needed
 NEW_KERNELS = 16  # that may enter in one round, or a share of those in use
-# This share, and that where nearly all of the last ones stayed: of groups of 1 to 20 columns, correlated or not, and of
-# 200 to 5,000 rows, 1 to 4 take the same time
+# This share, and that where nearly all of the last ones stayed: on groups of 1 to 20 columns and 200 to 5,000 rows, 1
+# to 4 take about the same time
 FEW_GROWTH, GROWTH = 1.0 / 3.0, 2.0
 FEW_ENTER = 0.05  # of those in use: what is left may as well be what their factors leave out
 STAYED = 0.9  # of a working set: the last ones stayed
