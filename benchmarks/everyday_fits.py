@@ -41,10 +41,10 @@ def labels(n: int, columns: int, seed: int = 0) -> tuple[Any, Any]:
 
 def path(n: int, groups: int, loss: str) -> tuple[Call, Call | None]:
     """Thirty strengths of a group lasso."""
-    X, y = group_path.data(n, groups, loss)
-    alphas = group_path.ours(X, y, loss).alphas if find_spec("adelie") is not None else None
-    rival = None if alphas is None else lambda: group_path.with_adelie(X, y, loss, alphas)
-    return lambda: group_path.ours(X, y, loss), rival
+    X, y = group_path.data(n, groups, group_path.SIZE, loss)
+    alphas = group_path.ours(X, y, group_path.SIZE, loss).alphas if find_spec("adelie") is not None else None
+    rival = None if alphas is None else lambda: group_path.with_adelie(X, y, group_path.SIZE, loss, alphas)
+    return lambda: group_path.ours(X, y, group_path.SIZE, loss), rival
 
 
 def additive(n: int, columns: int, n_widths: int, how: str = "auto") -> tuple[Call, Call | None]:

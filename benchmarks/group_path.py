@@ -27,34 +27,39 @@ import pandas as pd
 from manykernels import KernelBank, Linear, regularization_path, survival_array
 from manykernels.threads import blas_threads
 
+SIZE = 10  # of most groups
 PROBLEMS = {
-    "2,000 x 500 groups": (2_000, 500, "squared"),
-    "20,000 x 100 groups": (20_000, 100, "squared"),
-    "20,000 x 100 groups, logistic": (20_000, 100, "logistic"),
-    "2,000 x 100 groups, three targets": (2_000, 100, "targets"),
-    "2,000 x 100 groups, three classes": (2_000, 100, "classes"),
-    "2,000 x 100 groups, times until events": (2_000, 100, "times"),
-    "20,000 x 100 groups, times until events": (20_000, 100, "times"),
+    "2,000 x 500 groups": (2_000, 500, SIZE, "squared"),
+    "20,000 x 100 groups": (20_000, 100, SIZE, "squared"),
+    "20,000 x 100 groups, logistic": (20_000, 100, SIZE, "logistic"),
+    "2,000 x 100 groups, three targets": (2_000, 100, SIZE, "targets"),
+    "2,000 x 100 groups, three classes": (2_000, 100, SIZE, "classes"),
+    "2,000 x 100 groups, times until events": (2_000, 100, SIZE, "times"),
+    "20,000 x 100 groups, times until events": (20_000, 100, SIZE, "times"),
+    "200 x 2,000 groups of five": (200, 2_000, 5, "squared"),
+    "200 x 20,000 columns": (200, 20_000, 1, "squared"),
 }
-SMOKE = {f"200 x 20 groups, {task}": (200, 20, task) for task in ("squared", "logistic", "targets", "classes", "times")}
+SMOKE = {
+    f"200 x 20 groups, {task}": (200, 20, SIZE, task) for task in ("squared", "logistic", "targets", "classes", "times")
+}
 LOSSES = {
     "targets": {"loss": "squared", "outputs": "shared"},
     "classes": {"loss": "logistic", "outputs": "shared"},
     "times": {"loss": "cox"},
 }
 OUTPUTS = {"targets": 3, "classes": 3}
-SIZE, TRUE, N_ALPHAS, RATIO, TOL = 10, 6, 30, 0.05, 1e-4
+TRUE, N_ALPHAS, RATIO, TOL = 6, 30, 0.05, 1e-4
 DEFAULT = 1e-7  # of adelie's tolerance
 TOLERANCES = (DEFAULT, 1e-9, 1e-11, 3e-12, 1e-12, 1e-13)
 
 
-def data(n: int, groups: int, loss: str) -> tuple[np.ndarray, Any]:
+def data(n: int, groups: int, size: int, loss: str) -> tuple[np.ndarray, Any]:
     """Return columns in column order and a target that six groups make, with noise."""
     rng = np.random.default_rng(0)
-    X = np.asfortranarray(rng.normal(size=(n, groups * SIZE)))
+    X = np.asfortranarray(rng.normal(size=(n, groups * size)))
     shape = (OUTPUTS[loss],) if loss in OUTPUTS else ()
-    weights = rng.normal(size=(TRUE * SIZE, *shape))
-    scores = X[:, : TRUE * SIZE] @ weights
+    weights = rng.normal(size=(TRUE * size, *shape))
+    scores = X[:, : TRUE * size] @ weights
     scores += rng.normal(size=(n, *shape)) * scores.std()
     if loss == "times":
         times = rng.exponential(np.exp(-scores / scores.std()))
@@ -63,10 +68,10 @@ def data(n: int, groups: int, loss: str) -> tuple[np.ndarray, Any]:
     return X, {"logistic": np.sign(scores), "classes": scores.argmax(axis=-1)}.get(loss, scores)
 
 
-def ours(X: np.ndarray, y: np.ndarray, loss: str) -> Any:
+def ours(X: np.ndarray, y: np.ndarray, size: int, loss: str) -> Any:
     """Return the path of this library."""
-    groups = X.shape[1] // SIZE
-    kernels = [(f"group {g}", Linear(), list(range(g * SIZE, (g + 1) * SIZE))) for g in range(groups)]
+    groups = X.shape[1] // size
+    kernels = [(f"group {g}", Linear(), list(range(g * size, (g + 1) * size))) for g in range(groups)]
     bank = KernelBank(kernels, standardize=False, normalize=None)
     return regularization_path(
         X,
@@ -81,7 +86,7 @@ def ours(X: np.ndarray, y: np.ndarray, loss: str) -> Any:
     )
 
 
-def with_adelie(X: np.ndarray, y: np.ndarray, loss: str, alphas: np.ndarray, tol: float = DEFAULT) -> Any:
+def with_adelie(X: np.ndarray, y: np.ndarray, size: int, loss: str, alphas: np.ndarray, tol: float = DEFAULT) -> Any:
     """Solve the same strengths by adelie, whose penalty of a group is unscaled here as well; return its state."""
     import adelie
 
@@ -92,7 +97,7 @@ def with_adelie(X: np.ndarray, y: np.ndarray, loss: str, alphas: np.ndarray, tol
         alphas = alphas / OUTPUTS[loss]
     else:
         glm = adelie.glm.gaussian(y) if loss == "squared" else adelie.glm.binomial((y + 1) / 2)
-    groups = np.arange(0, X.shape[1], SIZE)
+    groups = np.arange(0, X.shape[1], size)
     return adelie.grpnet(
         X=X,
         glm=glm,
@@ -107,7 +112,7 @@ def with_adelie(X: np.ndarray, y: np.ndarray, loss: str, alphas: np.ndarray, tol
     )
 
 
-def relative_gap(X: np.ndarray, y: np.ndarray, loss: str, alpha: float, v: np.ndarray, b: float) -> float:
+def relative_gap(X: np.ndarray, y: np.ndarray, size: int, loss: str, alpha: float, v: np.ndarray, b: float) -> float:
     """Return the relative duality gap of a model, with the slopes of its loss, scaled, as the dual point."""
     n, z = len(y), X @ v + b
     if loss == "squared":
@@ -115,23 +120,23 @@ def relative_gap(X: np.ndarray, y: np.ndarray, loss: str, alpha: float, v: np.nd
     else:
         value, rho = np.mean(np.logaddexp(0.0, -y * z)), y / (1.0 + np.exp(y * z)) / n
     rho = rho - rho.mean()
-    norms = np.sqrt(((X.T @ rho).reshape(-1, SIZE) ** 2).sum(axis=1))
+    norms = np.sqrt(((X.T @ rho).reshape(-1, size) ** 2).sum(axis=1))
     rho *= min(1.0, alpha / norms.max())
     if loss == "squared":
         dual = float(rho @ y - 0.5 * n * rho @ rho)
     else:
         q = np.clip(n * rho * y, 1e-300, 1.0 - 1e-16)
         dual = -float(np.mean(q * np.log(q) + (1.0 - q) * np.log1p(-q)))
-    primal = value + alpha * float(np.sqrt((v.reshape(-1, SIZE) ** 2).sum(axis=1)).sum())
+    primal = value + alpha * float(np.sqrt((v.reshape(-1, size) ** 2).sum(axis=1)).sum())
     return (primal - dual) / primal
 
 
-def largest_gap(X: np.ndarray, y: np.ndarray, loss: str, alphas: np.ndarray, state: Any) -> float:
+def largest_gap(X: np.ndarray, y: np.ndarray, size: int, loss: str, alphas: np.ndarray, state: Any) -> float:
     """Return the largest gap of the models of adelie on a path; NaN where it is not computed."""
     if loss in LOSSES:
         return np.nan
     models = zip(alphas, state.betas.toarray(), state.intercepts, strict=True)
-    return max(relative_gap(X, y, loss, alpha, v, b) for alpha, v, b in models)
+    return max(relative_gap(X, y, size, loss, alpha, v, b) for alpha, v, b in models)
 
 
 def seconds(call: Callable[[], Any]) -> tuple[float, Any]:
@@ -141,34 +146,34 @@ def seconds(call: Callable[[], Any]) -> tuple[float, Any]:
     return time.process_time() - start, out
 
 
-def tolerances(X: np.ndarray, y: np.ndarray, loss: str, alphas: np.ndarray) -> list[float]:
+def tolerances(X: np.ndarray, y: np.ndarray, size: int, loss: str, alphas: np.ndarray) -> list[float]:
     """Return adelie's own tolerance, and the loosest at which its gaps are at most ours, if that is another."""
     if loss in LOSSES:
         return [DEFAULT]
     for tol in TOLERANCES:
-        if largest_gap(X, y, loss, alphas, with_adelie(X, y, loss, alphas, tol)) <= TOL:
+        if largest_gap(X, y, size, loss, alphas, with_adelie(X, y, size, loss, alphas, tol)) <= TOL:
             return list(dict.fromkeys((DEFAULT, tol)))
     return [DEFAULT]
 
 
-def runs(name: str, problem: tuple[int, int, str], repeats: int) -> list[dict[str, Any]]:
+def runs(name: str, problem: tuple[int, int, int, str], repeats: int) -> list[dict[str, Any]]:
     """Return a row for each run on one problem: ours, then adelie to each of its tolerances, and so on."""
-    n, groups, loss = problem
-    X, y = data(n, groups, loss)
+    n, groups, size, loss = problem
+    X, y = data(n, groups, size, loss)
     rows: list[dict[str, Any]] = []
     with blas_threads(n, 1):
-        ours(*data(200, 20, loss), loss)  # compiles
-        alphas = ours(X, y, loss).alphas
-        peers = tolerances(X, y, loss, alphas) if find_spec("adelie") is not None else []
+        ours(*data(200, 20, size, loss), size, loss)  # compiles
+        alphas = ours(X, y, size, loss).alphas
+        peers = tolerances(X, y, size, loss, alphas) if find_spec("adelie") is not None else []
         for repeat in range(repeats):
-            spent, path = seconds(lambda: ours(X, y, loss))
+            spent, path = seconds(lambda: ours(X, y, size, loss))
             table, own = path.summary(), {"problem": name, "repeat": repeat}
             found = {"largest_gap": table["relative_gap"].max(), "active": int(table["n_active"].iloc[-1])}
             rows.append({**own, "solver": "manykernels", "tol": TOL, "cpu_s": spent, **found})
             for tol in peers:
-                spent, state = seconds(lambda tol=tol: with_adelie(X, y, loss, alphas, tol))
+                spent, state = seconds(lambda tol=tol: with_adelie(X, y, size, loss, alphas, tol))
                 last = np.abs(state.betas[-1].toarray().reshape(groups, -1)).sum(axis=1)
-                found = {"largest_gap": largest_gap(X, y, loss, alphas, state), "active": int(np.sum(last > 0))}
+                found = {"largest_gap": largest_gap(X, y, size, loss, alphas, state), "active": int(np.sum(last > 0))}
                 rows.append({**own, "solver": "adelie", "tol": tol, "cpu_s": spent, **found})
     return rows
 
