@@ -344,9 +344,9 @@ def test_landmarks_of_a_smooth_kernel_leave_a_residual_that_is_psd(seed: int) ->
 def test_neighbors_are_the_next_widths_of_a_column() -> None:
     X = rows(np.random.default_rng(0), 50)
     stack = FourierStack.grid(X, [1.0, 0.1, 10.0])
-    assert stack.neighbors()[:3].tolist() == [[1, 2], [-1, 0], [0, -1]]
+    assert stack.neighbors[:3].tolist() == [[1, 2], [-1, 0], [0, -1]]
     composite = stack_of(CompositeStack, X)
-    assert (composite.neighbors() < composite.n_kernels).all()
+    assert (composite.neighbors < composite.n_kernels).all()
 
 
 def test_the_table_says_who_serves_a_kernel() -> None:

@@ -157,7 +157,7 @@ def test_a_transform_bounds_the_kernels_of_two_and_three_columns(columns: tuple[
     check_bounds(X, bank, rng)
     stack = factored_stack(X, bank)
     assert isinstance(stack.parts[0], WindowStack)  # type: ignore[attr-defined]
-    assert stack.neighbors().tolist() == [[2, -1], [-1, 2], [1, 0]]
+    assert stack.neighbors.tolist() == [[2, -1], [-1, 2], [1, 0]]
     rho = rng.normal(size=N)
     low, high = stack.quad_bounds(rho)
     assert (high - low <= 1e-10 * np.abs(rho).sum() ** 2).all()

@@ -34,6 +34,7 @@ from manykernels.kernels.tables.encoding import MixedRows, numbers_of
 from manykernels.validation.arrays import Array
 
 LARGEST = 1e100  # standard deviation of a column that is read in its own unit
+SQUARED = 64  # columns that are squared together
 FAR = 1e6  # standard deviations to its mean
 
 Positions = tuple[int, ...]
@@ -383,14 +384,13 @@ def _mean_diagonals(
     """Return the mean of every kernel's diagonal on the rows that it is known on, and their number."""
     means, counts = np.empty(len(specs)), np.empty(len(specs), dtype=np.int64)
     ones = np.array([spec.unit_diagonal and not table.gaps.any() for spec in specs])
-    each = zip(ones, specs, places, strict=True)
-    cells = np.array([not one and sees_cells(spec, columns, table) for one, spec, columns in each])
+    by_cells = {id(spec): grid_parts(spec) is not None for spec in {id(spec): spec for spec in specs}.values()}
+    each = zip(ones.tolist(), specs, places, strict=True)
+    cells = np.array([not one and by_cells[id(spec)] and sees_cells(spec, own, table) for one, spec, own in each])
     means[ones], counts[ones] = 1.0, table.n_rows
-    plain = _squared_columns(table, [m for m, spec in enumerate(specs) if type(spec) is Linear], places)
-    for m in np.flatnonzero(~(cells | ones)).tolist():
-        if m in plain:
-            means[m], counts[m] = plain[m] / table.n_rows, table.n_rows
-            continue
+    plain, totals = _squared_columns(table, [m for m, spec in enumerate(specs) if type(spec) is Linear], places)
+    means[plain], counts[plain] = totals / table.n_rows, table.n_rows
+    for m in np.setdiff1d(np.flatnonzero(~(cells | ones)), plain).tolist():
         means[m], counts[m] = _mean_diagonal(names[m], specs[m], places[m], table)
     own = np.flatnonzero(cells).tolist()
     if own:  # thousands of pairs of columns share their readings
@@ -399,18 +399,23 @@ def _mean_diagonals(
     return means, counts
 
 
-def _squared_columns(table: ColumnTable, linear: Sequence[int], places: Sequence[tuple[int, ...]]) -> dict[int, float]:
-    """Return the sums of the diagonals of linear kernels on columns in memory without gaps, each column read once."""
+def _squared_columns(
+    table: ColumnTable, linear: Sequence[int], places: Sequence[tuple[int, ...]]
+) -> tuple[Array, Array]:
+    """Return linear kernels on columns in memory without gaps, and the sums of their diagonals; columns are read once.
+
+    Those that are not finite are left out: rows tell what is wrong there.
+    """
     if not linear or table.chunked or isinstance(table.columns, dict) or table.gaps.any():
-        return {}
-    used = sorted({j for m in linear for j in places[m]})
-    squares = np.zeros(table.n_columns)
-    for j in used:
-        squares[j] = table.columns[j] @ table.columns[j]
-    owner = np.repeat(np.arange(len(linear)), [len(places[m]) for m in linear])
-    totals = np.bincount(owner, squares[[j for m in linear for j in places[m]]])
-    # Of what is not finite rows tell what is wrong.
-    return {m: total for m, total in zip(linear, totals.tolist(), strict=True) if np.isfinite(total)}
+        return np.zeros(0, dtype=np.int64), np.zeros(0)
+    ranks, columns = [len(places[m]) for m in linear], np.array([j for m in linear for j in places[m]])
+    used, squares = np.unique(columns), np.zeros(table.n_columns)
+    for start in range(0, len(used), SQUARED):
+        own = used[start : start + SQUARED]
+        squares[own] = np.einsum("ij,ij->i", *[table.columns[own]] * 2, dtype=np.float64)
+    totals = np.bincount(np.repeat(np.arange(len(linear)), ranks), squares[columns])
+    finite = np.isfinite(totals)
+    return np.array(linear)[finite], totals[finite]
 
 
 def _mean_diagonal(name: str, spec: KernelSpec, columns: tuple[int, ...], table: ColumnTable) -> tuple[float, int]:

@@ -272,6 +272,7 @@ class FactoredStack(GramStack):
         """Return the name of a kernel."""
         return f"kernel {kernel}" if self.names is None else self.names[kernel]
 
+    @cached_property
     def neighbors(self) -> Array:
         """Return for every kernel those that are next to it in width and otherwise equal, (M, 2); -1 for none."""
         return np.full((self.n_kernels, 2), -1)

@@ -47,6 +47,8 @@ class CompositeStack(FactoredStack):
         return self.parts[self._part[kernel]], int(self._place[kernel])
 
     def _gather(self, values: Sequence[Array]) -> Array:
+        if self._as_numbered:
+            return values[0]
         out = np.empty((self.n_kernels, *values[0].shape[1:]), dtype=values[0].dtype)
         for member, part in zip(self.members, values, strict=True):
             out[member] = part
@@ -112,11 +114,14 @@ class CompositeStack(FactoredStack):
         part, place = self._at(kernel)
         return part.cross_apply(place, X, rho)
 
+    @cached_property
     def neighbors(self) -> Array:
         """Return the neighbors in width of every kernel, (M, 2); -1 for none."""
+        if self._as_numbered:
+            return self.parts[0].neighbors
         out = []
         for part, member in zip(self.parts, self.members, strict=True):
-            own = part.neighbors()
+            own = part.neighbors
             out.append(np.where(own >= 0, member[own], -1))
         return self._gather(out)
 

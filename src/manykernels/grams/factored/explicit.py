@@ -26,7 +26,7 @@ from manykernels.grams.factored.base import ROUNDING, FactoredStack, FactorOpera
 from manykernels.grams.factored.cells import grid_levels, grid_parts
 from manykernels.grams.factored.cones import polar_norm
 from manykernels.grams.factored.features import MAX_FEATURES, FeatureMap, by_levels, feature_map
-from manykernels.grams.factored.operators import FeatureOperator, adjoints, stored
+from manykernels.grams.factored.operators import FeatureOperator, adjoints, reads_columns, stored
 from manykernels.grams.loops import column_products, largest_squares
 from manykernels.grams.rows.columns import ColumnTable
 from manykernels.kernels import KernelSpec, Shaped
@@ -35,6 +35,7 @@ from manykernels.validation.arrays import Array
 MOST_DIRECTIONS = 8
 AGAIN = 0.25  # of all kernels: where more would have to be read, all are, and give another direction
 NEW_DIRECTION = 1e-5  # part of a vector outside of the known directions that is worth another one
+GATHERED = 2**16  # entries of columns that are looked at together: they stay in a cache
 SLACK = 1e-9  # of a singular value, that its computation may leave
 OF_A_PRODUCT = np.finfo(np.float64).eps  # times the number of rows: of the length of a product, that sums may leave
 
@@ -115,11 +116,13 @@ class ColumnPasses:
 def largest_singular_values(columns: Array, starts: Array, scales: Array) -> Array:
     """Return bounds (M,) from above on the largest singular value of every kernel's factors."""
     starts, out = np.asarray(starts), np.empty(len(starts))
-    ends = np.append(starts[1:], len(columns))
-    for size in np.unique(ends - starts).tolist():
-        own = np.flatnonzero(ends - starts == size)
-        grams = np.array([columns[low : low + size] @ columns[low : low + size].T for low in starts[own].tolist()])
-        out[own] = np.linalg.eigvalsh(grams)[:, -1]
+    ranks = np.diff([*starts, len(columns)])
+    for size in np.unique(ranks).tolist():
+        whole, count = np.flatnonzero(ranks == size), max(GATHERED // (size * columns.shape[1]), 1)
+        for first in range(0, len(whole), count):
+            own = whole[first : first + count]
+            Z = columns[starts[own, None] + np.arange(size)]
+            out[own] = np.linalg.eigvalsh(Z @ Z.swapaxes(1, 2))[:, -1]
     return np.sqrt(out * scales) * (1.0 + SLACK)
 
 
@@ -156,13 +159,22 @@ class ExplicitStack(FactoredStack):
         super().__init__(table, positions, specs, scales, names=names)
         self._stored: dict[int, Any] = {}
         self._norms: list[Array] = []  # largest singular values, once they are known; twins share them
-        self._maps = tuple(maps) if maps is not None else tuple(map(self._map, range(self.n_kernels)))
+        self._maps = tuple(maps) if maps is not None else self._learned()
 
-    def _map(self, kernel: int) -> FeatureMap:
-        spec, positions = self.specs[kernel], self.positions[kernel]
-        found = feature_map(spec, len(positions), levels_of(spec, positions, self.table))
-        assert found is not None
-        return found
+    def _learned(self) -> tuple[FeatureMap, ...]:
+        """Return the features of all kernels; one spec on so many columns has the same, unless levels play a part."""
+        known: dict[tuple[int, int], FeatureMap] = {}
+        made = []
+        for spec, positions in zip(self.specs, self.positions, strict=True):
+            key = id(spec), len(positions)
+            if (found := known.get(key)) is None:
+                levels = levels_of(spec, positions, self.table)
+                found = feature_map(spec, len(positions), levels)
+                assert found is not None
+                if levels is None:
+                    known[key] = found
+            made.append(found)
+        return tuple(made)
 
     def templates(self, kernels: Sequence[int], tol: float = 0.0) -> list[FeatureOperator]:
         """Return operators without rows, which ``over(table)`` gives them."""
@@ -237,7 +249,10 @@ class ExplicitStack(FactoredStack):
         table, chosen = self.table, range(columns[0], columns[0] + len(columns))
         if table.chunked or columns != list(chosen) or not all(map(len, self.positions)):
             return None
-        if not all(template.over(table).reads_columns(table) for template in self.templates(range(self.n_kernels))):
+        kinds = {(id(spec), id(found)): (spec, found) for spec, found in zip(self.specs, self._maps, strict=True)}
+        if not all(reads_columns(*kind) for kind in kinds.values()):
+            return None
+        if isinstance(table.columns, dict) or table.gaps[chosen.start : chosen.stop].any():
             return None
         if not np.may_share_memory(table.block(chosen), table.columns):
             return None

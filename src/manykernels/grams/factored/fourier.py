@@ -390,6 +390,7 @@ class FourierStack(FactoredStack):
             return self.names[kernel]
         return f"x{self.columns[kernel]}: gaussian(width={self.widths[kernel]:g})"
 
+    @cached_property
     def neighbors(self) -> Array:
         """Return the next narrower and the next wider kernel of the same column, (M, 2); -1 for none."""
         out = np.full((self.n_kernels, 2), -1, dtype=np.int32)

@@ -241,8 +241,8 @@ class FeatureOperator:
 
     def reads_columns(self, table: ColumnTable) -> bool:
         """Whether the features are the columns themselves, of an array without gaps."""
-        linear = isinstance(self._map, LinearFeatures) and self._spec.family != "missing"
-        return linear and not isinstance(table.columns, dict) and not table.gaps[list(self.positions)].any()
+        own = not isinstance(table.columns, dict) and reads_columns(self._spec, self._map)
+        return own and not table.gaps[list(self.positions)].any()
 
     @property
     def columns_in_place(self) -> Array | None:
@@ -312,6 +312,11 @@ class FeatureOperator:
     def excess(self, v: Array) -> tuple[Array, Array]:
         """Nothing: what features leave out is positive definite, so that their functions are the kernel's."""
         return np.zeros(1), np.zeros(1)
+
+
+def reads_columns(spec: KernelSpec, features: FeatureMap) -> bool:
+    """Whether the features of a kernel are columns themselves."""
+    return isinstance(features, LinearFeatures) and spec.family != "missing"
 
 
 def stored(operators: Sequence[Any]) -> list[Any]:

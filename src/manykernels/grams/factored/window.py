@@ -136,6 +136,7 @@ class WindowStack(NystroemStack):
             )
         return self._others
 
+    @cached_property
     def neighbors(self) -> Array:
         """Return the next narrower and the next wider kernel of the same columns, (M, 2); -1 for none."""
         out = np.full((self.n_kernels, 2), -1)

@@ -112,7 +112,8 @@ class KernelBank(BankConstructors, Bank):
             )
         shapes = as_shapes(self.shape)
         object.__setattr__(self, "shape", shapes)
-        entries = tuple(as_entry(entry) for entry in self.kernels)
+        known: dict[KernelSpec, KernelSpec] = {}
+        entries = tuple(as_entry(entry, known) for entry in self.kernels)
         if shapes:
             apart = tuple(column for column, _ in shapes)
             entries = tuple(replace(e, apart=apart) if isinstance(e, DefaultKernels) else e for e in entries)
@@ -238,9 +239,10 @@ class KernelBank(BankConstructors, Bank):
         objects = {positions[0] for _, spec, positions in kernels if spec.family == "features"}
         readers: dict[tuple[int, frozenset[str]], KernelSpec] = {}  # the first of each column and what it can read
         can_read: dict[tuple[int, int], frozenset[str]] = {}  # by spec, which many columns may share, and place in it
-        for _, spec, positions in kernels:
-            if table.holds_numbers and type(spec).reads is KernelSpec.reads:
-                continue  # which is all that they read
+        others = kernels
+        if table.holds_numbers:  # which is all that most read
+            others = [kernel for kernel in kernels if type(kernel[1]).reads is not KernelSpec.reads]
+        for _, spec, positions in others:
             for place, j in enumerate(positions) if spec.family != "features" else ():
                 if (id(spec), place) not in can_read:
                     can_read[id(spec), place] = spec.reads(place)

@@ -70,7 +70,8 @@ class OnColumns(BankEntry):
     def __post_init__(self) -> None:
         if not isinstance(self.name, str) or not self.name:
             raise InvalidInputError(f"The name of a kernel must be a non-empty string, got {self.name!r}.")
-        object.__setattr__(self, "spec", as_specs(self.spec)[0])
+        if not isinstance(self.spec, KernelSpec):
+            object.__setattr__(self, "spec", as_specs(self.spec)[0])
         object.__setattr__(self, "columns", freeze_columns(self.columns))
 
     def expand(self, table: Table) -> list[NamedKernel]:
@@ -235,17 +236,29 @@ def _incomplete(table: Table, positions: tuple[int, ...]) -> tuple[int, ...]:
     return tuple(sorted(patterns.values()))
 
 
-def as_entry(entry: object) -> BankEntry:
-    """Return a bank entry from a pattern or from ``(name, spec)`` or ``(name, spec, columns)``."""
+def as_entry(entry: object, known: dict[KernelSpec, KernelSpec]) -> BankEntry:
+    """Return a bank entry from a pattern or from ``(name, spec)`` or ``(name, spec, columns)``.
+
+    Equal kernels of a bank become one, the first of those ``known``: what follows from them is found once.
+    """
+    if isinstance(entry, (tuple, list)) and len(entry) in (2, 3):
+        name, spec, *columns = entry
+        return OnColumns(name, _shared(spec, known), *columns)
     if isinstance(entry, BankEntry):
         return entry
     if isinstance(entry, KernelSpec):
         return OnColumns(entry.label, entry)
-    if isinstance(entry, (tuple, list)) and len(entry) in (2, 3):
-        return OnColumns(*entry)
     raise InvalidInputError(
         f"An entry of a KernelBank is (name, kernel, columns) or a pattern such as PerFeature, got {entry!r}."
     )
+
+
+def _shared(spec: Any, known: dict[KernelSpec, KernelSpec]) -> Any:
+    """Return the kernel that is known and equal to this one, which is known from now on if there is none."""
+    try:
+        return known.setdefault(spec, spec)
+    except TypeError:  # what is no kernel is refused by those who take it, and one of a user may have no hash
+        return spec
 
 
 def as_specs(specs: object) -> tuple[KernelSpec, ...]:
@@ -273,6 +286,8 @@ def named_columns(table: Table, positions: Iterable[int]) -> tuple[Any, ...]:
 
 def freeze_columns(selection: object) -> Any:
     """Return a column selection that cannot be changed from outside: sequences and masks become tuples."""
+    if isinstance(selection, (list, tuple)) and set(map(type, selection)) <= {int, str}:  # by far the most
+        return tuple(selection)
     _refuse_kernels(selection, "columns")
     if selection is None or isinstance(selection, (str, slice)) or callable(selection) or np.isscalar(selection):
         return selection

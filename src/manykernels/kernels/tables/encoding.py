@@ -43,6 +43,8 @@ def select_columns(selection: object, data: pd.DataFrame | Array | csr_array, pl
 
 
 def _listed(selection: Any, n_columns: int, places: Places | None) -> list[int]:
+    if type(selection) is tuple and set(map(type, selection)) == {int}:  # as entries of banks keep most
+        return [_position(item, n_columns) for item in selection]
     items: list[Any] = [selection] if isinstance(selection, str) or np.ndim(selection) == 0 else list(selection)
     if items and all(isinstance(item, (bool, np.bool_)) for item in items):
         if len(items) != n_columns:

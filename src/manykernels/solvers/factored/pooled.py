@@ -209,7 +209,7 @@ class PooledNewton:
         self.fit_intercept, self.max_rounds, self.most_rank = fit_intercept, max_rounds, most_rank
         self.passes, self._steps, self._factor_tol = 0, 0, min(COARSE, COARSE * tol)
         self._inner = INNER * tol
-        self._neighbors = stack.neighbors()
+        self._neighbors = stack.neighbors
         self._problems: dict[int, GroupProblem] = {}
         self.training = [moments.held != fold for fold in range(moments.n_folds)]
         slots = [(fold, target) for fold in range(moments.n_folds) for target in range(moments.Y.shape[1])]

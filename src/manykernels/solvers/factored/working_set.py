@@ -90,7 +90,7 @@ class FactoredWorkingSet:
         self.problem, self.stack = problem, cast("FactoredStack", problem.stack)
         self.tol, self.max_rounds, self.time_limit = tol, max_rounds, time_limit
         self._first = first
-        self._neighbors = self.stack.neighbors()
+        self._neighbors = self.stack.neighbors
         self._before: DualPass | None = None  # the pass that another penalty left, while it is still of use
         self._fall = 0.0  # of the threshold since then
         self._earlier: Start | None = None  # what another penalty left
