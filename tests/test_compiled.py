@@ -98,6 +98,19 @@ def test_a_full_disk_is_no_obstacle(here: Path) -> None:
     assert answer_here(here) == (14.0, 1)
 
 
+def test_machine_code_is_read_without_what_compiling_needs(folder: Path) -> None:
+    loop = """
+@compiled()
+def spread(x):
+    made = np.full((2, 2), x) @ np.exp(np.zeros((2, 2)))
+    return np.sort(made.ravel())[-1] + np.linalg.solve(made + np.eye(2), np.zeros(2))[0]
+"""
+    (folder / "loops.py").write_text(f"import numpy as np\n{LOOPS}{loop}")
+    run = "import sys; from loops import spread; print(spread(14.0), int('numba.np.arraymath' in sys.modules))"
+    assert answer(folder, run) == (28.0, 1)
+    assert answer(folder, run) == (28.0, 0)
+
+
 def test_loops_are_found_in_the_cache(here: Path) -> None:
     assert answer_here(here) == (14.0, 0)
     assert answer_here(here) == (14.0, 1)

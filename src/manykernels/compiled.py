@@ -5,9 +5,12 @@ from contextlib import contextmanager, suppress
 from hashlib import sha256
 from typing import Any
 
-from numba import njit
+from numba import njit, version_info
 from numba.core import event
 from numba.core.caching import FunctionCache, IndexDataCacheFile
+from numba.core.runtime import rtsys
+
+LATEST = (0, 68)  # version of numba whose machine code is known to need no more: a missing symbol would end the process
 
 
 def compiled(**options: Any) -> Callable[[Any], Any]:
@@ -72,6 +75,14 @@ class _Cache(FunctionCache):
     def __init__(self, function: Callable[..., Any]) -> None:
         super().__init__(function)
         self._cache_file = _CacheFile(self._cache_path, self._impl.filename_base, self._impl.locator.get_source_stamp())
+
+    def load_overload(self, sig: Any, target_context: Any) -> Any:
+        """Read machine code; what numba knows for compiling alone takes longer to import than most first fits."""
+        if version_info.short > LATEST:
+            return super().load_overload(sig, target_context)
+        rtsys.initialize(target_context)  # arrays that loops make
+        with self._guard_against_spurious_io_errors():
+            return self._load_overload(sig, target_context)
 
     @contextmanager
     def _guard_against_spurious_io_errors(self) -> Iterator[None]:
