@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import numpy as np
+import pytest
 
+from manykernels import KernelBank, MKLClassifier, MKLRegressor
 from manykernels.solvers.factored.certificate import DualBound, violators
 
 ALONE = np.full((4, 2), -1)
@@ -25,3 +27,12 @@ def test_twice_as_many_kernels_enter_as_are_in_use_where_the_last_ones_stayed() 
     norms, used, alone = np.linspace(3.0, 2.0, 200), np.arange(60), np.full((200, 2), -1)
     entering = [violators(bound(norms), used, alone, np.ones(200), 1.0, stayed=stayed) for stayed in (False, True)]
     assert [found.tolist() for found in entering] == [list(range(60, 80)), list(range(60, 180))]
+
+
+@pytest.mark.parametrize("kind", [MKLRegressor, MKLClassifier], ids=lambda kind: kind.__name__)
+def test_noise_is_solved_at_strengths_whose_squares_are_below_what_a_pass_leaves_open(kind: type) -> None:
+    rng = np.random.default_rng(804)
+    X, y = rng.normal(size=(800, 4)), np.sign(rng.normal(size=800))
+    bank = KernelBank.per_feature(widths=[0.5, 1.0, 2.0], standardize=True)
+    model = kind(bank, alpha="1e-4*max", resources={"representation": "factored"}).fit(X, y)
+    assert model.solution_.status == "converged"

@@ -189,6 +189,24 @@ def test_kernels_that_are_missing_enter_after_going_over() -> None:
     assert second.primal == pytest.approx(solve_gram_primal(alone), rel=2e-6)
 
 
+@pytest.mark.parametrize("spare", [10**9, 10**5])
+def test_matrices_of_all_kernels_are_stored_where_there_is_room(monkeypatch: pytest.MonkeyPatch, spare: int) -> None:
+    X = np.random.default_rng(0).normal(size=(100, 2))
+    stack = factored_stack(X, KernelBank.per_feature(widths=[0.5, 1.0]))
+    stack.spare_bytes = spare
+    problem, stored = Problem(stack, np.sin(X[:, 0]), get_loss("squared"), get_regularizer("l1", 1.0)), []
+    solved = fallback.solved
+
+    def kept(own: Problem, *args: Any) -> Any:
+        stored.append(own.stack.in_memory)
+        return solved(own, *args)
+
+    monkeypatch.setattr(fallback, "solved", kept)
+    exact = fallback.solve_gram(problem, stack, 1e-6, np.inf)
+    assert stored == [spare == 10**9]
+    assert exact.primal == pytest.approx(solve_gram_primal(problem), rel=2e-6)
+
+
 def solve_gram_primal(problem: Problem) -> float:
     """Return the optimum of the Gram solvers."""
     assert isinstance(problem.stack, FactoredStack)

@@ -116,7 +116,8 @@ def _directions(gram: Array, known: Array | None) -> Array:
 
 KEPT_BYTES = 2**25  # of pieces, which classes and rounds share
 BATCH_BINS = 2**21  # whose moments are summed in one reading of rows in chunks: 128 MB
-PASS_TOL = 1e-12  # of quad, beside ||rho||_1^2; below 1e-13 rounding would dominate
+PASS_TOL = 1e-12  # of quad, beside ||rho||_1^2
+EXACT_TOL = 1e-14  # the same of one kernel whose bound decides: less is rounding
 
 
 class FourierStack(FactoredStack):
@@ -299,6 +300,12 @@ class FourierStack(FactoredStack):
             quads -= errors * s
             bounds.append((np.maximum(quads, 0.0, out=quads), high))
         return bounds
+
+    def exact_quad(self, kernel: int, rho: Array) -> tuple[float, float]:
+        """Return ``rho' K_m rho`` of one kernel by a finer pass, and a bound on its error."""
+        one = self._over(self.table, np.array([kernel]))
+        one.tol = EXACT_TOL
+        return float(one.quad(rho)[0]), float(one.error_bound(rho)[0])
 
     def rounded_quads(self, columns: Array) -> Array | None:
         """Return ``r' K_m r`` of every column (M, k) among rounded rows, from sums over bins; None of few rows."""

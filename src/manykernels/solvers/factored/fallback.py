@@ -1,6 +1,7 @@
 """Where N x N matrices do what factors cannot: the Gram solvers' answer to a problem on a factored stack."""
 
 import warnings
+from dataclasses import replace
 from itertools import pairwise
 from typing import Any
 
@@ -11,7 +12,8 @@ from manykernels.grams import GramStack
 from manykernels.grams.factored import FactoredStack
 from manykernels.grams.factored.base import columns_of
 from manykernels.grams.factored.landmarks import rank_limit
-from manykernels.grams.plan import CUBE, FLOOR_BYTES, memory_bytes, working_nbytes
+from manykernels.grams.packed import PackedStack
+from manykernels.grams.plan import CUBE, FLOOR_BYTES, memory_bytes, stack_nbytes, working_nbytes
 from manykernels.objective.certificate import inner
 from manykernels.objective.problem import Problem
 from manykernels.solvers.base import in_order
@@ -72,8 +74,11 @@ def stays_on_workers(stack: FactoredStack) -> bool:
 
 
 def solve_gram(problem: Problem, stack: FactoredStack, tol: float, time_limit: float) -> ExactContinuation:
-    """Solve with the Gram solver that suits the problem; kernels are evaluated as it asks for them."""
-    solution = solved(problem, tol, time_limit)
+    """Solve with the Gram solver that suits the problem, on matrices that are evaluated once where there is room."""
+    needed = stack_nbytes("packed", *stack.shape[:2], "float64") + working_nbytes(*stack.shape[:2], stored=True)
+    room = needed - FLOOR_BYTES <= allowed_bytes(stack)
+    own = replace(problem, stack=PackedStack.from_stack(stack)) if room else problem
+    solution = solved(own, tol, time_limit)
     every = np.arange(problem.n_kernels)
     return result_of(problem, stack, solution, every, set(every.tolist()))
 
