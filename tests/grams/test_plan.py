@@ -240,6 +240,7 @@ def test_outputs_one_after_the_other_read_matrices_as_often():
     assert gram_seconds(44, 600, n_targets=10) > 5 * gram_seconds(44, 600)
     sizes = {"n_kernels": 44, "n_samples": 600, "n_columns": 11, "n_targets": 10, "memory_budget": "4 GB"}
     assert plan_kernels(**sizes).kind == "factored"
-    assert plan_kernels(**sizes, shared=True).kind == "dense"  # whose systems on factors are of all outputs together
+    assert plan_kernels(**sizes, shared=True).kind == "factored"
+    assert plan_kernels(**sizes | {"n_kernels": 120, "n_columns": 30}, shared=True).kind == "dense"
     small = sizes | {"n_samples": 200}
     assert [plan_kernels(**small, shared=shared).kind for shared in (False, True)] == ["packed", "dense"]

@@ -34,8 +34,11 @@ KERNEL = 1.6e-4  # a kernel held as factors
 RANK = 1.2e-4  # a column of a factor
 FACTORED_BASE = 0.02  # a fit on factors
 FEATURE = 1e-7  # a feature of an object, such as a k-mer of a sequence, in one kernel: all passes and products
-COUPLED = 8e-11  # a cube of the coefficients of factors that move together under shared weights
-MOST_COUPLED = 4000  # of these coefficients; more are never in a model at once, or take turns
+# The same under shared weights, measured with 3 and 10 classes of 150 to 1,200 samples on 5 to 30 columns
+SHARED_SQUARE, SHARED_CUBE = 1e-7, 8e-11  # a square and a cube of the number of samples, a target
+SHARED_RANK = 7e-5  # a column of a factor, a target
+SHARED_RANK_CUBE = 2e-10  # a cube of the coefficients of factors that move together, a target
+MOST_TOGETHER = 1000  # of these coefficients; more are never in a model at once, or take turns
 MIXED = 1e-6  # a pair of samples, where sums of factors and of a few matrices are formed and factorized
 FULL_RANK = 30  # of the factors of a column with many values, about
 CLEARLY = 1.5  # how many times cheaper factors must be predicted to be: both predictions err by as much
@@ -408,7 +411,7 @@ def plan_kernels(
     memory_budget = memory_bytes(memory_budget)
     sizes: dict[str, Any] = {"n_kernels": n_kernels, "n_samples": n_samples, "n_targets": n_targets}
     seconds = (
-        gram_seconds(**sizes),
+        gram_seconds(**sizes, shared=shared),
         factored_seconds(
             **sizes, n_columns=n_columns, n_landmark=n_landmark, rank=rank, shared=shared, features=features
         ),
@@ -446,7 +449,7 @@ def quick_matrices(
     repeats: Callable[[], Repeats] = tuple,
 ) -> MemoryPlan | None:
     """Return the plan of matrices that fit, and a fit on which nobody waits for: then factors need no look."""
-    if gram_seconds(n_kernels, n_samples, n_targets) > NOTICED:
+    if gram_seconds(n_kernels, n_samples, n_targets, shared) > NOTICED:
         return None
     sizes: dict[str, Any] = {"n_targets": n_targets if shared else 1, "memory_budget": memory_budget}
     try:
@@ -456,9 +459,12 @@ def quick_matrices(
     return None if plan.kind == "lazy" else plan
 
 
-def gram_seconds(n_kernels: int, n_samples: int, n_targets: int = 1) -> float:
+def gram_seconds(n_kernels: int, n_samples: int, n_targets: int = 1, shared: bool = False) -> float:
     """Return the seconds that a fit on stored Gram matrices is predicted to take on one core."""
-    return GRAM_BASE + n_targets * (ENTRY * n_kernels * n_samples**2 / 2 + CUBE * float(n_samples) ** 3)
+    entries, square = ENTRY * n_kernels * n_samples**2 / 2, float(n_samples) ** 2
+    if shared and n_targets > 1:
+        return GRAM_BASE + entries + n_targets * square * (SHARED_SQUARE + SHARED_CUBE * n_samples)
+    return GRAM_BASE + n_targets * (entries + CUBE * square * n_samples)
 
 
 def factored_seconds(
@@ -476,9 +482,12 @@ def factored_seconds(
     Kernels whose factors are projections on landmarks end in matrices of these, and in sums of them and of factors.
     """
     rank = FULL_RANK * n_columns if rank is None else rank
-    each = FACTORED_BASE + READ * n_samples * n_columns + KERNEL * n_kernels + RANK * rank + FEATURE * features
-    whole = n_targets * (each + (MIXED * float(n_samples) ** 2 if n_landmark else 0.0))
-    return whole + (COUPLED * float(min(n_targets * rank, MOST_COUPLED)) ** 3 if shared and n_targets > 1 else 0.0)
+    fit, passes = FACTORED_BASE + KERNEL * n_kernels, READ * n_samples * n_columns + FEATURE * features
+    mixed = MIXED * float(n_samples) ** 2 if n_landmark else 0.0
+    if shared and n_targets > 1:
+        together = SHARED_RANK_CUBE * float(min(rank, MOST_TOGETHER)) ** 3
+        return fit + n_targets * (passes + SHARED_RANK * rank + together + mixed)
+    return n_targets * (fit + passes + RANK * rank + mixed)
 
 
 def _why_factors(

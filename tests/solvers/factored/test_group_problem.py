@@ -52,8 +52,9 @@ def test_blocks_of_several_sizes_have_the_eigenbases_of_each() -> None:
     rng = np.random.default_rng(3)
     starts = [0, 2, 3, 5, 9, 10]
     root = rng.normal(size=(10, 12))
-    H = root @ root.T
+    H = np.stack([root @ root.T, np.diag(np.arange(1.0, 11.0)) + 0.01 * root @ root.T])
     eigenvalues, bases = _eigenbases(H, starts)
-    for low, high, basis in zip(starts[:-1], starts[1:], bases, strict=True):
-        diagonal = basis.T @ H[low:high, low:high] @ basis
-        np.testing.assert_allclose(diagonal, np.diag(eigenvalues[low:high]), atol=1e-12 * np.trace(H))
+    for low, high, both in zip(starts[:-1], starts[1:], bases, strict=True):
+        for own, values, basis in zip(H, eigenvalues, both, strict=True):
+            diagonal = basis.T @ own[low:high, low:high] @ basis
+            np.testing.assert_allclose(diagonal, np.diag(values[low:high]), atol=1e-12 * np.trace(own))

@@ -26,6 +26,7 @@ CERTAIN_ROUNDS = 3
 CHUNK_ENTRIES, MIN_ROWS = 2**19, 1024  # of rows of factors held at once for a Hessian: 4 MB
 MOST_ENTRIES = 2**25  # of factors that a Hessian of coupled samples holds at once: 256 MB
 SAMPLE_PER_RANK = 15  # rows that a Hessian is summed over, for each of its columns
+Shares = tuple[Array, Array]  # rows (n, r) of factors, and (n, T): ``sum_i (p_i (x) z_i) (p_i (x) z_i)'``
 COUPLED_REACH = 10.0  # change of a logarithm of hazards in one step: beyond, the shares in risk sets are others
 
 NO_SHARES, NO_PLACES = np.zeros((0, 0)), np.zeros(0, dtype=np.intp)
@@ -69,7 +70,7 @@ class Curvature(abc.ABC):
     in_turn : float
         Time a row of `add_curved`, beside a product of a group's turn with its factors.
     in_gram : float
-        Products of matrices that `gram` takes, each as one of all factors with themselves.
+        Products of matrices that `hessian` takes, each as one of all factors with themselves.
     """
 
     diagonal: Array
@@ -118,11 +119,14 @@ class Curvature(abc.ABC):
 
     @abc.abstractmethod
     def gram(self, operators: Sequence[Any], rows: int, *, intercept: bool) -> Array:
-        """Return ``Z' H Z`` from about so many of the rows, with a last row and column for each intercept."""
+        """Return ``Z' H Z`` from about so many of the rows, with a last row and column for the intercept.
 
-    def block(self, operator: object, rows: int) -> Array:
-        """Return ``Z' H Z`` of one operator's factors, as well as steps in its coefficients alone need it."""
-        return self.gram([operator], rows, intercept=False)
+        Of several outputs (T, r, r), one for each and nothing between them, or (1, r, r) where it is the same for all.
+        """
+
+    def hessian(self, operators: Sequence[Any], rows: int, *, intercept: bool) -> tuple[Array, Shares | None]:
+        """Return `gram`, and what acts between outputs: rows of factors and shares of these that are taken away."""
+        return self.gram(operators, rows, intercept=intercept), None
 
 
 class SampleCurvature(Curvature):
@@ -173,20 +177,22 @@ class SampleCurvature(Curvature):
 
     def _gram_of_outputs(self, operators: Sequence[Any], rows: int, *, intercept: bool) -> Array:
         """Return a Hessian for each output, all from the same rows."""
-        total = self.diagonal.sum(axis=1)
-        index, weights = sampled_rows(total, rows)
-        shares = self.diagonal[index] / total[index, None]
         alike = bool((self.diagonal == self.diagonal[:, :1]).all())
-        place = _places(operators, intercept=intercept)
-        grams = np.zeros((1 if alike else len(place), place.shape[1], place.shape[1]))
-        for part, Z in _scaled_rows([each.base for each in operators], index, weights, intercept=intercept):
-            for t, gram in enumerate(grams):
-                own = Z * np.sqrt(shares[part, t])[:, None]
-                gram += own.T @ own
-        H = np.zeros((place.size, place.size))
-        for t, at in enumerate(place):
-            H[np.ix_(at, at)] = grams[0 if alike else t]
+        total = self.diagonal[:, 0] if alike else self.diagonal.sum(axis=1)
+        index, weights = sampled_rows(total, rows)
+        shares = np.ones((len(index), 1)) if alike else self.diagonal[index] / total[index, None]
+        size = rank_of(operators) + intercept
+        H = np.zeros((shares.shape[1], size, size))
+        for part, Z in _scaled_rows(operators, index, weights, intercept=intercept):
+            _add_shares(H, Z, shares[part])
         return H
+
+
+def _add_shares(H: Array, Z: Array, shares: Array) -> None:
+    """Add ``Z' diag(s_t) Z`` to the block of every output; shares are (n, T)."""
+    for own, gram in zip(shares.T, H, strict=True):
+        part = Z * np.sqrt(own)[:, None]
+        gram += part.T @ part
 
 
 class OutputCurvature(Curvature):
@@ -213,52 +219,46 @@ class OutputCurvature(Curvature):
         """The diagonal, and probabilities, whose mean of a change is no change."""
         return np.ascontiguousarray(self.diagonal.T), np.ascontiguousarray(self.p.T), NO_RISKS
 
-    def block(self, operator: object, rows: int) -> Array:
-        """Return ``Z' H Z`` with ``p (1 - p) T / (T - 1)`` for ``diag(p) - p p'``, the same where classes are alike.
-
-        With nothing between outputs it is a ``T``-th of the work; slopes are exact all the same.
-        """
-        n_outputs = self.p.shape[1]
-        alone = self.weight[:, None] * self.p * (1.0 - self.p) * (n_outputs / (n_outputs - 1.0))
-        return SampleCurvature(alone).block(operator, rows)
-
     def product(self, x: Array) -> Array:
         """Return ``H x``."""
         px = self.p * x
         return self.weight[:, None] * (px - self.p * (px @ np.ones(px.shape[1]))[:, None])
 
     def gram(self, operators: Sequence[Any], rows: int, *, intercept: bool) -> Array:
-        """Return ``Z' H Z`` from about so many of the rows; unbiased."""
+        """Return ``Z' H Z`` with ``p (1 - p) T / (T - 1)`` for ``diag(p) - p p'``, the same where classes are alike.
+
+        With nothing between outputs it is a ``T``-th of the work; slopes are exact all the same.
+        """
+        n_outputs = self.p.shape[1]
+        alone = self.weight[:, None] * self.p * (1.0 - self.p) * (n_outputs / (n_outputs - 1.0))
+        return SampleCurvature(alone).gram(operators, rows, intercept=intercept)
+
+    def hessian(self, operators: Sequence[Any], rows: int, *, intercept: bool) -> tuple[Array, Shares | None]:
+        """Return that of ``diag(p)``, and ``p p'`` as rows and shares, from about so many of the rows; unbiased."""
         spread = 1.0 - (self.p**2).sum(axis=1)
         index, weights = sampled_rows(self.weight * spread, rows)
-        ratios = weights / spread[index]  # sample weights over chances
-        place = _places(operators, intercept=intercept)
-        H = np.zeros((place.size, place.size))
-        for part, Z in _scaled_rows([each.base for each in operators], index, ratios, intercept=intercept):
-            sides = np.empty((len(Z), place.size))
-            for p, at in zip(self.p[index[part]].T, place, strict=True):
-                sides[:, at] = p[:, None] * Z
-                own = np.sqrt(p)[:, None] * Z
-                H[np.ix_(at, at)] += own.T @ own
-            H -= sides.T @ sides
-        if intercept:  # the same shift of all scores changes nothing: there is to be none
-            ends = place[:, -1]
-            H[np.ix_(ends, ends)] += np.trace(H[np.ix_(ends, ends)]) / len(ends) ** 2
-        return H
+        ratios, p = weights / spread[index], self.p[index]  # sample weights over chances
+        size = rank_of(operators) + intercept
+        H, kept = np.zeros((p.shape[1], size, size)), np.empty((len(index), size), dtype=np.float32)
+        for part, Z in _scaled_rows(operators, index, ratios, intercept=intercept):
+            _add_shares(H, Z, p[part])
+            kept[part] = Z
+        return H, (kept, p.astype(np.float32))
 
 
 # --- rows of factors ------------------------------------------------------------------------------------------------
 
 
 def rank_of(operators: Sequence[Any]) -> int:
-    """Return the number of coefficients of all factors."""
-    return sum(int(operator.starts[-1]) for operator in operators)
+    """Return the number of coefficients of all factors, of one output."""
+    return sum(int(getattr(each, "base", each).starts[-1]) for each in operators)
 
 
 def _scaled_rows(
     operators: Sequence[Any], index: Array, weights: Array, *, intercept: bool
 ) -> Iterator[tuple[slice, Array]]:
     """Yield slices of an index, and these rows of ``[Z, 1]`` times roots of weights, which the next ones overwrite."""
+    operators = [getattr(each, "base", each) for each in operators]
     size = rank_of(operators) + intercept
     step = min(CHUNK_ROWS, max(MIN_ROWS, CHUNK_ENTRIES // size))
     buffer, roots = np.empty((min(step, len(index)), size)), np.sqrt(weights)[:, None]
@@ -272,14 +272,6 @@ def _scaled_rows(
             low = high
         Z[:, low:] = root
         yield part, Z
-
-
-def _places(operators: Sequence[Any], *, intercept: bool) -> Array:
-    """Return where the coefficients of each output stand, intercepts behind all, (T, r) or (T, r + 1)."""
-    lows = np.cumsum([0] + [operator.place.size for operator in operators])[:-1]
-    place = np.hstack([operator.place + low for operator, low in zip(operators, lows, strict=True)])
-    ends = place.size + np.arange(len(place))[:, None]
-    return np.hstack([place, ends]) if intercept else place
 
 
 # --- rows that stand for all in a sum of curvatures: those with most of it for certain, the others by chance ---------

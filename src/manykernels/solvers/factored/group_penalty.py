@@ -71,9 +71,12 @@ class GroupPenalty:
         return (self.linear == 0) & (self.curvature == 0) & (self.power == 0)
 
     def sweep(self, H: Array, eigenvalues: Array, v: Array, r: Array) -> None:
-        """Minimize a quadratic and this penalty in one group after another; changes ``v`` and the gradient ``r``."""
+        """Minimize a quadratic and this penalty in one group after another; changes ``v`` and the gradient ``r``.
+
+        ``H`` is (T, r, r), or (1, r, r) for all outputs, ``r`` (T, r): groups are over all, one output after the other.
+        """
         assert self.shape is not None
-        sweep(H, self.starts, eigenvalues, *self.shape, self.outside, v, r)
+        sweep(H, self.starts // len(r), eigenvalues, *self.shape, self.outside, v, r)
 
     def rest(self, norms: Array, low: int, high: int) -> Any:
         """Return what all groups but ``low`` to ``high``, of these norms, are to the part of these."""
@@ -148,14 +151,13 @@ class GroupPenalty:
         return np.maximum(sizes - self.slopes(norms), 0.0)
 
     def with_intercept(self, count: int = 1) -> GroupPenalty:
-        """Return this penalty with so many coordinates more that have none."""
-        none = np.zeros(count)
+        """Return this penalty with a group of so many coordinates more that has none."""
         return replace(
             self,
-            starts=np.append(self.starts, self.starts[-1] + np.arange(1, count + 1)),
-            linear=np.append(self.linear, none),
-            curvature=np.append(self.curvature, none),
-            power=np.append(self.power, none),
+            starts=np.append(self.starts, self.starts[-1] + count),
+            linear=np.append(self.linear, 0.0),
+            curvature=np.append(self.curvature, 0.0),
+            power=np.append(self.power, 0.0),
         )
 
     def part(self, low: int, high: int) -> GroupPenalty:
@@ -257,16 +259,18 @@ class FunctionPenalty(GroupPenalty):
 
     def sweep(self, H: Array, eigenvalues: Array, v: Array, r: Array) -> None:
         """Minimize a quadratic and this penalty in one group after another; changes ``v`` and the gradient ``r``."""
-        norms, bare = self.norms(v), self.bare
-        for m, (low, high) in enumerate(pairwise(self.starts.tolist())):
-            own, old = eigenvalues[low:high], v[low:high].copy()
-            p = r[low:high] - own * old
-            norms[m] = 0.0 if bare[m] else self._root(m, norms, p, own)
+        norms, bare, outputs = self.norms(v), self.bare, len(r)
+        for m, (low, high) in enumerate(pairwise((self.starts // outputs).tolist())):
+            own = np.broadcast_to(eigenvalues[:, low:high], (outputs, high - low))
+            group = v[self.starts[m] : self.starts[m + 1]].reshape(outputs, -1)
+            old = group.copy()
+            p = r[:, low:high] - own * old
+            norms[m] = 0.0 if bare[m] else self._root(m, norms, p.ravel(), own.ravel())
             if norms[m] > 0:
-                v[low:high] = -p / (own + self.slopes(norms)[m] / norms[m])
+                group[:] = -p / (own + self.slopes(norms)[m] / norms[m])
             else:
-                v[low:high] = -p / own if bare[m] else 0.0
-            r += (v[low:high] - old) @ H[low:high]
+                group[:] = -p / own if bare[m] else 0.0
+            r += np.matmul((group - old)[:, None], H[:, low:high])[:, 0]
 
     def _root(self, m: int, norms: Array, p: Array, eigenvalues: Array) -> float:
         """Return the norm of a group's minimizer, ``sum_k p_k^2 / (eigenvalue_k tau + Omega'(tau))^2 = 1``."""
@@ -469,13 +473,13 @@ def sum_of_powers(starts: Array, power: Array, q: float, outside: float, v: Arra
 
 
 @compiled(fastmath=FAST)
-def move(H: Array, low: int, high: int, new: Array, v: Array, r: Array) -> None:
-    """Move one group of ``v`` to where ``new`` is, and the gradient ``r`` with it."""
-    for k in range(low, high):
+def move(rows: Array, new: Array, v: Array, r: Array) -> None:
+    """Move some coordinates of ``v`` to where ``new`` is, and the gradient ``r`` by these rows of the quadratic."""
+    for k in range(v.size):
         change = new[k] - v[k]
         if change != 0.0:
             v[k] = new[k]
-            row = H[k]
+            row = rows[k]
             for j in range(r.size):
                 r[j] += change * row[j]
 
@@ -495,17 +499,28 @@ def sweep(
     v: Array,
     r: Array,
 ) -> None:
-    """One sweep over groups; H has diagonal blocks diag(eigenvalues), ``r`` is the gradient at ``v``, both updated."""
-    new = np.empty(v.size)
-    total = sum_of_powers(starts, power, q, outside, v) if coupled else outside
+    """One sweep over groups; H has diagonal blocks diag(eigenvalues), ``r`` (T, r) is the gradient at ``v``.
+
+    Both are updated. Groups of ``v`` are those of one output, which ``starts`` are of, one output after the other.
+    """
+    outputs, blocks = r.shape[0], H.shape[0]
+    new, p, own = np.empty(v.size), np.empty(v.size), np.empty(v.size)
+    total = sum_of_powers(outputs * starts, power, q, outside, v) if coupled else outside
     for m in range(linear.size):
-        low, high = starts[m], starts[m + 1]
-        old, own = v[low:high], eigenvalues[low:high]
-        p = r[low:high] - own * old
+        low, rank = starts[m], starts[m + 1] - starts[m]
+        size = outputs * rank
+        old, moved = v[outputs * low : outputs * low + size], new[:size]
+        for t in range(outputs):
+            for k in range(rank):
+                at = t * rank + k
+                own[at] = eigenvalues[t % blocks, low + k]
+                p[at] = r[t, low + k] - own[at] * old[at]
         rest = 0.0
         if coupled:
             rest = max(total - power[m] * np.sqrt(np.dot(old, old)) ** q, outside)
-        group_minimizer(p, own, linear[m], curvature[m], power[m], q, strength, coupled, rest, new[low:high])
+        group_minimizer(p[:size], own[:size], linear[m], curvature[m], power[m], q, strength, coupled, rest, moved)
         if coupled:
-            total = rest + power[m] * np.sqrt(np.dot(new[low:high], new[low:high])) ** q
-        move(H, low, high, new, v, r)
+            total = rest + power[m] * np.sqrt(np.dot(moved, moved)) ** q
+        for t in range(outputs):
+            part = slice(t * rank, t * rank + rank)
+            move(H[t % blocks, low : low + rank], moved[part], old[part], r[t])

@@ -27,6 +27,7 @@ from scipy.linalg import LinAlgError, block_diag, cho_factor, cho_solve
 
 from manykernels.compiled import compiled
 from manykernels.grams.factored.cones import ON_FACE, face, held, multipliers, project
+from manykernels.objective.losses.curvature import Shares
 from manykernels.solvers.factored.group_penalty import (
     GroupPenalty,
     PenaltyCurve,
@@ -162,7 +163,7 @@ def sweep_cones(
             group_minimizer(p, own, *shape, new[low:high])
         if coupled:
             total = rest + power[m] * np.sqrt(np.dot(new[low:high], new[low:high])) ** q
-        move(H, low, high, new, v, r)
+        move(H[low:high], new[low:high], v[low:high], r)
 
 
 class Cones:
@@ -226,7 +227,8 @@ class Cones:
         self, H: Array, eigenvalues: Array, shape: tuple[Any, ...], outside: float | Array, v: Array, r: Array
     ) -> None:
         """Let every group take its turn."""
-        sweep_cones(H, self.starts, eigenvalues, *shape, outside, self.rows, self.row_starts, self.mu, v, r)
+        every = self.rows, self.row_starts, self.mu
+        sweep_cones(H[0], self.starts, eigenvalues[0], *shape, outside, *every, v, r[0])
 
 
 def _turned(G: Array | None, low: int, blocks: Sequence[tuple[int, int, Array]]) -> Array:
@@ -244,40 +246,131 @@ SWEEPS = 4  # between two attempts at a Newton step
 MAX_ROUNDS = 200
 LINE_STEPS, LINE_TOL = 12, 0.1
 SHORT = 0.1  # a step below it was stopped by a group that passes zero
+MOST_GRADIENTS, LEFT = 30, 0.03  # of the residual, in the norm of the blocks, where outputs have something in common
 RIDGE = 1e-12  # of the mean diagonal: keeps directions that no sample bends solvable
+
+
+class CurvedBlocks:
+    """Factors of the second derivatives of a quadratic with a block for every output, and of the penalty.
+
+    What the penalty adds in the direction of a group is in all outputs at once: ``U W U'`` of low rank beside blocks.
+
+    Parameters
+    ----------
+    H : (T, r, r) or (1, r, r)
+    curve : PenaltyCurve
+    place : (T, r) int
+        Where the coordinates of every output stand.
+    """
+
+    def __init__(self, H: Array, curve: PenaltyCurve, place: Array) -> None:
+        alive = curve.free[place[0]]  # the same for all outputs
+        self._place, self._size = place[:, alive], place.size
+        systems = H[:, alive][:, :, alive]
+        if alone := len(place) == 1:
+            curve.add_to(systems[0])
+        else:
+            np.einsum("tii->ti", systems)[:] += curve.pull[self._place[: len(H)]]
+        # Of a symmetric matrix the transpose has columns in a row, as LAPACK wants them.
+        self._factors = [cho_factor(own.T, lower=True, overwrite_a=True, check_finite=False) for own in systems]
+        self._directions = None if alone else self._radial(curve)
+
+    def _radial(self, curve: PenaltyCurve) -> tuple[Array, Array, Array]:
+        """Return ``U``, ``A^-1 U`` (T, r, g), and ``(1 + W U'A^-1 U)^-1 W``."""
+        groups = np.searchsorted(curve.starts, self._place[0], side="right") - 1
+        used, slots = np.unique(groups, return_inverse=True)
+        U = np.zeros((*self._place.shape, len(used)))
+        U[:, np.arange(len(slots)), slots] = curve.unit[self._place]
+        W = np.diag(curve.radial[used]) + np.outer(curve.coupling[used], curve.coupling[used])
+        images = self._on_blocks(U)
+        inner = np.eye(len(used)) + W @ np.tensordot(U, images, axes=([0, 1], [0, 1]))
+        return U, images, np.linalg.solve(inner, W)
+
+    def _on_blocks(self, R: Array) -> Array:
+        """Return ``A^-1 R`` for the blocks alone, (T, r, k)."""
+        if len(self._factors) == len(R):
+            return np.array(
+                [cho_solve(own, part, check_finite=False) for own, part in zip(self._factors, R, strict=True)]
+            )
+        found = cho_solve(self._factors[0], R.swapaxes(0, 1).reshape(R.shape[1], -1), check_finite=False)
+        return found.reshape(R.shape[1], len(R), -1).swapaxes(0, 1)
+
+    def solve(self, r: Array) -> Array:
+        """Return the solution for a right-hand side, zero on groups at zero."""
+        out = np.zeros(self._size)
+        found = self._on_blocks(r[self._place][:, :, None])
+        if self._directions is not None:
+            U, images, inner = self._directions
+            found = found - images @ (inner @ np.tensordot(U, found, axes=([0, 1], [0, 1])))
+        out[self._place] = found[:, :, 0]
+        return out
 
 
 class GroupProblem:
     """The quadratic of one Newton step, in the eigenbasis of its diagonal blocks.
 
+    Of several outputs every group is over all of them, one after the other, and so are coordinates here; the quadratic
+    has a block (r, r) for each output, less what `Shares` say that they have in common.
+
     Parameters
     ----------
-    H : (r, r) float64
+    H : (r, r), (T, r, r), or (1, r, r) for all outputs, float64
         Positive semidefinite; changed in place.
     penalty : GroupPenalty
+    shares : Shares, optional
     """
 
-    def __init__(self, H: Array, penalty: GroupPenalty) -> None:
-        self.penalty = penalty
-        H[np.diag_indices_from(H)] += RIDGE * max(float(np.trace(H)), 1e-300) / len(H)
-        self._starts = _uncoupled(H, penalty.starts)
-        self._eigenvalues, self._bases = _eigenbases(H, self._starts)
-        for low, high, basis in self._blocks():
-            H[:, low:high] = H[:, low:high] @ basis
-        for low, high, basis in self._blocks():
-            H[low:high] = basis.T @ H[low:high]
-            H[low:high, low:high] = np.diag(self._eigenvalues[low:high])
-        self._H = H
-        self._cones = Cones(penalty.cones, penalty.starts, self._blocks()) if penalty.coned else None
+    def __init__(self, H: Array, penalty: GroupPenalty, shares: Shares | None = None) -> None:
+        self.penalty, self._H, self._shares = penalty, H.reshape(-1, *H.shape[-2:]), shares
+        size = H.shape[-1]
+        self._outputs = int(penalty.starts[-1]) // size
+        self._starts = penalty.starts // self._outputs
+        diagonal = np.einsum("tii->ti", self._H)
+        diagonal += RIDGE * max(float(diagonal.sum()), 1e-300) / diagonal.size
+        self._eigenvalues, bases = _eigenbases(self._H, self._starts.tolist())
+        self._bases = [
+            (low, high, own) for (low, high), own in zip(pairwise(self._starts.tolist()), bases, strict=True)
+        ]
+        for low, high, basis in self._bases:
+            self._H[:, :, low:high] = self._H[:, :, low:high] @ basis
+        for low, high, basis in self._bases:
+            self._H[:, low:high] = basis.swapaxes(1, 2) @ self._H[:, low:high]
+            self._H[:, low:high, low:high] = 0.0
+        diagonal[:] = self._eigenvalues
+        # Where the coordinates of every output stand, (T, r).
+        ranks = np.diff(self._starts)
+        first = np.arange(size) + (self._outputs - 1) * np.repeat(self._starts[:-1], ranks)
+        self._place = first + np.arange(self._outputs)[:, None] * np.repeat(ranks, ranks)
+        alone = [(low, high, basis[0]) for low, high, basis in self._bases]
+        self._cones = Cones(penalty.cones, penalty.starts, alone) if penalty.coned else None
 
-    def _blocks(self) -> list[tuple[int, int, Array]]:
-        return [(low, high, basis) for (low, high), basis in zip(pairwise(self._starts), self._bases, strict=True)]
+    def _turned(self, V: Array, *, back: bool = False) -> Array:
+        """Return coordinates (T, r) in the eigenbases, or back from them."""
+        out = np.empty_like(V)
+        for low, high, basis in self._bases:
+            turn = basis.swapaxes(1, 2) if back else basis
+            out[:, low:high] = np.matmul(V[:, None, low:high], turn)[:, 0]
+        return out
 
     def _rotate(self, v: Array, *, back: bool = False) -> Array:
         out = np.empty_like(v)
-        for low, high, basis in self._blocks():
-            out[low:high] = (basis if back else basis.T) @ v[low:high]
+        out[self._place] = self._turned(v[self._place], back=back)
         return out
+
+    def _product(self, v: Array) -> Array:
+        """Return the quadratic's matrix times ``v``."""
+        V, out = v[self._place], np.empty_like(v)
+        one = len(self._H) == 1
+        found = V @ self._H[0] if one else np.matmul(V[:, None], self._H)[:, 0]
+        out[self._place] = found if self._shares is None else found - self._in_common(V)
+        return out
+
+    def _in_common(self, V: Array) -> Array:
+        """Return what outputs have in common times coordinates (T, r)."""
+        assert self._shares is not None
+        rows, shares = self._shares
+        means = np.einsum("it,it->i", rows @ self._turned(V, back=True).T.astype(rows.dtype), shares)
+        return self._turned((rows.T @ (means[:, None] * shares)).T.astype(np.float64))
 
     def solve(self, v: Array, gradient: Array, tol: float, outside: float | Array | None = None) -> tuple[Array, Array]:
         """Minimize from ``v``, at which the quadratic has this gradient; stop at ``tol`` times the first violation.
@@ -305,11 +398,15 @@ class GroupProblem:
 
     def _sweep(self, v: Array, r: Array) -> None:
         """Let every group take its turn; changes coefficients and the gradient."""
+        rows, before = r[self._place], v.copy()
         if self._cones is None:
-            self.penalty.sweep(self._H, self._eigenvalues, v, r)
-            return
-        assert self.penalty.shape is not None
-        self._cones.sweep(self._H, self._eigenvalues, self.penalty.shape, self.penalty.outside, v, r)
+            self.penalty.sweep(self._H, self._eigenvalues, v, rows)
+        else:
+            assert self.penalty.shape is not None
+            self._cones.sweep(self._H, self._eigenvalues, self.penalty.shape, self.penalty.outside, v, rows)
+        if self._shares is not None:  # nowhere above the blocks, so that the whole falls with these
+            rows -= self._in_common((v - before)[self._place])
+        r[self._place] = rows
 
     def _violation(self, v: Array, r: Array) -> float:
         return self.penalty.violation(v, r, None if self._cones is None else self._cones.rests)
@@ -323,24 +420,19 @@ class GroupProblem:
         if not shares.any():
             return v, r
         step = -np.repeat(shares, np.diff(penalty.starts)) * r
-        image = self._H @ step
+        image = self._product(step)
         size = line_minimum(penalty, v, step, float(r @ step), float(step @ image))
         return v + size * step, r + size * image
 
-    def factorized(self, v: Array) -> tuple[Any, Array]:
-        """Return the Cholesky factor of the second derivatives at ``v`` and the coordinates it is of.
+    def factorized(self, v: Array) -> CurvedBlocks | None:
+        """Return the factors of the second derivatives at ``v``, but for what outputs have in common.
 
-        ``v`` is in the eigenbasis; groups at zero have none. The factor is None if rounding made it indefinite.
+        Groups at zero have none. None if rounding made them indefinite.
         """
-        curve = PenaltyCurve.at(self.penalty, v)
-        free = curve.free
-        system = self._H[free][:, free]
-        curve.add_to(system)
         try:
-            # Its transpose has columns in a row, as LAPACK wants them.
-            return cho_factor(system.T, lower=True, overwrite_a=True, check_finite=False), free
+            return CurvedBlocks(self._H, PenaltyCurve.at(self.penalty, v), self._place)
         except LinAlgError:
-            return None, free
+            return None
 
     def _newton_steps(self, v: Array, r: Array) -> tuple[Array, Array]:
         """Take Newton steps on the groups that are not zero, one after the other as long as each ends at a group."""
@@ -355,7 +447,7 @@ class GroupProblem:
         step = self._newton_direction(v, r)
         if step is None:
             return v, r, False
-        image = self._H @ step
+        image = self._product(step)
         size = line_minimum(self.penalty, v, step, float(r @ step), float(step @ image))
         most = 1.0 if self._cones is None else self._cones.reach(v, step)
         if size < SHORT and (ended := self._until_one_leaves(v, r, step, image, most)) is not None:
@@ -366,14 +458,14 @@ class GroupProblem:
 
     def _newton_direction(self, v: Array, r: Array) -> Array | None:
         """Return the Newton step of the groups that are not zero, along faces of cones; None if rounding forbids it."""
-        step, slope = np.zeros_like(v), r + PenaltyCurve.at(self.penalty, v).gradient
-        if self._cones is None:
-            factor, free = self.factorized(v)
-            if factor is not None:
-                step[free] = cho_solve(factor, -slope[free], check_finite=False)
-            return None if factor is None else step
         curve = PenaltyCurve.at(self.penalty, v)
-        system = self._H[curve.free][:, curve.free]
+        step, slope = np.zeros_like(v), r + curve.gradient
+        if self._cones is None:
+            factor = self.factorized(v)
+            if factor is None or self._shares is None:
+                return None if factor is None else factor.solve(-slope)
+            return self._conjugate_direction(-slope * curve.free, factor, curve)
+        system = self._H[0][curve.free][:, curve.free]
         curve.add_to(system)
         face = self._cones.face(v)[curve.free]
         face = face[:, face.any(axis=0)]
@@ -383,6 +475,23 @@ class GroupProblem:
             return None
         step[curve.free] = face @ cho_solve(factor, -slope[curve.free] @ face, check_finite=False)
         return step
+
+    def _conjugate_direction(self, right: Array, factor: CurvedBlocks, curve: PenaltyCurve) -> Array:
+        """Solve with the whole of the second derivatives by conjugate gradients, which the blocks precondition."""
+        x, r = np.zeros_like(right), right.copy()
+        z = factor.solve(r)
+        d, first = z, float(r @ z)
+        size = first
+        for _ in range(MOST_GRADIENTS):
+            product = (self._product(d) + curve.product(d)) * curve.free
+            length = size / float(d @ product)
+            x, r = x + length * d, r - length * product
+            z = factor.solve(r)
+            size, last = float(r @ z), size
+            if not size > LEFT**2 * first:
+                break
+            d = z + size / last * d
+        return x
 
     def _until_one_leaves(
         self, v: Array, r: Array, step: Array, image: Array, most: float = 1.0
@@ -401,48 +510,36 @@ class GroupProblem:
         own = slice(*self.penalty.starts[first : first + 2])
         ends = v + closest[first] * step
         rest, ends[own] = ends[own].copy(), 0.0
-        ended = r + closest[first] * image - self._H[:, own] @ rest
+        passed = np.zeros_like(v)
+        passed[own] = rest
+        ended = r + closest[first] * image - self._product(passed)
         gain = 0.5 * float((r + ended) @ (ends - v)) + self.penalty.value(ends) - self.penalty.value(v)
         return (ends, ended) if gain < 0.0 else None
 
     def preconditioner(self, v: Array) -> Callable[[Array], Array]:
         """Return the product with the inverse of the second derivatives at ``v``, zero on groups at zero."""
-        factor, free = self.factorized(self._rotate(v))
+        turned = self._rotate(v)
+        factor, free = self.factorized(turned), PenaltyCurve.at(self.penalty, turned).free
+        sizes = np.empty_like(v)
+        sizes[self._place] = self._eigenvalues
 
         def apply(r: Array) -> Array:
-            turned, out = self._rotate(r), np.zeros_like(r)
-            if factor is None:
-                out[free] = turned[free] / self._eigenvalues[free]
-            else:
-                out[free] = cho_solve(factor, turned[free], check_finite=False)
-            return self._rotate(out, back=True)
+            r = self._rotate(r)
+            return self._rotate(np.where(free, r / sizes, 0.0) if factor is None else factor.solve(r), back=True)
 
         return apply
 
 
 def _eigenbases(H: Array, starts: list[int]) -> tuple[Array, list[Array]]:
-    """Return the eigenvalues (r,) and eigenvectors of diagonal blocks; those of one size take one call."""
-    heads, sizes, eigenvalues = np.array(starts[:-1]), np.diff(starts), np.empty(len(H))
+    """Return the eigenvalues (T, r) and eigenvectors (T, s, s) of diagonal blocks; those of one size take one call."""
+    heads, sizes, eigenvalues = np.array(starts[:-1]), np.diff(starts), np.empty(H.shape[:2])
     bases: dict[int, Array] = {}
     for size in np.unique(sizes).tolist():
         places = heads[sizes == size, None] + np.arange(size)
-        values, vectors = np.linalg.eigh(H[places[:, :, None], places[:, None, :]])
-        eigenvalues[places] = np.maximum(values, values[:, -1:] * 1e-14)
-        bases.update(zip(places[:, 0].tolist(), vectors, strict=True))
+        values, vectors = np.linalg.eigh(H[:, places[:, :, None], places[:, None, :]])
+        eigenvalues[:, places] = np.maximum(values, values[..., -1:] * 1e-14)
+        bases.update(zip(places[:, 0].tolist(), vectors.swapaxes(0, 1), strict=True))
     return eigenvalues, [bases[head] for head in starts[:-1]]
-
-
-def _uncoupled(H: Array, starts: Array) -> list[int]:
-    """Return boundaries of diagonal blocks, inside groups as well where nothing joins coordinates on both sides."""
-    found = [0]
-    for low, high in pairwise(starts.tolist()):
-        if H[low, high - 1] != 0:  # the first and the last are joined
-            found.append(high)
-            continue
-        furthest = high - low - 1 - np.argmax(H[low:high, low:high][:, ::-1] != 0, axis=1)
-        ends = np.maximum.accumulate(furthest) == np.arange(high - low)
-        found += (low + 1 + np.flatnonzero(ends)).tolist()
-    return found
 
 
 def line_minimum(penalty: GroupPenalty, v: Array, step: Array, linear: float, square: float) -> float:

@@ -242,7 +242,7 @@ class Block:
 
     def _hessian(self, curvature: Curvature) -> Array:
         rows = max(BLOCK_ROWS, BLOCK_PER_RANK * int(self.operator.starts[-1]))
-        return curvature.block(self.operator, rows)
+        return curvature.gram([self.operator], rows, intercept=False)
 
     def minimize(self, v: Array, slope: Array, outside: float | Array | None) -> Array:
         """Return the coefficients that minimize the quadratic in this block, the others as they are."""
@@ -451,7 +451,7 @@ def _advance(
             hessians.descent = RoundedModel(objective, curvature.diagonal)
         v, shift, change = hessians.descent.step(objective, point, slopes, gradient, hessians.sweep_tol)
     elif (
-        objective.matrix_free or objective.rank > RANK_LIMIT or first_rows(objective) * objective.products > DENSE_WORK
+        objective.matrix_free or objective.order > RANK_LIMIT or first_rows(objective) * objective.products > DENSE_WORK
     ):
         if hessians.blocks is None:
             hessians.blocks = [block_of(objective, slot, curvature) for slot in range(len(objective.operators))]
@@ -483,15 +483,16 @@ def _advance(
 
 def _quadratic(objective: FactoredObjective, curvature: Curvature, rows: int) -> GroupProblem:
     """Return the quadratic model with these curvatures, intercepts last, groups without a penalty."""
-    n_samples = objective.problem.n_samples
+    n_samples, intercept, shares = objective.problem.n_samples, objective.n_free > 0, None
     if objective.constant:
         known = objective.known.under(curvature.diagonal)
-        hessian = known.gram(objective.operators, objective.in_place, intercept=objective.n_free > 0)
+        hessian = known.gram(objective.operators, objective.in_place, intercept=intercept)
     elif objective.n_outputs == 1 and objective.in_place is not None and curvature.separable and rows >= n_samples:
-        hessian = objective.in_place.gram(curvature.diagonal, intercept=objective.n_free > 0)
+        hessian = objective.in_place.gram(curvature.diagonal, intercept=intercept)
     else:
-        hessian = curvature.gram(objective.operators, rows, intercept=objective.n_free > 0)
-    return GroupProblem(hessian, objective.penalty.with_intercept(objective.n_free))
+        hessian, shares = curvature.hessian(objective.operators, rows, intercept=intercept)
+    penalty = objective.penalty.with_intercept(objective.n_free) if intercept else objective.penalty
+    return GroupProblem(hessian, penalty, shares)
 
 
 def _newton_target(

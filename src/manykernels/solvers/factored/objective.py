@@ -316,8 +316,13 @@ class FactoredObjective:
 
     @property
     def products(self) -> float:
-        """Products that a row costs in a dense Hessian, which has nothing between outputs unless these are coupled."""
-        return float(self.rank) ** 2 / len(self.loss.outputs)
+        """Products that a row costs in a dense Hessian, which has a block for each output."""
+        return float(self.rank) ** 2 / self.n_outputs
+
+    @property
+    def order(self) -> float:
+        """The order of one matrix that takes as long to factorize as the blocks of all outputs."""
+        return float(self.rank) / self.n_outputs ** (2.0 / 3.0)
 
     def totals(self, rho: Array) -> Array:
         """Return the sums of scores' coefficients that intercepts see, (n_free,)."""
