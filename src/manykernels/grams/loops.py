@@ -177,3 +177,12 @@ def add_spread(table: Array, codes: Array, start: int, stop: int, out: Array) ->
         row, target, own = table[codes[i]], out[i, i:], codes[i:]
         for j in range(target.size):
             target[j] += row[own[j]]
+
+
+@compiled()
+def copy_block(source: Array, rows: Array, places: Array, out: Array) -> None:
+    """Set ``out[places_i, places_j] = source[rows_i, rows_j]``."""
+    for i in range(rows.size):
+        row, target = source[rows[i]], out[places[i]]
+        for j in range(rows.size):
+            target[places[j]] = row[rows[j]]

@@ -11,7 +11,6 @@ Huang, "Group descent algorithms for nonconvex penalized linear and logistic reg
 Statistics and Computing 25 (2015), without their orthonormal groups.
 """
 
-from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -19,8 +18,8 @@ import numpy as np
 from manykernels.compiled import compiled
 from manykernels.grams.loops import FAST, add_columns, column_products
 from manykernels.objective.losses.curvature import Curvature, add_curved
-from manykernels.solvers.factored.group_penalty import GroupPenalty, group_minimizer, sum_of_powers
-from manykernels.solvers.factored.group_problem import line_minimum
+from manykernels.solvers.factored.group_penalty import TINIEST, group_minimizer, sum_of_powers
+from manykernels.solvers.factored.line_search import minimum_ahead
 from manykernels.solvers.factored.objective import FactoredObjective, Point
 from manykernels.validation.arrays import Array
 
@@ -117,6 +116,176 @@ def sweep_rows(
     return moved, np.sqrt(turned) * norms
 
 
+@compiled(fastmath=FAST)
+def shortest_combination(moves: Array, parts: Array) -> None:
+    """Set ``parts`` (k,), of sum one, to the combination of moves (k, r) that is the shortest, about."""
+    count, trace = parts.size, 0.0
+    products = np.empty((count, count))
+    for i in range(count):
+        for j in range(i + 1):
+            products[i, j] = np.dot(moves[i], moves[j])
+        trace += products[i, i]
+    for i in range(count):  # Cholesky, and the solution for ones
+        products[i, i] += COLLINEAR * trace
+        for j in range(i + 1):
+            for k in range(j):
+                products[i, j] -= products[i, k] * products[j, k]
+            if j < i:
+                products[i, j] /= products[j, j]
+        products[i, i] = np.sqrt(max(products[i, i], TINIEST))
+        parts[i] = 1.0
+        for k in range(i):
+            parts[i] -= products[i, k] * parts[k]
+        parts[i] /= products[i, i]
+    total = 0.0
+    for i in range(count - 1, -1, -1):
+        for k in range(i + 1, count):
+            parts[i] -= products[k, i] * parts[k]
+        parts[i] /= products[i, i]
+        total += parts[i]
+    for i in range(count):
+        parts[i] /= total
+
+
+@compiled(fastmath=FAST)
+def combined(points: Array, parts: Array, here: Array, out: Array) -> None:
+    """Set ``out`` (n,) to the combination of points (k, n) less one of them."""
+    for i in range(here.size):
+        out[i] = -here[i]
+    for k in range(points.shape[0]):
+        point, part = points[k], parts[k]
+        for i in range(here.size):
+            out[i] += part * point[i]
+
+
+@compiled(fastmath=FAST)
+def answer_sums(of_shifts: Array, curved: Any, image: Array, slopes: Array, change: Array, shift: Array) -> None:
+    """Move intercepts to where sums of slopes are zero, and scores and slopes (T, N) with them; sets ``image``."""
+    sums = np.zeros(shift.size)
+    for t in range(shift.size):
+        for i in range(slopes.shape[1]):
+            sums[t] += slopes[t, i]
+    for t in range(shift.size):
+        far = 0.0
+        for k in range(shift.size):
+            far += of_shifts[t, k] * sums[k]
+        shift[t] += far
+        image[t, :] = far
+        for i in range(image.shape[1]):
+            change[t, i] += image[t, i]
+    add_curved(*curved, image, slopes)
+
+
+@compiled(fastmath=FAST)
+def move_on(
+    parts: Array,
+    points: Array,
+    changes: Array,
+    shifts: Array,
+    curved: Any,
+    ends: Array,
+    shape: Any,
+    v: Array,
+    slopes: Array,
+    change: Array,
+    shift: Array,
+    image: Array,
+    bent: Array,
+) -> None:
+    """Move toward a combination of past points, as far as the quadratic falls; sets ``image`` and its curvature."""
+    step, falls, square = np.empty(v.size), 0.0, 0.0
+    combined(points, parts, v, step)
+    for t in range(slopes.shape[0]):
+        combined(changes[:, t], parts, change[t], image[t])
+    bent[:] = 0.0
+    add_curved(*curved, image, bent)
+    for t in range(slopes.shape[0]):
+        for i in range(image.shape[1]):
+            falls += slopes[t, i] * image[t, i]
+            square += bent[t, i] * image[t, i]
+    linear, curvature, power, q, strength, coupled = shape
+    size = minimum_ahead(ends, linear, curvature, power, q, strength, coupled, 0.0, v, step, falls, square)
+    for j in range(v.size):
+        v[j] += size * step[j]
+    for t in range(slopes.shape[0]):
+        for i in range(image.shape[1]):
+            change[t, i] += size * image[t, i]
+            slopes[t, i] += size * bent[t, i]
+    for t in range(shift.size):
+        far = -shift[t]
+        for k in range(parts.size):
+            far += parts[k] * shifts[k, t]
+        shift[t] += size * far
+
+
+@compiled(fastmath=FAST)
+def descend(
+    Z: Array,
+    places: Array,
+    curved: Any,
+    starts: Array,
+    bases: Array,
+    eigenvalues: Array,
+    linear: Array,
+    curvature: Array,
+    power: Array,
+    q: float,
+    strength: float,
+    coupled: bool,
+    of_shifts: Array,
+    tol: float,
+    constant: bool,
+    v: Array,
+    slopes: Array,
+    change: Array,
+    shift: Array,
+) -> tuple[int, bool]:
+    """Let groups take turns until a gap is about ``tol``, or sweeps move little beside the largest.
+
+    Between sweeps all move on to the combination of the last points whose moves in a sweep, combined alike, are the
+    shortest, as far as the quadratic falls: Anderson, "Iterative procedures for nonlinear integral equations", Journal
+    of the ACM 12 (1965). Slopes follow, so that no factor is read. Arguments are those of `sweep_rows`; intercepts
+    answer sums of slopes by ``of_shifts``, (0, 0) if there are none. Returns the number of sweeps, and whether it ended
+    since the gap seemed small enough.
+    """
+    largest, everything, kept, outputs = 0.0, True, REMEMBERED + 1, slopes.shape[0]
+    moves, points = np.empty((kept, v.size)), np.empty((kept, v.size))
+    changes, shifts, parts = (
+        np.empty((kept, *change.shape), dtype=Z.dtype),
+        np.empty((kept, shift.size)),
+        np.empty(kept),
+    )
+    image, bent = np.empty_like(slopes), np.empty_like(slopes)
+    ends, shape = outputs * starts, (linear, curvature, power, q, strength, coupled)
+    for number in range(SWEEPS):
+        slot, count = number % kept, min(number + 1, kept)
+        moves[slot] = v
+        moved, gap = sweep_rows(
+            Z, places, curved, starts, bases, eigenvalues, linear, curvature, power, q, strength, coupled,
+            everything, v, slopes, change,
+        )  # fmt: skip
+        if shift.size > 0:
+            answer_sums(of_shifts, curved, image, slopes, change, shift)
+        largest = max(largest, moved)
+        enough = gap <= ENOUGH * tol
+        # Where curvatures stay, the quadratic is the loss itself, and worth minimizing.
+        small = enough or (not constant and moved <= LAST_MOVE**2 * largest)
+        if everything and small:
+            return number + 1, enough
+        everything = small or number % SWEEPS_OF_SOME == SWEEPS_OF_SOME - 1
+        for j in range(v.size):
+            moves[slot, j] = v[j] - moves[slot, j]
+        points[slot] = v
+        changes[slot] = change
+        shifts[slot] = shift
+        if small or count == 1:
+            continue
+        shortest_combination(moves[:count], parts[:count])
+        past = parts[:count], points[:count], changes[:count], shifts[:count]
+        move_on(*past, curved, ends, shape, v, slopes, change, shift, image, bent)
+    return SWEEPS, enough
+
+
 class DescentModel:
     """The factors of a working set in the eigenbases of one curvature, which the steps of a solve share."""
 
@@ -134,13 +303,17 @@ class DescentModel:
         self._slots = objective.place, np.arange(n_outputs)[:, None] * most + within + n_outputs * most * owner
         alike = float(above.sum()) if curvature.shifts_alike else 0.0
         slots = zip(objective.kernels.tolist(), firsts.tolist(), ranks.tolist(), roots.tolist(), strict=True)
-        found = [known.basis(kernel, self._Z, first, first + rank, root, alike) for kernel, first, rank, root in slots]
+        found = [
+            known.bases.get(kernel) or known.basis(kernel, self._Z, first, first + rank, root, alike)
+            for kernel, first, rank, root in slots
+        ]
         self.eigenvalues, self.bases = np.empty(objective.rank), np.zeros((len(ranks), most, most))
         self.eigenvalues[objective.place] = np.concatenate([own for own, _ in found])
         own = np.arange(most) < ranks[:, None]
         self.bases[own[:, :, None] & own[:, None]] = np.concatenate([vectors.ravel() for _, vectors in found])
         self._turns = self.bases / roots[:, None, None]
-        self._of_shifts = self._response(objective) if objective.n_free else None
+        self._of_shifts = self._response(objective) if objective.n_free else np.zeros((0, 0))
+        self.sweeps = 0  # that the last step took
         self.enough = False  # whether the last step ended because its gap seemed small enough
         self.ended = False  # a Newton step in all groups is the better one where groups act on each other
 
@@ -171,61 +344,15 @@ class DescentModel:
         penalty = objective.penalty
         assert penalty.shape is not None
         v, own = self.turned(point.v), np.array(np.atleast_2d(slopes.T), dtype=self._Z.dtype, order="C")
-        change = np.zeros_like(own)
-        fixed = (self._Z, self._places, self._curved, self._starts, self.bases, self.eigenvalues, *penalty.shape)
-        shift, largest, everything, turns = np.zeros(len(own)), 0.0, True, Turns(penalty, self._product)
-        for sweep in range(SWEEPS):
-            before = v.copy()
-            moved, gap = sweep_rows(*fixed, everything, v, own, change)
-            if self._of_shifts is not None:
-                step = self._of_shifts @ own.sum(axis=1)
-                moves = np.broadcast_to(step.astype(own.dtype)[:, None], own.shape)
-                shift, change, own = shift + step, change + moves, own + self._product(moves)
-            largest = max(largest, moved)
-            self.enough = gap <= ENOUGH * tol
-            # Where curvatures stay, the quadratic is the loss itself, and worth minimizing.
-            small = self.enough or (not objective.constant and moved <= LAST_MOVE**2 * largest)
-            if everything and small:
-                break
-            everything = small or sweep % SWEEPS_OF_SOME == SWEEPS_OF_SOME - 1
-            if not small:
-                v, own, change, shift = turns.ahead(before, v, own, change, shift)
+        change, shift = np.zeros_like(own), np.zeros(len(self._of_shifts))
+        model = self._Z, self._places, self._curved, self._starts, self.bases, self.eigenvalues
+        where = v, own, change, shift
+        sweeps, self.enough = descend(*model, *penalty.shape, self._of_shifts, tol, objective.constant, *where)
+        self.sweeps = sweeps
         target, moves = self.turned(v, back=True), objective.intercepts(shift)
         if change.dtype == np.float64:
             return target, moves, np.ascontiguousarray(change.T) if objective.problem.shared else change[0]
         return target, moves, objective.scores(target - point.v) + moves
-
-
-class Turns:
-    """The last sweeps of one step, and how far their moves lead on together.
-
-    Anderson, "Iterative procedures for nonlinear integral equations", Journal of the ACM 12 (1965): of all combinations
-    of the last points that one is taken whose moves in a sweep, combined alike, are the shortest. Slopes and scores are
-    linear in coefficients, so that no factor is read.
-    """
-
-    def __init__(self, penalty: GroupPenalty, product: Callable[[Array], Array]) -> None:
-        self._penalty, self._product = penalty, product
-        self._moves: list[Array] = []
-        self._points: list[Array] = []
-
-    def ahead(self, before: Array, v: Array, own: Array, change: Array, shift: Array) -> tuple[Any, ...]:
-        """Return coefficients, slopes, change of scores and shift after a sweep, moved on where the quadratic falls."""
-        here = np.concatenate([v, own.ravel(), change.ravel(), shift])
-        self._moves = [*self._moves[-REMEMBERED:], v - before]
-        self._points = [*self._points[-REMEMBERED:], here]
-        if len(self._points) == 1:
-            return v, own, change, shift
-        products = np.array(self._moves) @ np.array(self._moves).T
-        products[np.diag_indices_from(products)] += COLLINEAR * np.trace(products)
-        parts = np.linalg.solve(products, np.ones(len(products)))
-        far = parts / parts.sum() @ np.array(self._points) - here
-        step, _, rows, _ = np.split(far, ends := np.cumsum([v.size, own.size, change.size]))
-        image = rows.reshape(change.shape).astype(own.dtype)
-        square = float(np.vdot(image, self._product(image)))
-        size = line_minimum(self._penalty, v, step, float(np.vdot(own, image)), square)
-        v, *moved, last = np.split(here + size * far, ends)
-        return v, *(part.reshape(own.shape).astype(own.dtype) for part in moved), last
 
 
 def factor_rows(objective: FactoredObjective) -> tuple[Array, Array, Array]:
@@ -245,15 +372,18 @@ def factor_rows(objective: FactoredObjective) -> tuple[Array, Array, Array]:
     return Z, starts[:-1], np.ones(len(operators))
 
 
-def descends(objective: FactoredObjective, curvature: Curvature, rows: int) -> bool:
-    """Whether sweeps over rows apply and are predicted to cost less than a Hessian summed over so many rows."""
+def descends(objective: FactoredObjective, curvature: Curvature, rows: int, made: int = 0) -> bool:
+    """Whether sweeps over rows apply and are predicted to cost less than a Hessian summed over so many rows.
+
+    As many as in the solve before on a path, or once more as many as were ``made`` in this one.
+    """
     if not objective.takes_turns:
         return False
-    n, rank = objective.problem.n_samples, objective.rank
-    usual = USUAL_SWEEPS if objective.constant else FEW_SWEEPS
+    n, rank, known = objective.problem.n_samples, objective.rank, objective.known
+    usual = max(known.sweeps or USUAL_SWEEPS, made) if objective.constant else FEW_SWEEPS
     turns = 4 * rank + curvature.in_turn * objective.n_outputs * len(objective.kernels)
     sweeps, dense = PRODUCT_COST * usual * n * turns, rows * objective.products * curvature.in_gram
     if objective.constant:
-        missing = objective.known.under(curvature.above).missing(objective.operators)
+        missing = known.under(curvature.above).missing(objective.operators)
         dense = float(n * missing * rank) + STEPS_ON_HESSIAN * rank**3
     return sweeps < dense

@@ -27,6 +27,7 @@ from scipy.linalg import LinAlgError, block_diag, cho_factor, cho_solve
 
 from manykernels.compiled import compiled
 from manykernels.grams.factored.cones import ON_FACE, face, held, multipliers, project
+from manykernels.grams.loops import copy_block
 from manykernels.objective.losses.curvature import Shares
 from manykernels.solvers.factored.group_penalty import (
     GroupPenalty,
@@ -36,6 +37,7 @@ from manykernels.solvers.factored.group_penalty import (
     power_slope,
     sum_of_powers,
 )
+from manykernels.solvers.factored.line_search import line_minimum
 from manykernels.validation.arrays import Array
 
 ROOT_STEPS = 60  # of a bracket of the ridge term, in its logarithm
@@ -244,10 +246,16 @@ def _turned(G: Array | None, low: int, blocks: Sequence[tuple[int, int, Array]])
 
 SWEEPS = 4  # between two attempts at a Newton step
 MAX_ROUNDS = 200
-LINE_STEPS, LINE_TOL = 12, 0.1
 SHORT = 0.1  # a step below it was stopped by a group that passes zero
 MOST_GRADIENTS, LEFT = 30, 0.03  # of the residual, in the norm of the blocks, where outputs have something in common
 RIDGE = 1e-12  # of the mean diagonal: keeps directions that no sample bends solvable
+
+
+def block_at(H: Array, chosen: Array) -> Array:
+    """Return a matrix in some coordinates."""
+    out = np.empty((len(chosen), len(chosen)))
+    copy_block(H, chosen, np.arange(len(chosen)), out)
+    return out
 
 
 class CurvedBlocks:
@@ -266,7 +274,7 @@ class CurvedBlocks:
     def __init__(self, H: Array, curve: PenaltyCurve, place: Array) -> None:
         alive = curve.free[place[0]]  # the same for all outputs
         self._place, self._size = place[:, alive], place.size
-        systems = H[:, alive][:, :, alive]
+        systems = np.array([block_at(own, np.flatnonzero(alive)) for own in H])
         if alone := len(place) == 1:
             curve.add_to(systems[0])
         else:
@@ -465,7 +473,7 @@ class GroupProblem:
             if factor is None or self._shares is None:
                 return None if factor is None else factor.solve(-slope)
             return self._conjugate_direction(-slope * curve.free, factor, curve)
-        system = self._H[0][curve.free][:, curve.free]
+        system = block_at(self._H[0], np.flatnonzero(curve.free))
         curve.add_to(system)
         face = self._cones.face(v)[curve.free]
         face = face[:, face.any(axis=0)]
@@ -540,28 +548,3 @@ def _eigenbases(H: Array, starts: list[int]) -> tuple[Array, list[Array]]:
         eigenvalues[:, places] = np.maximum(values, values[..., -1:] * 1e-14)
         bases.update(zip(places[:, 0].tolist(), vectors.swapaxes(0, 1), strict=True))
     return eigenvalues, [bases[head] for head in starts[:-1]]
-
-
-def line_minimum(penalty: GroupPenalty, v: Array, step: Array, linear: float, square: float) -> float:
-    """Return the step size in [0, 1] that minimizes ``linear s + square s^2 / 2 + Omega(v + s step)``, roughly."""
-    heads = penalty.starts[:-1]
-    base, cross, ahead = (np.add.reduceat(part, heads) for part in (v * v, v * step, step * step))
-
-    def slope(s: float) -> float:
-        norms = np.sqrt(np.maximum(base + s * (2 * cross + s * ahead), 0.0))
-        rates = np.divide(cross + s * ahead, norms, out=np.sqrt(ahead), where=norms > 0)
-        return linear + s * square + float(penalty.slopes(norms) @ rates)
-
-    first = slope(0.0)
-    if first >= 0:
-        return 0.0
-    low, high, end = 0.0, 1.0, slope(1.0)
-    if end <= -LINE_TOL * first:
-        return 1.0
-    for _ in range(LINE_STEPS):
-        middle = 0.5 * (low + high)
-        found = slope(middle)
-        if abs(found) <= -LINE_TOL * first:
-            return middle
-        low, high = (middle, high) if found < 0 else (low, middle)
-    return low

@@ -35,7 +35,8 @@ from manykernels.objective.certificate import inner
 from manykernels.objective.losses.curvature import SAMPLE_PER_RANK, Curvature
 from manykernels.solvers.factored.block_descent import DescentModel, descends
 from manykernels.solvers.factored.group_penalty import GroupPenalty, PenaltyCurve
-from manykernels.solvers.factored.group_problem import GroupProblem, line_minimum
+from manykernels.solvers.factored.group_problem import GroupProblem
+from manykernels.solvers.factored.line_search import line_minimum
 from manykernels.solvers.factored.objective import FactoredObjective, Point, is_matrix_free
 from manykernels.solvers.factored.rounded_descent import RoundedModel, sweeps_rounded
 from manykernels.solvers.factored.tuning import (
@@ -336,6 +337,7 @@ class Hessians:
     descending: bool = True
     tol: float = 0.0  # gap that is asked for
     sweep_tol: float = 0.0  # to which groups take turns
+    sweeps: int = 0  # over groups, so far
     damping: float = FIRST_DAMPING
     damped: bool = False
 
@@ -377,6 +379,8 @@ def minimize(
             hessians.rows = min(n, 4 * hessians.rows)
         if not _advance_somehow(objective, point, slopes, -adjoint, value, hessians):
             break
+    if hessians.sweeps:  # which had not been enough where a Hessian followed
+        objective.known.sweeps = hessians.sweeps if hessians.dense is None else 2 * hessians.sweeps
     return NewtonFit(point, slopes, gap, step, rho, adjoint)
 
 
@@ -440,10 +444,11 @@ def _advance(
     """
     if not curvature.any:
         return 0.0
-    if hessians.descending and descends(objective, curvature, first_rows(objective)):
+    if hessians.descending and descends(objective, curvature, first_rows(objective), hessians.sweeps):
         if not isinstance(hessians.descent, DescentModel):
             hessians.descent = DescentModel(objective, curvature)
         v, shift, change = hessians.descent.step(objective, point, slopes, hessians.sweep_tol)
+        hessians.sweeps += hessians.descent.sweeps
     elif gradient is None:
         return 0.0
     elif hessians.descending and sweeps_rounded(objective, curvature, first_rows(objective)):

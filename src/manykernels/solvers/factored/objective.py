@@ -19,7 +19,7 @@ from scipy.optimize import brentq
 from manykernels.grams.factored import FactorOperator
 from manykernels.grams.factored.base import columns_of
 from manykernels.grams.factored.operators import ColumnFactors, DenseOperator
-from manykernels.grams.loops import block_gram
+from manykernels.grams.loops import block_gram, copy_block
 from manykernels.grams.rows.vectors import RowVector, sums
 from manykernels.objective.losses.smoothing import ScoreFunction
 from manykernels.objective.problem import Problem
@@ -37,6 +37,7 @@ class KnownCurvature:
     factor_tol: float = 0.0  # what the factors leave of the trace
     single: bool = False  # whether products in single precision do: gradients are exact, steps go on until the gap is
     weights: Array = field(default_factory=lambda: np.zeros(0))  # (N,): the curvature
+    sweeps: int = 0  # over groups that the last solve took, if it took any
     # Eigenvalues of ``Z_m' W Z_m`` of a kernel, and its eigenvectors times the root of the factors
     bases: dict[int, tuple[Array, Array]] = field(default_factory=dict)
     # (r, r): ``Z' W Z`` of all kernels in ``places``, which says where each kernel's coefficients stand
@@ -104,7 +105,8 @@ class KnownCurvature:
                     old[places[kernel]] = np.arange(place.start, place.stop)
         kept = np.flatnonzero(old >= 0)
         if len(kept):
-            H[np.ix_(kept, kept)], totals[kept] = self.hessian[np.ix_(old[kept], old[kept])], self.totals[old[kept]]
+            copy_block(self.hessian, old[kept], kept, H)
+            totals[kept] = self.totals[old[kept]]
         new = np.flatnonzero(old < 0)
         if in_place is not None and len(new):
             H[:rank, new], totals[new] = in_place.products(self.weights, new, single=self.single)
