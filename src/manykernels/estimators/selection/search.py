@@ -86,7 +86,17 @@ class Rung:
                 fold.close()
             able = [path for path in known if path.can_win(best_scores(rivals_of(path, known)))]
             able = [path for path in able if not between_in_vain(path, able)]
-            paths = [StrengthPath(path.mixture, path.grid, sorted(set(path.best().tolist()))) for path in able]
+            # More rows move the best strengths of what takes time by a step or two of the grid. Averages are tried
+            # farther off too: of their flat curves a local top may be far from the best.
+            paths = [
+                StrengthPath(
+                    path.mixture,
+                    path.grid,
+                    sorted(set(path.best().tolist())),
+                    0 if self.folds[0].opened.averages(path.mixture) else self.finest,
+                )
+                for path in able
+            ]
         found: list[StrengthPath] = []
         for path in paths:
             if self.ending.status is not None:  # and what was begun last may have no score
@@ -120,7 +130,9 @@ class Rung:
         with self.ending.noted():
             mixture, grid, best = path.mixture, path.grid, best_scores(rivals)
             n_first = n_first_folds(len(self.folds))
-            look = StrengthPath(mixture, grid, path.around).look(self._try_at(mixture, grid, slice(n_first)))
+            look = StrengthPath(mixture, grid, path.around, path.stride).look(
+                self._try_at(mixture, grid, slice(n_first))
+            )
             if look.can_win(best[:n_first]):
                 path.around = sorted(set(look.best().tolist()))
                 found = dict(self._try_at(mixture, grid)(path.around))

@@ -138,17 +138,24 @@ def _best_where(among: Array, means: Array) -> Array:
 
 
 def _smoothed(candidates: Sequence[Candidate], means: Array) -> Array:
-    """Return the means with half of their weight on the two neighbors along each path."""
+    """Return the means with half of their weight on the two neighbors along each path.
+
+    Beyond its ends a path is taken to bend as beside them: smoothed less than the rest, ends would be chosen too often.
+    """
     smooth = means.copy()
     owners = np.array([id(candidate.family) for candidate in candidates])
     for owner in dict.fromkeys(owners.tolist()):
-        at = np.flatnonzero(owners == owner)
-        before, after = (
-            np.where(np.isfinite(near), near, means[at])
-            for near in (means[np.r_[at[0], at[:-1]]], means[np.r_[at[1:], at[-1]]])
-        )
-        smooth[at] = 0.25 * before + 0.5 * means[at] + 0.25 * after
+        own = means[owners == owner]
+        with np.errstate(invalid="ignore"):  # what has no score is at minus infinity
+            sides = np.vstack([_beyond(own), own[:-1]]), np.vstack([own[1:], _beyond(own[::-1])])
+        before, after = (np.where(np.isfinite(near), near, own) for near in sides)
+        smooth[owners == owner] = 0.25 * before + 0.5 * own + 0.25 * after
     return smooth
+
+
+def _beyond(means: Array) -> Array:
+    """Return what comes before the first of means (n, T) on a parabola through three; of fewer the first once more."""
+    return 3.0 * (means[:1] - means[1:2]) + means[2:3] if len(means) > 2 else means[:1]
 
 
 def results_of(candidates: Sequence[Candidate], told: Sequence[dict[str, Any]]) -> pd.DataFrame:
@@ -220,19 +227,23 @@ class StrengthPath:
     mixture: Mixture
     grid: Grid
     around: Sequence[int] = ()  # numbers of the strengths beside which the best are expected; none if nothing is known
+    stride: int = 0  # steps of the grid that it takes at once first; those of the grid where none are given
     # by the number of the strength; one trial a fold
     trials: dict[int, list[Candidate]] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        self.stride = self.stride or self.grid.stride
 
     @property
     def n_expected(self) -> int:
         """How many strengths it is expected to try."""
-        return self.grid.n_first if self.grid.stride == 1 else self.grid.n_first // COARSE + BEHIND
+        return self.grid.n_first if self.stride == 1 else self.grid.n_first // COARSE + BEHIND
 
     @property
     def looked_at(self) -> list[int]:
         """Numbers of the strengths of a first look."""
         if self.around:
-            return self._beside(self.around, self.grid.stride)
+            return self._beside(self.around, self.stride)
         return sorted({k * (self.grid.n_first - 1) // (LOOKED_AT + 1) for k in range(1, LOOKED_AT + 1)})
 
     def _beside(self, numbers: Iterable[int], step: int) -> list[int]:
@@ -266,7 +277,7 @@ class StrengthPath:
         Where it is known around which strengths the best will be, only what lies beside them is tried, and further to
         the side on which the score rises. It ends as soon as it is not ``viable`` by what is known.
         """
-        stride, behind = self.grid.stride, 1 if self.around else BEHIND
+        stride, behind = self.stride, 1 if self.around else BEHIND
         if self.around:
             self._try(self.looked_at, try_at)
             while (first := self.numbers[0]) > 0 and bool((self.best() == first).any()) and viable(self):
