@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 from manykernels.grams import lazy as gaussian
+from manykernels.grams import loops
 from manykernels.grams import packed as packed_loops
 from manykernels.grams.base import mirror_upper, triangle_size, triangle_starts
 from manykernels.validation.arrays import read_only
@@ -31,7 +32,9 @@ def test_packed_loops_equal_numpy(n, dtype):
     quad, each, combined = np.empty(4), np.empty((4, n)), np.zeros(triangles.shape[1])
     packed_loops.packed_quad(triangles, n, rho, quad)
     packed_loops.packed_apply_each(triangles, n, rho, each)
-    packed_loops.packed_accumulate(triangles, d, 0, combined.size, combined)
+    used = np.flatnonzero(d)
+    for first, last in ((0, n), (n, combined.size)):
+        loops.add_columns(triangles, used, d[used], combined[first:last], first)
     np.testing.assert_allclose(quad, np.einsum("i,mij,j->m", rho, exact, rho), rtol=0, atol=1e-12 * n**2)
     np.testing.assert_allclose(each, exact @ rho, rtol=0, atol=1e-12 * n)
     np.testing.assert_allclose(combined, packed(np.tensordot(d, exact, axes=1)[None])[0], rtol=0, atol=1e-13)
@@ -62,9 +65,7 @@ def test_a_bad_entry_shows():
 def test_a_kernel_of_weight_zero_is_not_read():
     triangles = packed(symmetric(5))
     triangles[1] = np.nan
-    combined = np.zeros(triangles.shape[1])
-    packed_loops.packed_accumulate(triangles, np.array([1.0, 0.0, 1.0, 1.0]), 0, combined.size, combined)
-    assert np.isfinite(combined).all()
+    assert np.isfinite(packed_loops.PackedStack(triangles, 5).combine([1.0, 0.0, 1.0, 1.0])).all()
 
 
 def test_exp64_is_within_two_units_in_the_last_place():

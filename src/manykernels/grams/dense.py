@@ -9,7 +9,7 @@ import numpy as np
 from manykernels.exceptions import InvalidInputError
 from manykernels.grams import loops
 from manykernels.grams.base import MOST_SAMPLES, GramStack, is_stack, mirror_upper
-from manykernels.grams.packed import pack_triangle, packed_accumulate
+from manykernels.grams.packed import pack_triangle
 from manykernels.threads import blas_threads, run_ranges
 from manykernels.validation.arrays import Array, read_only
 from manykernels.validation.gram import check_gram_array, examined, nearest_definite
@@ -135,7 +135,8 @@ class DenseStack(GramStack):
         out = np.zeros((self.n_samples, self.n_samples))
         # Whole matrices in one stretch: half of what is read is not needed, yet it is faster than many short rows.
         flat, total = self.array.reshape(self.n_kernels, -1), out.reshape(-1)
-        run_ranges(lambda a, b: packed_accumulate(flat, weights, a, b, total), out.size, self.n_threads)
+        of_each = weights[active]
+        run_ranges(lambda a, b: loops.add_columns(flat, active, of_each, total[a:b], a), out.size, self.n_threads)
         mirror_upper(out)
         return out
 

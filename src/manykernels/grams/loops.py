@@ -1,7 +1,7 @@
 """Compiled loops over the entries of dense matrices and the columns of factors: float64 sums, no large temporaries.
 
-Those over packed triangles stand with them, in `packed.py`. ``fastmath`` may reorder sums but must keep NaN and
-infinity, so that a bad entry shows.
+Those over packed triangles, row by row, stand with them, in `packed.py`. ``fastmath`` may reorder sums but must keep
+NaN and infinity, so that a bad entry shows.
 
 The loops release the GIL; `manykernels.threads.run_ranges` hands ranges of kernels to threads.
 """
@@ -76,22 +76,22 @@ def dense_apply_many(grams: Array, kernels: Array, columns: Array, out: Array) -
 
 
 @compiled(fastmath=FAST)
-def add_columns(columns: Array, places: Array, v: Array, out: Array) -> None:
-    """Add ``sum_k v_k columns[places_k]`` to ``out`` (N,), which stays in a cache, tile by tile.
+def add_columns(columns: Array, places: Array, v: Array, out: Array, first: int = 0) -> None:
+    """Add ``sum_k v_k columns[places_k]``, from entry ``first`` on, to ``out``, which stays in a cache, tile by tile.
 
     Four at a time: ``out`` is read and written once for them.
     """
     fours = places.size - places.size % 4
     for start in range(0, out.size, TILE):
-        target = out[start : start + TILE]
+        target, left, right = out[start : start + TILE], first + start, first + start + TILE
         for k in range(0, fours, 4):
-            a, b = columns[places[k], start : start + TILE], columns[places[k + 1], start : start + TILE]
-            c, d = columns[places[k + 2], start : start + TILE], columns[places[k + 3], start : start + TILE]
+            a, b = columns[places[k], left:right], columns[places[k + 1], left:right]
+            c, d = columns[places[k + 2], left:right], columns[places[k + 3], left:right]
             of_a, of_b, of_c, of_d = v[k], v[k + 1], v[k + 2], v[k + 3]
             for i in range(target.size):
                 target[i] += (of_a * a[i] + of_b * b[i]) + (of_c * c[i] + of_d * d[i])
         for k in range(fours, places.size):
-            row, size = columns[places[k], start : start + TILE], v[k]
+            row, size = columns[places[k], left:right], v[k]
             for i in range(target.size):
                 target[i] += size * row[i]
 

@@ -16,7 +16,7 @@ from numpy.typing import ArrayLike, DTypeLike
 from manykernels.compiled import compiled
 from manykernels.exceptions import InvalidInputError
 from manykernels.grams.base import MOST_SAMPLES, GramStack, Index, mirror_upper, triangle_size, triangle_starts
-from manykernels.grams.loops import FAST, TILE
+from manykernels.grams.loops import FAST, add_columns
 from manykernels.threads import blas_threads, run_ranges
 from manykernels.validation.arrays import Array, check_float32_range, check_indices, read_only
 from manykernels.validation.gram import check_gram_array
@@ -170,7 +170,8 @@ class PackedStack(GramStack):
 
     def _combine(self, weights: Array, active: Array) -> Array:
         total = np.zeros(self._packed.shape[1])
-        self._in_ranges(lambda a, b: packed_accumulate(self._packed, weights, a, b, total), len(total))
+        of_each = weights[active]
+        self._in_ranges(lambda a, b: add_columns(self._packed, active, of_each, total[a:b], a), len(total))
         out = np.empty((self.n_samples, self.n_samples))
         total.flags.writeable = False  # as what is stored: the loop is compiled for that
         unpack_triangle(total, self.n_samples, out)
@@ -256,20 +257,6 @@ def packed_apply_many(triangles: Array, kernels: Array, n: int, columns: Array, 
         m = kernels[p]
         for c in range(columns.shape[0]):
             packed_apply_each(triangles[m : m + 1], n, columns[c], out[p, c : c + 1])
-
-
-@compiled(fastmath=FAST)
-def packed_accumulate(triangles: Array, weights: Array, start: int, stop: int, out: Array) -> None:
-    """Add ``sum_m weights[m] triangles[m]`` to the float64 ``out`` for entries start..stop-1, tile by tile."""
-    for left in range(start, stop, TILE):
-        right = min(left + TILE, stop)
-        tile = out[left:right]
-        for m in range(triangles.shape[0]):
-            weight = weights[m]
-            if weight != 0.0:
-                part = triangles[m, left:right]
-                for t in range(right - left):
-                    tile[t] += weight * part[t]
 
 
 @compiled()
