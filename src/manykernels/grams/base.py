@@ -379,10 +379,11 @@ class GramStack(ABC):
         self._count(len(active))
         return self._combine(weights, active)
 
-    def triangles(self, kernels: Index = None, out: Array | None = None) -> Array:
+    def triangles(self, kernels: Index = None, out: Array | None = None, *, prove: bool = True) -> Array:
         """Packed upper triangles (m, N(N+1)/2): row i holds columns i..N-1, rows one after the other.
 
-        They are written to ``out``, float32 or float64; by default to a new array of the storage dtype.
+        They are written to ``out``, float32 or float64; by default to a new array of the storage dtype. Kernels may go
+        unproven (`prove_definite`) where every model of them is looked at before it is returned.
         """
         indices = check_indices(kernels, self.n_kernels, "kernels")
         shape = (len(indices), self._triangle)
@@ -391,7 +392,8 @@ class GramStack(ABC):
         elif out.shape != shape:
             raise InvalidInputError(f"out must have shape {shape}, got {out.shape}.")
         self._count(len(indices))
-        self.prove_definite(indices)
+        if prove:
+            self.prove_definite(indices)
         self._triangles(indices, out)
         return out
 
@@ -443,10 +445,11 @@ class GramStack(ABC):
         self.prove_definite(chosen)
         return self._take(chosen)
 
-    def view(self, kernels: Index) -> GramView:
+    def view(self, kernels: Index, *, prove: bool = True) -> GramView:
         """Return a stack of the given kernels that reads this one in place, with its own counters.
 
-        Unlike `take` it never copies: worthwhile where the entries are in memory and many subsets are tried.
+        Unlike `take` it never copies: worthwhile where the entries are in memory and many subsets are tried. Kernels
+        may go unproven as in `triangles`.
 
         Examples
         --------
@@ -457,7 +460,8 @@ class GramStack(ABC):
         1
         """
         chosen = check_indices(kernels, self.n_kernels, "kernels", allow_empty=False)
-        self.prove_definite(chosen)
+        if prove:
+            self.prove_definite(chosen)
         return GramView(self, chosen, np.arange(self.n_samples))
 
     def restrict(self, samples: Index) -> GramStack:
@@ -478,8 +482,8 @@ class GramStack(ABC):
     def prove_definite(self, kernels: Index = None) -> bool:
         """Prove that kernels are positive semidefinite, unless somebody did before; most stacks know that theirs are.
 
-        Kernels that others computed are proven when they enter a working set (`take`, `view`, `triangles`) or a model
-        that is returned, and refused when a quadratic form is negative; by this all are proven at once.
+        Kernels that others computed are proven when copies of them are made (`take`, `view`, `triangles`) or a model of
+        them is returned, and refused when a quadratic form is negative; by this all are proven at once.
 
         Returns
         -------

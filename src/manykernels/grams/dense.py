@@ -181,8 +181,8 @@ def as_stack(
         A stack passes through unchanged. An array must be finite, symmetric and positive semidefinite up to rounding.
     psd : {"auto", "raise", "clip", "ignore"}
         What to do with an indefinite matrix: refuse it, set its negative eigenvalues to zero, or skip the check. "auto"
-        refuses it too, but if looking at every matrix took more than a fraction of a second, only those are looked at
-        that enter a working set or a model, or have a negative quadratic form.
+        refuses it too, but if looking at every matrix took more than a few milliseconds, only those are looked at that
+        enter a model, or have a negative quadratic form.
     names : sequence of str, optional
         One name a kernel; ignored for a stack, which has its own.
     n_threads : int
@@ -200,7 +200,7 @@ def as_stack(
     """
     if is_stack(kernels):
         return kernels
-    array, unproven = examined(check_gram_array(kernels), psd)
+    array, unproven = examined(check_gram_array(kernels), psd, one_fit=True)
     return DenseStack(array, names=names, n_threads=n_threads, unproven=unproven)
 
 

@@ -1,9 +1,9 @@
 """Checks of Gram matrices that others computed: finite and symmetric in one pass, definiteness where it matters.
 
 Finite and symmetric entries are checked at the speed of memory. A Cholesky factorization of every kernel would cost
-more than most fits on many kernels. Beyond `FULL_CHECK_FLOPS` it is put off (``psd="auto"``): kernels are proven when
-they enter a working set or a returned model, and a quadratic form ``rho' K rho`` below zero gives any other one away.
-That is all a certificate needs: its bounds read kernels through such forms only.
+more than most fits. Beyond `FULL_CHECK_FLOPS` it is put off (``psd="auto"``): kernels are proven when a model of them
+is returned, or none is found, and a quadratic form ``rho' K rho`` below zero gives any other one away. That is all a
+certificate needs: its bounds read kernels through such forms only.
 
 Negative eigenvalues come in three sizes. Those of rounding in the entries stay as they are. Larger ones, up to a
 tolerance that depends on how the kernel is stored, are set to zero in a copy, since a bound computed with an indefinite
@@ -29,6 +29,7 @@ from manykernels.validation.arrays import Array, check_finite, real_array
 PSD_MODES = ("auto", "raise", "clip", "ignore")
 TOLD = 1e-10  # of the largest eigenvalue, what is negative: replaced matrices say so from here on
 FULL_CHECK_FLOPS = 1e9  # about a tenth of a second of Cholesky factorizations; 1000 kernels on 140 samples
+SHARE_OF_ONE_FIT = 0.05  # of that, for kernels of a single fit: a few milliseconds, as the fit takes itself
 ROUNDING = 8.0  # times sqrt(N) eps max|K|: twice the norm of a matrix of rounding errors in the entries
 SMALLEST_EXPONENT = -1000  # of two, whose inverse still is a number
 ARITHMETIC = 4.0  # times N eps max|K|: what a factorization in float64 adds
@@ -190,12 +191,15 @@ class Unproven:
         return negative[squares[negative] < -self.tolerance * traces * norm]
 
 
-def examined(kernels: Array, psd: str = "auto", name: str = "kernels") -> tuple[Array, Unproven | None]:
+def examined(
+    kernels: Array, psd: str = "auto", name: str = "kernels", *, one_fit: bool = False
+) -> tuple[Array, Unproven | None]:
     """Return Gram matrices checked as ``psd`` says, and what is left to be proven.
 
     ``"raise"`` factorizes every kernel and refuses indefinite ones, ``"clip"`` sets their negative eigenvalues to zero
-    in a copy, ``"ignore"`` does not look. ``"auto"`` is ``"raise"`` if that takes at most `FULL_CHECK_FLOPS`, and else
-    leaves all kernels to be proven where they matter, but for those with a negative entry on the diagonal.
+    in a copy, ``"ignore"`` does not look. ``"auto"`` is ``"raise"`` if that takes at most `FULL_CHECK_FLOPS`, or the
+    share of ``one_fit``, and else leaves all kernels to be proven where they matter, but for those with a negative
+    entry on the diagonal.
     """
     if psd not in PSD_MODES:
         raise InvalidInputError(f"psd must be one of {PSD_MODES}, got {psd!r}.")
@@ -203,7 +207,8 @@ def examined(kernels: Array, psd: str = "auto", name: str = "kernels") -> tuple[
     if psd == "ignore":
         return kernels, None
     chosen, unproven = np.arange(len(kernels)), None
-    if psd == "auto" and len(kernels) * kernels.shape[1] ** 3 / 3 > FULL_CHECK_FLOPS:
+    most = FULL_CHECK_FLOPS * (SHARE_OF_ONE_FIT if one_fit else 1.0)
+    if psd == "auto" and len(kernels) * kernels.shape[1] ** 3 / 3 > most:
         chosen = np.flatnonzero((np.diagonal(kernels, axis1=1, axis2=2) < 0).any(axis=1))
         unproven = Unproven(~np.isin(np.arange(len(kernels)), chosen), tolerance, name)
     with blas_threads(kernels.shape[1]):

@@ -33,7 +33,7 @@ class KernelStack:
     psd : {"auto", "check", "clip", "ignore"}, default="auto"
         Refuse a matrix with a clearly negative eigenvalue ("check"), set such eigenvalues to zero in a copy, or do not
         look. "auto" is "check" for stacks where it takes a fraction of a second; in larger ones it proves those kernels
-        definite that enter a working set or a model, and refuses any with a negative quadratic form.
+        definite that enter a model, and refuses any with a negative quadratic form.
 
     Raises
     ------

@@ -77,7 +77,7 @@ class WorkingCopy:
         """Return the problem on ``kernels``; those that were in the set before must come first, in their old order."""
         stack = self.problem.stack
         if stack.in_memory and not self._pays(kernels.size):
-            chosen: GramStack = stack.view(kernels)
+            chosen: GramStack = stack.view(kernels, prove=False)
             self.kernels, self._buffer = np.zeros(0, dtype=np.intp), None
         elif self._fits(kernels.size):
             chosen = PackedStack(self._packed(kernels), stack.n_samples, n_threads=stack.n_threads)
@@ -96,7 +96,7 @@ class WorkingCopy:
                 buffer[new] = source[old]
         self._buffer = buffer
         if kernels.size > kept.size:
-            self.problem.stack.triangles(kernels[kept.size :], out=buffer[kept.size : kernels.size])
+            self.problem.stack.triangles(kernels[kept.size :], out=buffer[kept.size : kernels.size], prove=False)
         return buffer[: kernels.size]
 
     def _pays(self, size: int) -> bool:
