@@ -57,7 +57,7 @@ from manykernels.kernels.bank.patterns import NamedKernel
 from manykernels.kernels.pairs.bank import ProductKernels
 from manykernels.kernels.specs.distances import SparsePoints
 from manykernels.threads import n_threads
-from manykernels.validation.arrays import Array
+from manykernels.validation.arrays import Array, plainly_finite
 from manykernels.validation.parameters import check_n_jobs
 
 PRECOMPUTED = "precomputed"
@@ -589,7 +589,7 @@ def _dense(lazy: LazyStack, dtype: str) -> DenseStack:
 def _check_finite(entries: Array, stack: GramStack) -> None:
     """Raise ``InvalidInputError`` naming the first kernel with a NaN or infinite entry; one kernel at a time."""
     for m, values in zip(getattr(stack, "bases", range(len(entries))), entries, strict=True):
-        if not np.isfinite(values).all():
+        if not (plainly_finite(values) or np.isfinite(values).all()):
             name = f"kernel {m}" if stack.names is None else f"kernel {stack.names[m]!r}"
             raise InvalidInputError(
                 f"The Gram matrix of {name} has entries that are NaN or infinite. Standardize the columns, or use a "
