@@ -18,7 +18,7 @@ from __future__ import annotations
 
 import copy
 from bisect import bisect
-from dataclasses import dataclass
+from dataclasses import InitVar, dataclass
 from functools import cached_property, partial
 from typing import TYPE_CHECKING, TypeAlias, cast
 
@@ -46,14 +46,15 @@ Linearized: TypeAlias = "tuple[tuple[Array, Array], LinearWeights]"  # (h, g - r
 
 @dataclass
 class PrimalDual:
-    """A point of the iteration on the kernels of ``problem``."""
+    """A point of the iteration on the kernels of ``problem``, with their products (M, N) with ``rho`` if known."""
 
     problem: Problem
     samples: SampleVariables
     kernels: WeightVariables
     b: float
+    products: InitVar[Array | None] = None
 
-    def __post_init__(self) -> None:
+    def __post_init__(self, products: Array | None) -> None:
         self.n_steps = 0  # Newton steps so far, those on other kernels included
         self._inverse_penalties = self.problem.penalties**-2.0
         self._penalty = self.problem.regularizer.formulas
@@ -67,7 +68,7 @@ class PrimalDual:
         self.otherwise: Callable[[], PrimalDual] | None = None
         self._n_alone = 0  # steps of these
         self._largest_product = 0.0
-        self._set_products(self._products_of(self.samples.rho))
+        self._set_products(self._products_of(self.samples.rho) if products is None else products)
 
     def newton_step(self, wanted: float) -> None:
         """Take one predictor-corrector step toward a gap of ``wanted``, in units of the objective.

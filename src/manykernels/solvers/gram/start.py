@@ -118,7 +118,11 @@ def _plain_start(problem: Problem, rho: Array, b: float, scores: Array | None) -
     barrier = tuning.START_BARRIER * max(value, 1e-3 * problem.loss_at_zero, problem.tiny) / n_pairs
     samples = paired_samples(problem, scale * rho, barrier, scores)
     kernels = start_weights(problem.regularizer, (scale * norms) ** 2, barrier)
-    iteration = (CoupledPrimalDual if problem.loss.couples_samples else PrimalDual)(problem, samples, kernels, b)
+    if problem.loss.couples_samples:
+        iteration: PrimalDual = CoupledPrimalDual(problem, samples, kernels, b)
+    else:  # a stack in memory remembers what the norms were made of
+        products = problem.stack.apply_each(rho) * (scale * problem.penalties**-2.0)[:, None]
+        iteration = PrimalDual(problem, samples, kernels, b, products)
     iteration.fit_weights()
     return iteration
 
