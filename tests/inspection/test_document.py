@@ -225,6 +225,16 @@ def test_scores_and_intervals_are_those_of_scikit_learn() -> None:
     assert np.isnan(never).all()
 
 
+def test_draws_of_one_value_have_no_share_of_its_spread() -> None:
+    draws, y = scores.Draws(4, 200, 0), np.array([0.1, 0.7, 0.3, 0.3])
+    alike = np.array([len(set(y[counts > 0])) == 1 for counts in draws.counts])
+    values = scores.r2_scores(draws.counts, y, y + 0.1)
+    assert 0 < alike.sum() < 100
+    np.testing.assert_array_equal(np.isnan(values), alike)
+    assert np.isnan(values - values)[alike].all()  # as rivals are compared, without a warning
+    assert draws.score("R2", values).low > -100
+
+
 def test_an_interval_covers_the_truth_as_often_as_it_says() -> None:
     rng = np.random.default_rng(0)
     inside = 0

@@ -116,6 +116,7 @@ MOST_ENTRIES = 2e7  # of the table of draws by rows
 FEWEST_DRAWS = 200
 AUC_DRAWS = 200  # each one sorts the scores
 MOST_PAIRS = 1e9  # of samples, over all draws
+ROUNDING = 1e-12  # of a sum of squares: what is left of one value drawn again and again
 
 
 @dataclass(frozen=True)
@@ -162,12 +163,13 @@ def balanced_accuracies(counts: Array, truth: Array, predicted: Array) -> Array:
 
 
 def r2_scores(counts: Array, truth: Array, predicted: Array) -> Array:
-    """Return the coefficient of determination, the mean over outputs."""
+    """Return the coefficient of determination, the mean over outputs; NaN where one of them has one value only."""
     y, errors, total = _columns(truth), _columns(truth) - _columns(predicted), counts.sum(axis=1)[:, None]
     centered = y - y.mean(axis=0)
-    spread = counts @ centered**2 - (counts @ centered) ** 2 / total
-    with np.errstate(divide="ignore", invalid="ignore"):
-        return np.asarray((1.0 - (counts @ errors**2) / spread).mean(axis=1))
+    squares = counts @ centered**2
+    spread = squares - (counts @ centered) ** 2 / total
+    spread[spread <= ROUNDING * squares] = np.nan
+    return np.asarray((1.0 - (counts @ errors**2) / spread).mean(axis=1))
 
 
 def root_mean_squared_errors(counts: Array, truth: Array, predicted: Array) -> Array:
