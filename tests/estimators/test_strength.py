@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import warnings
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -424,6 +425,25 @@ def test_noise_of_groups_is_no_finding_of_a_search_that_knows_them() -> None:
     model = MKLRegressorCV(BANK, cv=GroupKFold(4), penalty="l1", n_alphas=8)
     model.fit(rows, 2.0 * rows[:, 1] + target, groups=groups)
     assert model.noise_p_value_ <= 0.05
+
+
+def test_what_is_far_from_smooth_is_told_by_how_well_the_sum_of_the_kernels_fits() -> None:
+    rows = np.random.default_rng(0).uniform(size=(60, 2))
+    signs = np.where(np.floor(3 * rows).sum(axis=1) % 2 == 0, 1.0, -1.0)  # a checkerboard
+    squares = ((rows[:, None] - rows) ** 2).sum(axis=2)
+    grams = np.exp(-squares / (2 * np.array([0.5, 1.0, 2.0])[:, None, None] ** 2))
+    penalties = np.array([1.0, 2.0, 1.0])
+    level, clear = (
+        noise_levels([Problem(grams, target, get_loss("squared"), BlockL1(1.0), kernel_penalties=penalties)], 0)[0]
+        for target in (signs, rows[:, 0] + 0.01 * signs)
+    )
+    r, centered = signs - signs.mean(), np.eye(60) - 1 / 60
+    K = centered @ np.tensordot(penalties**-2, grams, 1) @ centered
+    assert level.fitted is not None
+    assert level.fitted[0] == pytest.approx(-r @ np.linalg.solve(K + 0.01 * np.trace(K) * np.eye(60), r), rel=1e-9)
+    assert len(level.fitted) == 1 + len(level.permuted) == 200
+    assert p_value([level]) < 0.05 < p_value([replace(level, fitted=None)])
+    assert clear.fitted is None
 
 
 @pytest.mark.nightly

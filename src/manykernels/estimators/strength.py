@@ -42,6 +42,7 @@ from functools import cached_property
 from typing import Any
 
 import numpy as np
+from scipy.linalg import cholesky, solve_triangular
 
 from manykernels.exceptions import InvalidInputError
 from manykernels.grams import GramStack
@@ -59,6 +60,9 @@ N_PERMUTATIONS = 19  # of which the unit is the mean; a target that is noise is 
 MOST_PERMUTATIONS = 199  # more of them tell apart what is weak, which 19 standard deviations of 20 numbers blur
 PERMUTED_ENTRIES = 100_000  # of all targets, beyond which fewer permutations are drawn: weak effects are clear there
 PERMUTED_COST = 2.5e9  # multiplications of all quadratic forms of permuted targets, beyond which fewer are drawn, too
+SMOOTHED = (
+    0.01  # strength at which the sum of the kernels is fitted, over its trace; see benchmarks/evidence.py --constant
+)
 CLEARLY = 3.0  # standard deviations of permuted targets from the closest of them, at which a target is no noise
 FEW_ROWS, ABOUT = 100, 1e-6  # rows of two targets, which tell most of them apart, and how alike they are otherwise
 SPREADS = 3.0  # standard deviations by which mean p-values may be less than they seem
@@ -129,6 +133,7 @@ class NoiseLevel:
     loss: float  # of the best constant
     constant: bool  # whether the target has one value only
     scale: float = 1.0  # from norms of the first orders to those of all orders on average
+    fitted: Array | None = None  # (1 + n_permutations,): how well the sum of the kernels fits; None if not asked
 
     def penalty(self, regularizer: Regularizer, factor: float, total_weight: float) -> Regularizer:
         """Return the penalty at a multiple of the strength at which a permuted target leaves nothing to gain."""
@@ -220,16 +225,17 @@ class NoiseLevel:
 
     @cached_property
     def relations(self) -> Array:
-        """How strongly the target, and every permuted one, is related to the kernels, (3, 1 + n_permutations).
+        """How strongly the target, and every permuted one, is related to the kernels, (3 or 4, 1 + n_permutations).
 
-        Three measures, each in units of its own spread: the largest norm, which a wide kernel reaches; the largest one
-        in standard deviations of its kernel, which a narrow one does; and the mean of these, by which many effects are
-        found that are weak one by one.
+        Each measure is in units of its own spread: the largest norm, which a wide kernel reaches; the largest one
+        in standard deviations of its kernel, which a narrow one does; the mean of these, by which many effects are
+        found that are weak one by one; and where it was asked for, how well the sum of the kernels fits, which finds
+        what is far from smooth.
         """
-        standing = self._standing
+        standing, more = self._standing, [] if self.fitted is None else [self.fitted]
         if standing is None:
-            return np.zeros((3, 1 + len(self.permuted)))
-        measures = np.array([np.r_[self.norms.max(), self.permuted.max(axis=1)], *standing[1:]])
+            return np.zeros((3 + len(more), 1 + len(self.permuted)))
+        measures = np.array([np.r_[self.norms.max(), self.permuted.max(axis=1)], *standing[1:], *more])
         spread = measures.std(axis=1, keepdims=True)
         return measures / np.where(spread > 0, spread, 1.0)
 
@@ -253,7 +259,7 @@ def _passed(values: Array, noise: Array) -> Array:
 def p_value(levels: Sequence[NoiseLevel]) -> float:
     """Return the share of targets, permuted or not, that are as strongly related to the kernels as they are.
 
-    Of three measures the one counts by which a target stands out most; among targets that stand out alike, which few
+    Of all measures the one counts by which a target stands out most; among targets that stand out alike, which few
     orders have many of, the sum of both largest relations. All targets are treated alike, so that the place of one that
     is noise is uniform among them: it is up to 0.05 in 5 % of the cases. Several targets are permuted together, and
     their measures add up.
@@ -375,13 +381,39 @@ class PermutedTargets:
     def more(self, levels: list[NoiseLevel], stack: GramStack) -> list[NoiseLevel]:
         """Return the levels by all orders that are wanted: a second pass, for what is left."""
         known = len(levels[0].permuted)
-        if known >= self.wanted:
+        if known < self.wanted:
+            squares = _squares_of(stack, self.rhos, self._orders(self.wanted)[known:])
+            levels = [
+                self._level(target, level.norms, np.vstack([level.permuted, self._norms(target, low)]), level.scale)
+                for target, (level, (low, _)) in enumerate(zip(levels, squares, strict=True))
+            ]
+        return self.in_doubt(levels, stack)
+
+    def in_doubt(self, levels: list[NoiseLevel], stack: GramStack) -> list[NoiseLevel]:
+        """Return the levels; where they leave doubt, with how well the sum of the kernels fits targets in every order.
+
+        That is ``-r' (K + c)^-1 r`` for dual coefficients ``r``, whose length is the same in every order: what ridge
+        regression on the sum gains, but for a constant. It takes a matrix, and where that is large there is none.
+        """
+        n = stack.n_samples
+        if clear(levels) or stack.has_factors or stack.matrix_free or n**3 / 3.0 > PERMUTED_COST:
             return levels
-        squares = _squares_of(stack, self.rhos, self._orders(self.wanted)[known:])
-        return [
-            self._level(target, level.norms, np.vstack([level.permuted, self._norms(target, low)]), level.scale)
-            for target, (level, (low, _)) in enumerate(zip(levels, squares, strict=True))
-        ]
+        gram = stack.combine(self.penalties[0] ** -2.0)
+        size = float(np.trace(gram))
+        gram -= gram.mean(axis=0)
+        gram -= gram.mean(axis=1)[:, None]
+        trace = float(np.trace(gram))
+        if not trace > SAME * size:  # kernels are constant
+            return levels
+        gram[np.diag_indices(n)] += SMOOTHED * trace
+        root = cholesky(gram, lower=True, overwrite_a=True, check_finite=False)
+        orders = np.vstack([np.arange(n), self._orders(len(levels[0].permuted))])
+
+        def fitted(rho: Array) -> Array:
+            columns = solve_triangular(root, rho[orders.T].reshape(n, -1), lower=True, check_finite=False)
+            return -np.sum(columns.reshape(n, len(orders), -1) ** 2, axis=(0, 2))
+
+        return [replace(level, fitted=fitted(rho)) for level, rho in zip(levels, self.rhos, strict=True)]
 
     def _orders(self, n_permutations: int) -> Array:
         """Return the first orders, (n_permutations, N)."""
@@ -416,10 +448,10 @@ def noise_levels(
     where the orders of the unit leave no doubt that there is more than noise.
     """
     permuted = PermutedTargets.of(problems, seed, strata, groups)
-    if not until_clear:
-        return permuted.levels(problems, n_permutations or permuted.wanted)
-    levels = permuted.levels(problems)
-    return levels if clear(levels) else permuted.more(levels, problems[0].stack)
+    if n_permutations is not None:
+        return permuted.levels(problems, n_permutations)
+    levels = permuted.levels(problems, N_PERMUTATIONS if until_clear else permuted.wanted)
+    return levels if until_clear and clear(levels) else permuted.more(levels, problems[0].stack)
 
 
 def _squares_of(
