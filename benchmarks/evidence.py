@@ -1,13 +1,18 @@
-"""How much evidence a search should ask for before it leaves the plain averages of the kernels.
+"""How much evidence a search should ask for before it leaves the plain averages of the kernels, or the constant.
 
 ``python benchmarks/evidence.py [--data DIR] [--rows 100] [--first 2] [--splits 2] [--sets NAME,...] [--resume]
-[--markdown FILE] [--smoke] [--output DIR]``
+[--constant] [--markdown FILE] [--smoke] [--output DIR]``
 
 The untouched search of the CV estimators runs once a set and split; then every rule chooses among the same candidates,
 and what it chooses is learned on all training rows and scored on held-out ones, beside the tuned uniform sum and the
 tuned machine of ``accuracy.py``. A rule asks for so many standard errors of the difference over the folds of what is
 special (one kind of kernels, a selection), and for one of a view alone. Which rule has the best mean difference to both
 rivals is asked again with each set left out, and answered for this set by the rule that the others chose.
+
+``--constant`` prints what a search may keep although its target may be noise. First table: among the splits of the
+sets, and among draws of noise, how many targets are told from their random orders, with the sum of the kernels fitted
+at several strengths. Second: of those that are not, how many are kept by rules that ask for so many errors of the folds
+ahead of the constant, and what held-out rows gain by it: in parts of the constant's mean loss, and of accuracy or R2.
 """
 
 from __future__ import annotations
@@ -17,21 +22,31 @@ import warnings
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
+from unittest.mock import patch
 
 import _common as common
 import accuracy
+import noise
 import numpy as np
 import pandas as pd
-from sklearn.metrics import accuracy_score, r2_score
+from sklearn.metrics import accuracy_score, log_loss, r2_score
 
 from manykernels import MKLClassifierCV, MKLRegressorCV
+from manykernels.estimators import strength
 from manykernels.estimators.selection.mixtures import NARROW, SPECIAL
-from manykernels.estimators.selection.strengths import chosen
+from manykernels.estimators.selection.strengths import Evidence, chosen
 from manykernels.solvers.fold import Candidate
 
 ASKED = (0.0, 0.25, 0.5, 0.75, 1.0, 1.5, np.inf)
 BEST = "the best score"
 NAMES = {asked: f"{asked:g} errors" for asked in ASKED} | {np.inf: "the plain averages alone"}
+SMOOTHED = (np.inf, 0.1, 0.03, 0.01, 0.003, 0.001)  # strengths over the trace; infinite: the sum is not fitted
+KEPT = (0.0, 0.25, 0.5, 1.0, 2.0)  # errors of the folds, counting the rows that they share
+NOISE, ENTRIES = "noise", 8000
+CONSTANT = (
+    "Share of targets told from their random orders, by strength",
+    "Of those that are not: what is kept, and what new rows gain",
+)
 
 
 class Kept:
@@ -110,9 +125,70 @@ def compared(frame: pd.DataFrame) -> pd.DataFrame:
     return pd.DataFrame(lines)
 
 
+def kept_at(scores: np.ndarray, constants: np.ndarray, share: float, errors: float) -> bool:
+    """Whether scores of folds are ahead of the constant by so many errors."""
+    with patch("manykernels.estimators.selection.strengths.USEFUL", errors):
+        return bool(Evidence(share, np.ones(1)).useful(scores, constants)[0])
+
+
+def beside_constant(name: str, bank: Any, X: Any, y: np.ndarray, X_new: Any, y_new: np.ndarray) -> dict[str, Any]:
+    """Return what is known of the best model that a search found, and what it gains of new rows."""
+    classes = y.dtype.kind in "iu"
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # that there may be nothing
+        model = (Classifier if classes else Regressor)(bank).fit(X, y)
+        found, (whole, _, samples, *_) = model.kept
+        told = {}
+        for smoothed in SMOOTHED:
+            with patch.object(strength, "SMOOTHED", smoothed):
+                told[f"p {smoothed:g}"] = strength.p_value(model._levels_of_noise(whole.problems, samples))
+        shared = [replace(each, scores=each.scores.mean(axis=1, keepdims=True)) for each in found]
+        best, share = int(chosen(shared, "best")[0]), 1.0 / (model.n_folds_ - 1)
+        kept = {f"kept {asked:g}": kept_at(shared[best].scores, shared[0].scores, share, asked) for asked in KEPT}
+        scores = []
+        for at in (best, 0):  # the first is the empty model
+            model.learned_at(at)
+            guess = model.predict(X_new)
+            if classes:
+                loss = log_loss(y_new, model.predict_proba(X_new), labels=model.classes_)
+                scores.append((loss, accuracy_score(y_new, guess)))
+            else:
+                scores.append((np.mean((guess - y_new) ** 2), r2_score(y_new, guess)))
+    (loss, score), (constant, least) = scores
+    return {"set": name, **told, **kept, "loss": 1.0 - loss / constant, "score": score - least}
+
+
+def of_constants(named: list[tuple[str, bool]], options: Any) -> tuple[list[dict[str, Any]], list[pd.DataFrame]]:
+    """Return what is known of every split and of as many draws of noise, and both tables."""
+    rows, seeds = [], range(options.first, options.first + options.splits)
+    for name, classes in named:
+        data = accuracy.load(name, options.data, classes=classes)
+        for X, X_new, y, y_new in [] if data is None else [data.split(options.rows, seed) for seed in seeds]:
+            rows.append(beside_constant(name, data.bank, X, y, X_new, y_new))
+    for number in range(len(rows)):
+        rng = np.random.default_rng([options.seed, options.first, number])
+        X, y = noise.noise(rng, number, ENTRIES)
+        rows.append(beside_constant(NOISE, None, X, y, X, rng.permutation(y)))  # new targets of what tells nothing
+    frame = pd.DataFrame(rows)
+    frame["of"] = np.where(frame["set"] == NOISE, NOISE, "sets")
+    told = frame.groupby("of", sort=False)[[f"p {one:g}" for one in SMOOTHED]].agg(lambda p: np.mean(p <= 0.05))
+    weak = frame[frame[f"p {strength.SMOOTHED:g}"] > strength.SIGNIFICANT]
+    lines = []
+    for asked in KEPT:
+        line: dict[str, Any] = {"errors": asked}
+        for of, part in weak.groupby("of", sort=False):
+            own = part[part[f"kept {asked:g}"]]
+            line |= {f"kept of {of}": f"{len(own)} of {len(part)}"}
+            line |= {f"{of}: {what}": own[what].mean() for what in ("loss", "score")}
+            line[f"{of}: lowest"] = own["loss"].min()
+        lines.append(line)
+    return rows, [told.reset_index(), pd.DataFrame(lines)]
+
+
 def main() -> int:
     """Measure, print, save."""
     parser = common.parser("How much evidence a search should ask for.")
+    parser.add_argument("--constant", action="store_true", help="before it leaves the constant, in place of averages")
     parser.add_argument("--data", type=Path, default=common.HERE.parents[1] / "shared" / "data", help="folder of sets")
     parser.add_argument("--rows", type=int, default=100, help="most training rows")
     parser.add_argument("--first", type=int, default=100, help="first split; accuracy.py begins with 0")
@@ -128,6 +204,12 @@ def main() -> int:
         named = [pair for pair in named if pair[0] in options.sets.split(",")]
     if options.smoke:
         named, options.rows, options.splits = [("wine", True), ("diabetes", False)], 40, 1
+    if options.constant:
+        rows, tables = of_constants(named, options)
+        for title, table in zip(CONSTANT, tables, strict=True):
+            common.print_table(table, title, dict.fromkeys(table.select_dtypes(float), ".3f"))
+        common.save(pd.DataFrame(rows), record, options.output, "evidence_constant")
+        return 0
     path = options.output / "evidence.json"
     rows = json.loads(path.read_text())["rows"] if options.resume and path.is_file() else []
     known = {(row["set"], row["seed"]) for row in rows}

@@ -533,24 +533,53 @@ def test_held_matrices_of_folds_change_no_choice() -> None:
     pd.testing.assert_frame_equal(shut[0], opened[0])
 
 
-def found(gains: Sequence[float], p_value: float, share: float = 0.25) -> bool:
-    """Whether gains by fold over the best constant are a finding."""
-    scores = np.array(gains)[:, None]
-    return bool(Evidence(share, np.array([p_value])).finding(scores, np.zeros_like(scores))[0])
+def judged(gains: Sequence[float], p_value: float, share: float = 0.25) -> str:
+    """What gains by fold over the best constant are."""
+    scores, evidence = np.array(gains)[:, None], Evidence(share, np.array([p_value]))
+    if not evidence.useful(scores, np.zeros_like(scores))[0]:
+        return "nothing"
+    return "in doubt" if evidence.doubtful(scores, np.zeros_like(scores))[0] else "a finding"
 
 
-def test_a_finding_is_told_by_permuted_targets_or_by_a_test_over_folds() -> None:
+def test_a_finding_is_told_by_permuted_targets_and_what_is_useful_by_the_folds() -> None:
     lucky = [0.3, -0.2, 0.1, -0.1, 0.0]
-    assert found(lucky, 0.025)
-    assert not found([-gain for gain in lucky], 0.025)
-    assert not found(lucky, 0.05)
-    # The 97.5 % quantile of t with 4 degrees of freedom is 2.776, and five folds that share rows count as 2.22.
-    spread, error = np.array([-2, -1, 0, 1, 2]), np.sqrt(10 / 4 / 5)
-    needed = 2.7764 * 1.5 * error
-    assert (found(spread + 1.01 * needed, 0.5), found(spread + 0.99 * needed, 0.5)) == (True, False)
-    assert (found(spread + 1.51 * error, np.nan), found(spread + 1.49 * error, np.nan)) == (True, False)
-    assert found(spread + 2.8 * error, 0.5, share=0.0)
-    assert [found([0.1], p) for p in (0.025, 0.5, np.nan)] == [True, False, True]
+    assert judged(lucky, 0.05) == "a finding"
+    assert judged([-gain for gain in lucky], 0.05) == "nothing"
+    assert judged(lucky, 0.055) == "nothing"
+    # Five folds that share rows count as 2.22.
+    spread, error = np.array([-2, -1, 0, 1, 2]), 1.5 * np.sqrt(10 / 4 / 5)
+    assert [judged(spread + size * error, 0.5) for size in (0.51, 0.49, 9.0)] == ["in doubt", "nothing", "in doubt"]
+    assert [judged(spread + size * error, np.nan) for size in (1.01, 0.99, 0.49)] == [
+        "a finding",
+        "in doubt",
+        "nothing",
+    ]
+    assert judged(spread + 0.67 * np.sqrt(10 / 4 / 5), 0.5, share=0.0) == "in doubt"
+    assert [judged([0.1], p) for p in (0.05, 0.5, np.nan)] == ["a finding", "in doubt", "a finding"]
+
+
+def weak(seed: int, effect: float) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
+    """Return forty rows with a weak effect, and new rows without noise."""
+    rng = np.random.default_rng(seed)
+    rows, new = rng.normal(size=(40, 3)), rng.normal(size=(400, 3))
+    return rows, effect * rows.sum(axis=1) + rng.normal(size=40), new, effect * new.sum(axis=1)
+
+
+def test_a_search_predicts_with_what_is_useful_and_says_where_that_may_be_luck() -> None:
+    rows, target, new, truth = weak(10, 0.2)
+    ridge = partial(MKLRegressorCV, bank(), penalty="ridge")
+    with pytest.warns(UserWarning, match=r"not more strongly related .* no finding") as caught:
+        model = ridge().fit(rows, target)
+    assert len(caught) == 1
+    assert model.noise_p_value_ > 0.05
+    assert np.mean((model.predict(new) - truth) ** 2) < 0.8 * np.mean((target.mean() - truth) ** 2)
+    with pytest.warns(UserWarning, match=r"For 1 of 2 outputs \(0\) the kernels are not"):
+        ridge().fit(rows, np.column_stack([target, 5 * rows[:, 1]]))
+    with pytest.warns(UserWarning, match=r"not more strongly related .* no finding"):
+        MKLRegressorCV(bank(), penalty="l1", n_alphas=8).fit(rows, target)
+    rows, target, *_ = weak(3, 0.3)
+    with pytest.warns(UserWarning, match="The kernels are less than a standard error ahead of a constant in 3 folds"):
+        ridge(cv=TimeSeriesSplit(3)).fit(rows, target)
 
 
 def test_permutations_count_where_samples_are_exchangeable() -> None:

@@ -43,13 +43,14 @@ from manykernels.estimators.selection.strengths import (
     Evidence,
     chosen,
     first_best,
+    in_doubt,
     limited,
     of_family,
     results_of,
 )
 from manykernels.estimators.strength import AUTO, NoiseLevel, default_fraction, noise_levels, noise_seed
 from manykernels.estimators.supervised.base import BaseMKL
-from manykernels.estimators.supervised.problems import Fit, time_left
+from manykernels.estimators.supervised.problems import MOST_NAMED, Fit, time_left
 from manykernels.estimators.supervised.samples import Rows, Samples, sample_weights
 from manykernels.exceptions import ConvergenceWarning, IncompatibleError, InvalidInputError, MemoryBudgetError, warn
 from manykernels.grams.plan import FACTORED
@@ -65,7 +66,7 @@ from manykernels.solvers.run import check_deadline
 from manykernels.solvers.solution import count_to
 from manykernels.threads import blas_threads, n_threads
 from manykernels.validation.arrays import Array, TableLike, check_choice, check_positive
-from manykernels.validation.parameters import seed_from
+from manykernels.validation.parameters import listed, seed_from
 
 RULES = ("best", "1se")
 FOLD_TOL = 1e-2  # relative gap of the models of the folds of a search: no score can see more
@@ -197,6 +198,8 @@ class CrossValidated(KeepsHeldOut):
             first = next(iter(folds.folds), None)
             begin = None if first is None else partial(begun, whole(), np.flatnonzero(weight), first)
             self._learn_choice(candidates, whole(), begin, samples, time_left(end), levels)
+            taken = np.atleast_1d(self.best_index_ if self.best_per_target_ is None else self.best_per_target_)
+            self._warn_of_doubt(in_doubt(candidates, taken, evidence(len(taken))), evidence(len(taken)))
         else:
             chosen_penalty = candidates[self.best_index_].family.at(self.alpha_, samples.total_weight)
             self._warn(self._solve(samples, loss, chosen_penalty, time_limit=time_left(end)))
@@ -454,7 +457,7 @@ class CrossValidated(KeepsHeldOut):
             nearest = np.abs(np.log(grid.alphas[0] / (default_fraction(len(samples.weight)) * grid.alphas[0][0])))
             self.best_index_ = 0 if self.alphas is not None else int(nearest.argmin())
         family = candidates[self.best_index_].family
-        if self.alphas is None and not self._beats_constant(candidates, folds, evidence):
+        if self.alphas is None and not self._against_constant(evidence.useful, candidates, folds).all():
             self.best_index_ = of_family(candidates, family)[0]  # the strength under which no kernel is left
         best = candidates[self.best_index_]
         self.best_score_ = float(best.scores.mean())
@@ -548,12 +551,33 @@ class CrossValidated(KeepsHeldOut):
             told = f"{unfinished} of {total} models of the folds stopped short {short}."
             warn(told, ConvergenceWarning)
 
-    def _beats_constant(self, candidates: list[Candidate], folds: Rung, evidence: Evidence) -> bool:
-        """Whether the best candidate of a grid is ahead of the best constant by evidence; true where nobody knows."""
+    def _against_constant(
+        self, judged: Callable[[Array, Array], Array], candidates: list[Candidate], folds: Rung
+    ) -> Array:
+        """Return what is judged of the best candidate of a grid beside the constant, (1,); (0,) where nobody knows."""
         constants = folds.constants
         if constants is None or not len(constants) or not np.isfinite(constants).all():
-            return True
-        return bool(evidence.finding(candidates[self.best_index_].scores, constants).all())
+            return np.zeros(0, dtype=bool)
+        return judged(candidates[self.best_index_].scores, constants)
+
+    def _warn_of_doubt(self, doubts: Array, evidence: Evidence) -> None:
+        """Say so if the kernels were kept although they may be luck."""
+        kept = np.any(np.atleast_2d(self.kernel_weights_), axis=1, keepdims=True)
+        doubts = doubts & (kept[:, 0] if len(doubts) == len(kept) else kept.any())
+        if not doubts.any():
+            return
+        labels = self._target_labels()[doubts].tolist() if len(doubts) > 1 else []
+        chance = evidence.p_values[doubts].min()
+        of = f"For {len(labels)} of {len(doubts)} outputs ({listed(map(repr, labels[:MOST_NAMED]), len(labels))}) the"
+        told = (
+            f"less than a standard error ahead of a constant in {counted(self.n_folds_, 'fold')}"
+            if np.isnan(chance)
+            else f"not more strongly related to y than to y in random order (p = {chance:.2g})"
+        )
+        warn(
+            f"{of if labels else 'The'} kernels are {told}. Held-out rows are predicted better with them than without, "
+            "so that they are kept; but that may be luck, and which kernels these are is no finding.",
+        )
 
     def _why_none(self, fit: Fit) -> str:
         """Return why no target has a kernel."""
@@ -576,10 +600,13 @@ class CrossValidated(KeepsHeldOut):
                 f"The best strength, alpha={self.alpha_:.4g}, is the {side} of the grid. The best one may lie beyond "
                 f"it: extend the grid to {advice} values.",
             )
-        if self.alphas is None or not self.kernel_weights_.any():
+        if not self.kernel_weights_.any():
             return
-        evidence = replace(evidence, p_values=np.array([self._noise_p_value if exchanges else np.nan]))
-        if not self._beats_constant(candidates, folds, evidence):
+        if self.alphas is not None:
+            evidence = replace(evidence, p_values=np.array([self._noise_p_value if exchanges else np.nan]))
+        if self._against_constant(evidence.useful, candidates, folds).all():
+            self._warn_of_doubt(self._against_constant(evidence.doubtful, candidates, folds), evidence)
+        else:
             warn(
                 f"No kernel predicts better than a constant in {counted(self.n_folds_, 'fold')}, at any of the given "
                 "alphas.",

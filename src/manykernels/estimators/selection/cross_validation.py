@@ -46,11 +46,11 @@ class MKLRegressorCV(CrossValidated, MKLRegressor):  # fit also takes groups
     than a standard error of the difference. The winner is learned anew on all samples, to ``tol`` and with its
     certificate.
 
-    The empty model is among the candidates, and what is not ahead of the best constant is no finding. Where y is more
-    strongly related to the kernels than y in random order is, to be ahead in the mean will do; else it takes a
-    t-test over the folds, whose error counts the training rows that folds share. Groups of equal size change places as
-    wholes; where samples are not exchangeable (series, splits of your own) one such error is asked for. If there is no
-    finding, the model is that constant, and a warning says so.
+    The empty model is among the candidates. Where y is more strongly related to the kernels than y in random order is
+    (``noise_p_value_``), to be ahead of it in the mean will do; else half a standard error of the folds is asked for,
+    which counts the training rows that they share, and a warning says that what is kept may be luck. Groups of equal
+    size change places as wholes; where samples are not exchangeable (series, splits of your own) there is that
+    warning unless the choice is ahead by a whole error. What is not ahead is the best constant, with a warning.
 
     Every fold learns standardization, widths and normalization of its kernels from its own training samples and builds
     them once, unless ``fold_kernels`` says otherwise. Averages take one eigendecomposition for all strengths, targets
@@ -230,11 +230,11 @@ class MKLClassifierCV(CrossValidated, MKLClassifier):  # fit also takes groups
     than a standard error of the difference. The winner is learned anew on all samples, to ``tol`` and with its
     certificate.
 
-    The empty model is among the candidates, and what is not ahead of the best constant is no finding. Where y is more
-    strongly related to the kernels than y in random order is, to be ahead in the mean will do; else it takes a
-    t-test over the folds, whose error counts the training rows that folds share. Groups of equal size change places as
-    wholes; where samples are not exchangeable (series, splits of your own) one such error is asked for. If there is no
-    finding, the model is that constant, and a warning says so.
+    The empty model is among the candidates. Where y is more strongly related to the kernels than y in random order is
+    (``noise_p_value_``), to be ahead of it in the mean will do; else half a standard error of the folds is asked for,
+    which counts the training rows that they share, and a warning says that what is kept may be luck. Groups of equal
+    size change places as wholes; where samples are not exchangeable (series, splits of your own) there is that
+    warning unless the choice is ahead by a whole error. What is not ahead is the best constant, with a warning.
 
     Every fold learns standardization, widths and normalization of its kernels from its own training samples and builds
     them once. Averages take one eigendecomposition for all strengths, targets and classes. Strengths are fractions of

@@ -14,7 +14,6 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pandas as pd
-from scipy.stats import t as student_t
 
 from manykernels.estimators.selection.mixtures import EMPTY
 from manykernels.estimators.strength import SIGNIFICANT, NoiseLevel, p_value
@@ -28,9 +27,7 @@ if TYPE_CHECKING:
     from manykernels.estimators.selection.mixtures import Mixture
 
 
-# There are two ways to be a finding, each at half of the level: whatever they have to do with each other, noise takes
-# one of them in 5 % of the searches at most. `benchmarks/noise.py --searches` counts.
-EACH = 0.5 * SIGNIFICANT
+USEFUL = 0.5  # errors by which a model of what may be noise is kept; see benchmarks/evidence.py --constant
 
 
 def first_best(candidates: Sequence[Candidate]) -> int:
@@ -41,7 +38,7 @@ def first_best(candidates: Sequence[Candidate]) -> int:
 def chosen(candidates: Sequence[Candidate], rule: str, evidence: Evidence | None = None) -> Array:
     """Return the position of the best candidate of every score, (T,).
 
-    What is no finding by the `Evidence`, if that is given, is the empty model.
+    What is of no use by the `Evidence`, if that is given, is the empty model.
 
     Scores of few folds jump from strength to strength: each mean is averaged with those of its neighbors. The plain
     averages are to beat: one kind of kernels, or a selection, must be ahead of them by more than half a standard error
@@ -73,10 +70,10 @@ def ahead(scores: Array, others: Array, needed: Array | float, *, at_least: bool
 
 @dataclass(frozen=True, eq=False)
 class Evidence:
-    """What a finding is told by, beside its scores: the rows that folds share, and permuted targets."""
+    """What a choice is worth, beside its scores: the rows that folds share, and permuted targets."""
 
     held_out_share: float  # held-out rows over training rows
-    # (T,): shares of permuted targets that are as strongly related to single kernels as each target; NaN if not known
+    # (T,): shares of permuted targets that are as strongly related to the kernels as each target; NaN if not known
     p_values: Array
 
     @classmethod
@@ -88,33 +85,47 @@ class Evidence:
         share = float(np.mean([len(test) / len(train) for train, test in splits]))
         return cls(share, np.broadcast_to(p_values, n_scores))
 
-    def finding(self, scores: Array, constants: Array) -> Array:
-        """Whether scores (n_folds, T) are ahead of those of the best constants by evidence, (T,).
+    def useful(self, scores: Array, constants: Array) -> Array:
+        """Whether to predict with a model of these scores (n_folds, T) rather than with the best constants, (T,).
 
-        Where the target is more strongly related to single kernels than 97.5 % of permuted targets are, to be ahead in
-        the mean will do: a test has been passed, which is exact. Where it is not, the score must pass a t-test over the
-        folds at 2.5 %, by which effects are found that no kernel has by itself. Either of two tests at half of a level
-        is passed by noise no more often than that level says, as the chances of both add up at most (Bonferroni).
-        Where nobody knows, since samples are not exchangeable, it must be ahead by a standard error.
-        The error is corrected for the training rows that folds share: with ``K`` folds its square has
-        ``1/K + n_test/n_train`` in place of ``1/K``.
+        A target that is more strongly related to the kernels than 95 % of permuted ones has passed a test that is
+        exact: to be ahead in the mean will do. Any other must be ahead by half a standard error of the folds, as what
+        wins by luck is not, on average.
+        """
+        return self._ahead(scores, constants, np.where(self.p_values <= SIGNIFICANT, 0.0, USEFUL))
+
+    def doubtful(self, scores: Array, constants: Array) -> Array:
+        """Whether what is useful may all the same be luck, and no finding, (T,).
+
+        That is, whether the target passes no test; where nobody knows, since samples are not exchangeable, whether it
+        is ahead by less than a whole standard error of the folds, if these are several.
+        """
+        unknown = ~self._ahead(scores, constants, np.ones(len(self.p_values)))
+        return np.where(np.isnan(self.p_values), unknown, self.p_values > SIGNIFICANT)
+
+    def _ahead(self, scores: Array, constants: Array, needed: Array) -> Array:
+        """Whether scores are ahead by standard errors that count the training rows that folds share.
+
+        With ``K`` folds the square of one has ``1/K + n_test/n_train`` in place of ``1/K``. One fold tells none.
 
         Source: C. Nadeau, Y. Bengio, "Inference for the generalization error", Machine Learning 52 (2003).
         """
-        n_folds, unknown, related = len(scores), np.isnan(self.p_values), self.p_values <= EACH
-        if n_folds == 1:  # which tells no error
-            return ahead(scores, constants, 0.0) & (related | unknown)
-        quantile = student_t.ppf(1.0 - EACH, n_folds - 1)
-        needed = np.where(unknown, 1.0, np.where(related, 0.0, quantile))
-        return ahead(scores, constants, needed * np.sqrt(1.0 + n_folds * self.held_out_share))
+        return ahead(scores, constants, needed * np.sqrt(1.0 + len(scores) * self.held_out_share))
+
+
+def in_doubt(candidates: Sequence[Candidate], taken: Array, evidence: Evidence) -> Array:
+    """Whether what was taken for each score may be luck, (T,); not where the empty model has no score beside it."""
+    empty = [candidate.scores for candidate in candidates if candidate.family.doubt == EMPTY]
+    scores = np.array([candidates[index].scores[:, column] for column, index in enumerate(taken)]).T
+    return np.any([evidence.doubtful(scores, own) & np.isfinite(own.mean(axis=0)) for own in empty], axis=0)
 
 
 def _or_nothing(taken: Array, doubts: Array, scores: Array, means: Array, evidence: Evidence | None) -> Array:
-    """Return what was taken, or the empty model where that is not ahead of it by evidence."""
+    """Return what was taken, or the empty model where that is as useful."""
     empty, columns = np.flatnonzero(doubts == EMPTY), np.arange(len(taken))
     if not len(empty) or evidence is None:
         return taken
-    better = evidence.finding(scores[taken, :, columns].T, scores[empty[0]])
+    better = evidence.useful(scores[taken, :, columns].T, scores[empty[0]])
     return np.where(better | ~np.isfinite(means[empty[0]]), taken, empty[0])
 
 

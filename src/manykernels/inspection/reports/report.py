@@ -438,7 +438,7 @@ def _noise(model: BaseEstimator) -> list[str]:
     if above is None:
         return []
     doubt = noise_doubt(model)
-    if doubt is not None and "alpha" in model.get_params(deep=False):
+    if doubt is not None:
         return [f"<div style='{WARNING}'>{escape(doubt)}</div>"]
     used = np.atleast_2d(model.kernel_weights_) > 0
     clear = int((np.atleast_2d(above) & used).any(axis=0).sum())
