@@ -42,15 +42,17 @@ from manykernels.estimators.selection.strengths import (
     COARSE,
     Evidence,
     chosen,
+    counted,
     first_best,
     in_doubt,
     limited,
     of_family,
     results_of,
+    told_of_doubt,
 )
 from manykernels.estimators.strength import AUTO, NoiseLevel, default_fraction, noise_levels, noise_seed
 from manykernels.estimators.supervised.base import BaseMKL
-from manykernels.estimators.supervised.problems import MOST_NAMED, Fit, time_left
+from manykernels.estimators.supervised.problems import Fit, time_left
 from manykernels.estimators.supervised.samples import Rows, Samples, sample_weights
 from manykernels.exceptions import ConvergenceWarning, IncompatibleError, InvalidInputError, MemoryBudgetError, warn
 from manykernels.grams.plan import FACTORED
@@ -66,17 +68,13 @@ from manykernels.solvers.run import check_deadline
 from manykernels.solvers.solution import count_to
 from manykernels.threads import blas_threads, n_threads
 from manykernels.validation.arrays import Array, TableLike, check_choice, check_positive
-from manykernels.validation.parameters import listed, seed_from
+from manykernels.validation.parameters import seed_from
 
 RULES = ("best", "1se")
 FOLD_TOL = 1e-2  # relative gap of the models of the folds of a search: no score can see more
 
 Opening = Callable[[], tuple[Folds, PooledNewton | None]]
-
-
-def counted(number: int, noun: str) -> str:
-    """Return a number with its noun."""
-    return f"{number} {noun}{'s' * (number != 1)}"
+Judged = Callable[[Array, Array], Array]
 
 
 class CrossValidated(KeepsHeldOut):
@@ -185,9 +183,8 @@ class CrossValidated(KeepsHeldOut):
             scouting = partial(own_folds, fewer, held_out[: len(fewer)]) if fewer else None
             folds, found = self._scored(tried, openings, len(splits), scouting)
         exchangeable = exchanges(self.cv, groups)
-        levels: list[NoiseLevel] = []
-        if searches or (found and self.alphas is None and exchangeable):
-            levels = self._levels_of_noise(whole().problems, samples)
+        asked = searches or (found and self.alphas is None and exchangeable)
+        levels = self._levels_of_noise(whole().problems, samples) if asked else []
         evidence = partial(Evidence.of, splits, levels if exchangeable and levels else None)
         if isinstance(tried, MixtureSearch):
             candidates = self._choose_mixtures(tried, found, whole(), evidence)
@@ -198,8 +195,7 @@ class CrossValidated(KeepsHeldOut):
             first = next(iter(folds.folds), None)
             begin = None if first is None else partial(begun, whole(), np.flatnonzero(weight), first)
             self._learn_choice(candidates, whole(), begin, samples, time_left(end), levels)
-            taken = np.atleast_1d(self.best_index_ if self.best_per_target_ is None else self.best_per_target_)
-            self._warn_of_doubt(in_doubt(candidates, taken, evidence(len(taken))), evidence(len(taken)))
+            self._warn_of_search(candidates, evidence)
         else:
             chosen_penalty = candidates[self.best_index_].family.at(self.alpha_, samples.total_weight)
             self._warn(self._solve(samples, loss, chosen_penalty, time_limit=time_left(end)))
@@ -551,33 +547,23 @@ class CrossValidated(KeepsHeldOut):
             told = f"{unfinished} of {total} models of the folds stopped short {short}."
             warn(told, ConvergenceWarning)
 
-    def _against_constant(
-        self, judged: Callable[[Array, Array], Array], candidates: list[Candidate], folds: Rung
-    ) -> Array:
+    def _against_constant(self, judged: Judged, candidates: list[Candidate], folds: Rung) -> Array:
         """Return what is judged of the best candidate of a grid beside the constant, (1,); (0,) where nobody knows."""
-        constants = folds.constants
-        if constants is None or not len(constants) or not np.isfinite(constants).all():
+        if (constants := folds.constants) is None or not len(constants) or not np.isfinite(constants).all():
             return np.zeros(0, dtype=bool)
         return judged(candidates[self.best_index_].scores, constants)
+
+    def _warn_of_search(self, candidates: list[Candidate], evidence: Callable[[int], Evidence]) -> None:
+        """Warn of what a search chose although it may be luck."""
+        taken = np.atleast_1d(self.best_index_ if self.best_per_target_ is None else self.best_per_target_)
+        self._warn_of_doubt(in_doubt(candidates, taken, own := evidence(len(taken))), own)
 
     def _warn_of_doubt(self, doubts: Array, evidence: Evidence) -> None:
         """Say so if the kernels were kept although they may be luck."""
         kept = np.any(np.atleast_2d(self.kernel_weights_), axis=1, keepdims=True)
         doubts = doubts & (kept[:, 0] if len(doubts) == len(kept) else kept.any())
-        if not doubts.any():
-            return
-        labels = self._target_labels()[doubts].tolist() if len(doubts) > 1 else []
-        chance = evidence.p_values[doubts].min()
-        of = f"For {len(labels)} of {len(doubts)} outputs ({listed(map(repr, labels[:MOST_NAMED]), len(labels))}) the"
-        told = (
-            f"less than a standard error ahead of a constant in {counted(self.n_folds_, 'fold')}"
-            if np.isnan(chance)
-            else f"not more strongly related to y than to y in random order (p = {chance:.2g})"
-        )
-        warn(
-            f"{of if labels else 'The'} kernels are {told}. Held-out rows are predicted better with them than without, "
-            "so that they are kept; but that may be luck, and which kernels these are is no finding.",
-        )
+        if doubts.any():
+            warn(told_of_doubt(doubts, evidence, self._target_labels(), self.n_folds_))
 
     def _why_none(self, fit: Fit) -> str:
         """Return why no target has a kernel."""

@@ -17,11 +17,13 @@ import pandas as pd
 
 from manykernels.estimators.selection.mixtures import EMPTY
 from manykernels.estimators.strength import SIGNIFICANT, NoiseLevel, p_value
+from manykernels.estimators.supervised.problems import MOST_NAMED
 from manykernels.exceptions import ConvergenceWarning, warn
 from manykernels.solvers import Status
 from manykernels.solvers.fold import Candidate
 from manykernels.solvers.run import OutOfTimeError, deadline
 from manykernels.validation.arrays import Array
+from manykernels.validation.parameters import listed
 
 if TYPE_CHECKING:
     from manykernels.estimators.selection.mixtures import Mixture
@@ -118,6 +120,26 @@ def in_doubt(candidates: Sequence[Candidate], taken: Array, evidence: Evidence) 
     empty = [candidate.scores for candidate in candidates if candidate.family.doubt == EMPTY]
     scores = np.array([candidates[index].scores[:, column] for column, index in enumerate(taken)]).T
     return np.any([evidence.doubtful(scores, own) & np.isfinite(own.mean(axis=0)) for own in empty], axis=0)
+
+
+def counted(number: int, noun: str) -> str:
+    """Return a number with its noun."""
+    return f"{number} {noun}{'s' * (number != 1)}"
+
+
+def told_of_doubt(doubts: Array, evidence: Evidence, labels: Array, n_folds: int) -> str:
+    """Return of which targets the kernels were kept although they may be luck, and why that is so."""
+    named, chance = labels[doubts].tolist() if len(doubts) > 1 else [], evidence.p_values[doubts].min()
+    of = f"For {len(named)} of {len(doubts)} outputs ({listed(map(repr, named[:MOST_NAMED]), len(named))}) the"
+    told = (
+        f"less than a standard error ahead of a constant in {counted(n_folds, 'fold')}"
+        if np.isnan(chance)
+        else f"not more strongly related to y than to y in random order (p = {chance:.2g})"
+    )
+    return (
+        f"{of if named else 'The'} kernels are {told}. Held-out rows are predicted better with them than without, "
+        "so that they are kept; but that may be luck, and which kernels these are is no finding."
+    )
 
 
 def _or_nothing(taken: Array, doubts: Array, scores: Array, means: Array, evidence: Evidence | None) -> Array:
