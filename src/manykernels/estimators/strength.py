@@ -400,20 +400,16 @@ class PermutedTargets:
             return levels
         gram = stack.combine(self.penalties[0] ** -2.0)
         size = float(np.trace(gram))
-        gram -= gram.mean(axis=0)
-        gram -= gram.mean(axis=1)[:, None]
+        gram -= gram.mean(axis=0) + gram.mean(axis=1)[:, None] - gram.mean()
         trace = float(np.trace(gram))
         if not trace > SAME * size:  # kernels are constant
             return levels
         gram[np.diag_indices(n)] += SMOOTHED * trace
         root = cholesky(gram, lower=True, overwrite_a=True, check_finite=False)
         orders = np.vstack([np.arange(n), self._orders(len(levels[0].permuted))])
-
-        def fitted(rho: Array) -> Array:
-            columns = solve_triangular(root, rho[orders.T].reshape(n, -1), lower=True, check_finite=False)
-            return -np.sum(columns.reshape(n, len(orders), -1) ** 2, axis=(0, 2))
-
-        return [replace(level, fitted=fitted(rho)) for level, rho in zip(levels, self.rhos, strict=True)]
+        solved = (solve_triangular(root, rho[orders.T].reshape(n, -1), lower=True) for rho in self.rhos)
+        sums = [np.sum(own.reshape(n, len(orders), -1) ** 2, axis=(0, 2)) for own in solved]
+        return [replace(level, fitted=-own) for level, own in zip(levels, sums, strict=True)]
 
     def _orders(self, n_permutations: int) -> Array:
         """Return the first orders, (n_permutations, N)."""
@@ -448,10 +444,9 @@ def noise_levels(
     where the orders of the unit leave no doubt that there is more than noise.
     """
     permuted = PermutedTargets.of(problems, seed, strata, groups)
-    if n_permutations is not None:
-        return permuted.levels(problems, n_permutations)
-    levels = permuted.levels(problems, N_PERMUTATIONS if until_clear else permuted.wanted)
-    return levels if until_clear and clear(levels) else permuted.more(levels, problems[0].stack)
+    levels = permuted.levels(problems, n_permutations or (N_PERMUTATIONS if until_clear else permuted.wanted))
+    enough = n_permutations is not None or (until_clear and clear(levels))
+    return levels if enough else permuted.more(levels, problems[0].stack)
 
 
 def _squares_of(
