@@ -158,6 +158,7 @@ def test_large_ranks_have_an_operator_a_kernel(monkeypatch: pytest.MonkeyPatch) 
     monkeypatch.setattr("manykernels.grams.factored.chunked.FUSED_RANK", 3)
     monkeypatch.setattr(fallback, "LITTLE", 0.0)
     monkeypatch.setattr(working_set, "FEW_ROWS", 0)
+    monkeypatch.setattr(fallback, "SMOOTHED_STEPS", 0)
     options: dict[str, Any] = {"relative_strength": 0.1, "tol": 1e-5}
     first = on_factors(open_rows(X, chunk_rows=400), y, bank_of(), **options)
     assert_same(first, on_factors(X, y, bank_of(), **options), 1e-5)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import replace
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -54,6 +55,7 @@ def few_landmarks(monkeypatch: pytest.MonkeyPatch) -> None:
     """As many rows per landmark as thousands of rows have, on hundreds of rows."""
     monkeypatch.setattr(fallback, "LITTLE", 0.0)
     monkeypatch.setattr(working_set, "FEW_ROWS", 0)
+    monkeypatch.setattr(fallback, "SMOOTHED_STEPS", 0)
     monkeypatch.setattr(cholesky, "MAX_RANK", 48)
 
 
@@ -130,6 +132,7 @@ def test_kernels_with_many_directions_are_matrices_as_soon_as_they_enter(
 ) -> None:
     monkeypatch.setattr(fallback, "LITTLE", 0.0)
     monkeypatch.setattr(working_set, "FEW_ROWS", 0)
+    monkeypatch.setattr(fallback, "SMOOTHED_STEPS", 0)
     in_factors: set[int] = set()
 
     def objective(problem: Problem, operators: list[Any], mu: float) -> FactoredObjective:
@@ -271,3 +274,13 @@ def test_few_rows_go_over_where_steps_on_factors_come_no_further(fraction: float
     found = solve(stack, y, loss="logistic", regularizer="l1", relative_strength=fraction, tol=1e-4)
     assert found.status == "converged"
     assert len(found.history) <= 5
+
+
+def test_kinks_are_smoothed_where_steps_on_matrices_cost_more_whatever_the_number_of_rows() -> None:
+    def sooner(n: int, rank: int, loss: str = "hinge") -> bool:
+        posed: Any = SimpleNamespace(n_samples=n, loss=get_loss(loss), shared=False)
+        return fallback.sooner_on_matrices(posed, rank)
+
+    assert [sooner(n, 110) for n in (200, 400, 800, 1200)] == [True, True, False, False]
+    assert [sooner(n, 800) for n in (400, 1200, 3000)] == [True, True, False]
+    assert not sooner(200, 110, "logistic")

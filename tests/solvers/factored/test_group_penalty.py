@@ -85,6 +85,7 @@ class TestRounded(RegularizerContract):
 def _on_factors_alone(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(fallback, "LITTLE", 0.0)
     monkeypatch.setattr(working_set, "FEW_ROWS", 0)
+    monkeypatch.setattr(fallback, "SMOOTHED_STEPS", 0)
 
 
 def table(seed: int, n: int, loss: str) -> tuple[np.ndarray, np.ndarray, KernelBank]:

@@ -77,6 +77,7 @@ def test_blocks_do_not_overshoot_what_their_sampled_hessians_leave_out(monkeypat
     monkeypatch.setattr(newton, "BLOCK_PER_RANK", 0)
     monkeypatch.setattr(fallback, "LITTLE", 0.0)
     monkeypatch.setattr(working_set, "FEW_ROWS", 0)
+    monkeypatch.setattr(fallback, "SMOOTHED_STEPS", 0)
     X, y = data(4)
     options: dict[str, Any] = {"loss": "squared", "relative_strength": 0.02, "tol": 1e-2, "max_iter": 30}
     model = with_pairs(X, y, columns=[0, 1, 2, 3], widths=(0.1, 0.2), **options)

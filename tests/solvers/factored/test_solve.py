@@ -74,6 +74,7 @@ PROBLEMS = range(200)
 def test_the_reported_gap_is_never_below_the_brute_force_gap(block: int, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(fallback, "LITTLE", 0.0)
     monkeypatch.setattr(working_set, "FEW_ROWS", 0)
+    monkeypatch.setattr(fallback, "SMOOTHED_STEPS", 0)
     for seed in PROBLEMS[block : block + 25]:
         rng = np.random.default_rng(seed)
         name = rng.choice(["logistic", "squared", "squared_hinge", "huber", "hinge", "quantile", "epsilon_insensitive"])
@@ -111,6 +112,7 @@ OTHERS = (BlockLq(1.0, q=1.2), BlockLq(1.0, q=1.8), Simplex(0.3), LpBall(1.0, p=
 def test_the_gap_of_every_penalty_is_never_below_the_brute_force_gap(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(fallback, "LITTLE", 0.0)
     monkeypatch.setattr(working_set, "FEW_ROWS", 0)
+    monkeypatch.setattr(fallback, "SMOOTHED_STEPS", 0)
     for seed in range(60):
         rng = np.random.default_rng(seed)
         loss = get_loss(str(rng.choice(["logistic", "squared", "squared_hinge", "huber", "hinge"])))
@@ -138,6 +140,7 @@ def test_every_penalty_has_the_optimum_of_the_gram_solvers(
 ) -> None:
     monkeypatch.setattr(fallback, "LITTLE", 0.0)
     monkeypatch.setattr(working_set, "FEW_ROWS", 0)
+    monkeypatch.setattr(fallback, "SMOOTHED_STEPS", 0)
     rng = np.random.default_rng(1)
     X, y = data(rng, 200, 3, loss)
     bank = KernelBank.per_feature([Gaussian(0.5), Gaussian(1.5), Linear()], standardize=True)
@@ -178,6 +181,7 @@ def test_kinked_losses_reach_the_gap(loss: str, matrices: bool, monkeypatch: pyt
     if not matrices:
         monkeypatch.setattr(fallback, "LITTLE", 0.0)
         monkeypatch.setattr(working_set, "FEW_ROWS", 0)
+        monkeypatch.setattr(fallback, "SMOOTHED_STEPS", 0)
     X, y = data(np.random.default_rng(2), 300, 3, loss)
     bank = KernelBank.per_feature([Gaussian(0.7), Gaussian(2.0)], standardize=True)
     model = on_factors(X, y, bank, loss=loss, relative_strength=0.1, tol=1e-3)
@@ -261,6 +265,7 @@ def test_a_loose_bound_is_not_taken_for_a_proof(bank: KernelBank, n: int, monkey
     """The own gap of landmarks says nothing; the reported one is the brute-force one, by a few exact values."""
     monkeypatch.setattr(fallback, "LITTLE", 0.0)
     monkeypatch.setattr(working_set, "FEW_ROWS", 0)
+    monkeypatch.setattr(fallback, "SMOOTHED_STEPS", 0)
     monkeypatch.setattr(working_set, "INNER", 1e-6)
     fooled = 0
     for seed in range(20):
@@ -274,6 +279,7 @@ def test_an_own_gap_of_5e_7_hides_a_gap_of_percents(monkeypatch: pytest.MonkeyPa
     """Where landmarks are few: the problem on factors is solved, that of the kernels is not, and is told so."""
     monkeypatch.setattr(fallback, "LITTLE", 0.0)
     monkeypatch.setattr(working_set, "FEW_ROWS", 0)
+    monkeypatch.setattr(fallback, "SMOOTHED_STEPS", 0)
     monkeypatch.setattr(working_set, "INNER", 1e-6)
     monkeypatch.setattr(nystroem, "rank_limit", lambda n: 30)
     hidden = 0

@@ -118,6 +118,7 @@ def test_kinked_losses_are_solved_and_proved_by_dense_algebra() -> None:
 def test_intercepts_cross_plateaus_where_no_sample_is_near_a_kink(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(fallback, "LITTLE", 0.0)
     monkeypatch.setattr(working_set, "FEW_ROWS", 0)
+    monkeypatch.setattr(fallback, "SMOOTHED_STEPS", 0)
     rng = np.random.default_rng(0)
     X = rng.normal(size=(300, 3))
     codes = np.abs(X @ rng.normal(size=(3, 5)) + rng.normal(size=(300, 5))).argmax(axis=1)

@@ -21,10 +21,14 @@ from manykernels.solvers.factored.objective import Point, per_output
 from manykernels.solvers.factored.state import Component, ExactContinuation
 from manykernels.solvers.factored.tuning import (
     FEW_KERNELS,
+    KINKED_STEPS,
     LANDMARK_STEPS,
     LAZY_ENTRY,
     LITTLE,
     MATRIX_FACTORS,
+    PRODUCT,
+    SMOOTHED_STEPS,
+    STEP,
     WORTH_A_WAIT,
 )
 from manykernels.solvers.gram.block_coordinate import BlockCoordinate
@@ -43,7 +47,21 @@ ON_FEW = (InteriorPoint, *(solver for solver in ON_MATRICES if solver is not Int
 
 def cost_little(n_kernels: int, n_samples: int, *, patient: bool = False) -> bool:
     """Whether the Gram solvers take no time worth mentioning, or so little that it is worth the wait."""
-    return LAZY_ENTRY * n_kernels * n_samples**2 <= LITTLE * (WORTH_A_WAIT if patient else 1.0)
+    seconds = LAZY_ENTRY * n_kernels * n_samples**2 + CUBE * float(n_samples) ** 3
+    return seconds <= LITTLE * (WORTH_A_WAIT if patient else 1.0)
+
+
+def sooner_on_matrices(problem: Problem, rank: int) -> bool:
+    """Whether a loss with a kink is solved sooner on N x N matrices than smoothed, on so many coefficients.
+
+    Their steps are fewer, and cost a cube of the number of samples and sums of factors; those of a smoothed loss cost
+    Hessians of all coefficients.
+    """
+    if problem.loss.smooth or problem.shared:
+        return False
+    n, r = float(problem.n_samples), float(rank)
+    smoothed = SMOOTHED_STEPS * (STEP + PRODUCT * (n * r**2 + r**3))
+    return KINKED_STEPS * (STEP + PRODUCT * (n**3 + n**2 * r)) <= smoothed
 
 
 def matrices_cost_little(problem: Problem, *, patient: bool = False) -> bool:

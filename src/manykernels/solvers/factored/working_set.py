@@ -34,7 +34,7 @@ from manykernels.solvers.factored.certificate import (
     selects,
     violators,
 )
-from manykernels.solvers.factored.fallback import matrices_cost_little, matrix_first, solve_gram
+from manykernels.solvers.factored.fallback import matrices_cost_little, matrix_first, solve_gram, sooner_on_matrices
 from manykernels.solvers.factored.newton import NewtonFit, minimize
 from manykernels.solvers.factored.objective import FactoredObjective, KnownCurvature, Point
 from manykernels.solvers.factored.state import DualPass, ExactContinuation, Round, Start, State
@@ -144,8 +144,7 @@ class FactoredWorkingSet:
             kernels, finer = self._wanted(state, bound, gap)
             if not len(state.kernels):
                 kernels = self._without_matrices(kernels)
-            kinked = self._few_rows and not self.problem.loss.smooth
-            if (kinked or self._at_once(kernels)) and (matrices := self._matrices(kernels)) is not None:
+            if self._at_once(kernels) and (matrices := self._matrices(kernels)) is not None:
                 return (yield from self._go_over(state, matrices))
             if finer and self._short(state, bound):
                 if (matrices := self._matrices(kernels)) is not None:
@@ -160,6 +159,9 @@ class FactoredWorkingSet:
                     return (yield from self._fall_back(state))
                 if self._few_rows and (matrices := self._matrices(kernels)) is not None:
                     return (yield from self._go_over(state, matrices))
+            kinked = sooner_on_matrices(self.problem, state.objective.rank)
+            if kinked and (matrices := self._matrices(kernels)) is not None:
+                return (yield from self._go_over(state, matrices))
             exhausted = self._solve(state, gap)
             after = (state.primal, len(state.kernels), state.factor_tol)
             stalled = stalled + 1 if after == before or (stalled and gap >= state.primal - state.best.value) else 0
@@ -323,9 +325,7 @@ class FactoredWorkingSet:
         self._smooth(state, SMOOTHING * max(NEXT_GAP * gap, self.tol * self._size(state)))
         assert state.objective is not None
         v = state.objective.carried(coefficients)
-        carried = not finer and set(state.kernels.tolist()).issuperset(
-            k for k, own in coefficients.items() if own.any()
-        )
+        carried = not finer and set(state.kernels.tolist()) >= {k for k, own in coefficients.items() if own.any()}
         state.point = Point(v, state.point.b, state.point.z if carried else state.objective.scores(v) + state.point.b)
 
     def _smooth(self, state: State, goal: float) -> None:
@@ -442,7 +442,7 @@ class FactoredWorkingSet:
 
     @property
     def _few_rows(self) -> bool:
-        """Whether steps on N x N matrices take less than to smooth kinks, or steps in more coefficients than rows."""
+        """Whether steps on N x N matrices take less than steps in more coefficients than rows."""
         return self.problem.n_samples <= FEW_ROWS and not self.problem.shared
 
     def _at_once(self, kernels: Array) -> bool:
