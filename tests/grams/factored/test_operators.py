@@ -20,9 +20,12 @@ def stack(request: pytest.FixtureRequest):
 
 
 def test_products_are_those_of_the_operators_one_by_one(stack) -> None:
-    operators, rng = stack.operators([3, 0, 1], 0.0), np.random.default_rng(1)
-    together = ColumnFactors.of(stack.table, operators)
-    assert together is not None
+    (together,), rng = stack.operators([3, 0, 1], 0.0), np.random.default_rng(1)
+    assert together.kernels.tolist() == [0, 1, 3]
+    operators = together.apart()
+    again = ColumnFactors.of(stack.table, operators)
+    assert again is not None
+    assert again.places.tolist() == together.places.tolist()
     Z = np.hstack([operator.rows(slice(None)) for operator in operators])
     v, rho, weights = rng.normal(size=7), rng.normal(size=len(Z)), rng.uniform(0.5, 2.0, len(Z))
     v[2] = 0.0
@@ -30,6 +33,11 @@ def test_products_are_those_of_the_operators_one_by_one(stack) -> None:
     together.add_scores(v, out)
     np.testing.assert_allclose(out, 1.0 + Z @ v, atol=1e-10)
     np.testing.assert_allclose(together.adjoint(rho), Z.T @ rho, rtol=1e-9)
+    np.testing.assert_allclose(together.adjoint(np.column_stack([rho, weights])), Z.T @ np.column_stack([rho, weights]))
+    np.testing.assert_allclose(together.rows(np.array([3, 1])), Z[[3, 1]], rtol=1e-12)
+    table = np.zeros((len(Z), 2))
+    together.add_scores(v, table[:, 1])
+    np.testing.assert_allclose(table, np.column_stack([np.zeros(len(Z)), Z @ v]), atol=1e-10)
     whole = np.column_stack([Z, np.ones(len(Z))])
     hessian = whole.T @ (weights[:, None] * whole)
     close = {"rtol": 1e-10, "atol": 1e-10 * float(np.abs(hessian).max())}
@@ -41,11 +49,11 @@ def test_products_are_those_of_the_operators_one_by_one(stack) -> None:
     np.testing.assert_allclose(totals, hessian[-1, chosen], **close)
 
 
-def test_operators_in_place_are_found_again(stack) -> None:
-    first = stack.operators([1, 2], 0.0)
-    again = stack.operators([2, 1], 0.0)
-    assert [int(one.kernels[0]) for one in first] == [1, 2]
-    assert np.shares_memory(first[0].held, next(one for one in again if one.kernels[0] == 1).held)
+def test_operators_of_each_kernel_are_columns_where_they_stand(stack) -> None:
+    (together,) = stack.operators([2, 1], 0.0)
+    apart = together.apart()
+    assert [int(one.kernels[0]) for one in apart] == [1, 2]
+    assert all(np.shares_memory(one.held, stack.table.columns) for one in apart)
 
 
 def test_a_composition_numbers_operators_and_leaves_those_of_its_parts_as_they_are() -> None:

@@ -11,29 +11,46 @@ from manykernels import Gaussian, KernelBank, Linear
 from manykernels.grams.factored import factored_stack
 from manykernels.kernels import Shaped
 from manykernels.objective import Problem, get_loss, get_regularizer
+from manykernels.solvers.factored.objective import Coefficients
 from manykernels.solvers.factored.solver import FactoredNewton
 from manykernels.solvers.factored.state import Start
 from manykernels.solvers.factored.working_set import FactoredWorkingSet
 
 
-def start(before: tuple[float, dict[int, np.ndarray]] | None) -> Start:
-    coefficients = {3: np.array([1.0, 2.0]), 5: np.array([4.0])}
-    return Start(np.array([3, 5]), coefficients, 0.0, 1e-3, 0.5, strength=2.0, before=before)
+def coefficients(own: dict[int, list[float]]) -> Coefficients:
+    starts = np.cumsum([0, *map(len, own.values())])
+    return Coefficients(np.array(list(own)), starts, np.concatenate(list(own.values())))
+
+
+def start(before: tuple[float, dict[int, list[float]]] | None) -> Start:
+    earlier = None if before is None else (before[0], coefficients(before[1]))
+    own = coefficients({3: [1.0, 2.0], 5: [4.0]})
+    return Start(own.kernels, own, 0.0, 1e-3, 0.5, strength=2.0, before=earlier)
 
 
 def test_a_trend_is_what_coefficients_gained_for_each_unit_of_the_strength() -> None:
-    rates = start((6.0, {3: np.array([0.0, 4.0]), 4: np.array([1.0])})).trend
+    rates = start((6.0, {3: [0.0, 4.0], 4: [1.0]})).trend
     assert rates is not None
-    assert list(rates) == [3, 5]
-    np.testing.assert_allclose(rates[3], [0.25, -0.5])
-    np.testing.assert_allclose(rates[5], [1.0])  # it was zero
+    assert rates.kernels.tolist() == [3, 5]
+    np.testing.assert_allclose(rates.v, [0.25, -0.5, 1.0])  # the last was zero
 
 
 def test_there_is_no_trend_without_a_larger_strength_before_nor_between_factors_of_other_ranks() -> None:
     assert start(None).trend is None
-    assert start((2.0, {3: np.zeros(2)})).trend is None
-    assert start((1.0, {3: np.zeros(2)})).trend is None
-    assert list(start((6.0, {3: np.zeros(4)})).trend or {}) == [5]
+    assert start((2.0, {3: [0.0, 0.0]})).trend is None
+    assert start((1.0, {3: [0.0, 0.0]})).trend is None
+    rates = start((6.0, {3: [0.0] * 4})).trend
+    assert rates is not None
+    np.testing.assert_allclose(rates.v, [0.0, 0.0, 1.0])
+
+
+def test_coefficients_of_finer_factors_begin_with_those_of_coarser_ones_for_each_output() -> None:
+    own, wider = coefficients({7: [1.0, 2.0, 3.0, 4.0], 2: [5.0, 6.0]}), np.array([0, 2, 8])
+    found = own.onto(np.array([2, 7]), wider, 2)
+    np.testing.assert_allclose(found, [5.0, 6.0, 1.0, 2.0, 0.0, 3.0, 4.0, 0.0])
+    np.testing.assert_allclose(own.onto(np.array([2, 7]), wider), [5.0, 6.0, *[0.0] * 6])
+    whole = Coefficients.of(np.array([4, 1, 9]), np.array([0, 2, 3, 5]), np.array([0.0, 0.0, 2.0, 0.0, 1.0]))
+    assert (whole.kernels.tolist(), whole.starts.tolist(), whole.v.tolist()) == ([1, 9], [0, 1, 3], [2.0, 0.0, 1.0])
 
 
 @pytest.mark.parametrize("loss", ["squared", "logistic"])
@@ -65,7 +82,7 @@ def test_functions_in_cones_begin_inside_of_them_wherever_their_paths_point() ->
     stack = factored_stack(x[:, None], KernelBank([entry], normalize=None))
     problem = Problem(stack, np.sin(x), get_loss("squared"), get_regularizer("l1", 0.5))
     own = FactoredNewton(tol=1e-6).solve(problem).functions.start
-    backward = {kernel: 3.0 * v for kernel, v in own.coefficients.items()}
+    backward = replace(own.coefficients, v=3.0 * own.coefficients.v)
     given = replace(own, before=(0.75, backward))  # one step further along this path is the function's negative
     half = replace(problem, regularizer=get_regularizer("l1", 0.25))
     state = FactoredWorkingSet(half, 1e-6, 100, np.inf)._continued(given)

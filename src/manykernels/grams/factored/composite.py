@@ -9,7 +9,7 @@ import numpy as np
 
 from manykernels.grams.base import GramStack
 from manykernels.grams.factored.base import FactoredStack, FactorOperator
-from manykernels.grams.factored.operators import joined
+from manykernels.grams.factored.operators import ColumnFactors, joined
 from manykernels.grams.factored.prediction import KernelFunction
 from manykernels.grams.rows.columns import ColumnTable
 from manykernels.kernels import KernelSpec
@@ -182,11 +182,14 @@ class CompositeStack(FactoredStack):
             own = self._place[chosen[self._part[chosen] == number]]
             found = make(part, own.tolist()) if len(own) else []
             if not self._as_numbered:
-                found = [copy(operator) for operator in found]  # what parts keep has their own numbers
+                apart = [one for own in found for one in (own.apart() if isinstance(own, ColumnFactors) else [own])]
+                found = [copy(operator) for operator in apart]  # what parts keep has their own numbers
                 for operator in found:
                     operator.kernels = member[operator.kernels]
             made += found
-        return sorted(made, key=lambda operator: operator.positions)  # one column's kernels are solved together
+        return (
+            made if len(made) == 1 else sorted(made, key=lambda operator: operator.positions)
+        )  # one column's kernels are solved together
 
     def diag_sums(self, weight: Array) -> Array:
         """Return ``sum_i s_i k_m(x_i, x_i)``, (M,)."""

@@ -26,7 +26,14 @@ from manykernels.grams.factored.base import ROUNDING, FactoredStack, FactorOpera
 from manykernels.grams.factored.cells import grid_levels, grid_parts
 from manykernels.grams.factored.cones import polar_norm
 from manykernels.grams.factored.features import MAX_FEATURES, FeatureMap, by_levels, feature_map
-from manykernels.grams.factored.operators import FeatureOperator, adjoints, reads_columns, stored
+from manykernels.grams.factored.operators import (
+    ColumnFactors,
+    FeatureOperator,
+    adjoints,
+    neighbors_from,
+    reads_columns,
+    stored,
+)
 from manykernels.grams.loops import column_products, largest_squares
 from manykernels.grams.rows.columns import ColumnTable
 from manykernels.kernels import KernelSpec, Shaped
@@ -103,9 +110,7 @@ class ColumnPasses:
 
     def _read(self, kernels: Array, rho: Array, out: Array) -> Array:
         """Return ``out`` with the products of the factors of some kernels, where these stand."""
-        ranks = self._ranks[kernels]
-        ends = np.cumsum(ranks)
-        places = np.arange(ends[-1]) + np.repeat(self._starts[kernels] - (ends - ranks), ranks)
+        places = neighbors_from(self._starts[kernels], self._ranks[kernels])
         products = np.empty(len(places))
         for column, target in zip(columns_of(rho), out.reshape(len(out), -1).T, strict=True):
             column_products(self._columns, places, column, products)
@@ -182,9 +187,17 @@ class ExplicitStack(FactoredStack):
         return [FeatureOperator(*part) for part in parts]
 
     def operators(self, kernels: Sequence[int], tol: float) -> list[FactorOperator]:
-        """Return one operator a kernel; features that would take much memory are computed when they are needed."""
+        """Return one operator a kernel; features that would take much memory are computed when they are needed.
+
+        Where all features are neighboring columns in place, one operator has all kernels.
+        """
         if self.table.chunked:
             return self.table.operators(self.templates(kernels))
+        if len(kernels) and self._whole is not None:
+            own, (chosen, starts) = np.sort(np.asarray(kernels)), self._whole
+            ranks = np.append(starts[1:], len(chosen))[own] - starts[own]
+            place = own, chosen.start + starts[own], ranks, np.sqrt(self.scales[own])
+            return [ColumnFactors(self.table.columns, *place)]
         made: list[Any] = [self._stored.get(kernel) for kernel in kernels]
         missing = [slot for slot, one in enumerate(made) if one is None]
         found = stored(self.table.operators(self.templates([kernels[slot] for slot in missing])))

@@ -128,42 +128,73 @@ class DenseOperator:
 
 
 class ColumnFactors:
-    """Factors of a working set that are columns of one table where they stand, in products of all of them together.
+    """Factors of kernels that are neighboring columns of one table, read where they stand: one object for all of them.
 
     Parameters
     ----------
     columns : (p, N) float64
         Those of the table.
-    operators : sequence of DenseOperator
-        In place, a kernel each.
+    kernels : (g,) int
+    firsts, ranks : (g,) int
+        Which column is the first of each kernel, and how many it has.
+    roots : (g,) float
+        What they are to be multiplied by.
     """
 
-    def __init__(self, columns: Array, operators: Sequence[DenseOperator]) -> None:
-        self.columns = columns
-        ranks = [int(operator.starts[-1]) for operator in operators]
-        self.firsts = np.array([operator.positions[0] for operator in operators if operator.positions])
-        self.roots = np.array([operator.root for operator in operators])
-        ends = np.cumsum([0, *ranks])
-        self.places = np.arange(ends[-1]) + np.repeat(self.firsts - ends[:-1], ranks)
-        self.scale = np.repeat(self.roots, ranks)
+    positions = None
+
+    def __init__(self, columns: Array, kernels: Array, firsts: Array, ranks: Array, roots: Array) -> None:
+        self.columns, self.kernels, self.firsts, self.ranks, self.roots = columns, kernels, firsts, ranks, roots
+        self.starts = np.concatenate([[0], np.cumsum(ranks)])
+        self.places, self.scale = neighbors_from(firsts, ranks), np.repeat(roots, ranks)
 
     @classmethod
     def of(cls, table: ColumnTable, operators: Sequence[Any]) -> ColumnFactors | None:
         """Return these operators' factors together, or None unless all of them are columns in place."""
+        if len(operators) == 1 and isinstance(operators[0], cls):
+            return operators[0]
         if not operators or not all(getattr(operator, "in_place", False) for operator in operators):
             return None
-        return cls(table.columns, operators)
+        kernels = np.concatenate([operator.kernels for operator in operators])
+        firsts = np.array([operator.positions[0] for operator in operators])
+        ranks = np.array([int(operator.starts[-1]) for operator in operators])
+        return cls(table.columns, kernels, firsts, ranks, np.array([operator.root for operator in operators]))
+
+    def apart(self) -> list[Any]:
+        """Return an operator for each kernel."""
+        each = zip(self.kernels, self.firsts.tolist(), self.ranks.tolist(), self.roots.tolist(), strict=True)
+        return [
+            DenseOperator(
+                np.array([kernel]),
+                [self.columns[first : first + rank].T],
+                positions=tuple(range(first, first + rank)),
+                roots=(root,),
+                in_place=True,
+            )
+            for kernel, first, rank, root in each
+        ]
+
+    def rows(self, index: RowIndex) -> Array:
+        """Return rows of ``Z``."""
+        return np.asarray((self.columns[self.places][:, index] * self.scale[:, None]).T)
+
+    def excess(self, v: Array) -> tuple[Array, Array]:
+        """Nothing: columns are all that there is of their kernels."""
+        return np.zeros(len(self.kernels)), np.zeros(len(self.kernels))
 
     def add_scores(self, v: Array, out: Array) -> None:
         """Add ``Z v`` to ``out``."""
-        used = np.flatnonzero(v)
-        add_columns(self.columns, self.places[used], (self.scale * v)[used], out)
+        used, own = np.flatnonzero(v), np.ascontiguousarray(out)
+        add_columns(self.columns, self.places[used], (self.scale * v)[used], own)
+        if own is not out:
+            out[:] = own
 
     def adjoint(self, rho: Array) -> Array:
-        """Return ``Z' rho``."""
-        out = np.empty(len(self.places))
-        column_products(self.columns, self.places, rho, out)
-        return self.scale * out
+        """Return ``Z' rho``, of one vector or of several in columns."""
+        out = np.empty((*rho.shape[1:], len(self.places)))
+        for own, column in zip(np.atleast_2d(out), np.atleast_2d(rho.T), strict=True):
+            column_products(self.columns, self.places, np.ascontiguousarray(column), own)
+        return (self.scale * out).T
 
     def products(self, weights: Array, chosen: Array, *, single: bool = False) -> tuple[Array, Array]:
         """Return ``Z' W Z_c`` for some coefficients ``c``, and ``Z_c' W 1``; weights are not negative.
@@ -312,6 +343,12 @@ class FeatureOperator:
     def excess(self, v: Array) -> tuple[Array, Array]:
         """Nothing: what features leave out is positive definite, so that their functions are the kernel's."""
         return np.zeros(1), np.zeros(1)
+
+
+def neighbors_from(firsts: Array, counts: Array) -> Array:
+    """Return so many neighboring places from each of the first ones on, one after the other."""
+    ends = np.cumsum(counts)
+    return np.arange(ends[-1] if len(ends) else 0) + np.repeat(firsts - (ends - counts), counts)
 
 
 def reads_columns(spec: KernelSpec, features: FeatureMap) -> bool:

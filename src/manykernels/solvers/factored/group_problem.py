@@ -336,9 +336,8 @@ class GroupProblem:
         diagonal = np.einsum("tii->ti", self._H)
         diagonal += RIDGE * max(float(diagonal.sum()), 1e-300) / diagonal.size
         self._eigenvalues, bases = _eigenbases(self._H, self._starts.tolist())
-        self._bases = [
-            (low, high, own) for (low, high), own in zip(pairwise(self._starts.tolist()), bases, strict=True)
-        ]
+        blocks = zip(pairwise(self._starts.tolist()), bases, strict=True)  # one coordinate is its own basis
+        self._bases = [(low, high, own) for (low, high), own in blocks if high - low > 1]
         for low, high, basis in self._bases:
             self._H[:, :, low:high] = self._H[:, :, low:high] @ basis
         for low, high, basis in self._bases:
@@ -354,7 +353,7 @@ class GroupProblem:
 
     def _turned(self, V: Array, *, back: bool = False) -> Array:
         """Return coordinates (T, r) in the eigenbases, or back from them."""
-        out = np.empty_like(V)
+        out = V.copy()
         for low, high, basis in self._bases:
             turn = basis.swapaxes(1, 2) if back else basis
             out[:, low:high] = np.matmul(V[:, None, low:high], turn)[:, 0]

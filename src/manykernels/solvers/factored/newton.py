@@ -458,9 +458,10 @@ def _advance(
     elif (
         objective.matrix_free or objective.order > RANK_LIMIT or first_rows(objective) * objective.products > DENSE_WORK
     ):
+        apart = objective.apart
         if hessians.blocks is None:
-            hessians.blocks = [block_of(objective, slot, curvature) for slot in range(len(objective.operators))]
-        v, shift, change = backfitting_step(objective, point, slopes, curvature, hessians.blocks, hessians.tol)
+            hessians.blocks = [block_of(apart, slot, curvature) for slot in range(len(apart.operators))]
+        v, shift, change = backfitting_step(apart, point, slopes, curvature, hessians.blocks, hessians.tol)
     else:
         if hessians.dense is None:
             hessians.dense = _quadratic(objective, curvature, hessians.rows)

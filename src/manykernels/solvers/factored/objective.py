@@ -18,7 +18,7 @@ from scipy.optimize import brentq
 
 from manykernels.grams.factored import FactorOperator
 from manykernels.grams.factored.base import columns_of
-from manykernels.grams.factored.operators import ColumnFactors, DenseOperator
+from manykernels.grams.factored.operators import ColumnFactors, DenseOperator, neighbors_from
 from manykernels.grams.loops import block_gram, copy_block
 from manykernels.grams.rows.vectors import RowVector, sums
 from manykernels.objective.losses.smoothing import ScoreFunction
@@ -28,6 +28,43 @@ from manykernels.solvers.factored.tuning import BALANCED, CROSSING_STEPS, EXPANS
 from manykernels.validation.arrays import Array, read_only
 
 NO_CURVATURE = 50.0  # roundings of the largest eigenvalue of a kernel: below them, another one is given so much
+
+
+@dataclass(frozen=True, eq=False)
+class Coefficients:
+    """Coefficients of the factors of some kernels, one after the other."""
+
+    kernels: Array  # (g,) int
+    starts: Array  # (g + 1,) int: where those of each kernel begin
+    v: Array  # (r,) float64
+
+    @classmethod
+    def of(cls, kernels: Array, starts: Array, v: Array) -> Coefficients:
+        """Return a copy of those of the kernels that are not zero."""
+        alive = np.flatnonzero(np.add.reduceat(v != 0, starts[:-1])) if len(kernels) else np.zeros(0, dtype=np.int64)
+        ranks = np.diff(starts)[alive]
+        places = neighbors_from(starts[:-1][alive], ranks)
+        return cls(kernels[alive], np.concatenate([[0], np.cumsum(ranks)]), v[places])
+
+    def onto(self, kernels: Array, starts: Array, n_outputs: int = 0) -> Array:
+        """Return those of other kernels, zero where there are none.
+
+        Finer factors begin with the directions of coarser ones, for each output; without ``n_outputs`` they have none.
+        """
+        place = {kernel: slot for slot, kernel in enumerate(self.kernels.tolist())}
+        found = np.array([place.get(kernel, -1) for kernel in kernels.tolist()], dtype=np.int64)
+        v, here = np.zeros(starts[-1]), np.flatnonzero(found >= 0)
+        there = found[here]
+        ranks, own = np.diff(starts)[here], np.diff(self.starts)[there]
+        same = ranks == own
+        heads, old = starts[:-1][here], self.starts[:-1][there]
+        v[neighbors_from(heads[same], ranks[same])] = self.v[neighbors_from(old[same], ranks[same])]
+        for slot in np.flatnonzero(~same).tolist() if n_outputs else ():
+            part = self.v[old[slot] : old[slot] + own[slot]].reshape(n_outputs, -1)
+            wide = v[heads[slot] : heads[slot] + ranks[slot]].reshape(n_outputs, -1)
+            size = min(part.shape[1], wide.shape[1])
+            wide[:, :size] = part[:, :size]
+        return v
 
 
 @dataclass
@@ -40,10 +77,10 @@ class KnownCurvature:
     sweeps: int = 0  # over groups that the last solve took, if it took any
     # Eigenvalues of ``Z_m' W Z_m`` of a kernel, and its eigenvectors times the root of the factors
     bases: dict[int, tuple[Array, Array]] = field(default_factory=dict)
-    # (r, r): ``Z' W Z`` of all kernels in ``places``, which says where each kernel's coefficients stand
+    # (r, r): ``Z' W Z`` of all kernels in ``places``, which says where each kernel's coefficients begin
     hessian: Array = field(default_factory=lambda: np.zeros((0, 0)))
     totals: Array = field(default_factory=lambda: np.zeros(0))  # (r,): ``Z' W 1``
-    places: dict[int, slice] = field(default_factory=dict)
+    places: dict[int, int] = field(default_factory=dict)
     # (P, N): columns of the table in single precision, as far as some are known, which ``copied`` says
     rounded: Array = field(default_factory=lambda: np.zeros((0, 0), dtype=np.float32))
     copied: Array = field(default_factory=lambda: np.zeros(0, dtype=bool))
@@ -87,7 +124,8 @@ class KnownCurvature:
 
     def missing(self, operators: Sequence[Any]) -> int:
         """Return how many coefficients of operators have no part in the Hessian yet."""
-        return sum(int(one.starts[-1]) for one in operators if not self.places.keys() >= set(one.kernels.tolist()))
+        kernels, ranks = kernels_of(operators)
+        return int(ranks[[kernel not in self.places for kernel in kernels.tolist()]].sum())
 
     def gram(self, operators: Sequence[Any], in_place: ColumnFactors | None = None, *, intercept: bool) -> Array:
         """Return ``Z' W Z``, and a row for the intercept; kernels that are known cost nothing.
@@ -95,14 +133,10 @@ class KnownCurvature:
         ``in_place`` are the factors together, where they are columns of the table.
         """
         ends = np.cumsum([0] + [int(operator.starts[-1]) for operator in operators])
-        rank = int(ends[-1])
-        H, totals, old = np.empty((rank + intercept, rank + intercept)), np.empty(rank), np.full(rank, -1)
-        places: dict[int, slice] = {}
-        for operator, low in zip(operators, ends[:-1], strict=True):
-            for kernel, (start, stop) in zip(operator.kernels.tolist(), pairwise(operator.starts), strict=True):
-                places[kernel] = slice(low + start, low + stop)
-                if (place := self.places.get(kernel)) is not None:
-                    old[places[kernel]] = np.arange(place.start, place.stop)
+        rank, (kernels, ranks) = int(ends[-1]), kernels_of(operators)
+        H, totals = np.empty((rank + intercept, rank + intercept)), np.empty(rank)
+        heads = np.array([self.places.get(kernel, -1) for kernel in kernels.tolist()])
+        old = np.where(np.repeat(heads >= 0, ranks), neighbors_from(heads, ranks), -1)
         kept = np.flatnonzero(old >= 0)
         if len(kept):
             copy_block(self.hessian, old[kept], kept, H)
@@ -117,11 +151,29 @@ class KnownCurvature:
                 H[:rank, low:high] = np.concatenate([other.adjoint(weighted) for other in operators])
                 H[low:high, :rank], totals[low:high] = H[:rank, low:high].T, weighted.sum(axis=0)
         if len(kept) < rank:
-            self.hessian, self.totals, self.places = H[:rank, :rank].copy(), totals, places
+            self.hessian, self.totals = H[:rank, :rank].copy(), totals
+            self.places = dict(zip(kernels.tolist(), (np.cumsum(ranks) - ranks).tolist(), strict=True))
         if intercept:
             H[rank, :rank] = H[:rank, rank] = totals
             H[rank, rank] = self.weights.sum()
         return H
+
+
+def kernels_of(operators: Sequence[Any]) -> tuple[Array, Array]:
+    """Return the kernels (g,) of operators, and how many coefficients each has."""
+    if len(operators) == 1:
+        return operators[0].kernels, np.diff(operators[0].starts)
+    kernels = np.concatenate([operator.kernels for operator in operators])
+    return kernels, np.concatenate(
+        [np.diff(one.starts) if len(one.kernels) > 1 else one.starts[1:] for one in operators]
+    )
+
+
+def places_of_outputs(starts: Array, n_outputs: int) -> Array:
+    """Return where the coefficients of each output stand, (T, r): kernel by kernel, output after output."""
+    ranks = np.diff(starts)
+    first = np.arange(starts[-1]) + (n_outputs - 1) * np.repeat(starts[:-1], ranks)
+    return np.asarray(first + np.arange(n_outputs)[:, None] * np.repeat(ranks, ranks))
 
 
 class OutputOperator:
@@ -142,8 +194,7 @@ class OutputOperator:
     def __init__(self, base: FactorOperator, n_outputs: int) -> None:
         self.base, self.n_outputs = base, n_outputs
         self.kernels, self.positions, self.starts = base.kernels, base.positions, base.starts * n_outputs
-        parts = [n_outputs * low + np.arange(n_outputs * (high - low)) for low, high in pairwise(base.starts.tolist())]
-        self.place = np.hstack([part.reshape(n_outputs, -1) for part in parts])
+        self.place = places_of_outputs(base.starts, n_outputs)
 
     def add_scores(self, v: Array, out: Array) -> None:
         """Add ``Z v_t`` to the scores of every output."""
@@ -206,11 +257,10 @@ class FactoredObjective:
 
     def __init__(self, problem: Problem, operators: list[FactorOperator], mu: float) -> None:
         self.problem, self.operators, self.bases = problem, per_output(operators, problem), operators
-        self.n_outputs = problem.n_targets if problem.shared else 1
+        self.n_outputs, self.mu = problem.n_targets if problem.shared else 1, mu
         self.loss = problem.bound.smoothed(mu)
         operators = self.operators
-        self.kernels = np.concatenate([operator.kernels for operator in operators])
-        ranks = np.concatenate([np.diff(one.starts) if len(one.kernels) > 1 else one.starts[1:] for one in operators])
+        self.kernels, ranks = kernels_of(operators)
         self.ends = np.cumsum([0] + [int(operator.starts[-1]) for operator in operators])
         starts = np.concatenate([[0], np.cumsum(ranks)])
         self.penalty = GroupPenalty.of(problem.regularizer.take(self.kernels), starts, problem.penalties[self.kernels])
@@ -230,10 +280,7 @@ class FactoredObjective:
     @cached_property
     def place(self) -> Array:
         """Where the coefficients of each output stand, (T, r): kernel by kernel, output after output."""
-        starts = self.penalty.starts // self.n_outputs
-        ranks = np.diff(starts)
-        first = np.arange(starts[-1]) + (self.n_outputs - 1) * np.repeat(starts[:-1], ranks)
-        return first + np.arange(self.n_outputs)[:, None] * np.repeat(ranks, ranks)
+        return places_of_outputs(self.penalty.starts // self.n_outputs, self.n_outputs)
 
     # --- sums over rows ---------------------------------------------------------------------------------------------
 
@@ -241,7 +288,7 @@ class FactoredObjective:
     def constant(self) -> bool:
         """Whether second derivatives are the same at all scores, and factors in memory: sums of them can be kept."""
         quadratic = getattr(self.problem.loss, "linear_dual", False)
-        return quadratic and all(isinstance(operator, DenseOperator) for operator in self.operators)
+        return quadratic and all(isinstance(operator, (DenseOperator, ColumnFactors)) for operator in self.operators)
 
     @cached_property
     def takes_turns(self) -> bool:
@@ -251,6 +298,8 @@ class FactoredObjective:
         """
         if self.penalty.shape is None or self.penalty.coned:
             return False
+        if self.in_place is not None:
+            return len(np.unique(self.in_place.places)) == len(self.in_place.places)
         if not all(isinstance(one, DenseOperator) and len(one.kernels) == 1 for one in self.bases):
             return False
         columns = [j for operator in self.bases for j in operator.positions or ()]
@@ -261,19 +310,16 @@ class FactoredObjective:
         """Whether some factors are for products only."""
         return any(is_matrix_free(operator) for operator in self.operators)
 
-    def carried(self, old: dict[int, Array]) -> Array:
-        """Return coefficients of other factors on these: finer factors begin with the directions of coarser ones."""
-        v, n_outputs = np.zeros(self.rank), self.problem.n_targets
-        for kernel, (low, high) in zip(self.kernels.tolist(), pairwise(self.penalty.starts.tolist()), strict=False):
-            if (part := old.get(kernel)) is None:
-                continue
-            if len(part) == high - low:
-                v[low:high] = part
-            else:
-                part, own = part.reshape(n_outputs, -1), v[low:high].reshape(n_outputs, -1)
-                size = min(part.shape[1], own.shape[1])
-                own[:, :size] = part[:, :size]
-        return v
+    @cached_property
+    def apart(self) -> FactoredObjective:
+        """The same objective with an operator for each kernel, where one has all."""
+        if self.in_place is None or len(self.bases) > 1:
+            return self
+        return FactoredObjective(self.problem, self.in_place.apart(), self.mu)
+
+    def carried(self, old: Coefficients) -> Array:
+        """Return coefficients of other factors on these."""
+        return old.onto(self.kernels, self.penalty.starts, self.problem.n_targets)
 
     def scores(self, v: Array) -> Array:
         """Return ``Z v`` without the intercept."""

@@ -23,7 +23,7 @@ from manykernels.solvers.factored.certificate import certificate_of
 from manykernels.solvers.factored.group_penalty import GroupPenalty
 from manykernels.solvers.factored.model import FactorFunctions
 from manykernels.solvers.factored.objective import Point
-from manykernels.solvers.factored.state import Start, State, components_of
+from manykernels.solvers.factored.state import Component, Start, State, components_of
 from manykernels.solvers.factored.working_matrices import WorkingMatrices
 from manykernels.solvers.factored.working_set import FactoredWorkingSet, run_together
 from manykernels.solvers.run import ADVICE, ROUNDING, Run, deadline
@@ -75,7 +75,6 @@ def certified_model(problem: Problem, state: State, passes: float) -> Solution:
     """Return what a round found, with a copy of its state that later rounds do not change."""
     point = Point(state.point.v.copy(), state.point.b, state.point.z.copy())
     copied, best = replace(state, point=point, rounds=list(state.rounds)), state.best
-    copied.components = components_of(copied)
     assert best is not None
     weights = norms_of(problem, copied) / np.maximum(best.norms * problem.penalties, 1e-300)  # ||f_m|| / u_m
     free = problem.unpenalized
@@ -89,17 +88,21 @@ def certified_model(problem: Problem, state: State, passes: float) -> Solution:
 
 def functions_of(problem: Problem, state: State) -> FactorFunctions:
     """Return the functions of the active kernels, target by target."""
-    stack = cast("FactoredStack", problem.stack)
-    own = tuple(each for whole in components_of(state)[0] for each in whole.each(problem.n_targets))
-    rounds = tuple(state.rounds)
+    stack, own, rounds = cast("FactoredStack", problem.stack), _components(problem, state), tuple(state.rounds)
     return FactorFunctions(stack, own, problem.n_targets, rounds[-1].approximate_gap, rounds, Start.of(state))
+
+
+def _components(problem: Problem, state: State) -> tuple[Component, ...]:
+    return tuple(each for whole in components_of(state) for each in whole.each(problem.n_targets))
 
 
 def norms_of(problem: Problem, state: State) -> Array:
     """Return ``||f_m||``, of several targets together, (M,)."""
-    components, norms = components_of(state)
     every = np.zeros(problem.n_kernels)
-    every[[component.kernel for component in components]] = norms
+    if state.exact is not None:
+        every[[component.kernel for component in state.exact.components]] = state.exact.norms
+    elif state.objective is not None:
+        every[state.objective.kernels] = state.objective.penalty.norms(state.point.v)
     return every
 
 
@@ -280,15 +283,17 @@ def as_evaluated(problem: Problem, model: Solution) -> Solution:
     factors; far from zero the sum is far smaller than they, and which of its digits are right depends on the order of
     the terms. The same model comes back where that does not matter, and for rows that are read in chunks.
     """
-    point, functions = model.state.point, functions_of(problem, model.state)
-    components, stack = functions.components, functions.stack
-    if stack.table.chunked or not components:
+    point, stack, norms = model.state.point, cast("FactoredStack", problem.stack), norms_of(problem, model.state)
+    if stack.table.chunked or not norms.any():
         return model
     loss, size = problem.bound, max(abs(model.state.primal), problem.tiny)
     here, eps = loss.value(point.z), float(np.finfo(np.float64).eps)
     noise = problem.constant_scores(0.0)
-    if loss.largest(point.z, noise + float(np.sqrt(eps)) * _largest_noise(functions)) - here <= NOTICED * size:
+    roots = np.sqrt(stack.largest)
+    largest = norms if model.state.exact is None else _totals(problem, model.state, roots)
+    if loss.largest(point.z, noise + float(np.sqrt(eps) * (largest @ roots))) - here <= NOTICED * size:
         return model  # not even if every row were the largest
+    components = _components(problem, model.state)
     for kernel, own in groupby(components, key=lambda component: component.kernel):
         roots = np.sqrt(stack._kernel_diag(kernel)[: stack.table.n_rows])
         for component in own:
@@ -313,14 +318,15 @@ def _output(scores: Array, output: int) -> Array:
     return scores if scores.ndim == 1 else scores[:, output]
 
 
-def _largest_noise(functions: FactorFunctions) -> float:
-    """Return a bound on the terms of any output's functions of any row; infinite where coefficients are of samples."""
-    largest, totals = functions.stack.largest, np.zeros(functions.n_targets)
-    for component in functions.components:
-        v, root = component.coefficients, np.sqrt(largest[component.kernel])
-        terms = np.sqrt(v @ v) if component.tol is not None else np.abs(v).sum() * root
-        totals[component.target] += float(terms) * float(root)
-    return float(totals.max())
+def _totals(problem: Problem, state: State, roots: Array) -> Array:
+    """Return bounds (M,) on the terms of kernels' functions of any output, beside ``sqrt(k(x, x))``."""
+    totals = np.zeros(problem.n_kernels)
+    for component in components_of(state):
+        v = component.coefficients
+        totals[component.kernel] = (
+            np.sqrt(v @ v) if component.tol is not None else np.abs(v).sum() * roots[component.kernel]
+        )
+    return totals
 
 
 def _told_again(found: Solution, problem: Problem, model: Solution, tol: float) -> Solution:

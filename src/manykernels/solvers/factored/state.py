@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -12,7 +13,7 @@ from manykernels.grams.factored import ColumnTable, FactoredStack, FactorOperato
 from manykernels.grams.factored.prediction import KernelFunction
 from manykernels.objective.problem import Problem
 from manykernels.solvers.factored.certificate import DualBound
-from manykernels.solvers.factored.objective import FactoredObjective, KnownCurvature, Point
+from manykernels.solvers.factored.objective import Coefficients, FactoredObjective, KnownCurvature, Point
 from manykernels.solvers.factored.tuning import COARSE, FIRST_SMOOTHING
 from manykernels.solvers.solution import Solution
 from manykernels.validation.arrays import Array
@@ -128,7 +129,6 @@ class State:
     certified: DualPass | None = None
     began: Start | None = None
     passes: Any = None  # those of a path: what bounds the next by them, or None
-    components: tuple[list[Component], Array] | None = None  # its functions and their norms, of a state that stays
     products: tuple[Array, Array] | None = None  # dual coefficients that steps ended with, and the factors' with them
 
 
@@ -137,7 +137,7 @@ class Start:
     """What a fit of another problem on the same stack begins with: small, but for N x N matrices if there are any."""
 
     kernels: Array  # (g,) int
-    coefficients: dict[int, Array]  # of the factors of each of these kernels
+    coefficients: Coefficients  # of the factors of these kernels
     intercept: Any
     factor_tol: float
     mu: float
@@ -146,36 +146,40 @@ class Start:
     certified: DualPass | None = None  # its last pass
     strength: float = np.nan  # of its penalty
     # the strength and the coefficients that it began with itself: two strengths say where a path goes
-    before: tuple[float, dict[int, Array]] | None = None
+    before: tuple[float, Coefficients] | None = None
     passes: Any = None  # what bounds passes by those of the path so far
 
     @property
-    def trend(self) -> dict[int, Array] | None:
-        """How far coefficients came, from those before or from zero, for each unit by which the strength fell."""
+    def trend(self) -> Coefficients | None:
+        """How far coefficients came, from those before or from zero, for each unit by which the strength fell.
+
+        Those of factors that became finer stay where they are.
+        """
         if self.before is None or not self.before[0] > self.strength:
             return None
-        fall, old = self.before[0] - self.strength, self.before[1]
-        came = {kernel: (own, old.get(kernel, np.zeros_like(own))) for kernel, own in self.coefficients.items()}
-        return {kernel: (own - then) / fall for kernel, (own, then) in came.items() if len(own) == len(then)}
+        own, (strength, old) = self.coefficients, self.before
+        there = np.isin(own.kernels, old.kernels)
+        came = own.v - old.onto(own.kernels, own.starts)
+        if there.any():  # with as many coefficients as before, or they say nothing
+            ranks = dict(zip(old.kernels.tolist(), np.diff(old.starts).tolist(), strict=True))
+            pairs = zip(own.kernels.tolist(), np.diff(own.starts).tolist(), strict=True)
+            finer = np.array([ranks.get(kernel, rank) != rank for kernel, rank in pairs])
+            came[np.repeat(finer, np.diff(own.starts))] = 0.0
+        return Coefficients(own.kernels, own.starts, came / (strength - self.strength))
 
     @classmethod
     def of(cls, state: State) -> Start | None:
         """Return where a state stands; None after N x N matrices of few rows, which are evaluated anew."""
         if state.matrices is not None:
-            none: dict[int, Array] = {}
+            none = Coefficients(np.zeros(0, dtype=np.int64), np.zeros(1, dtype=np.int64), np.zeros(0))
             return cls(state.kernels, none, state.point.b, state.factor_tol, state.mu, state.matrices)
         if state.objective is None:
             return None
-        starts, norms = state.objective.penalty.starts, state.objective.penalty.norms(state.point.v)
-        own = {
-            int(kernel): state.point.v[starts[slot] : starts[slot + 1]].copy()
-            for slot, kernel in enumerate(state.objective.kernels)
-            if norms[slot] > 0
-        }
-        kernels, certified = np.array(list(own), dtype=np.int64), state.certified
+        own = Coefficients.of(state.objective.kernels, state.objective.penalty.starts, state.point.v)
+        certified = state.certified
         began, strength = state.began, state.objective.problem.regularizer.strength
         return cls(
-            kernels,
+            own.kernels,
             own,
             state.point.b,
             state.factor_tol,
@@ -188,22 +192,13 @@ class Start:
         )
 
 
-def components_of(state: State) -> tuple[list[Component], Array]:
-    """Return the functions of the active kernels, and their norms without penalties."""
-    if state.components is not None:
-        return state.components
+def components_of(state: State) -> Sequence[Component]:
+    """Return the functions of the kernels whose coefficients are not zero, in the bank's order."""
     if state.exact is not None:
-        return list(state.exact.components), state.exact.norms
-    return _from_factors(state)
-
-
-def _from_factors(state: State) -> tuple[list[Component], Array]:
-    """Return the functions of the kernels whose coefficients are not zero, in the bank's order, and their norms."""
+        return state.exact.components
     if state.objective is None:
-        return [], np.zeros(0)
-    starts, norms = state.objective.penalty.starts, state.objective.penalty.norms(state.point.v)
-    alive = np.flatnonzero(norms)
-    alive = alive[np.argsort(state.objective.kernels[alive])]
-    parts = [state.point.v[starts[slot] : starts[slot + 1]] for slot in alive]
-    kernels = state.objective.kernels[alive].tolist()
-    return [Component(m, v, state.factor_tol) for m, v in zip(kernels, parts, strict=True)], norms[alive]
+        return ()
+    own = Coefficients.of(state.objective.kernels, state.objective.penalty.starts, state.point.v)
+    parts = zip(own.kernels.tolist(), pairwise(own.starts.tolist()), strict=True)
+    found = [Component(m, own.v[low:high], state.factor_tol) for m, (low, high) in parts]
+    return sorted(found, key=lambda component: component.kernel)

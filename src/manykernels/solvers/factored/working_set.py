@@ -15,7 +15,6 @@ use violate as much as any, their factors are made finer. Then `newton` solves o
 
 import time
 from collections.abc import Generator, Iterator, Sequence
-from itertools import pairwise
 from typing import Any, cast
 
 import numpy as np
@@ -36,7 +35,7 @@ from manykernels.solvers.factored.certificate import (
 )
 from manykernels.solvers.factored.fallback import matrices_cost_little, matrix_first, solve_gram, sooner_on_matrices
 from manykernels.solvers.factored.newton import NewtonFit, minimize
-from manykernels.solvers.factored.objective import FactoredObjective, KnownCurvature, Point
+from manykernels.solvers.factored.objective import Coefficients, FactoredObjective, KnownCurvature, Point
 from manykernels.solvers.factored.state import DualPass, ExactContinuation, Round, Start, State
 from manykernels.solvers.factored.tuning import (
     FASTER,
@@ -206,7 +205,7 @@ class FactoredWorkingSet:
         if self.stack.shaped:
             return 0.0
         rates, fall = start.trend, start.strength - self.problem.regularizer.strength
-        if not rates or start.before is None or not 0.0 < fall <= FURTHEST * (start.before[0] - start.strength):
+        if rates is None or start.before is None or not 0.0 < fall <= FURTHEST * (start.before[0] - start.strength):
             return 0.0
         return fall * objective.carried(rates)
 
@@ -317,7 +316,7 @@ class FactoredWorkingSet:
         if finer:
             nearly = gap <= NEARLY * self.tol * self._size(state)
             state.factor_tol = max(state.factor_tol * (REFINE_LESS if nearly else REFINE), FINEST)
-        coefficients = dict(zip(state.kernels.tolist(), self._coefficients(state), strict=True))
+        coefficients = self._coefficients(state)
         operators = self.stack.operators(kernels.tolist(), state.factor_tol)
         state.operators, state.kernels = operators, np.concatenate([operator.kernels for operator in operators])
         if state.known.factor_tol != state.factor_tol:
@@ -325,7 +324,7 @@ class FactoredWorkingSet:
         self._smooth(state, SMOOTHING * max(NEXT_GAP * gap, self.tol * self._size(state)))
         assert state.objective is not None
         v = state.objective.carried(coefficients)
-        carried = not finer and set(state.kernels.tolist()) >= {k for k, own in coefficients.items() if own.any()}
+        carried = not finer and bool(np.isin(coefficients.kernels, state.kernels).all())
         state.point = Point(v, state.point.b, state.point.z if carried else state.objective.scores(v) + state.point.b)
 
     def _smooth(self, state: State, goal: float) -> None:
@@ -359,6 +358,8 @@ class FactoredWorkingSet:
     def _entering(self, state: State, bound: DualBound, used: Array, gap: float) -> Array:
         """Return the kernels that are missing most; few of those with which each product reads all rows."""
         kernels = self._missing(state, bound, used, gap)
+        if self.stack.few_columns:
+            return kernels
         free = [m for m in kernels.tolist() if self.stack.for_products(m)]
         return np.setdiff1d(kernels, free[NEW_FOR_PRODUCTS:]) if len(free) > NEW_FOR_PRODUCTS else kernels
 
@@ -377,11 +378,10 @@ class FactoredWorkingSet:
         stayed = len(used) >= STAYED * len(state.kernels)
         return violators(bound, used, self._neighbors, limit, margin, ahead, stayed=stayed)
 
-    def _coefficients(self, state: State) -> list[Array]:
-        if state.objective is None:
-            return []
-        starts = state.objective.penalty.starts
-        return [state.point.v[low:high] for low, high in pairwise(starts)]
+    def _coefficients(self, state: State) -> Coefficients:
+        own = state.objective
+        starts = np.zeros(1, dtype=np.int64) if own is None else own.penalty.starts
+        return Coefficients.of(state.kernels if own is None else own.kernels, starts, state.point.v)
 
     # --- the working set's own problem -------------------------------------------------------------------------------
 
