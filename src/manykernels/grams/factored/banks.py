@@ -34,7 +34,7 @@ from manykernels.kernels.tables.encoding import MixedRows, numbers_of
 from manykernels.validation.arrays import Array
 
 LARGEST = 1e100  # standard deviation of a column that is read in its own unit
-SQUARED = 64  # columns that are squared together
+SQUARED = 2**15  # entries of columns that are squared together: they stay in a cache
 FAR = 1e6  # standard deviations to its mean
 
 Positions = tuple[int, ...]
@@ -410,8 +410,9 @@ def _squared_columns(
         return np.zeros(0, dtype=np.int64), np.zeros(0)
     ranks, columns = [len(places[m]) for m in linear], np.array([j for m in linear for j in places[m]])
     used, squares = np.unique(columns), np.zeros(table.n_columns)
-    for start in range(0, len(used), SQUARED):
-        own = used[start : start + SQUARED]
+    count = max(SQUARED // table.n_rows, 1)
+    for start in range(0, len(used), count):
+        own = used[start : start + count]
         squares[own] = np.einsum("ij,ij->i", *[table.columns[own]] * 2, dtype=np.float64)
     totals = np.bincount(np.repeat(np.arange(len(linear)), ranks), squares[columns])
     finite = np.isfinite(totals)
