@@ -119,7 +119,8 @@ def in_doubt(candidates: Sequence[Candidate], taken: Array, evidence: Evidence) 
     """Whether what was taken for each score may be luck, (T,); not where the empty model has no score beside it."""
     empty = [candidate.scores for candidate in candidates if candidate.family.doubt == EMPTY]
     scores = np.array([candidates[index].scores[:, column] for column, index in enumerate(taken)]).T
-    return np.any([evidence.doubtful(scores, own) & np.isfinite(own.mean(axis=0)) for own in empty], axis=0)
+    known = [evidence.doubtful(scores, own) & np.isfinite(own.mean(axis=0)) for own in empty]
+    return known[0] if known else np.zeros(len(taken), dtype=bool)
 
 
 def counted(number: int, noun: str) -> str:
