@@ -258,7 +258,10 @@ class Explanations:
         if "_expansion" not in self.__dict__:
             check_is_fitted(self)
         if not self._expansion.bank.on_columns:
-            raise AttributeError(f"{asked} is not defined for precomputed kernels and pairs, which have no columns.")
+            raise AttributeError(
+                f"{asked} is not defined for precomputed kernels and pairs, which have no columns: "
+                "importance_frame('kernel') tells what predictions lose without each precomputed kernel."
+            )
         return self._expansion.bank
 
     def decompose_frame(self, X: TableLike) -> pd.DataFrame:
