@@ -509,9 +509,8 @@ class GramStack(ABC):
         if not left.size:
             return False
         self._count(len(left))
-        everything = np.arange(self.n_samples)
         with blas_threads(self.n_samples, self.n_threads):
-            nearest, sizes = self._unproven.prove(left, lambda m: self._block(everything, everything, np.array([m]))[0])
+            nearest, sizes = self._unproven.prove(left, self._matrix)
         for kernel, gram in nearest.items():
             self._replace(kernel, gram)
             self._remembered = Remembered(self.n_kernels, self.n_samples)
