@@ -68,6 +68,28 @@ def test_the_optimum_is_that_on_hessians(
     assert found.certificate.primal == pytest.approx(exact.certificate.primal, rel=3e-7)
 
 
+@pytest.mark.sampled(4)
+@pytest.mark.parametrize("missing", [False, True])
+@pytest.mark.parametrize("loss", ["squared", "logistic", "squared_hinge", "hinge"])
+def test_the_optimum_of_several_outputs_is_that_on_hessians(
+    loss: str, missing: bool, steps: list[bool], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    X, scores, weight = data(4, missing)
+    targets = np.column_stack([scores, np.random.default_rng(1).normal(size=N_SAMPLES), 0.2 - scores])
+    y = targets if loss == "squared" else np.where(targets.argmax(axis=1)[:, None] == np.arange(3), 1.0, -1.0)
+    stack = factored_stack(X, bank())
+    tol = 1e-3 if loss == "hinge" else 1e-6
+    settings = {"loss": loss, "regularizer": "l1", "strength": 3.0, "sample_weight": weight, "tol": tol}
+    found = solve(stack, y, **settings)
+    assert steps
+    assert found.certificate.relative_gap <= tol
+    taken = len(steps)
+    monkeypatch.setattr(rounded_descent, "TURN_COST", np.inf)
+    exact = solve(stack, y, **settings)
+    assert len(steps) == taken
+    assert found.certificate.primal == pytest.approx(exact.certificate.primal, rel=2 * tol)
+
+
 def test_kernels_of_one_column_move_together(steps: list[bool]) -> None:
     """Widths side by side are nearly the same function: turns kernel by kernel would take thousands of sweeps."""
     X, scores, _ = data(5)

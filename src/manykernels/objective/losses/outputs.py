@@ -234,6 +234,7 @@ SMALLEST = 1e-200  # probability: zero could not be scaled
 MOST_STEPS = 200
 MOST_HALVINGS = 60
 ENOUGH_DECREASE = 1e-4  # of what the slope promises
+SUMMED = 2e-15  # of a sum of slopes, for each root of their number, that is rounding as well
 ROUNDED, SLOW = 1e-13, 0.1  # slopes, of the sum of weights, that only rounding keeps from falling to a tenth in a step
 
 
@@ -361,11 +362,12 @@ class Multinomial(SharedLoss):
         """
         totals = weight @ (y > 0)
         b, size, unit = np.zeros(y.shape[1]), np.inf, float(weight.sum())
+        rounded = max(ROUNDED, SUMMED * float(np.sqrt(len(y)))) * unit
         for _ in range(MOST_STEPS):
             p = _softmax(f + b)
             slope = weight @ p - totals
             last, size = size, float(np.abs(slope).max())
-            if size <= 4e-16 * unit or (size <= ROUNDED * unit and size > SLOW * last):
+            if size <= 4e-16 * unit or (size <= rounded and size > SLOW * last):
                 break
             step = -self._solved(p, weight, slope)
             moved = self._moved(totals, f, weight, b, step, float(slope @ step))

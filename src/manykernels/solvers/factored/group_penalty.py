@@ -173,6 +173,14 @@ class GroupPenalty:
         )
 
 
+def places_of(starts: Array, n_outputs: int) -> Array:
+    """Return where the coordinates of every output stand in groups, (T, r): group by group, output after output."""
+    own = starts // n_outputs
+    ranks = np.diff(own)
+    first = np.arange(own[-1]) + (n_outputs - 1) * np.repeat(own[:-1], ranks)
+    return first + np.arange(n_outputs)[:, None] * np.repeat(ranks, ranks)
+
+
 @dataclass(frozen=True)
 class FunctionPenalty(GroupPenalty):
     """A penalty without a curve, by its functions of all block norms: value, derivative and curvature.

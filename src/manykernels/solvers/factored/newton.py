@@ -355,7 +355,9 @@ def minimize(
     objective: FactoredObjective, point: Point, tol: float, max_steps: int, deadline: float = np.inf
 ) -> NewtonFit:
     """Minimize until the gap on these factors is at most ``tol``, or no step decreases the objective."""
-    n = objective.problem.n_samples
+    # So many rows for each coefficient of all outputs that act on each other leave a block an error of a fifth: steps
+    # that gain less have other reasons.
+    most = first_rows(objective) if len(objective.loss.outputs) < objective.n_outputs else objective.problem.n_samples
     hessians = Hessians(first_rows(objective), tol=tol, sweep_tol=tol)
     gap, value, best_dual, begun = np.inf, np.inf, -np.inf, max_steps > 0 and _begun(objective, point, hessians)
     for step in range(int(begun), max_steps + 1):
@@ -376,7 +378,7 @@ def minimize(
         if gap > STALE * last:
             hessians.forget()
         if gap > SLOW * last and not (hessians.damped and hessians.damping > SMALL_DAMPING):
-            hessians.rows = min(n, 4 * hessians.rows)
+            hessians.rows = min(most, 4 * hessians.rows)
         if not _advance_somehow(objective, point, slopes, -adjoint, value, hessians):
             break
     if hessians.sweeps:  # which had not been enough where a Hessian followed
@@ -451,9 +453,9 @@ def _advance(
         hessians.sweeps += hessians.descent.sweeps
     elif gradient is None:
         return 0.0
-    elif hessians.descending and sweeps_rounded(objective, curvature, first_rows(objective)):
+    elif hessians.descending and sweeps_rounded(objective, curvature, hessians.rows):
         if not isinstance(hessians.descent, RoundedModel):
-            hessians.descent = RoundedModel(objective, curvature.diagonal)
+            hessians.descent = RoundedModel(objective, curvature)
         v, shift, change = hessians.descent.step(objective, point, slopes, gradient, hessians.sweep_tol)
     elif (
         objective.matrix_free or objective.order > RANK_LIMIT or first_rows(objective) * objective.products > DENSE_WORK

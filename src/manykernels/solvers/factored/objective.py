@@ -23,7 +23,7 @@ from manykernels.grams.loops import block_gram, copy_block
 from manykernels.grams.rows.vectors import RowVector, sums
 from manykernels.objective.losses.smoothing import ScoreFunction
 from manykernels.objective.problem import Problem
-from manykernels.solvers.factored.group_penalty import GroupPenalty
+from manykernels.solvers.factored.group_penalty import GroupPenalty, places_of
 from manykernels.solvers.factored.tuning import BALANCED, CROSSING_STEPS, EXPANSIONS, INTERCEPT_STEPS
 from manykernels.validation.arrays import Array, read_only
 
@@ -169,13 +169,6 @@ def kernels_of(operators: Sequence[Any]) -> tuple[Array, Array]:
     )
 
 
-def places_of_outputs(starts: Array, n_outputs: int) -> Array:
-    """Return where the coefficients of each output stand, (T, r): kernel by kernel, output after output."""
-    ranks = np.diff(starts)
-    first = np.arange(starts[-1]) + (n_outputs - 1) * np.repeat(starts[:-1], ranks)
-    return np.asarray(first + np.arange(n_outputs)[:, None] * np.repeat(ranks, ranks))
-
-
 class OutputOperator:
     """The factors of an operator, once for every output; vectors over rows are (N, T).
 
@@ -194,7 +187,7 @@ class OutputOperator:
     def __init__(self, base: FactorOperator, n_outputs: int) -> None:
         self.base, self.n_outputs = base, n_outputs
         self.kernels, self.positions, self.starts = base.kernels, base.positions, base.starts * n_outputs
-        self.place = places_of_outputs(base.starts, n_outputs)
+        self.place = places_of(self.starts, n_outputs)
 
     def add_scores(self, v: Array, out: Array) -> None:
         """Add ``Z v_t`` to the scores of every output."""
@@ -280,7 +273,7 @@ class FactoredObjective:
     @cached_property
     def place(self) -> Array:
         """Where the coefficients of each output stand, (T, r): kernel by kernel, output after output."""
-        return places_of_outputs(self.penalty.starts // self.n_outputs, self.n_outputs)
+        return places_of(self.penalty.starts, self.n_outputs)
 
     # --- sums over rows ---------------------------------------------------------------------------------------------
 
