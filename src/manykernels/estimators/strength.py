@@ -478,15 +478,16 @@ def _squares_of(
     squares: list[tuple[Array, Array | None]] = []
     for first in range(0, len(rhos), together):
         some = rhos[first : first + together]
-        columns = [rho[orders.T].reshape(len(rho), -1) for rho in some]  # (N, orders, T)
-        ones = [] if sums is None or sums else [np.ones((len(some[0]), 1))]
-        flat = np.concatenate([*columns, *ones], axis=1)
-        ends = np.cumsum([0] + [part.shape[1] for part in columns]).tolist()
-        starts = list(zip(ends, ends[1:], [own.shape[1] for own in some], strict=False))
-        unit = np.abs(flat[:, : ends[-1]]).max() or 1.0
-        flat[:, : ends[-1]] /= unit
-        low, high = _quads_of(stack, flat, [start + k for start, _, width in starts for k in range(width)])
-        if sums is not None and ones:
+        widths, unit = [own.shape[1] for own in some], max(float(np.abs(own).max()) for own in some) or 1.0
+        ends = np.cumsum([0, *(len(orders) * width for width in widths)]).tolist()
+        wanted = sums is not None and not sums
+        flat = np.ones((ends[-1] + wanted, len(some[0])))  # set row by row: of many samples these are what is held
+        for start, own, width in zip(ends, some, widths, strict=False):
+            for row, order in zip(range(start, len(flat), width), orders, strict=False):
+                np.divide(own[order].T, unit, out=flat[row : row + width])
+        starts = list(zip(ends, ends[1:], widths, strict=False))
+        low, high = _quads_of(stack, flat.T, [start + k for start, _, width in starts for k in range(width)])
+        if sums is not None and wanted:
             sums.append(low[:, -1].copy())
         low *= unit**2  # in place: of a million kernels they are large
         for start, end, width in starts:
