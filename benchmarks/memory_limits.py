@@ -1,8 +1,11 @@
-"""Fits that may use no more memory than their plan says: ``python benchmarks/memory_limits.py --fits 1000``.
+"""Fits that may use no more memory than their plan says: ``python benchmarks/memory_limits.py --fits 1000 [--traced]``.
 
 Each fit runs in a child of a process in which everything is imported and compiled. The child may map what its parent
 has mapped (that is the interpreter with its libraries, which no plan knows) and ``--factor`` times the plan of the fit,
 by ``RLIMIT_AS``, which is what ``ulimit -v`` sets. Counted are fits, planned refusals, and whatever else was raised.
+
+With ``--traced`` instead what fits, paths and searches of several shapes were seen to hold at their peak, by
+``tracemalloc``, beside their plans: from few kernels that take part to many.
 """
 
 from __future__ import annotations
@@ -10,17 +13,42 @@ from __future__ import annotations
 import argparse
 import os
 import resource
+import tracemalloc
 import warnings
 from collections import Counter
 from typing import Any
 
 import numpy as np
 
-from manykernels import Gaussian, KernelBank, Linear, MKLClassifier, MKLRegressor
+from manykernels import Gaussian, KernelBank, Linear, MKLClassifier, MKLRegressor, MKLRegressorCV, regularization_path
 from manykernels.exceptions import MemoryBudgetError
 from manykernels.grams.training import plan_for
 
 OUTCOMES = ("fitted", "refused", "MemoryError", "other")
+# What is run, rows, columns, widths of a column (0: a line each; None: the default bank), how held, and the strength.
+SHAPES: tuple[tuple[str, int, int, int | None, str, str], ...] = (
+    ("fit", 500, 10, 4, "gram", "0.1*max"),
+    ("fit", 1_000, 20, 4, "gram", "0.1*max"),
+    ("fit", 1_000, 1, 1, "gram", "0.1*max"),
+    ("fit", 2_000, 1, 2, "gram", "0.1*max"),
+    ("fit", 1_500, 20, None, "auto", "auto"),
+    ("fit", 1_000, 10, 3, "factored", "0.1*max"),
+    ("fit", 3_000, 20, 3, "factored", "0.1*max"),
+    ("fit", 3_000, 20, 3, "factored", "0.003*max"),
+    ("fit", 30_000, 1, 30, "factored", "0.1*max"),
+    ("fit", 30_000, 1, 30, "factored", "0.001*max"),
+    ("fit", 20_000, 50, 5, "factored", "0.1*max"),
+    ("fit", 20_000, 50, 5, "factored", "0.003*max"),
+    ("fit", 100_000, 10, 5, "factored", "auto"),
+    ("fit", 20_000, 100, 0, "factored", "0.1*max"),
+    ("path", 3_000, 20, 3, "factored", ""),
+    ("path", 10_000, 10, 3, "factored", ""),
+    ("path", 20_000, 100, 0, "factored", ""),
+    ("search", 500, 10, 3, "auto", ""),
+    ("search", 1_500, 20, 3, "auto", ""),
+    ("search", 1_500, 20, None, "auto", ""),
+    ("search", 6_000, 10, 3, "factored", ""),
+)
 
 
 def drawn(seed: int) -> tuple[Any, KernelBank, Any, Any, Any]:
@@ -76,15 +104,51 @@ def outcome(seed: int, factor: float) -> int:
         os._exit(code)
 
 
+def traced(what: str, n: int, p: int, widths: int | None, representation: str, alpha: str) -> None:
+    """Print the plan and the peak of one shape; a few of its rows are learned first, which compiles and imports."""
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(n, p))
+    y = np.sin(2 * X[:, 0]) + 0.5 * X[:, -1] ** 2 + 0.5 * rng.normal(size=n)
+    grid = np.geomspace(0.3, 3.0, widths or 1).tolist()
+    bank = KernelBank.per_feature(widths=grid, standardize=True) if widths else None
+    bank = KernelBank.per_feature(Linear(), standardize=True) if widths == 0 else bank
+    resources = {"representation": representation}
+
+    def run(count: int) -> None:
+        rows, target = X[:count], y[:count]
+        if what == "path":
+            regularization_path(rows, target, kernels=bank, n_alphas=20, representation=representation)
+        elif what == "search":
+            MKLRegressorCV(bank, cv=5, resources=resources).fit(rows, target)
+        else:
+            MKLRegressor(bank, alpha=alpha, resources=resources).fit(rows, target)
+
+    run(min(n, 1_200) // 2)
+    plan = plan_for(bank, X, representation=representation, memory_budget=None, n_targets=1)
+    most = plan.nbytes + plan.working_nbytes
+    tracemalloc.start()
+    run(n)
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    told = f"{(most - plan.varying_nbytes) / 1e6:6.1f} to {most / 1e6:6.1f} MB"
+    shape = f"{what} {n:,} x {p} x {widths}, {plan.kind} {alpha}"
+    print(f"{shape:42s} plan {told}, traced {peak / 1e6:6.1f} MB: {peak / most:.2f}", flush=True)
+
+
 def main() -> None:
     """Print how many fits ended how."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--fits", type=int, default=300)
     parser.add_argument("--seed", type=int, default=0, help="first seed")
     parser.add_argument("--factor", type=float, default=1.3)
+    parser.add_argument("--traced", action="store_true", help="plans of some shapes beside their peaks")
     parser.add_argument("--smoke", action="store_true", help="three fits")
     options = parser.parse_args()
     warnings.simplefilter("ignore")
+    if options.traced:
+        for shape in SHAPES[:1] if options.smoke else SHAPES:
+            traced(*shape)
+        return
     for seed in range(12):  # compiled here, once, and no part of any plan
         model, _, X, y, _ = drawn(10**6 + seed)
         model.fit(X[:60], y[:60])

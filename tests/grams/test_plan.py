@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import tracemalloc
 from pathlib import Path
 
 import numpy as np
 import pytest
 from tests.support.processes import python
 
-from manykernels import KernelBank, Linear
+from manykernels import KernelBank, Linear, MKLRegressor
 from manykernels.exceptions import InvalidInputError, MemoryBudgetError
 from manykernels.grams.plan import (
     CLEARLY,
@@ -211,6 +212,39 @@ def test_averages_that_only_matrices_give_are_worth_seconds():
     several = {"n_landmark": 4, "memory_budget": "4 GB"}
     assert plan_kernels(244, 1_000, 60, **several).kind == "factored"
     assert plan_kernels(244, 1_000, 60, averages=True, **several).kind == "packed"
+
+
+@pytest.mark.parametrize(("n_targets", "squares"), [(1, 4), (3, 6)])
+def test_plans_say_what_depends_on_how_many_kernels_take_part(n_targets, squares):
+    plan = plan_stack(4, 2_000, memory_budget="1 GB", n_targets=n_targets)
+    assert plan.varying_nbytes == 8 * (squares - 2) * 2_000**2 + 4 * 2**20  # sums of matrices, and blocks
+    assert plan.expected == (
+        f"{format_bytes(plan.nbytes + plan.working_nbytes - plan.varying_nbytes)} to "
+        f"{format_bytes(plan.nbytes + plan.working_nbytes)}"
+    )
+    factors = plan_kernels(90, 50_000, 30, memory_budget="1 GB", copied=False)
+    more = plan_kernels(90, 50_000, 60, memory_budget="1 GB", copied=False)
+    assert factors.kind == "factored"
+    assert factors.varying_nbytes < more.varying_nbytes
+    assert factors.working_nbytes - factors.varying_nbytes == more.working_nbytes - more.varying_nbytes
+
+
+@pytest.mark.parametrize(("n_samples", "n_kernels", "n_columns", "widths"), [(1_000, 2, 1, 2), (20_000, 6, 2, 3)])
+def test_what_a_fit_of_few_kernels_holds_is_what_its_plan_says_at_least(n_samples, n_kernels, n_columns, widths):
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(n_samples, n_columns))
+    y = np.sin(2 * X[:, 0]) + 0.5 * rng.normal(size=n_samples)
+    bank = KernelBank.per_feature(widths=np.linspace(0.5, 2.0, widths).tolist(), standardize=True)
+    held = {"representation": "gram" if n_samples < 2_000 else "factored"}
+    model = MKLRegressor(bank, alpha="0.1*max", resources=held)
+    model.fit(X[:300], y[:300])
+    plan = plan_for(bank, X, memory_budget=None, n_targets=1, **held)
+    tracemalloc.start()
+    model.fit(X, y)
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    most = plan.nbytes + plan.working_nbytes
+    assert 0.6 * (most - plan.varying_nbytes) < peak < 1.1 * (most - plan.varying_nbytes)
 
 
 def test_a_plan_of_factors_counts_what_a_fit_was_measured_to_hold():

@@ -60,7 +60,7 @@ def run_plan(options: TableOptions, outcome: Outcome) -> None:
         "task": f"{samples.task}, since {samples.reason}",
         "kernels": f"{len(names)}, such as {names[0]}",
         "kernels are held as": plan.reason,
-        "memory": f"{format_bytes(plan.nbytes)} stored, {format_bytes(plan.working_nbytes)} of working arrays; "
+        "memory": f"{plan.expected} by how many kernels take part, {format_bytes(plan.nbytes)} of it stored; "
         f"{format_bytes(plan.budget)} allowed",
     }
     outcome.show(fact_table(facts))

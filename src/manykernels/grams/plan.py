@@ -47,21 +47,26 @@ AVERAGES = 2.0  # seconds of one fit that the averages of a search are worth
 FLOOR_BYTES = 2**20  # of the objects of any fit, however small: functions, tables, vectors in passing
 TABLE_COPIES = 1  # of the columns of a frame, while they are read into one array
 SQUARE_ARRAYS = 4  # N x N float64: the weighted sum, the Newton matrix, its factor, one in passing
+FEWEST_SQUARES = 2  # of these, where Newton matrices take the place of sums: of most losses under the block 1-norm
+SHARED_SQUARES = 6  # of outputs fitted together
 FREE_SHARE = 0.9  # of the memory that is free, which a budget by default does not pass
 KERNEL_VECTORS = 8  # float64 a kernel: norms, weights, penalties and their trial values
 SAMPLE_VECTORS = 16  # float64 a sample and target: duals, scores, bounds, gradients and their trial values
-FACTOR_VECTORS = 100  # float64 a sample of a fit on factors: those of a sample, and factors that are kept
+FACTOR_VECTORS = 64  # float64 a sample of a fit on factors: those of a sample, and orders in which targets are permuted
 FACTOR_COPIES = 3  # of factors of few rows, in Hessians
+SEVERAL_WIDTHS = 1.3  # times the rank of one: of the kernels of a column that take part together
 MIXED_SQUARES = 3  # float64 among samples or landmarks, where a few kernels are dense: these, their sum, its factor
-FACTOR_TILES = 2  # blocks of rows of them that a Hessian holds at once, when many kernels take part
+HESSIAN_ENTRIES, HESSIAN_ROWS = 2**19, 1024  # of rows of factors that a Hessian is summed from, and in passing
+HESSIAN_RANK, HESSIANS = 1700, 2  # of many rows: of more coefficients, columns take turns
 FEW_ROWS = 5000  # up to which these are held as they are, and functions of columns in pieces otherwise
 TOGETHER = 3500  # coefficients of them in a Hessian; of more, columns take turns
 CURVES = 400  # columns with functions in pieces, of those that a model has at once
 CURVE_BYTES = 3 * 2**19  # of the pieces and rounded features of a column, beside two bytes a row
 TRANSFORM_BYTES = 8 * 2**20  # of a pass over factors: moments of a few columns, padded, transformed, and in passing
+TRANSFORM_COLUMN, PASS_VECTORS = 2**18, 24  # of these, of one column; and float64 a sample meanwhile
 TILE_BYTES = 64 * 2**20  # blocks a pass holds at once, where matrices are that large
 TILE_SQUARES = 8  # matrices among samples that blocks are never larger than together
-STORED_TILE_BYTES, STORED_SQUARES = 16 * 2**20, 2  # the same where matrices are stored: passes evaluate no blocks
+STORED_TILE_BYTES, STORED_SQUARES = 4 * 2**20, 2  # the same where matrices are stored: passes evaluate no blocks
 MANY_TARGETS = 8  # from here on one BLAS product with all targets beats a fused loop over them
 UNITS = {"": 1, **{f"{p}b": 1000**k for k, p in enumerate(("", "k", "m", "g", "t", "p"))}}
 UNITS |= {f"{p}ib": 1024**k for k, p in enumerate(("k", "m", "g", "t", "p"), start=1)}
@@ -86,6 +91,9 @@ class MemoryPlan:
         One sentence for a person.
     optional_nbytes : int
         Those of the working bytes that a fit takes only where there is room: a few matrices beside factors.
+    varying_nbytes : int
+        Those of the working bytes that depend on what no plan knows: how many kernels take part, and what the penalty
+        and the loss ask for. A fit takes ``nbytes + working_nbytes`` at most, and that many less at least.
     """
 
     kind: Kind
@@ -95,11 +103,18 @@ class MemoryPlan:
     budget: int
     reason: str
     optional_nbytes: int = 0
+    varying_nbytes: int = 0
 
     @property
     def spare_bytes(self) -> int:
         """Bytes of the budget that are left by what a fit cannot do without."""
         return self.budget - self.nbytes - self.working_nbytes + self.optional_nbytes
+
+    @property
+    def expected(self) -> str:
+        """What a fit takes, from few kernels to many."""
+        most = self.nbytes + self.working_nbytes
+        return f"{format_bytes(most - self.varying_nbytes)} to {format_bytes(most)}"
 
     def frame(self) -> pd.DataFrame:
         """Return the plan as a table of one row."""
@@ -120,8 +135,8 @@ def plan_stack(
 
     In order of preference: packed float64 triangles (``4 M N (N + 1)`` bytes), packed float32 (half of it, entries
     rounded to a relative 6e-8), computed anew in every pass. Dense storage comes first with many targets, where BLAS
-    wins. A fit also holds working arrays, ``8 (4 N^2 + 8 M + 16 N n_targets)`` bytes, at most 64 MiB of tiles and
-    1 MiB of small objects, which the budget must cover too.
+    wins. A fit also holds working arrays, ``8 (4 N^2 + 8 M + 16 N n_targets)`` bytes (``6 N^2`` of several targets), at
+    most 64 MiB of tiles and 1 MiB of small objects, which the budget must cover too.
 
     Parameters
     ----------
@@ -162,9 +177,10 @@ def plan_stack(
         nbytes, working = stack_nbytes(chosen, m, n, name, repeats), working_nbytes(m, n, k, stored=chosen != "lazy")
         if nbytes + working <= budget:
             reason = _reason(chosen, name, (m, n, k), budget, kind, repeats)
-            return MemoryPlan(chosen, name, nbytes, working, budget, reason)
+            varying = working - FLOOR_BYTES - _array_bytes(FEWEST_SQUARES, m, n, k)
+            return MemoryPlan(chosen, name, nbytes, working, budget, reason, varying_nbytes=varying)
     if budget < working:
-        raise MemoryBudgetError(_too_large(m, n, working, budget))
+        raise MemoryBudgetError(_too_large(m, n, k, working, budget))
     raise MemoryBudgetError(
         f"A {chosen} {name} stack of {m} kernels on {n} samples takes {format_bytes(stack_nbytes(chosen, m, n, name))} "
         f"besides {format_bytes(working)} of working arrays, but the memory budget is {format_bytes(budget)}. "
@@ -183,27 +199,42 @@ def stack_nbytes(kind: str, n_kernels: int, n_samples: int, dtype: str, repeats:
 
 def working_nbytes(n_kernels: int, n_samples: int, n_targets: int = 1, *, stored: bool = False) -> int:
     """Return the bytes a fit holds besides the stack, an exact Python integer; less where matrices are stored."""
-    numbers = SQUARE_ARRAYS * n_samples**2 + KERNEL_VECTORS * n_kernels + SAMPLE_VECTORS * n_samples * n_targets
     most, squares = (STORED_TILE_BYTES, STORED_SQUARES) if stored else (TILE_BYTES, TILE_SQUARES)
-    return FLOOR_BYTES + 8 * numbers + min(most, 8 * squares * n_samples**2)
+    arrays = _array_bytes(_squares(n_targets), n_kernels, n_samples, n_targets)
+    return FLOOR_BYTES + arrays + min(most, 8 * squares * n_samples**2)
+
+
+def _squares(n_targets: int) -> int:
+    """Return how many N x N arrays a fit holds besides the stack, at most."""
+    return SQUARE_ARRAYS if n_targets == 1 else SHARED_SQUARES
+
+
+def _array_bytes(squares: int, n_kernels: int, n_samples: int, n_targets: int) -> int:
+    """Return the bytes of so many N x N arrays, and of vectors."""
+    return 8 * (squares * n_samples**2 + KERNEL_VECTORS * n_kernels + SAMPLE_VECTORS * n_samples * n_targets)
 
 
 def factored_nbytes(
     n_kernels: int, n_samples: int, n_columns: int, rank: int | None = None, copied: bool = True, n_linear: int = 0
-) -> int:
-    """Return the bytes that a fit on factors holds besides its columns, when many kernels take part.
+) -> tuple[int, int]:
+    """Return the bytes that a fit on factors holds besides its columns: when few kernels take part, and when many do.
 
     A table that is copied into an array is let go of before there are vectors and Hessians. ``n_linear`` columns are
     factors as they are, of which a path reads a copy in single precision.
     """
     curved = n_columns - n_linear
     rank = min(FULL_RANK * curved if rank is None else rank * curved // n_columns, TOGETHER)
-    held = 8 * FACTOR_COPIES * n_samples * rank
+    several = SEVERAL_WIDTHS if n_kernels >= 2 * n_columns else 1.0
+    held = int(8 * FACTOR_COPIES * n_samples * several * rank)
     if n_samples > FEW_ROWS:
-        held = max(min(FACTOR_TILES * TILE_BYTES, held), min(curved, CURVES) * (CURVE_BYTES + 2 * n_samples))
-    later = 8 * FACTOR_VECTORS * n_samples + held + 4 * n_samples * n_linear
+        together = min(rank, HESSIAN_RANK)
+        hessian = HESSIANS * (together**2 + max(HESSIAN_ENTRIES, HESSIAN_ROWS * together))
+        held = max(min(held, 8 * hessian), min(curved, CURVES) * (CURVE_BYTES + 2 * n_samples))
+    transforms = min(TRANSFORM_BYTES, TRANSFORM_COLUMN * n_columns)
+    later = max(8 * FACTOR_VECTORS * n_samples, transforms + 8 * PASS_VECTORS * n_samples) + 4 * n_samples * n_linear
     first = 8 * TABLE_COPIES * n_samples * n_columns if copied else 0
-    return FLOOR_BYTES + TRANSFORM_BYTES + 8 * KERNEL_VECTORS * n_kernels + max(first, later)
+    always = FLOOR_BYTES + 8 * KERNEL_VECTORS * n_kernels
+    return always + max(first, later), always + max(first, later + held)
 
 
 def memory_bytes(budget: int | str | None) -> int:
@@ -317,10 +348,10 @@ def _reason(kind: Kind, dtype: str, sizes: tuple[int, int, int], budget: int, as
     return f"Packed float64: {full} fit; {allowed}."
 
 
-def _too_large(m: int, n: int, working: int, budget: int) -> str:
+def _too_large(m: int, n: int, k: int, working: int, budget: int) -> str:
     return (
         f"{m} kernels on {n} samples cannot be fitted within the memory budget of {format_bytes(budget)}: even with "
-        f"Gram matrices computed block by block, the working arrays ({SQUARE_ARRAYS} matrices of {n} x {n} and vectors "
+        f"Gram matrices computed block by block, the working arrays ({_squares(k)} matrices of {n} x {n} and vectors "
         f"a kernel and a sample) take {format_bytes(working)}. Use fewer samples or kernels, or raise memory_budget."
     )
 
@@ -427,7 +458,7 @@ def plan_kernels(
             more = able if refusal is None else f"factors, which form none of them, cannot be had: {refusal}"
             raise MemoryBudgetError(f"{error} (Matrices among samples: {more}.)") from None
     nbytes = (8 * n_samples * n_columns if column_bytes is None else column_bytes) + object_bytes
-    working = factored_nbytes(n_kernels, n_samples, n_columns, rank, copied, n_linear)
+    least, working = factored_nbytes(n_kernels, n_samples, n_columns, rank, copied, n_linear)
     if nbytes + working > memory_budget:
         raise MemoryBudgetError(
             f"{n_kernels} kernels on {n_samples} samples of {n_columns} columns take {format_bytes(nbytes + working)} "
@@ -437,7 +468,8 @@ def plan_kernels(
     matrices = 8 * MIXED_SQUARES * n_samples**2 if n_landmark else 0
     matrices = matrices if nbytes + working + matrices <= memory_budget else 0  # which can do without them
     reason = f"Factors: {why}."
-    return MemoryPlan("factored", "float64", nbytes, working + matrices, memory_budget, reason, matrices)
+    varying = working + matrices - least
+    return MemoryPlan("factored", "float64", nbytes, working + matrices, memory_budget, reason, matrices, varying)
 
 
 def quick_matrices(
