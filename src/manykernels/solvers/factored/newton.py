@@ -302,8 +302,8 @@ class ScaledProblem:
         if length == 0.0:
             return np.zeros_like(v), gradient - self.size * v
         one = replace(self.penalty, starts=np.array([0, 1]))
-        along, slope = np.zeros(1), np.array([-length])
-        one.sweep(np.array([[self.size]]), np.array([self.size]), along, slope)
+        along, size = np.zeros(1), np.full((1, 1), self.size)  # of one output
+        one.sweep(size[None], size, along, np.array([[-length]]))
         new = along[0] / length * pull
         return new, gradient + self.size * (new - v)
 
