@@ -15,7 +15,7 @@ WIDTHS = [0.8, 1.0, 2.5]
 
 @pytest.fixture(autouse=True)
 def _factors_as_pieces(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(fourier_factor, "FEW_ROWS", 0)
+    monkeypatch.setattr(fourier_factor.ColumnOperator, "small", False)
 
 
 @pytest.fixture
@@ -30,6 +30,7 @@ def steps(monkeypatch: pytest.MonkeyPatch) -> list[bool]:
         return found
 
     monkeypatch.setattr(rounded_descent, "TURN_COST", 0.0)
+    monkeypatch.setattr(rounded_descent, "TURN_BASE", 0.0)
     monkeypatch.setattr(rounded_descent.RoundedModel, "step", told)
     return taken
 

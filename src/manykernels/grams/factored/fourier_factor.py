@@ -270,7 +270,6 @@ def truncation_error(last: float, widths: Array, period: float) -> Array:
 FACTOR_TOL = 1e-15  # of the expansion itself; the truncation of the factor is another matter
 MAX_FREQUENCIES = 500  # of an eigendecomposition of twice that order; narrower kernels take landmarks
 FEW_FREQUENCIES, ROWS_PER_FREQUENCY = 60, 20  # below which on few rows series are less work than landmarks
-FEW_ROWS = 5000  # whose factors are kept in memory
 SMALLEST_SHARE = 1e-14  # of the trace: eigenvalues below it are rounding
 WIDEST_SPACING = 0.4
 ROUNDED = 0.1  # of a width: the most of a bin whose rows are taken for its middle in a Hessian
@@ -474,7 +473,7 @@ class ColumnOperator:
     @property
     def small(self) -> bool:
         """Whether the factors themselves are less work than their pieces."""
-        return self._n <= FEW_ROWS or self._n * int(self.starts[-1]) <= self._table.size
+        return self._n * int(self.starts[-1]) <= self._table.size
 
     def add_scores(self, v: Array, out: Array) -> None:
         """Add ``Z v`` to ``out``."""
