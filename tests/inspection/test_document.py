@@ -261,6 +261,17 @@ def test_held_out_scores_are_those_of_the_model(tmp_path: Path) -> None:
     assert f"accuracy {model.score(X[50:], y[50:]):.3f}" in other.text
 
 
+@pytest.mark.usefixtures("without_pictures")
+def test_a_score_that_is_not_defined_is_no_number(tmp_path: Path) -> None:
+    """R2 of rows whose targets are all the same: neither the score, nor an interval, nor a comparison."""
+    X = table()
+    model = MKLRegressor(alpha=0.1).fit(X, X.iloc[:, 0])
+    page = Page(report(model, X[:10], np.ones(10), path=tmp_path / "report.html").read_text(encoding="utf-8"))
+    assert "R2 not defined no interval" in page.text
+    assert "not compared with the best constant: R2 is not defined" in page.text
+    assert not re.search(r"\bnan\b", page.text)
+
+
 @pytest.mark.nightly
 @pytest.mark.usefixtures("without_pictures")
 def test_rows_of_the_fit_are_predicted_by_refits(tmp_path: Path) -> None:

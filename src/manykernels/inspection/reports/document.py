@@ -35,7 +35,14 @@ from manykernels.inspection.pipelines import last_step, unwrapped
 from manykernels.inspection.reports import pictures
 from manykernels.inspection.reports.caveats import Case, caveats_of
 from manykernels.inspection.reports.evaluation import FOLDS, HELD_OUT, TRAINING, Evaluation, as_frame, evaluate
-from manykernels.inspection.reports.report import MKLReport, again_words, certificate_words, comparison_words, number
+from manykernels.inspection.reports.report import (
+    MKLReport,
+    again_words,
+    certificate_words,
+    comparison_words,
+    interval,
+    number,
+)
 from manykernels.inspection.reports.scores import SURVIVAL, check_one_prediction, task_of
 from manykernels.kernels import Pairs, PrecomputedBank, Views
 from manykernels.kernels.precomputed.stack import are_kernels, as_kernel_stack
@@ -471,7 +478,7 @@ def _compiled_template() -> Any:
 
     source = files(__package__).joinpath("report.html.jinja").read_text(encoding="utf-8")
     environment = Environment(autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True)
-    environment.filters["number"] = number
+    environment.filters |= {"number": number, "interval": interval}
     return environment.from_string(source)
 
 

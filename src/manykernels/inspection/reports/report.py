@@ -295,8 +295,15 @@ METHODS = {
 
 def number(value: float) -> str:
     """Return a score as text: three digits after the point, or four in all of what is large."""
+    if math.isnan(value):
+        return "not defined"
     text = f"{value:.3f}" if abs(value) < 1000 else f"{value:.4g}"
     return text.removeprefix("-") if float(text) == 0 else text
+
+
+def interval(score: Score) -> str:
+    """Return the ends of the interval of a score as text; none where the rows tell none."""
+    return "no interval" if math.isnan(score.low) else f"{number(score.low)} to {number(score.high)}"
 
 
 def percent(share: float) -> str:
@@ -359,6 +366,8 @@ def again_words(counts: list[int | None], n_folds: int) -> str:
 
 def comparison_words(name: str, better: Score, metric: str) -> str:
     """Return whether the model is better than a simpler one, as far as the rows can tell."""
+    if math.isnan(better.value):
+        return f"not compared with the {name}: {metric} is not defined where these rows have one value of the target"
     size = f"{abs(better.value):.3f} in {metric} ({better.low:+.3f} to {better.high:+.3f})"
     if better.low > 0:
         return f"better than the {name} by {size}"
