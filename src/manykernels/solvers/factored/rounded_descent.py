@@ -35,7 +35,7 @@ Terms = tuple[Array, Array]  # weights and shares of `Curvature.terms`
 
 USUAL_SWEEPS = 15  # that a step takes
 TURN_COST = 36.0  # of a row in a turn of a column, beside a product in a Hessian
-TURN_BASE = 3e5  # of a turn of a column, whatever its rows: the groups of its kernels are a problem of their own
+TURN_BASE = 6e5  # of a turn of a column, whatever its rows: the groups of its kernels are a problem of their own
 SWEEPS = 40  # in one step
 TURN_TOL = 0.03  # of the violation at the start of a turn of kernels that share a column
 NO_SHIFT = 1e-5  # of the largest sum of curvatures, below which intercepts are left as they are
