@@ -60,9 +60,7 @@ N_PERMUTATIONS = 19  # of which the unit is the mean; a target that is noise is 
 MOST_PERMUTATIONS = 199  # more of them tell apart what is weak, which 19 standard deviations of 20 numbers blur
 PERMUTED_ENTRIES = 100_000  # of all targets, beyond which fewer permutations are drawn: weak effects are clear there
 PERMUTED_COST = 2.5e9  # multiplications of all quadratic forms of permuted targets, beyond which fewer are drawn, too
-SMOOTHED = (
-    0.01  # strength at which the sum of the kernels is fitted, over its trace; see benchmarks/evidence.py --constant
-)
+SMOOTHED = 0.01  # strength at which the sum of kernels is fitted, over its trace; benchmarks/evidence.py --constant
 CLEARLY = 3.0  # standard deviations of permuted targets from the closest of them, at which a target is no noise
 FEW_ROWS, ABOUT = 100, 1e-6  # rows of two targets, which tell most of them apart, and how alike they are otherwise
 SPREADS = 3.0  # standard deviations by which mean p-values may be less than they seem

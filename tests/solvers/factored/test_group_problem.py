@@ -8,7 +8,7 @@ from scipy.linalg import eigh
 
 from manykernels import Gaussian
 from manykernels.objective.regularizers import BlockL1
-from manykernels.solvers.factored.group_penalty import GroupPenalty
+from manykernels.solvers.factored.group_penalty import GroupPenalty, places_of
 from manykernels.solvers.factored.group_problem import GroupProblem, _eigenbases
 
 WIDTHS = np.geomspace(0.5, 2.0, 10)
@@ -58,3 +58,28 @@ def test_blocks_of_several_sizes_have_the_eigenbases_of_each() -> None:
         for own, values, basis in zip(H, eigenvalues, both, strict=True):
             diagonal = basis.T @ own[low:high, low:high] @ basis
             np.testing.assert_allclose(diagonal, np.diag(values[low:high]), atol=1e-12 * np.trace(own))
+
+
+def test_outputs_that_have_something_in_common_end_at_the_minimum_of_the_whole() -> None:
+    """Blocks and shares are ``diag(p) - p p'`` of a multinomial loss: what is left at the end is that of one matrix."""
+    rng = np.random.default_rng(5)
+    n, outputs, starts = 80, 3, np.array([0, 2, 3, 6])
+    Z, p = rng.normal(size=(n, 6)), rng.dirichlet(np.ones(outputs), size=n)
+    place = places_of(outputs * starts, outputs)
+    blocks = np.array([(Z * own[:, None]).T @ Z for own in p.T])
+    sides, whole = np.zeros((n, place.size)), np.zeros((place.size, place.size))
+    for at, own, block in zip(place, p.T, blocks, strict=True):
+        sides[:, at] = own[:, None] * Z
+        whole[np.ix_(at, at)] = block
+    whole -= sides.T @ sides
+    penalty = GroupPenalty.of(BlockL1(2.0), outputs * starts, np.ones(3))
+    problem = GroupProblem(blocks, penalty, (Z.astype(np.float32), p.astype(np.float32)))
+    q = 5.0 * rng.normal(size=place.size)
+    q[place] -= q[place].mean(axis=0)  # of slopes nothing is the same for all outputs
+    v, r = problem.solve(np.zeros(len(q)), q, 1e-6)
+    np.testing.assert_allclose(r, q + whole @ v, atol=1e-4 * np.abs(q).max())  # shares are in single precision
+    assert penalty.violation(v, q + whole @ v) <= 1e-4 * penalty.violation(np.zeros(len(q)), q)
+    again, _ = problem.solve(v, r, 1e-6)
+    np.testing.assert_allclose(again, v, atol=1e-4 * np.abs(v).max())
+    nothing, _ = problem.solve(np.zeros(len(q)), np.zeros(len(q)), 1e-6)
+    assert not nothing.any()

@@ -187,9 +187,9 @@ class CompositeStack(FactoredStack):
                 for operator in found:
                     operator.kernels = member[operator.kernels]
             made += found
-        return (
-            made if len(made) == 1 else sorted(made, key=lambda operator: operator.positions)
-        )  # one column's kernels are solved together
+        if len(made) == 1:
+            return made
+        return sorted(made, key=lambda operator: operator.positions)  # one column's kernels are solved together
 
     def diag_sums(self, weight: Array) -> Array:
         """Return ``sum_i s_i k_m(x_i, x_i)``, (M,)."""

@@ -250,11 +250,8 @@ def descend(
     """
     largest, everything, kept, outputs = 0.0, True, REMEMBERED + 1, slopes.shape[0]
     moves, points = np.empty((kept, v.size)), np.empty((kept, v.size))
-    changes, shifts, parts = (
-        np.empty((kept, *change.shape), dtype=Z.dtype),
-        np.empty((kept, shift.size)),
-        np.empty(kept),
-    )
+    changes, shifts = np.empty((kept, *change.shape), dtype=Z.dtype), np.empty((kept, shift.size))
+    parts = np.empty(kept)
     image, bent = np.empty_like(slopes), np.empty_like(slopes)
     ends, shape = outputs * starts, (linear, curvature, power, q, strength, coupled)
     for number in range(SWEEPS):

@@ -495,7 +495,9 @@ class GroupProblem:
         size = first
         for _ in range(MOST_GRADIENTS):
             product = (self._product(d) + curve.product(d)) * curve.free
-            length = size / float(d @ product)
+            if not (bend := float(d @ product)) > 0.0:  # nothing to gain, or only rounding bends this way
+                break
+            length = size / bend
             x, r = x + length * d, r - length * product
             z = factor.solve(r)
             size, last = float(r @ z), size

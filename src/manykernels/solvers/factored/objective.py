@@ -163,10 +163,8 @@ def kernels_of(operators: Sequence[Any]) -> tuple[Array, Array]:
     """Return the kernels (g,) of operators, and how many coefficients each has."""
     if len(operators) == 1:
         return operators[0].kernels, np.diff(operators[0].starts)
-    kernels = np.concatenate([operator.kernels for operator in operators])
-    return kernels, np.concatenate(
-        [np.diff(one.starts) if len(one.kernels) > 1 else one.starts[1:] for one in operators]
-    )
+    ranks = [np.diff(one.starts) if len(one.kernels) > 1 else one.starts[1:] for one in operators]
+    return np.concatenate([operator.kernels for operator in operators]), np.concatenate(ranks)
 
 
 class OutputOperator:

@@ -323,9 +323,8 @@ def _totals(problem: Problem, state: State, roots: Array) -> Array:
     totals = np.zeros(problem.n_kernels)
     for component in components_of(state):
         v = component.coefficients
-        totals[component.kernel] = (
-            np.sqrt(v @ v) if component.tol is not None else np.abs(v).sum() * roots[component.kernel]
-        )
+        size = np.sqrt(v @ v) if component.tol is not None else np.abs(v).sum() * roots[component.kernel]
+        totals[component.kernel] += size
     return totals
 
 

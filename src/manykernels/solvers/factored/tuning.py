@@ -19,10 +19,8 @@ STAYED = 0.9  # of a working set: the last ones stayed
 NEW_FOR_PRODUCTS = 3  # of those whose factors are so many that every product reads all rows
 NEGLIGIBLE = 0.05  # of the gap: kernels that together add less to the conjugate need not enter
 OPEN_SHARE = 0.5  # of a gap above tol that bounds on dual norms may leave open
-FASTER, LEAST_GROWTH = (
-    2.0,
-    0.1,
-)  # than before dual norms may grow along a path, and what any may, per unit of the threshold
+# Than before dual norms may grow along a path, and what any may, per unit of the threshold
+FASTER, LEAST_GROWTH = 2.0, 0.1
 FURTHEST = 2.0  # steps of a path that coefficients go ahead as they came
 INNER = 0.1  # part of the certified gap to which a working set is solved
 LAST_GAP = 0.9  # part of the gap asked for to which it is solved at a strength of a path after the first
