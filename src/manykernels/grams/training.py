@@ -53,7 +53,7 @@ from manykernels.kernels import (
 )
 from manykernels.kernels.bank.columns import Table
 from manykernels.kernels.bank.grids import DEFAULT_SPECS, DefaultKernels
-from manykernels.kernels.bank.patterns import NamedKernel
+from manykernels.kernels.bank.patterns import Kind, NamedKernel
 from manykernels.kernels.pairs.bank import ProductKernels
 from manykernels.kernels.specs.distances import SparsePoints
 from manykernels.threads import n_threads
@@ -166,14 +166,14 @@ def sized_bank(bank: KernelBank, rows: object = None) -> KernelBank:
     so that the bank can be held as factors and a fit ends at any number of rows; their names say so. So it is where
     columns have shapes, which only factors keep.
     """
-    if rows is None or not any(isinstance(entry, DefaultKernels) for entry in bank.kernels):
+    if rows is None or not any(issubclass(kind, DefaultKernels) for kind in set(map(type, bank.kernels))):
         return bank
     table = Table.of(rows, sparse=True)
     expanded = bank.expand(table)
     on_factors = bank.keeps_shapes  # whatever matrices would take
     if table.is_sparse or not (on_factors or gram_seconds(len(expanded), len(table)) > PATIENCE_SECONDS):
         return bank
-    sizes = _sizes(expanded, table) | {"n_landmark": sum(len(columns) > 1 for _, _, columns in expanded)}
+    sizes = _sizes(bank.kinds(table), table) | {"n_landmark": sum(len(columns) > 1 for _, _, columns in expanded)}
     if not on_factors and factored_seconds(**sizes) <= PATIENCE_SECONDS:
         return bank
     count = int(np.clip(np.sqrt(LANDMARK_PRODUCTS / len(table)), *LANDMARK_COUNTS))
@@ -274,14 +274,18 @@ def plan_for(
     quick, repeats = None, partial(_repeats, bank, expanded, table)
     if representation == "auto":
         quick = quick_matrices(len(expanded), len(table), n_targets, shared, memory_budget, repeats)
-    features, object_bytes = (0.0, 0) if quick else object_sizes(expanded, table)
-    return quick or plan_kernels(
-        **_sizes(expanded, table),
+    if quick:
+        return quick
+    kinds, features, object_bytes = bank.kinds(table), 0.0, 0
+    if any(isinstance(kind.spec, ObjectKernel) for kind in kinds):
+        features, object_bytes = object_sizes(expanded, table)
+    return plan_kernels(
+        **_sizes(kinds, table),
         features=features,
-        object_bytes=object_bytes + _landmark_bytes(expanded, len(table)),
+        object_bytes=object_bytes + _landmark_bytes(kinds, len(table)),
         copied=not isinstance(table.data, np.ndarray),
         column_bytes=held_bytes(bank, table),
-        n_linear=_n_linear(expanded),
+        n_linear=_n_linear(expanded, kinds),
         representation=representation,
         memory_budget=memory_budget,
         n_targets=n_targets,
@@ -321,25 +325,24 @@ def _repeats(bank: KernelBank, expanded: list[NamedKernel], table: Table) -> lis
     return found
 
 
-def _sizes(expanded: list[NamedKernel], table: Table) -> dict[str, Any]:
+def _sizes(kinds: Sequence[Kind], table: Table) -> dict[str, Any]:
     """Return what the predicted seconds of kernels on a table depend on."""
-    specs = {(id(spec), len(columns)): spec for _, spec, columns in expanded}  # one of a width on many columns
-    counts = Counter((id(spec), len(columns)) for _, spec, columns in expanded)
     return {
-        "n_kernels": len(expanded),
+        "n_kernels": sum(kind.n_kernels for kind in kinds),
         "n_samples": len(table),
         "n_columns": table.n_columns,
-        "n_landmark": sum(count for key, count in counts.items() if _needs_landmarks(specs[key], key[1])),
+        "n_landmark": sum(kind.n_kernels for kind in kinds if _needs_landmarks(kind.spec, kind.n_columns)),
         "rank": total_rank(table),
     }
 
 
-def _n_linear(expanded: list[NamedKernel]) -> int:
+def _n_linear(expanded: list[NamedKernel], kinds: Sequence[Kind]) -> int:
     """Return how many columns linear kernels alone read."""
-    if not any(isinstance(spec, Linear) for spec in {id(spec): spec for _, spec, _ in expanded}.values()):
+    linear = {id(kind.spec) for kind in kinds if isinstance(kind.spec, Linear)}
+    if not linear:
         return 0
-    lines = {j for _, spec, columns in expanded if isinstance(spec, Linear) for j in columns}
-    return len(lines.difference(*(columns for _, spec, columns in expanded if not isinstance(spec, Linear))))
+    lines = {j for _, spec, columns in expanded if id(spec) in linear for j in columns}
+    return len(lines.difference(*(columns for _, spec, columns in expanded if id(spec) not in linear)))
 
 
 def object_sizes(kernels: Sequence[NamedKernel], table: Table) -> tuple[float, int]:
@@ -369,9 +372,10 @@ def object_sizes(kernels: Sequence[NamedKernel], table: Table) -> tuple[float, i
     return features, int(held)
 
 
-def _landmark_bytes(kernels: Sequence[NamedKernel], n_samples: int) -> int:
+def _landmark_bytes(kinds: Sequence[Kind], n_samples: int) -> int:
     """Return the bytes of features of landmarks, which are kept beside the rows, and of their second derivatives."""
-    columns = sum(min(spec.count, n_samples) for _, spec, _ in kernels if isinstance(spec, Landmarks))
+    own = [(kind.n_kernels, kind.spec.count) for kind in kinds if isinstance(kind.spec, Landmarks)]
+    columns = sum(n_kernels * min(count, n_samples) for n_kernels, count in own)
     return 8 * (n_samples + MIXED_SQUARES * columns) * columns
 
 
@@ -399,10 +403,16 @@ def total_rank(table: Table) -> int:
 
 def _rank_of_numbers(rows: Array) -> int:
     """Return the same for columns of numbers; gaps count as one value."""
-    ordered = np.sort(rows, axis=0)  # with gaps at the end
-    gaps = np.isnan(ordered)
-    values = (ordered[1:] > ordered[:-1]).sum(axis=0) + (~gaps).any(axis=0) + gaps.any(axis=0)
-    return int(np.minimum(values, FULL_RANK).sum())
+    few = _distinct_values(rows[: 2 * FULL_RANK])  # within which most columns have as many as count
+    more = _distinct_values(rows[:, few < FULL_RANK]) if len(rows) > 2 * FULL_RANK else few[few < FULL_RANK]
+    return int(FULL_RANK * (few >= FULL_RANK).sum() + np.minimum(more, FULL_RANK).sum())
+
+
+def _distinct_values(rows: Array) -> Array:
+    """Return how many different values each column has."""
+    ordered = np.sort(rows, axis=0)
+    gaps = np.isnan(ordered[[0, -1]])  # which are at the end
+    return np.asarray((ordered[1:] > ordered[:-1]).sum(axis=0) + ~gaps[0] + gaps[1])
 
 
 def _needs_landmarks(spec: KernelSpec, n_columns: int) -> bool:

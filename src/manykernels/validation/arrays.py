@@ -195,7 +195,7 @@ def check_names(names: Any, n_kernels: int) -> tuple[str, ...] | None:
     """Return kernel names as a tuple of ``n_kernels`` different strings, or None."""
     if names is None:
         return None
-    chosen = tuple(str(name) for name in names)
+    chosen = tuple(map(str, names))
     if len(chosen) != n_kernels:
         raise InvalidInputError(f"names must hold one name for each of the {n_kernels} kernels, got {len(chosen)}.")
     repeated = sorted({name for name in chosen if chosen.count(name) > 1}) if len(set(chosen)) < n_kernels else []

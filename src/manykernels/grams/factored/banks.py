@@ -31,7 +31,7 @@ from manykernels.kernels.bank.patterns import NamedKernel
 from manykernels.kernels.specs.distances import BIN_ROWS, MEDIAN_ROWS, MedianDistances, MedianWidth, known_width
 from manykernels.kernels.specs.inner import Linear
 from manykernels.kernels.tables.encoding import MixedRows, numbers_of
-from manykernels.validation.arrays import Array
+from manykernels.validation.arrays import Array, plainly_finite
 
 LARGEST = 1e100  # standard deviation of a column that is read in its own unit
 SQUARED = 2**15  # entries of columns that are squared together: they stay in a cache
@@ -314,7 +314,7 @@ def fit_factors(bank: KernelBank, X: object, *, fit_intercept: bool = True) -> t
     if in_place and not _plain_units(raw.column_means, raw.column_scales):
         in_place = False
         raw, values = bank.fit_columns(rows)
-    gaps = not in_place and bool(np.isnan(numbers_of(values)).any())
+    gaps = not in_place and not plainly_finite(numbers_of(values)) and bool(np.isnan(numbers_of(values)).any())
     if gaps and bank.center:
         raise IncompatibleError(
             "Kernels with missing values cannot be centered as factors: rows that lack a column would not be zero. "
@@ -326,10 +326,13 @@ def fit_factors(bank: KernelBank, X: object, *, fit_intercept: bool = True) -> t
     units = (raw.column_means, raw.column_scales) if in_place else None
     table = ColumnTable(columns, missing="mask" if gaps else "error", units=units)
     del values
-    place = {j: at for at, j in enumerate(raw.used.tolist())}
-    places = [tuple([place[j] for j in columns]) for columns in raw.positions]
-    unit = bank.normalize == "unit_diagonal"
-    specs = [_with_unit_diagonal(spec) if unit else spec for spec in raw.specs]
+    places, used = raw.positions, raw.used.tolist()
+    if used[-1] >= len(used):  # others are left out
+        place = {j: at for at, j in enumerate(used)}
+        places = tuple([tuple([place[j] for j in columns]) for columns in places])
+    specs = raw.specs
+    if bank.normalize == "unit_diagonal":
+        specs = tuple(map(_with_unit_diagonal, specs))
     means, counts = _mean_diagonals(raw.names, specs, places, table)
     if bank.center:
         plain = composed(table, raw.names, places, specs, np.ones(len(specs)))
@@ -345,9 +348,10 @@ def _reads_any_unit(bank: KernelBank, rows: Table) -> bool:
 
     Not where gaps are allowed, nor where columns say how wide kernels are.
     """
-    specs = {(id(spec), len(columns)): spec for _, spec, columns in bank.expand(rows)}
-    plain = bank.missing == "error" and rows.views is None and not rows.is_sparse
-    return plain and all(served_by(spec, count) == "fourier" and not spec.pending for (_, count), spec in specs.items())
+    if bank.missing != "error" or rows.views is not None or rows.is_sparse:
+        return False
+    kinds = bank.kinds(rows)
+    return all(served_by(kind.spec, kind.n_columns) == "fourier" and not kind.spec.pending for kind in kinds)
 
 
 def held_bytes(bank: KernelBank, rows: Table) -> int:
@@ -383,10 +387,13 @@ def _mean_diagonals(
 ) -> tuple[Array, Array]:
     """Return the mean of every kernel's diagonal on the rows that it is known on, and their number."""
     means, counts = np.empty(len(specs)), np.empty(len(specs), dtype=np.int64)
-    ones = np.array([spec.unit_diagonal and not table.gaps.any() for spec in specs])
-    by_cells = {id(spec): grid_parts(spec) is not None for spec in {id(spec): spec for spec in specs}.values()}
-    each = zip(ones.tolist(), specs, places, strict=True)
-    cells = np.array([not one and by_cells[id(spec)] and sees_cells(spec, own, table) for one, spec, own in each])
+    kinds = {id(spec): spec for spec in specs}
+    ones, cells = np.zeros(len(specs), dtype=bool), np.zeros(len(specs), dtype=bool)
+    if not table.gaps.any() and any(spec.unit_diagonal for spec in kinds.values()):
+        ones[:] = [spec.unit_diagonal for spec in specs]
+    if by_cells := {key for key, spec in kinds.items() if grid_parts(spec) is not None}:
+        each = zip(ones.tolist(), specs, places, strict=True)
+        cells[:] = [not one and id(spec) in by_cells and sees_cells(spec, own, table) for one, spec, own in each]
     means[ones], counts[ones] = 1.0, table.n_rows
     plain, totals = _squared_columns(table, [m for m, spec in enumerate(specs) if type(spec) is Linear], places)
     means[plain], counts[plain] = totals / table.n_rows, table.n_rows
@@ -410,10 +417,11 @@ def _squared_columns(
         return np.zeros(0, dtype=np.int64), np.zeros(0)
     ranks, columns = [len(places[m]) for m in linear], np.array([j for m in linear for j in places[m]])
     used, squares = np.unique(columns), np.zeros(table.n_columns)
-    count = max(SQUARED // table.n_rows, 1)
+    count, neighbors = max(SQUARED // table.n_rows, 1), used[-1] - used[0] < len(used)
     for start in range(0, len(used), count):
         own = used[start : start + count]
-        squares[own] = np.einsum("ij,ij->i", *[table.columns[own]] * 2, dtype=np.float64)
+        chosen = slice(own[0], own[-1] + 1) if neighbors else own
+        squares[chosen] = np.einsum("ij,ij->i", *[table.columns[chosen]] * 2, dtype=np.float64)
     totals = np.bincount(np.repeat(np.arange(len(linear)), ranks), squares[columns])
     finite = np.isfinite(totals)
     return np.array(linear)[finite], totals[finite]

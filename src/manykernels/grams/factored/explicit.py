@@ -106,7 +106,9 @@ class ColumnPasses:
 
     def _squares(self, products: Array) -> Array:
         squares = products**2 if products.ndim == 1 else np.einsum("pt,pt->p", products, products)
-        return np.add.reduceat(squares, self._starts) * self._scales
+        if len(squares) > len(self._starts):
+            squares = np.add.reduceat(squares, self._starts)
+        return np.asarray(squares * self._scales)
 
     def _read(self, kernels: Array, rho: Array, out: Array) -> Array:
         """Return ``out`` with the products of the factors of some kernels, where these stand."""
@@ -227,7 +229,7 @@ class ExplicitStack(FactoredStack):
     @cached_property
     def shaped(self) -> bool:  # type: ignore[override]  # a constant of others
         """Whether functions of some kernels must have a shape."""
-        return any(isinstance(spec, Shaped) for spec in self.specs)
+        return any(isinstance(spec, Shaped) for spec in {id(spec): spec for spec in self.specs}.values())
 
     def _adjoints(self, r: Array) -> list[Array]:
         """Return ``Z' r`` of every kernel, of one vector or of several in columns."""

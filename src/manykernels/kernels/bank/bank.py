@@ -19,12 +19,14 @@ from manykernels.kernels.bank.grids import DefaultKernels
 from manykernels.kernels.bank.normalization import check_normalization, column_statistics, present_medians, standardized
 from manykernels.kernels.bank.patterns import (
     BankEntry,
+    Kind,
     NamedKernel,
     OnColumns,
     as_entry,
     as_shapes,
     check_shaped,
     indicators,
+    kinds_of,
     named_columns,
     with_shapes,
 )
@@ -117,7 +119,7 @@ class KernelBank(BankConstructors, Bank):
         if shapes:
             apart = tuple(column for column, _ in shapes)
             entries = tuple(replace(e, apart=apart) if isinstance(e, DefaultKernels) else e for e in entries)
-        _check_unique([entry.name for entry in entries if isinstance(entry, OnColumns)])
+        _check_unique([entry.name for entry in entries if type(entry) is OnColumns])
         check_normalization(self.normalize)
         check_choice(self.missing, MISSING, "missing")
         check_choice(self.landmarks_by, LANDMARKS_BY, "landmarks_by")
@@ -174,7 +176,8 @@ class KernelBank(BankConstructors, Bank):
         if not table.is_sparse:  # whose rows are read as they are
             encodings = _encodings(table, kernels, used)
             values = held.numbers if isinstance(held, MixedRows) else held
-            means, deviations = self._statistics(values, encodings)
+            if self.standardize or not table.holds_numbers:
+                means, deviations = self._statistics(values, encodings)
             own = isinstance(table.data, np.ndarray) and not np.may_share_memory(values, table.data)
             by_columns = len(values) >= BY_COLUMNS
             if not in_their_units:
@@ -191,7 +194,7 @@ class KernelBank(BankConstructors, Bank):
             column_means=means,
             column_scales=deviations,
             shifts=shifts,
-            encodings=encodings if any(encoding != NUMBERS for encoding in encodings) else (),
+            encodings=() if table.holds_numbers or all(own == NUMBERS for own in encodings) else encodings,
             missing=self.missing,
             sparse=table.is_sparse,
         )
@@ -235,7 +238,8 @@ class KernelBank(BankConstructors, Bank):
             rows = table.compressed(used)
             refuse(stored_issues(rows, table, used))
             return rows
-        problems = {found.column: found for entry in self.kernels for found in entry.issues(table)}
+        entries = [entry for entry in self.kernels if type(entry) is not OnColumns]  # which name their kernels
+        problems = {found.column: found for entry in entries for found in entry.issues(table)}
         objects = {positions[0] for _, spec, positions in kernels if spec.family == "features"}
         readers: dict[tuple[int, frozenset[str]], KernelSpec] = {}  # the first of each column and what it can read
         can_read: dict[tuple[int, int], frozenset[str]] = {}  # by spec, which many columns may share, and place in it
@@ -251,12 +255,15 @@ class KernelBank(BankConstructors, Bank):
             if READ_AS.get(table.kind(j)) not in kinds:
                 for found in table.unreadable(j, kinds, f"{spec.label} needs numbers"):
                     problems.setdefault(found.column, found)
-        readable = [int(j) for j in used if j in objects or table.kind(j) in READ_AS]
+        readable = used.tolist()
+        if not table.holds_numbers:
+            readable = [j for j in readable if j in objects or table.kind(j) in READ_AS]
         found_objects = {place: table.objects(j) for place, j in enumerate(readable) if j in objects}
         values = table.codes(readable, _encodings(table, kernels, readable), by_columns=by_columns)
-        every = table.names
-        names = [every[j] for j in readable]
-        gaps = [] if plainly_finite(values) else entry_issues(values, table.lacking(readable), names, self.missing)
+        gaps = []
+        if not plainly_finite(values):
+            names = [table.names[j] for j in readable]
+            gaps = entry_issues(values, table.lacking(readable), names, self.missing)
         if problems or gaps:
             refuse([*problems.values(), *gaps])
         return MixedRows(values, found_objects) if found_objects else values
@@ -297,22 +304,27 @@ class KernelBank(BankConstructors, Bank):
         kernels = [kernel for entry in self.kernels for kernel in entry.expand(table)]
         if self.shape:
             kernels = with_shapes(self.shape, kernels, table)
-        check_shaped(kernels, self.normalize)
         if self.missing == "indicator" and not table.is_sparse:
             kernels += indicators(table, kernels)
         _check_unique([name for name, _, _ in kernels])
-        checked = set()  # specs on so many columns
-        for name, spec, positions in kernels:
-            if (id(spec), len(positions)) not in checked:
-                spec.check_columns(len(positions), f"Kernel {name!r}")
-                checked.add((id(spec), len(positions)))
+        kinds = kinds_of(kernels)
+        check_shaped(kinds, self.normalize)
+        for name, spec, n_columns, _ in kinds:
+            spec.check_columns(n_columns, f"Kernel {name!r}")
             if spec.family == "features" and self.center:
                 raise InvalidInputError(
                     f"Kernel {name!r} reads objects by sparse features, which centering would fill. Take center=False: "
                     "the intercept of the model stands for what centering removes."
                 )
-        table.expanded[id(self)] = self, tuple(kernels)
+        table.expanded[id(self)] = self, tuple(kernels), kinds
         return kernels
+
+    def kinds(self, table: Table) -> Sequence[Kind]:
+        """Return what kernels `expand` gives, whatever their columns."""
+        if id(self) not in table.expanded:
+            self.expand(table)
+        found: Sequence[Kind] = table.expanded[id(self)][2]
+        return found
 
     def _resolve(self, X: object) -> Self:
         """Resolve every entry; kernels of missingness become entries of their own."""
@@ -348,9 +360,9 @@ class KernelBank(BankConstructors, Bank):
     @property
     def keeps_shapes(self) -> bool:
         """Whether functions of some kernels must have a shape."""
-        specs = [
-            spec for entry in self.kernels for spec in (*getattr(entry, "specs", ()), getattr(entry, "spec", None))
-        ]
+        own = [getattr(entry, "spec", None) or getattr(entry, "specs", None) for entry in self.kernels]
+        shared = {id(each): each for each in own}.values()  # thousands of entries share few kernels
+        specs = [spec for each in shared for spec in (each if isinstance(each, tuple) else (each,))]
         return bool(self.shape) or any(isinstance(spec, Shaped) for spec in specs)
 
     @property
@@ -426,12 +438,14 @@ def _used(kernels: Sequence[NamedKernel]) -> Array:
 
 def _encodings(table: Table, kernels: Sequence[NamedKernel], used: Sequence[int] | Array) -> tuple[Encoding, ...]:
     """Return how columns become numbers; those that are read as objects alone have none."""
+    if table.holds_numbers:
+        return (NUMBERS,) * len(used)
     objects = {positions[0] for _, spec, positions in kernels if spec.family == "features"}
     coded = {j for _, spec, positions in kernels if spec.family != "features" for j in positions} if objects else set()
     return tuple(OBJECTS if j in objects and j not in coded else table.encoding(j) for j in map(int, used))
 
 
 def _check_unique(names: list[str]) -> None:
-    repeated = [name for name, count in Counter(names).items() if count > 1]
-    if repeated:
+    if len(set(names)) < len(names):
+        repeated = [name for name, count in Counter(names).items() if count > 1]
         raise InvalidInputError(f"Kernel names must differ, but {repeated[:5]} appear more than once.")

@@ -5,7 +5,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, fields, is_dataclass, replace
-from typing import Any, TypeAlias
+from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
 
@@ -18,6 +18,28 @@ from manykernels.kernels.tables.kinds import READ_AS, ColumnIssue
 from manykernels.validation.arrays import check_choice, check_count
 
 NamedKernel: TypeAlias = tuple[str, KernelSpec, tuple[int, ...]]
+
+
+class Kind(NamedTuple):
+    """A kernel on so many columns, whichever they are: thousands of kernels of a bank are of few kinds."""
+
+    name: str  # of the first kernel
+    spec: KernelSpec
+    n_columns: int
+    n_kernels: int
+
+
+def kinds_of(kernels: Sequence[NamedKernel]) -> list[Kind]:
+    """Return what kernels are there, whatever the columns."""
+    counts: dict[tuple[int, int], int] = {}
+    first: dict[tuple[int, int], tuple[str, KernelSpec]] = {}
+    for name, spec, columns in kernels:
+        key = id(spec), len(columns)
+        if key in counts:
+            counts[key] += 1
+        else:
+            counts[key], first[key] = 1, (name, spec)
+    return [Kind(*first[key], key[1], count) for key, count in counts.items()]
 
 
 class BankEntry(ABC):
@@ -72,7 +94,8 @@ class OnColumns(BankEntry):
             raise InvalidInputError(f"The name of a kernel must be a non-empty string, got {self.name!r}.")
         if not isinstance(self.spec, KernelSpec):
             object.__setattr__(self, "spec", as_specs(self.spec)[0])
-        object.__setattr__(self, "columns", freeze_columns(self.columns))
+        if (columns := freeze_columns(self.columns)) is not self.columns:
+            object.__setattr__(self, "columns", columns)
 
     def expand(self, table: Table) -> list[NamedKernel]:
         """Return the one kernel."""
@@ -364,9 +387,9 @@ def with_shapes(shapes: Shapes, kernels: Sequence[NamedKernel], table: Table) ->
     return found
 
 
-def check_shaped(kernels: Sequence[NamedKernel], normalize: str | None) -> None:
+def check_shaped(kinds: Iterable[Kind], normalize: str | None) -> None:
     """Refuse what would take the shape of a kernel away."""
-    for name, spec in {id(spec): (name, spec) for name, spec, _ in kernels}.values():  # many columns share few kernels
+    for name, spec, *_ in kinds:
         if isinstance(spec, Shaped):
             if normalize == "unit_diagonal":
                 raise InvalidInputError(

@@ -26,9 +26,11 @@ Places = Mapping[Any, int]  # the position of every column by its name; None for
 
 def select_columns(selection: object, data: pd.DataFrame | Array | csr_array, places: Places | None) -> tuple[int, ...]:
     """Return the positions of a column selection, as scikit-learn's ColumnTransformer understands it."""
+    n_columns = int(data.shape[1])
+    if type(selection) is tuple and _are_positions(selection, n_columns):  # as entries of banks keep most
+        return selection
     if callable(selection):
         selection = selection(data)
-    n_columns = int(data.shape[1])
     if selection is None:
         chosen = list(range(n_columns))
     elif isinstance(selection, slice):
@@ -42,9 +44,13 @@ def select_columns(selection: object, data: pd.DataFrame | Array | csr_array, pl
     return tuple(chosen)
 
 
+def _are_positions(items: tuple[Any, ...], n_columns: int) -> bool:
+    """Whether items are different positions of columns, none counted from the end."""
+    kept = set(items)
+    return set(map(type, items)) == {int} and min(kept) >= 0 and max(kept) < n_columns and len(kept) == len(items)
+
+
 def _listed(selection: Any, n_columns: int, places: Places | None) -> list[int]:
-    if type(selection) is tuple and set(map(type, selection)) == {int}:  # as entries of banks keep most
-        return [_position(item, n_columns) for item in selection]
     items: list[Any] = [selection] if isinstance(selection, str) or np.ndim(selection) == 0 else list(selection)
     if items and all(isinstance(item, (bool, np.bool_)) for item in items):
         if len(items) != n_columns:
