@@ -130,12 +130,13 @@ def tighten(problem: Any, rho: Any, low: Array, high: Array, width: float = TIGH
     cost, evaluated = stack.exact_cost * len(columns), 0
     budget = EXACT_BUDGET - before * cost
     while True:  # at most one evaluation a kernel
-        loose = _matters(problem.regularizer, low, high, width) & (high > low * (1 + width))
-        if not loose.any():
+        loose = np.flatnonzero(_matters(problem.regularizer, low, high, width))
+        loose = loose[high[loose] > low[loose] * (1 + width)]
+        if not len(loose):
             return evaluated, 0
         if budget < cost:
-            return evaluated, int(loose.sum())
-        kernel = int(np.argmax(np.where(loose, high, -np.inf)))
+            return evaluated, len(loose)
+        kernel = int(loose[np.argmax(high[loose])])
         value, error = np.sum([stack.exact_quad(kernel, column) for column in columns], axis=0)
         budget, evaluated = budget - cost, evaluated + 1
         # The two bounds are made to meet, so that a kernel is evaluated once.
@@ -150,11 +151,11 @@ def _matters(regularizer: Regularizer, low: Array, high: Array, width: float) ->
     """
     if Capability.SIMPLEX in regularizer.capabilities:
         return high > float(low.max()) * (1 + width)
-    limit = np.broadcast_to(regularizer.inactive_below, high.shape)
+    limit = regularizer.inactive_below
     if regularizer.dual_constraint and regularizer.separable:  # the largest multiple of a limit scales all
-        bare = np.broadcast_to(regularizer.weight_range[1], high.shape) == np.inf
-        scale = float(np.max(low[bare] / limit[bare], initial=1.0))
-        return high > np.where(bare, limit * scale * (1 + width), limit)
+        bare = np.equal(regularizer.weight_range[1], np.inf)
+        scale = float(np.max(np.where(bare, low / limit, 0.0), initial=1.0))
+        return np.asarray(high > np.where(bare, limit * scale * (1 + width), limit))
     if regularizer.sparse:
         return high > limit
     exponent, top = dual_exponent(regularizer), max(float(high.max()), 1e-300)

@@ -160,6 +160,13 @@ class ColumnFactors:
         ranks = np.array([int(operator.starts[-1]) for operator in operators])
         return cls(table.columns, kernels, firsts, ranks, np.array([operator.root for operator in operators]))
 
+    @property
+    def disjoint(self) -> bool:
+        """Whether no two kernels share a column."""
+        order = np.argsort(self.firsts, kind="stable")
+        ends = (self.firsts + self.ranks)[order]
+        return bool((self.firsts[order][1:] >= ends[:-1]).all())
+
     def apart(self) -> list[Any]:
         """Return an operator for each kernel."""
         each = zip(self.kernels, self.firsts.tolist(), self.ranks.tolist(), self.roots.tolist(), strict=True)

@@ -381,6 +381,7 @@ def descends(objective: FactoredObjective, curvature: Curvature, rows: int, made
     turns = 4 * rank + curvature.in_turn * objective.n_outputs * len(objective.kernels)
     sweeps, dense = PRODUCT_COST * usual * n * turns, rows * objective.products * curvature.in_gram
     if objective.constant:
-        missing = known.under(curvature.above).missing(objective.operators)
-        dense = float(n * missing * rank) + STEPS_ON_HESSIAN * rank**3
+        dense = STEPS_ON_HESSIAN * float(rank) ** 3
+        if sweeps >= dense:
+            dense += float(n * rank) * known.under(curvature.above).missing(objective.operators)
     return sweeps < dense

@@ -151,16 +151,15 @@ def violators(
     ``ahead`` is of each kernel: along a path norms grow steadily, and most by far less than the rule fears. As many as
     are in use may enter then, twice as many where the last ones stayed otherwise, else a third.
     """
-    u = bound.norms.copy()
+    u = bound.norms
     candidate = (u > limit * margin - ahead) & (bound.low > limit - ahead)
     candidate[used] = False
-    if not candidate.any():
-        return np.zeros(0, dtype=np.int64)
-    left, right = neighbors.T
-    peak = (u >= np.where(left >= 0, u[left], -1.0)) & (u >= np.where(right >= 0, u[right], -1.0))
-    chosen = np.flatnonzero(candidate & peak)
+    chosen = np.flatnonzero(candidate)
     if not len(chosen):
-        chosen = np.flatnonzero(candidate)
+        return chosen
+    beside = neighbors[chosen]
+    peaks = chosen[(u[chosen] >= np.where(beside >= 0, u[beside], -1.0).max(axis=1))]
+    chosen = peaks if len(peaks) else chosen
     share = 1.0 if np.any(ahead != 0.0) else GROWTH if stayed else FEW_GROWTH
     return largest(chosen, u, share * len(used))
 

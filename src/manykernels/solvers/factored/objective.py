@@ -51,13 +51,10 @@ class Coefficients:
 
         Finer factors begin with the directions of coarser ones, for each output; without ``n_outputs`` they have none.
         """
-        place = {kernel: slot for slot, kernel in enumerate(self.kernels.tolist())}
-        found = np.array([place.get(kernel, -1) for kernel in kernels.tolist()], dtype=np.int64)
-        v, here = np.zeros(starts[-1]), np.flatnonzero(found >= 0)
-        there = found[here]
-        ranks, own = np.diff(starts)[here], np.diff(self.starts)[there]
+        v, (here, there) = np.zeros(starts[-1]), both(kernels, self.kernels)
+        ranks, own = starts[here + 1] - starts[here], self.starts[there + 1] - self.starts[there]
         same = ranks == own
-        heads, old = starts[:-1][here], self.starts[:-1][there]
+        heads, old = starts[here], self.starts[there]
         v[neighbors_from(heads[same], ranks[same])] = self.v[neighbors_from(old[same], ranks[same])]
         for slot in np.flatnonzero(~same).tolist() if n_outputs else ():
             part = self.v[old[slot] : old[slot] + own[slot]].reshape(n_outputs, -1)
@@ -65,6 +62,16 @@ class Coefficients:
             size = min(part.shape[1], wide.shape[1])
             wide[:, :size] = part[:, :size]
         return v
+
+
+def both(kernels: Array, others: Array) -> tuple[Array, Array]:
+    """Return where kernels that are in both lists stand in each."""
+    order = np.argsort(others)
+    at = np.searchsorted(others, kernels, sorter=order)
+    here = np.flatnonzero(at < len(others))
+    there = order[at[here]]
+    same = others[there] == kernels[here]
+    return here[same], there[same]
 
 
 @dataclass
@@ -290,7 +297,7 @@ class FactoredObjective:
         if self.penalty.shape is None or self.penalty.coned:
             return False
         if self.in_place is not None:
-            return len(np.unique(self.in_place.places)) == len(self.in_place.places)
+            return self.in_place.disjoint
         if not all(isinstance(one, DenseOperator) and len(one.kernels) == 1 for one in self.bases):
             return False
         columns = [j for operator in self.bases for j in operator.positions or ()]

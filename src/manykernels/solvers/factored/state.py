@@ -13,7 +13,7 @@ from manykernels.grams.factored import ColumnTable, FactoredStack, FactorOperato
 from manykernels.grams.factored.prediction import KernelFunction
 from manykernels.objective.problem import Problem
 from manykernels.solvers.factored.certificate import DualBound
-from manykernels.solvers.factored.objective import Coefficients, FactoredObjective, KnownCurvature, Point
+from manykernels.solvers.factored.objective import Coefficients, FactoredObjective, KnownCurvature, Point, both
 from manykernels.solvers.factored.tuning import COARSE, FIRST_SMOOTHING
 from manykernels.solvers.solution import Solution
 from manykernels.validation.arrays import Array
@@ -158,13 +158,10 @@ class Start:
         if self.before is None or not self.before[0] > self.strength:
             return None
         own, (strength, old) = self.coefficients, self.before
-        there = np.isin(own.kernels, old.kernels)
-        came = own.v - old.onto(own.kernels, own.starts)
-        if there.any():  # with as many coefficients as before, or they say nothing
-            ranks = dict(zip(old.kernels.tolist(), np.diff(old.starts).tolist(), strict=True))
-            pairs = zip(own.kernels.tolist(), np.diff(own.starts).tolist(), strict=True)
-            finer = np.array([ranks.get(kernel, rank) != rank for kernel, rank in pairs])
-            came[np.repeat(finer, np.diff(own.starts))] = 0.0
+        came, (here, there) = own.v - old.onto(own.kernels, own.starts), both(own.kernels, old.kernels)
+        finer = np.diff(own.starts)[here] != np.diff(old.starts)[there]
+        for slot in here[finer].tolist():  # with other coefficients than before they say nothing
+            came[own.starts[slot] : own.starts[slot + 1]] = 0.0
         return Coefficients(own.kernels, own.starts, came / (strength - self.strength))
 
     @classmethod

@@ -20,7 +20,6 @@ from typing import Any, cast
 import numpy as np
 
 from manykernels.grams.factored import FactoredStack
-from manykernels.grams.factored.base import columns_of
 from manykernels.objective.losses.smoothing import smaller_smoothing
 from manykernels.objective.problem import Problem
 from manykernels.solvers.factored.certificate import (
@@ -35,7 +34,7 @@ from manykernels.solvers.factored.certificate import (
 )
 from manykernels.solvers.factored.fallback import matrices_cost_little, matrix_first, solve_gram, sooner_on_matrices
 from manykernels.solvers.factored.newton import NewtonFit, minimize
-from manykernels.solvers.factored.objective import Coefficients, FactoredObjective, KnownCurvature, Point
+from manykernels.solvers.factored.objective import Coefficients, FactoredObjective, KnownCurvature, Point, both
 from manykernels.solvers.factored.state import DualPass, ExactContinuation, Round, Start, State
 from manykernels.solvers.factored.tuning import (
     FASTER,
@@ -251,7 +250,7 @@ class FactoredWorkingSet:
             return None
         limits = (kept * self._threshold(state) * self.problem.penalties) ** 2
         limits[self.problem.unpenalized] = np.inf
-        errors = np.sum([self.stack.error_bound(column) for column in columns_of(rho)], axis=0)
+        errors = self.stack.error_constants * float(np.sum(np.abs(rho).sum(axis=0) ** 2))
         low, high, read = state.passes.bounds(rho, limits, errors, self._known(state, rho))
         self.stack._count(read)
         return low, high
@@ -269,9 +268,10 @@ class FactoredWorkingSet:
 
     def _loose(self, state: State, served: DualPass) -> bool:
         """Whether a pass has bounds only of kernels that may be above the threshold."""
-        low, high = (np.sqrt(bound) for bound in served.quads)
-        limit = self._threshold(state) * self.problem.penalties
-        return not served.whole and bool(((high > limit) & (high > 2.0 * low)).any())
+        if served.whole:
+            return False
+        (low, high), limit = served.quads, (self._threshold(state) * self.problem.penalties) ** 2
+        return bool(((high > limit) & (high > 4.0 * low)).any())
 
     def _growth(self, quads: Quads) -> Array | None:
         """Return by how much dual norms grew since the pass before this penalty, for each unit of the threshold."""
@@ -301,9 +301,11 @@ class FactoredWorkingSet:
         whole = state.objective is not None and state.objective.in_place is not None
         used, limit = self._used(state, bound), self._threshold(state)
         entering = self._entering(state, bound, used, gap)
-        few = np.isin(entering, state.kernels, invert=True).sum() <= FEW_ENTER * len(used)
-        finer = np.isin(entering, state.kernels).all() or (
-            (few or gap_of_factors(self.problem.regularizer, bound, used, entering, limit))
+        held = np.zeros(self.problem.n_kernels, dtype=bool)
+        held[state.kernels] = True
+        new = len(entering) - np.count_nonzero(held[entering])
+        finer = not new or (
+            (new <= FEW_ENTER * len(used) or gap_of_factors(self.problem.regularizer, bound, used, entering, limit))
             and state.own_gap < 0.5 * (state.primal - bound.value)
         )
         kernels = np.concatenate([used, entering, self.problem.unpenalized]).astype(np.int64)
@@ -324,7 +326,7 @@ class FactoredWorkingSet:
         self._smooth(state, SMOOTHING * max(NEXT_GAP * gap, self.tol * self._size(state)))
         assert state.objective is not None
         v = state.objective.carried(coefficients)
-        carried = not finer and bool(np.isin(coefficients.kernels, state.kernels).all())
+        carried = not finer and len(both(coefficients.kernels, state.kernels)[0]) == len(coefficients.kernels)
         state.point = Point(v, state.point.b, state.point.z if carried else state.objective.scores(v) + state.point.b)
 
     def _smooth(self, state: State, goal: float) -> None:
