@@ -51,6 +51,7 @@ from manykernels.kernels import (
     PreparedRows,
     Shaped,
 )
+from manykernels.kernels.bank.bank import bank_kinds
 from manykernels.kernels.bank.columns import Table
 from manykernels.kernels.bank.grids import DEFAULT_SPECS, DefaultKernels
 from manykernels.kernels.bank.patterns import Kind, NamedKernel
@@ -173,7 +174,7 @@ def sized_bank(bank: KernelBank, rows: object = None) -> KernelBank:
     on_factors = bank.keeps_shapes  # whatever matrices would take
     if table.is_sparse or not (on_factors or gram_seconds(len(expanded), len(table)) > PATIENCE_SECONDS):
         return bank
-    sizes = _sizes(bank.kinds(table), table) | {"n_landmark": sum(len(columns) > 1 for _, _, columns in expanded)}
+    sizes = _sizes(bank_kinds(bank, table), table) | {"n_landmark": sum(len(columns) > 1 for _, _, columns in expanded)}
     if not on_factors and factored_seconds(**sizes) <= PATIENCE_SECONDS:
         return bank
     count = int(np.clip(np.sqrt(LANDMARK_PRODUCTS / len(table)), *LANDMARK_COUNTS))
@@ -276,7 +277,7 @@ def plan_for(
         quick = quick_matrices(len(expanded), len(table), n_targets, shared, memory_budget, repeats)
     if quick:
         return quick
-    kinds, features, object_bytes = bank.kinds(table), 0.0, 0
+    kinds, features, object_bytes = bank_kinds(bank, table), 0.0, 0
     if any(isinstance(kind.spec, ObjectKernel) for kind in kinds):
         features, object_bytes = object_sizes(expanded, table)
     return plan_kernels(

@@ -25,6 +25,7 @@ from manykernels.grams.rows.base import RowSource
 from manykernels.grams.rows.columns import ColumnTable
 from manykernels.grams.rows.opening import is_chunked, open_rows
 from manykernels.kernels import FittedBank, Gaussian, KernelBank, KernelSpec, Laplacian, Matern, ObjectKernel
+from manykernels.kernels.bank.bank import bank_kinds
 from manykernels.kernels.bank.columns import Table
 from manykernels.kernels.bank.normalization import CENTERED_ZERO, training_scales, unit_factors
 from manykernels.kernels.bank.patterns import NamedKernel
@@ -350,7 +351,7 @@ def _reads_any_unit(bank: KernelBank, rows: Table) -> bool:
     """
     if bank.missing != "error" or rows.views is not None or rows.is_sparse:
         return False
-    kinds = bank.kinds(rows)
+    kinds = bank_kinds(bank, rows)
     return all(served_by(kind.spec, kind.n_columns) == "fourier" and not kind.spec.pending for kind in kinds)
 
 

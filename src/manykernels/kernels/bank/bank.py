@@ -319,13 +319,6 @@ class KernelBank(BankConstructors, Bank):
         table.expanded[id(self)] = self, tuple(kernels), kinds
         return kernels
 
-    def kinds(self, table: Table) -> Sequence[Kind]:
-        """Return what kernels `expand` gives, whatever their columns."""
-        if id(self) not in table.expanded:
-            self.expand(table)
-        found: Sequence[Kind] = table.expanded[id(self)][2]
-        return found
-
     def _resolve(self, X: object) -> Self:
         """Resolve every entry; kernels of missingness become entries of their own."""
         table = Table.of(X, sparse=True)
@@ -406,6 +399,14 @@ class KernelBank(BankConstructors, Bank):
     @classmethod
     def _build(cls, entries: Sequence[Any], options: Mapping[str, Any]) -> Self:
         return cls(entries, **options)
+
+
+def bank_kinds(bank: KernelBank, table: Table) -> Sequence[Kind]:
+    """Return what kernels a bank has on a table, whatever their columns."""
+    if id(bank) not in table.expanded:
+        bank.expand(table)
+    found: Sequence[Kind] = table.expanded[id(bank)][2]
+    return found
 
 
 def resolve_specs(kernels: Sequence[NamedKernel], values: Array, used: Array) -> tuple[KernelSpec, ...]:
