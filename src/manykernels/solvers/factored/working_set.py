@@ -301,9 +301,7 @@ class FactoredWorkingSet:
         whole = state.objective is not None and state.objective.in_place is not None
         used, limit = self._used(state, bound), self._threshold(state)
         entering = self._entering(state, bound, used, gap)
-        held = np.zeros(self.problem.n_kernels, dtype=bool)
-        held[state.kernels] = True
-        new = len(entering) - np.count_nonzero(held[entering])
+        new = len(entering) - len(both(entering, state.kernels)[0])
         finer = not new or (
             (new <= FEW_ENTER * len(used) or gap_of_factors(self.problem.regularizer, bound, used, entering, limit))
             and state.own_gap < 0.5 * (state.primal - bound.value)
