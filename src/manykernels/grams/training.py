@@ -54,6 +54,7 @@ from manykernels.kernels import (
 from manykernels.kernels.bank.bank import bank_kinds
 from manykernels.kernels.bank.columns import Table
 from manykernels.kernels.bank.grids import DEFAULT_SPECS, DefaultKernels
+from manykernels.kernels.bank.normalization import distinct_counts
 from manykernels.kernels.bank.patterns import Kind, NamedKernel
 from manykernels.kernels.pairs.bank import ProductKernels
 from manykernels.kernels.specs.distances import SparsePoints
@@ -275,12 +276,10 @@ def plan_for(
     quick, repeats = None, partial(_repeats, bank, expanded, table)
     if representation == "auto":
         quick = quick_matrices(len(expanded), len(table), n_targets, shared, memory_budget, repeats)
-    if quick:
-        return quick
-    kinds, features, object_bytes = bank_kinds(bank, table), 0.0, 0
-    if any(isinstance(kind.spec, ObjectKernel) for kind in kinds):
-        features, object_bytes = object_sizes(expanded, table)
-    return plan_kernels(
+    kinds = bank_kinds(bank, table)
+    objects = not quick and any(isinstance(kind.spec, ObjectKernel) for kind in kinds)
+    features, object_bytes = object_sizes(expanded, table) if objects else (0.0, 0)
+    return quick or plan_kernels(
         **_sizes(kinds, table),
         features=features,
         object_bytes=object_bytes + _landmark_bytes(kinds, len(table)),
@@ -340,8 +339,6 @@ def _sizes(kinds: Sequence[Kind], table: Table) -> dict[str, Any]:
 def _n_linear(expanded: list[NamedKernel], kinds: Sequence[Kind]) -> int:
     """Return how many columns linear kernels alone read."""
     linear = {id(kind.spec) for kind in kinds if isinstance(kind.spec, Linear)}
-    if not linear:
-        return 0
     lines = {j for _, spec, columns in expanded if id(spec) in linear for j in columns}
     return len(lines.difference(*(columns for _, spec, columns in expanded if id(spec) not in linear)))
 
@@ -375,8 +372,7 @@ def object_sizes(kernels: Sequence[NamedKernel], table: Table) -> tuple[float, i
 
 def _landmark_bytes(kinds: Sequence[Kind], n_samples: int) -> int:
     """Return the bytes of features of landmarks, which are kept beside the rows, and of their second derivatives."""
-    own = [(kind.n_kernels, kind.spec.count) for kind in kinds if isinstance(kind.spec, Landmarks)]
-    columns = sum(n_kernels * min(count, n_samples) for n_kernels, count in own)
+    columns = sum(k.n_kernels * min(k.spec.count, n_samples) for k in kinds if isinstance(k.spec, Landmarks))
     return 8 * (n_samples + MIXED_SQUARES * columns) * columns
 
 
@@ -391,29 +387,15 @@ def total_rank(table: Table) -> int:
     if table.is_sparse:
         return FULL_RANK * table.n_columns
     if isinstance(table.data, np.ndarray) and table.data.dtype.kind == "f":
-        return _rank_of_numbers(table.data[:RANK_ROWS])
+        return int(distinct_counts(table.data[:RANK_ROWS], FULL_RANK).sum())
     rows = pd.DataFrame(table.data[:RANK_ROWS])
     plain = np.array([isinstance(dtype, np.dtype) and dtype.kind in "biuf" for dtype in rows.dtypes], dtype=bool)
-    rank = _rank_of_numbers(rows.loc[:, plain].to_numpy(np.float64)) if plain.any() else 0
+    rank = int(distinct_counts(rows.loc[:, plain].to_numpy(np.float64), FULL_RANK).sum()) if plain.any() else 0
     rows = rows.loc[:, ~plain]  # column by column, which takes long where there are many
     # As text, objects can be told apart that no set takes: columns of lists are refused later, with all other reasons.
     objects = [name for name, dtype in rows.dtypes.items() if dtype.kind == "O"]
     distinct = rows.astype(dict.fromkeys(objects, str)).nunique(dropna=False).to_numpy()
     return rank + int(np.minimum(distinct, FULL_RANK).sum())
-
-
-def _rank_of_numbers(rows: Array) -> int:
-    """Return the same for columns of numbers; gaps count as one value."""
-    few = _distinct_values(rows[: 2 * FULL_RANK])  # within which most columns have as many as count
-    more = _distinct_values(rows[:, few < FULL_RANK]) if len(rows) > 2 * FULL_RANK else few[few < FULL_RANK]
-    return int(FULL_RANK * (few >= FULL_RANK).sum() + np.minimum(more, FULL_RANK).sum())
-
-
-def _distinct_values(rows: Array) -> Array:
-    """Return how many different values each column has."""
-    ordered = np.sort(rows, axis=0)
-    gaps = np.isnan(ordered[[0, -1]])  # which are at the end
-    return np.asarray((ordered[1:] > ordered[:-1]).sum(axis=0) + ~gaps[0] + gaps[1])
 
 
 def _needs_landmarks(spec: KernelSpec, n_columns: int) -> bool:

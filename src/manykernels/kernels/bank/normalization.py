@@ -70,6 +70,17 @@ def column_statistics(values: Array) -> tuple[Array, Array]:
     return means, deviations
 
 
+def distinct_counts(values: Array, most: int) -> Array:
+    """Return how many different values each column has, at most so many; gaps count as one value."""
+    counts, few = np.zeros(values.shape[1], dtype=np.int64), np.arange(values.shape[1])
+    for rows in {min(2 * most, len(values)): None, len(values): None}:  # most columns have enough in the first ones
+        ordered = np.sort(values[:rows, few], axis=0)  # with gaps at the end
+        gaps = np.isnan(ordered[[0, -1]])
+        counts[few] = np.minimum((ordered[1:] > ordered[:-1]).sum(axis=0) + ~gaps[0] + gaps[1], most)
+        few = np.flatnonzero(counts < most)
+    return counts
+
+
 def present_medians(values: Array) -> Array:
     """Return the median of every column over what is present, 0 if nothing is."""
     medians = np.empty(values.shape[1])
