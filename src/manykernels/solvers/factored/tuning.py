@@ -40,6 +40,7 @@ LITTLE = 0.2  # seconds of such a fit in place of a smoothed kink, or of more co
 WORTH_A_WAIT = 25.0  # times as long may such a fit take where steps on factors come no further
 FEW_KERNELS = 100  # in N x N matrices and factors, up to which steps are taken in all of them at once
 MATRIX_GAP = 0.03  # part of the certified gap to which they are solved, while kernels may be missing
+MATRIX_NEARLY = 10.0  # times the gap asked for, up to which they are solved as if none were missing
 MATRIX_FACTORS = 1e-9  # share of the trace that factors leave of kernels that N x N matrices are not formed of
 LANDMARK_STEPS = 1.1e-9  # seconds a row and pair of landmarks, in the rounds of finer and finer factors
 SINGLE_PRECISION_TOL = 2e-5  # loosest gap that single precision of matrices could be felt in

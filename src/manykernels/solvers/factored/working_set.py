@@ -48,6 +48,7 @@ from manykernels.solvers.factored.tuning import (
     LEAST_GROWTH,
     MATRIX_FACTORS,
     MATRIX_GAP,
+    MATRIX_NEARLY,
     NEARLY,
     NEW_FOR_PRODUCTS,
     NEWTON_STEPS,
@@ -489,7 +490,8 @@ class FactoredWorkingSet:
         self._begin(matrices, state)
         while True:
             gap = state.primal - state.best.value if state.best is not None else np.inf
-            wanted = min(max(MATRIX_GAP * gap / self._size(state), closest), loosest)
+            wanted = min(MATRIX_GAP * gap / self._size(state), loosest)
+            wanted = wanted if wanted > MATRIX_NEARLY * self.tol else closest  # one step more, in place of a round
             bound, gap = yield from self._taken_over(state, matrices.solve(wanted, self._left))
             yield state
             if gap <= self.tol * self._size(state):
