@@ -1,18 +1,20 @@
 """Whether kernels are better held as Gram matrices or as factors: CPU seconds of a whole fit, and its gap.
 
 ``python benchmarks/gram_or_factored.py [--problem columns|units|growth|steps|default|search|landmarks] [--data DIR]
-[--rows 3000] [--sets NAME,...] [--alpha auto] [--banks NAME ...] [--smoke] [--output DIR]``
+[--rows 3000] [--sets NAME,...] [--alpha auto] [--banks TEXT ...] [--draws 3] [--smoke] [--output DIR]``
 
 *columns*: twelve Gaussian kernels on four columns, logistic loss, the estimator's defaults, the better of two fits.
 
 *units*: fits of several shapes both ways, and the unit costs that predict them best: those of
 `manykernels.grams.plan`, by which ``representation="auto"`` chooses, stand beside them, with what they predict.
 
-*growth*: fits as ``representation="auto"`` chooses at 200 to 6,000 rows, and at 5 % more, for four banks: what more
-rows cost. *steps*: the same in steps of 5 % around the places where plans change, each step on the rows of the one
-before and 5 % more, medians over several draws. The strength in units of noise is another one at every number of rows,
-and so is the model: with a number for ``--alpha`` rows are all that changes. *landmarks*: the default bank with its
-kernels of all columns as they are, and on landmarks.
+*growth*: fits as ``representation="auto"`` chooses, of more and more rows, columns, widths of each column or classes,
+and of 5 % more of them; a picture, and the exponents. *steps*: the same in steps of 5 % where plans change. Every fit
+reads what the one before reads, and more; ratios are medians over draws. Beside seconds stand counts that no clock
+changes: certified rounds, Newton steps, passes over all kernels, and products of these steps. Where a ratio is large
+and they are not, the machine was busy; where a round is one more, it is the price of a round. The strength is a tenth
+of the largest (``--alpha``): the default, in units of noise, is another one at every number of rows, and so is the
+model. *landmarks*: the default bank with its kernels of all columns as they are, and on landmarks.
 
 *default*: the default bank, with Gaussians on all columns, narrow ones among them, on drawn and on real tables, one
 fit; *search*: the same by the ``CV`` twin, five folds. A row that was measured is not measured again.
@@ -22,6 +24,7 @@ from __future__ import annotations
 
 import time
 import warnings
+from dataclasses import dataclass, replace
 from itertools import product
 from pathlib import Path
 from typing import Any
@@ -39,27 +42,81 @@ from manykernels.exceptions import ConvergenceWarning
 from manykernels.grams import plan, training
 from manykernels.grams.training import total_rank
 from manykernels.kernels.bank.columns import Table
+from manykernels.solvers.factored.state import State
+from manykernels.solvers.factored.working_set import FactoredWorkingSet
 
 SIZES, SMOKE_SIZES = (500, 1000, 2000, 5000), (100, 200)
 SHAPES = ((4, 3, 0), (8, 3, 0), (20, 10, 0), (50, 3, 0), (20, 3, 5))  # columns, widths, levels of a column (0: numbers)
 UNIT_SIZES = {"gram": (200, 400, 800, 1600), "factored": (400, 1600, 6400)}
 MOST_ENTRIES = 1e8  # of all matrices of a fit that is timed
-GROWTH_BANKS = {"8 columns x 3 widths": (8, 3), "40 columns x 5 widths": (40, 5), "default bank, 6 columns": (6, 0)}
-GROWTH_BANKS |= {"default bank, 30 columns": (30, 0)}
-GROWTH_SIZES = (200, 400, 600, 800, 1000, 1500, 2000, 2500, 3500, 4900, 6000)
-MORE_ROWS = 1.05
-# Where plans change: bank (columns, widths; no widths: the default bank), how it is held, first and last number of rows
-STEPS: dict[str, tuple[int, int, str, int, int]] = {
-    "8 columns x 3 widths, few rows": (8, 3, "auto", 400, 800),
-    "40 columns x 5 widths, few rows": (40, 5, "auto", 200, 400),
-    "20 columns x 10 widths, factored": (20, 10, "factored", 900, 1200),
-    "8 columns x 3 widths": (8, 3, "auto", 4600, 5400),
-    "default bank, 6 columns": (6, 0, "auto", 2100, 2600),
-    "default bank, 30 columns": (30, 0, "auto", 1300, 2400),
-}
-SMOKE_STEPS: dict[str, tuple[int, int, str, int, int]] = {"3 columns x 2 widths": (3, 2, "auto", 150, 160)}
+MORE = 1.05  # times the rows, columns or kernels of one fit, in the next
 DRAWS = 3
-ALLOWED = 1.2  # times the seconds, for 5 % more rows
+RELATIVE = "0.1*max"  # a strength that is the same at every size, as the default in units of noise is not
+ALLOWED = 1.2  # times the seconds, for 5 % more
+COUNTS = ("rounds", "steps", "passes", "products", "active")  # what a fit does, whatever the clock says
+QUICK, REPEATS = 0.5, 3  # seconds of a fit that is timed so often
+
+
+@dataclass(frozen=True)
+class Sweep:
+    """Fits that differ in one size: each is on what the one before is on, and more."""
+
+    axis: str  # rows, columns, widths, classes
+    sizes: tuple[int, ...]
+    rows: int = 2000
+    columns: int = 8
+    widths: int = 3  # of Gaussians on each column; none: the default bank
+    classes: int = 2
+    outputs: str = "own"
+    way: str = "auto"
+
+    def at(self, size: int) -> Sweep:
+        """Return the fit of one size."""
+        return replace(self, **{self.axis: size})
+
+
+def steps_between(first: int, last: int) -> tuple[int, ...]:
+    """Return sizes from one to another, each 5 % more than the one before."""
+    count = int(np.ceil(np.log(last / first) / np.log(MORE) - 1e-9))
+    return tuple(round(first * MORE**k) for k in range(count + 1))
+
+
+def and_more(*sizes: int) -> tuple[int, ...]:
+    """Return sizes and 5 % more of each."""
+    return tuple(n for size in sizes for n in (size, round(MORE * size)))
+
+
+CLASSES = tuple(range(2, 13))
+IN_ROWS = and_more(200, 400, 600, 800, 1000, 1500, 2000, 2500, 3500, 4900, 6000)
+GROWTH = {
+    "8 columns x 3 widths": Sweep("rows", IN_ROWS),
+    "40 columns x 5 widths": Sweep("rows", IN_ROWS, columns=40, widths=5),
+    "default bank, 6 columns": Sweep("rows", IN_ROWS, columns=6, widths=0),
+    "default bank, 30 columns": Sweep("rows", IN_ROWS, columns=30, widths=0),
+    "300 rows x 5 widths, columns": Sweep("columns", and_more(20, 40, 80, 160), rows=300, widths=5),
+    "2,000 rows x 5 widths, columns": Sweep("columns", and_more(20, 40, 80, 160, 320), widths=5),
+    "300 rows x 10 columns, widths": Sweep("widths", and_more(20, 40, 80), rows=300, columns=10),
+    "2,000 rows x 10 columns, widths": Sweep("widths", and_more(20, 40, 80, 160), columns=10),
+    "150 rows, classes": Sweep("classes", CLASSES, rows=150),
+    "2,000 rows, classes": Sweep("classes", CLASSES),
+    "150 rows, classes, shared": Sweep("classes", CLASSES, rows=150, outputs="shared"),
+    "2,000 rows, classes, shared": Sweep("classes", CLASSES, outputs="shared"),
+}
+STEPS = {  # where plans change
+    "8 columns x 3 widths, few rows": Sweep("rows", steps_between(400, 800)),
+    "40 columns x 5 widths, few rows": Sweep("rows", steps_between(200, 400), columns=40, widths=5),
+    "40 columns x 5 widths, 1,000 rows": Sweep("rows", steps_between(800, 1200), columns=40, widths=5),
+    "20 columns x 10 widths, factored": Sweep("rows", steps_between(900, 1200), columns=20, widths=10, way="factored"),
+    "8 columns x 3 widths": Sweep("rows", steps_between(4600, 5400)),
+    "default bank, 6 columns": Sweep("rows", steps_between(2100, 2600), columns=6, widths=0),
+    "default bank, 30 columns": Sweep("rows", steps_between(600, 2400), columns=30, widths=0),
+    "500 rows x 5 widths, columns": Sweep("columns", steps_between(20, 60), rows=500, widths=5),
+    "500 rows x 8 columns, widths": Sweep("widths", steps_between(20, 60), rows=500),
+}
+SMOKE_SWEEPS = {
+    "3 columns x 2 widths": Sweep("rows", (150, 158), columns=3, widths=2),
+    "100 rows, classes": Sweep("classes", (2, 3), rows=100, columns=3, widths=2),
+}
 PROBLEMS = ("columns", "units", "growth", "steps", "default", "search", "landmarks")
 LANDMARKS = (0, 100, 300, 500)  # of kernels of all columns; 0: none, the kernels as they are
 WAYS = ("factored", "gram")
@@ -140,79 +197,126 @@ def unit_costs(options: Any, record: dict[str, Any]) -> None:
     common.save(frame, record, options.output, "gram_or_factored_units")
 
 
-def growth_row(name: str, n_samples: int, seed: int) -> dict[str, Any]:
-    """Return CPU seconds, form and gap of a fit as "auto" chooses, and of one on a few rows more."""
-    n_columns, n_widths = GROWTH_BANKS[name]
-    widths = np.geomspace(0.5, 2.0, n_widths).tolist()
-    bank = KernelBank.per_feature(widths=widths, standardize=True) if widths else None
-    found: dict[str, Any] = {"bank": name, "rows": n_samples}
-    for label, n in (("", n_samples), ("more_", round(MORE_ROWS * n_samples))):
-        X, y = additive(n, n_columns, 0, seed, classes=True)
-        model = MKLClassifier(bank)
-        seconds = common.cpu_time(lambda model=model, X=X, y=y: model.fit(X, y), repeats=2).best
-        found |= {f"{label}form": model.representation_, f"{label}cpu_s": seconds, f"{label}gap": model.dual_gap_}
-    return found | {"ratio": found["more_cpu_s"] / found["cpu_s"]}
+def drawn(case: Sweep, seed: int) -> tuple[np.ndarray, np.ndarray]:
+    """Draw the columns of the largest fit of a sweep, and classes, one score each: smaller fits read a part of both."""
+    most = case.at(max(case.sizes))
+    if most.classes == 2 and case.axis != "classes":
+        return additive(most.rows, most.columns, 0, seed, classes=True)
+    rng = np.random.default_rng(seed)
+    X = rng.normal(size=(most.rows, most.columns))
+    scores = [np.sin(2 * X[:, k % 2] + k) + 0.5 * X[:, (k + 1) % most.columns] for k in range(most.classes)]
+    return X, np.array(scores) + 0.5 * rng.gumbel(size=(most.classes, most.rows))
 
 
-def growth(options: Any, record: dict[str, Any]) -> None:
-    """Measure fits at growing numbers of rows."""
-    sizes = SMOKE_SIZES if options.smoke else GROWTH_SIZES
-    growth_row(next(iter(GROWTH_BANKS)), 1200, options.seed)
-    frame = pd.DataFrame([growth_row(name, n, options.seed) for name in GROWTH_BANKS for n in sizes])
-    formats = {"cpu_s": ".2f", "more_cpu_s": ".2f", "gap": ".0e", "more_gap": ".0e", "ratio": ".2f"}
-    common.print_table(frame, "CPU seconds of a fit as the plan chooses, and of one on 5 % more rows", formats)
-    common.save(frame, record, options.output, "gram_or_factored_growth")
+def counted(model: MKLClassifier, X: np.ndarray, y: np.ndarray) -> dict[str, float]:
+    """Fit, and return what the fit did, whatever the clock says: of all classes together.
+
+    Products, in units of 1e9, are those of Newton steps: rows times the square of the coefficients that move together
+    in a round on factors, the cube of the rows on matrices.
+    """
+    record, products, n = FactoredWorkingSet._record, [0.0], len(y)
+
+    def recorded(method: FactoredWorkingSet, state: State, number: int, gap: float) -> None:
+        before = state.rounds[-1].newton_steps if state.rounds else 0
+        record(method, state, number, gap)
+        last = state.rounds[-1]
+        products[0] += (last.newton_steps - before) * n * float(last.rank or n) ** 2
+
+    with mock.patch.object(FactoredWorkingSet, "_record", recorded):
+        model.fit(X, y)
+    found = model.solution_ if isinstance(model.solution_, tuple) else (model.solution_,)
+    steps = sum(one.newton_steps for one in found)
+    return {
+        "rounds": sum(len(one.history) for one in found),
+        "steps": steps,
+        "passes": round(sum(one.passes for one in found)),
+        "products": 1e-9 * (products[0] if model.representation_ == "factored" else steps * float(n) ** 3),
+        "active": sum(int(np.count_nonzero(one.kernel_weights)) for one in found),
+    }
 
 
-def step_sizes(first: int, last: int) -> list[int]:
-    """Return numbers of rows from one to another, each 5 % more than the one before."""
-    count = int(np.ceil(np.log(last / first) / np.log(MORE_ROWS) - 1e-9))
-    return [round(first * MORE_ROWS**k) for k in range(count + 1)]
+def sweep_rows(name: str, case: Sweep, seed: int, alpha: float | str) -> list[dict[str, Any]]:
+    """Return what the fits of a sweep cost and did, on parts of one draw.
+
+    Fits that take little are timed several times, each time all of them in turn: the least counts, and a while in which
+    a machine is slow does not pass for a step.
+    """
+    X, y = drawn(case, seed)
+    found, seconds = [], np.full((REPEATS, len(case.sizes)), np.inf)
+    for again, (slot, size) in product(range(REPEATS), enumerate(case.sizes)):
+        if again and seconds[0, slot] > QUICK:
+            continue
+        own = case.at(size)
+        widths = np.geomspace(0.5, 2.0, own.widths).tolist()
+        bank = KernelBank.per_feature(widths=widths, standardize=True) if widths else None
+        rows, target = X[: own.rows, : own.columns], (y if y.ndim == 1 else y[: own.classes].argmax(axis=0))[: own.rows]
+        model = MKLClassifier(bank, alpha=alpha, outputs=own.outputs, resources={"representation": own.way})
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", UserWarning)  # of few rows, and columns of noise
+            timed = common.cpu_time(lambda: counted(model, rows, target), repeats=1)  # noqa: B023 - called at once
+        seconds[again, slot] = timed.best
+        if not again:
+            landmarks = any("landmarks" in kernel for kernel in model.kernel_names_)
+            form = model.representation_ + (", landmarks" if landmarks else "")
+            told = {"fits": name, "axis": case.axis, "size": size, "draw": seed, "form": form}
+            cost = {"strength": float(np.mean(model.alpha_)), "gap": float(np.max(model.dual_gap_))}
+            found.append(told | cost | timed.result)
+    return [row | {"cpu_s": best} for row, best in zip(found, seconds.min(axis=0).tolist(), strict=True)]
 
 
-def drawn_steps(
-    name: str, case: tuple[int, int, str, int, int], seed: int, alpha: float | str = "auto"
-) -> list[dict[str, Any]]:
-    """Return what fits on the first rows of one draw cost, more rows in each."""
-    n_columns, n_widths, way, first, last = case
-    widths, sizes = np.geomspace(0.5, 2.0, n_widths).tolist(), step_sizes(first, last)
-    bank = KernelBank.per_feature(widths=widths, standardize=True) if widths else None
-    X, y = additive(sizes[-1], n_columns, 0, seed, classes=True)
-    found = []
-    for n in sizes:
-        model = MKLClassifier(bank, alpha=alpha, resources={"representation": way})
-        timed = common.cpu_time(lambda model=model, n=n: model.fit(X[:n], y[:n]), repeats=1)
-        landmarks = any("landmarks" in kernel for kernel in model.kernel_names_)
-        form = model.representation_ + (", landmarks" if landmarks else "")
-        own = {"form": form, "alpha": model.alpha_, "newton_steps": model.solution_.newton_steps}
-        found.append({"bank": name, "rows": n, "draw": seed, **own, "cpu_s": timed.best, "gap": model.dual_gap_})
-    return found
+def summary(frame: pd.DataFrame) -> pd.DataFrame:
+    """Return medians over draws, and the ratio of seconds to those of the size before as it would be for 5 % more."""
+    by_size = frame.groupby(["fits", "axis", "size"], sort=False)
+    middle = {name: (name, "median") for name in ("strength", "cpu_s", *COUNTS)}
+    table = by_size.agg(form=("form", "first"), gap=("gap", "max"), **middle).reset_index()
+    both = frame.assign(seconds=np.log(frame["cpu_s"]), length=np.log(frame["size"]))
+    both = both.groupby(["fits", "draw"], sort=False)[["seconds", "length"]].diff()
+    frame = frame.assign(ratio=MORE ** (both["seconds"] / both["length"]))
+    table["ratio"] = frame.groupby(["fits", "axis", "size"], sort=False)["ratio"].median().to_numpy()
+    return table
 
 
-def steps(options: Any, record: dict[str, Any]) -> None:
-    """Measure fits at numbers of rows 5 % apart where plans change; save every draw, and print medians."""
-    cases, draws = (SMOKE_STEPS, 2) if options.smoke else (STEPS, DRAWS)
-    cases = {name: case for name, case in cases.items() if name in (options.banks or cases)}
-    alpha = "auto" if options.alpha == "auto" else float(options.alpha)
-    for first in ((8, 3, "auto", 1200, 1200), (3, 0, "auto", 900, 900), (3, 2, "auto", 150, 150)):
-        drawn_steps("first", first, options.seed)  # compiled, and read from disk
+def exponents(table: pd.DataFrame) -> pd.Series:
+    """Return the power of the size by which the seconds of each sweep grow."""
+    own = {name: np.log(part[["size", "cpu_s"]].to_numpy()) for name, part in table.groupby("fits", sort=False)}
+    return pd.Series({name: np.polyfit(*part.T, 1)[0] for name, part in own.items()})
+
+
+def picture(table: pd.DataFrame, path: Path) -> None:
+    """Draw CPU seconds against each size, with the exponents."""
+    import matplotlib.pyplot as plt
+
+    powers, axes_of = exponents(table), table["axis"].unique()
+    figure, axes = plt.subplots(1, len(axes_of), figsize=(3.4 * len(axes_of), 3.6), sharey=True, layout="constrained")
+    for axis, name in zip(np.atleast_1d(axes), axes_of, strict=True):
+        for fits, part in table[table["axis"] == name].groupby("fits", sort=False):
+            axis.loglog(part["size"], part["cpu_s"], ".-", label=f"{fits}: {powers[fits]:.1f}")
+        axis.set_xlabel(name)
+        axis.grid(visible=True, alpha=0.3)
+        axis.legend(frameon=False, fontsize=7)
+    np.atleast_1d(axes)[0].set_ylabel("CPU seconds")
+    figure.savefig(path, dpi=110)
+    plt.close(figure)
+
+
+def sweeps(options: Any, record: dict[str, Any], problem: str, cases: dict[str, Sweep]) -> None:
+    """Measure fits of growing size; save every draw, print medians and exponents, and draw them."""
+    cases = SMOKE_SWEEPS if options.smoke else cases
+    cases = {name: case for name, case in cases.items() if any(text in name for text in options.banks)}
+    alpha = options.alpha if options.alpha == "auto" or "*" in options.alpha else float(options.alpha)
     found: list[dict[str, Any]] = []
     for name, case in cases.items():
-        for draw in range(draws):
-            found += drawn_steps(name, case, options.seed + draw, alpha)
-            common.save(pd.DataFrame(found), record, options.output, "gram_or_factored_steps")
-    frame = pd.DataFrame(found)
-    by_size = frame.groupby(["bank", "rows"], sort=False)
-    table = by_size.agg(form=("form", "first"), cpu_s=("cpu_s", "median"), gap=("gap", "max")).reset_index()
-    times = frame.pivot_table(index=["bank", "rows"], columns="draw", values="cpu_s", sort=False)
-    times = times.groupby("bank", sort=False).pct_change().add(1.0).median(axis=1)  # of the ratios draw by draw
-    table["ratio"] = times.to_numpy()
-    common.print_table(
-        table, "CPU seconds, and times those of 5 % fewer rows", {"cpu_s": ".2f", "gap": ".0e", "ratio": ".2f"}
-    )
-    common.CONSOLE.print(
-        f"steps that cost more than {ALLOWED:g} times: {(table['ratio'] > ALLOWED).sum()} of {table['ratio'].count()}"
-    )
+        ends = replace(case, sizes=(min(case.sizes), max(case.sizes)))
+        sweep_rows(name, ends, options.seed, alpha)  # compiled, and read from disk
+        for draw in range(options.draws):
+            found += sweep_rows(name, case, options.seed + draw, alpha)
+            common.save(pd.DataFrame(found), record, options.output, f"gram_or_factored_{problem}")
+    table = summary(pd.DataFrame(found))
+    formats = {"strength": ".2e", "cpu_s": ".3f", "gap": ".0e", "ratio": ".2f"} | dict.fromkeys(COUNTS, ".3g")
+    common.print_table(table, f"CPU seconds at alpha={options.alpha}, and times those before for 5 % more", formats)
+    print(exponents(table).rename("exponent").round(2).to_string())
+    print(f"more than {ALLOWED:g} times for 5 % more: {(table['ratio'] > ALLOWED).sum()} of {table['ratio'].count()}")
+    picture(table, options.output / f"gram_or_factored_{problem}.png")
 
 
 def table(name: str, folder: Path, rows: int, seed: int) -> accuracy.Data | None:
@@ -281,8 +385,9 @@ def main() -> None:
     parser.add_argument("--data", type=Path, default=common.HERE.parents[1] / "shared" / "data", help="folder of sets")
     parser.add_argument("--rows", type=int, default=3000, help="rows to learn from, of the default bank")
     parser.add_argument("--sets", default=SETS, help="sets for the default bank, separated by commas")
-    parser.add_argument("--alpha", default="auto", help="strength of the fits of steps")
-    parser.add_argument("--banks", nargs="*", help="of steps, by their names; all by default")
+    parser.add_argument("--alpha", default=RELATIVE, help="strength of the fits of growth and steps")
+    parser.add_argument("--banks", nargs="*", default=[""], help="of these, those that have one of these texts in them")
+    parser.add_argument("--draws", type=int, default=DRAWS, help="of their data")
     options = parser.parse_args()
     record = common.environment()
     common.print_environment(record)
@@ -293,10 +398,9 @@ def main() -> None:
         common.save(frame, record, options.output, "gram_or_factored")
     if options.smoke or options.problem == "units":
         unit_costs(options, record)
-    if options.smoke or options.problem == "growth":
-        growth(options, record)
-    if options.smoke or options.problem == "steps":
-        steps(options, record)
+    for problem, cases in (("growth", GROWTH), ("steps", STEPS)):
+        if options.smoke or options.problem == problem:
+            sweeps(options, record, problem, cases)
     for problem in ("default", "search") if options.smoke else {options.problem} & {"default", "search"}:
         frame = default_banks(options, problem)
         common.print_table(frame, f"The default bank, {problem}", {"cpu_s": ".1f", "gap": ".0e", "score": ".3f"})
