@@ -86,9 +86,9 @@ class TestFactored(SolverContract):
 
     @pytest.fixture(autouse=True)
     def _no_matrices(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        monkeypatch.setattr(working_set, "FEW_ROWS", 0)
+        monkeypatch.setattr(fallback, "SMOOTH_STEPS", 0)
         monkeypatch.setattr(fallback, "SMOOTHED_STEPS", 0)
-        monkeypatch.setattr(working_set, "matrices_cost_little", lambda problem: False)
+        monkeypatch.setattr(working_set, "matrices_cost_little", lambda *_, **__: False)
 
     def model(self, small: SmallProblem, solution: Solution) -> NumpyModel:
         roots = roots_of(small.kernels)

@@ -19,7 +19,7 @@ from manykernels.grams.factored.operators import ChunkedOperator
 from manykernels.grams.rows.base import RowSource
 from manykernels.grams.rows.opening import ParquetRows, open_rows
 from manykernels.kernels import Gaussian, Laplacian, Linear, Periodic, Polynomial
-from manykernels.solvers.factored import fallback, working_set
+from manykernels.solvers.factored import fallback
 
 Array = NDArray[Any]
 
@@ -157,7 +157,7 @@ def test_large_ranks_have_an_operator_a_kernel(monkeypatch: pytest.MonkeyPatch) 
     X, y = data(np.random.default_rng(3))
     monkeypatch.setattr("manykernels.grams.factored.chunked.FUSED_RANK", 3)
     monkeypatch.setattr(fallback, "LITTLE", 0.0)
-    monkeypatch.setattr(working_set, "FEW_ROWS", 0)
+    monkeypatch.setattr(fallback, "SMOOTH_STEPS", 0)
     monkeypatch.setattr(fallback, "SMOOTHED_STEPS", 0)
     options: dict[str, Any] = {"relative_strength": 0.1, "tol": 1e-5}
     first = on_factors(open_rows(X, chunk_rows=400), y, bank_of(), **options)

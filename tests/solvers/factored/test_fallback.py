@@ -54,7 +54,7 @@ def test_kernels_may_all_be_factors() -> None:
 def few_landmarks(monkeypatch: pytest.MonkeyPatch) -> None:
     """As many rows per landmark as thousands of rows have, on hundreds of rows."""
     monkeypatch.setattr(fallback, "LITTLE", 0.0)
-    monkeypatch.setattr(working_set, "FEW_ROWS", 0)
+    monkeypatch.setattr(fallback, "SMOOTH_STEPS", 0)
     monkeypatch.setattr(fallback, "SMOOTHED_STEPS", 0)
     monkeypatch.setattr(cholesky, "MAX_RANK", 48)
 
@@ -105,6 +105,8 @@ def test_more_coefficients_than_rows_go_on_in_matrices_from_where_factors_ended(
     monkeypatch: pytest.MonkeyPatch, loss: str
 ) -> None:
     monkeypatch.setattr(fallback, "LITTLE", 0.0)
+    monkeypatch.setattr(fallback, "STEP", 0.0)
+    monkeypatch.setattr(fallback, "MATRIX_STEPS", fallback.SMOOTH_STEPS)  # as many on both: from equal sizes on
     begun = []
     begin = WorkingMatrices.begin
 
@@ -131,7 +133,7 @@ def test_kernels_with_many_directions_are_matrices_as_soon_as_they_enter(
     monkeypatch: pytest.MonkeyPatch, loss: str
 ) -> None:
     monkeypatch.setattr(fallback, "LITTLE", 0.0)
-    monkeypatch.setattr(working_set, "FEW_ROWS", 0)
+    monkeypatch.setattr(fallback, "SMOOTH_STEPS", 0)
     monkeypatch.setattr(fallback, "SMOOTHED_STEPS", 0)
     in_factors: set[int] = set()
 
@@ -279,8 +281,19 @@ def test_few_rows_go_over_where_steps_on_factors_come_no_further(fraction: float
 def test_kinks_are_smoothed_where_steps_on_matrices_cost_more_whatever_the_number_of_rows() -> None:
     def sooner(n: int, rank: int, loss: str = "hinge") -> bool:
         posed: Any = SimpleNamespace(n_samples=n, loss=get_loss(loss), shared=False)
-        return fallback.sooner_on_matrices(posed, rank)
+        return fallback.sooner_on_matrices(posed, rank, float(n * rank**2 + rank**3))
 
     assert [sooner(n, 110) for n in (200, 400, 800, 1200)] == [True, True, False, False]
     assert [sooner(n, 800) for n in (400, 1200, 3000)] == [True, True, False]
     assert not sooner(200, 110, "logistic")
+
+
+def test_more_coefficients_than_rows_become_matrices_by_what_steps_take_whatever_the_number_of_rows() -> None:
+    def sooner(n: int, rank: int, products: float) -> bool:
+        posed: Any = SimpleNamespace(n_samples=n, loss=get_loss("logistic"), shared=False)
+        return fallback.sooner_on_matrices(posed, rank, products)
+
+    on_hessians = [sooner(1500, rank, 1500.0 * rank**2 + float(rank) ** 3) for rank in (900, 1500, 2200)]
+    assert on_hessians == [False, False, True]
+    by_sweeps = 4e8  # forty columns
+    assert [sooner(n, 2 * n, by_sweeps) for n in (300, 600, 999, 1001)] == [True, False, False, False]

@@ -20,7 +20,7 @@ from manykernels import Gaussian, KernelBank, Linear, solve
 from manykernels.exceptions import IncompatibleError
 from manykernels.grams.factored import factored_stack
 from manykernels.objective import BlockL1, ElasticNetBall, GroupElasticNet, Problem, Regularizer, get_loss
-from manykernels.solvers.factored import fallback, newton, working_set
+from manykernels.solvers.factored import fallback, newton
 from manykernels.solvers.factored.solver import FactoredNewton
 from manykernels.testing import RegularizerContract
 
@@ -84,7 +84,7 @@ class TestRounded(RegularizerContract):
 @pytest.fixture(autouse=True)
 def _on_factors_alone(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(fallback, "LITTLE", 0.0)
-    monkeypatch.setattr(working_set, "FEW_ROWS", 0)
+    monkeypatch.setattr(fallback, "SMOOTH_STEPS", 0)
     monkeypatch.setattr(fallback, "SMOOTHED_STEPS", 0)
 
 

@@ -12,7 +12,7 @@ from tests.support.factored import ADDITIVE, largest_strength, on_factors
 from manykernels import KernelBank, solve
 from manykernels.exceptions import InvalidInputError
 from manykernels.kernels import Gaussian, Linear, MedianWidth
-from manykernels.solvers.factored import fallback, newton, working_set
+from manykernels.solvers.factored import fallback, newton
 
 N = 400
 WIDTHS = (0.3, 0.6, 1.2)
@@ -76,7 +76,7 @@ def test_blocks_do_not_overshoot_what_their_sampled_hessians_leave_out(monkeypat
     monkeypatch.setattr(newton, "BLOCK_ROWS", 30)
     monkeypatch.setattr(newton, "BLOCK_PER_RANK", 0)
     monkeypatch.setattr(fallback, "LITTLE", 0.0)
-    monkeypatch.setattr(working_set, "FEW_ROWS", 0)
+    monkeypatch.setattr(fallback, "SMOOTH_STEPS", 0)
     monkeypatch.setattr(fallback, "SMOOTHED_STEPS", 0)
     X, y = data(4)
     options: dict[str, Any] = {"loss": "squared", "relative_strength": 0.02, "tol": 1e-2, "max_iter": 30}

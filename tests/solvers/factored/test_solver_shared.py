@@ -19,7 +19,7 @@ from manykernels.kernels import Gaussian, Laplacian, Linear, Polynomial
 from manykernels.objective.problem import Problem
 from manykernels.objective.regularizers import BlockL1, BlockLq, ElasticNet, LpBall, Regularizer, Ridge, Simplex
 from manykernels.solvers import SharedNewton, Solution
-from manykernels.solvers.factored import fallback, newton, working_set
+from manykernels.solvers.factored import fallback, newton
 from manykernels.solvers.factored.group_problem import GroupProblem
 from manykernels.solvers.factored.objective import FactoredObjective, OutputOperator
 from manykernels.solvers.factored.solver import FactoredNewton
@@ -117,7 +117,7 @@ def test_kinked_losses_are_solved_and_proved_by_dense_algebra() -> None:
 
 def test_intercepts_cross_plateaus_where_no_sample_is_near_a_kink(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(fallback, "LITTLE", 0.0)
-    monkeypatch.setattr(working_set, "FEW_ROWS", 0)
+    monkeypatch.setattr(fallback, "SMOOTH_STEPS", 0)
     monkeypatch.setattr(fallback, "SMOOTHED_STEPS", 0)
     rng = np.random.default_rng(0)
     X = rng.normal(size=(300, 3))

@@ -26,7 +26,9 @@ from manykernels.solvers.factored.tuning import (
     LAZY_ENTRY,
     LITTLE,
     MATRIX_FACTORS,
+    MATRIX_STEPS,
     PRODUCT,
+    SMOOTH_STEPS,
     SMOOTHED_STEPS,
     STEP,
     WORTH_A_WAIT,
@@ -51,17 +53,17 @@ def cost_little(n_kernels: int, n_samples: int, *, patient: bool = False) -> boo
     return seconds <= LITTLE * (WORTH_A_WAIT if patient else 1.0)
 
 
-def sooner_on_matrices(problem: Problem, rank: int) -> bool:
-    """Whether a loss with a kink is solved sooner on N x N matrices than smoothed, on so many coefficients.
+def sooner_on_matrices(problem: Problem, rank: int, products: float) -> bool:
+    """Whether steps on N x N matrices are predicted to take less in all than on so many coefficients of factors.
 
-    Their steps are fewer, and cost a cube of the number of samples and sums of factors; those of a smoothed loss cost
-    Hessians of all coefficients.
+    One on matrices costs a cube of the number of samples and sums of factors, one on factors so many ``products``.
+    Those on matrices are fewer where a loss has a kink, and would be smoothed on factors, and more where it is smooth.
     """
-    if problem.loss.smooth or problem.shared:
+    if problem.shared:
         return False
-    n, r = float(problem.n_samples), float(rank)
-    smoothed = SMOOTHED_STEPS * (STEP + PRODUCT * (n * r**2 + r**3))
-    return KINKED_STEPS * (STEP + PRODUCT * (n**3 + n**2 * r)) <= smoothed
+    n = float(problem.n_samples)
+    factors, matrices = (SMOOTH_STEPS, MATRIX_STEPS) if problem.loss.smooth else (SMOOTHED_STEPS, KINKED_STEPS)
+    return matrices * (STEP + PRODUCT * n**2 * (n + rank)) <= factors * (STEP + PRODUCT * products)
 
 
 def matrices_cost_little(problem: Problem, *, patient: bool = False) -> bool:

@@ -33,12 +33,12 @@ from manykernels.grams.factored.base import FactorOperator
 from manykernels.grams.rows.vectors import held
 from manykernels.objective.certificate import inner
 from manykernels.objective.losses.curvature import SAMPLE_PER_RANK, Curvature
-from manykernels.solvers.factored.block_descent import DescentModel, descends
+from manykernels.solvers.factored.block_descent import PRODUCT_COST, DescentModel, descends
 from manykernels.solvers.factored.group_penalty import GroupPenalty, PenaltyCurve
 from manykernels.solvers.factored.group_problem import GroupProblem
 from manykernels.solvers.factored.line_search import line_minimum
 from manykernels.solvers.factored.objective import FactoredObjective, Point, is_matrix_free
-from manykernels.solvers.factored.rounded_descent import RoundedModel, sweeps_rounded
+from manykernels.solvers.factored.rounded_descent import RoundedModel, rounded_products
 from manykernels.solvers.factored.tuning import (
     BLOCK_PER_RANK,
     BLOCK_ROWS,
@@ -405,6 +405,23 @@ def first_rows(objective: FactoredObjective) -> int:
     return min(objective.problem.n_samples, max(SAMPLE_ROWS, SAMPLE_PER_RANK * objective.rank))
 
 
+def _without_hessian(objective: FactoredObjective) -> bool:
+    """Whether a Hessian would be too large, or cost too much."""
+    work = first_rows(objective) * objective.products
+    return objective.matrix_free or objective.order > RANK_LIMIT or work > DENSE_WORK
+
+
+def step_products(objective: FactoredObjective) -> float:
+    """Return about how many products a step takes, as those of a Hessian, in the way that it would be taken."""
+    n, rank, dense = objective.problem.n_samples, float(objective.rank), first_rows(objective) * objective.products
+    sweeps = rounded_products(objective)
+    if sweeps < dense:
+        return sweeps
+    if _without_hessian(objective):
+        return 2.0 * PRODUCT_COST * CYCLES * (SWEEPS_A_CYCLE + MAX_GRADIENTS) * n * rank
+    return dense + objective.order**3
+
+
 def _advance_somehow(
     objective: FactoredObjective, point: Point, slopes: Array, gradient: Array, value: float, hessians: Hessians
 ) -> bool:
@@ -453,13 +470,11 @@ def _advance(
         hessians.sweeps += hessians.descent.sweeps
     elif gradient is None:
         return 0.0
-    elif hessians.descending and sweeps_rounded(objective, curvature, hessians.rows):
+    elif hessians.descending and rounded_products(objective) < hessians.rows * objective.products:
         if not isinstance(hessians.descent, RoundedModel):
             hessians.descent = RoundedModel(objective, curvature)
         v, shift, change = hessians.descent.step(objective, point, slopes, gradient, hessians.sweep_tol)
-    elif (
-        objective.matrix_free or objective.order > RANK_LIMIT or first_rows(objective) * objective.products > DENSE_WORK
-    ):
+    elif _without_hessian(objective):
         apart = objective.apart
         if hessians.blocks is None:
             hessians.blocks = [block_of(apart, slot, curvature) for slot in range(len(apart.operators))]

@@ -354,14 +354,14 @@ def rounded_operators(objective: FactoredObjective) -> list[ColumnOperator]:
     return found if len(found) == len(objective.bases) else []
 
 
-def sweeps_rounded(objective: FactoredObjective, curvature: Curvature, rows: int) -> bool:
-    """Whether sweeps over rounded rows apply and are predicted to cost less than a Hessian summed over so many rows.
+def rounded_products(objective: FactoredObjective) -> float:
+    """Return how many products, as those of a Hessian, a step of sweeps over rounded rows takes; infinite without any.
 
     They apply to functions of single columns in memory, of any shape, and samples that do not act on each other.
     """
     penalty = objective.penalty
     plain = penalty.shape is not None and not (penalty.coned or penalty.coupled)
     if not plain or objective.problem.bound.couples_samples or not rounded_operators(objective):
-        return False
+        return np.inf
     turn = TURN_BASE + TURN_COST * objective.problem.n_samples * objective.n_outputs
-    return USUAL_SWEEPS * len(objective.operators) * turn < rows * objective.products
+    return USUAL_SWEEPS * len(objective.operators) * turn

@@ -30,10 +30,10 @@ SMOOTHING = 0.2  # part of that which the smoothing of a kinked loss may make up
 SMOOTHED, SMOOTHINGS = 2.0, 5  # times that which it may after all, and of a round
 FIRST_SMOOTHING = 0.5
 NEWTON_STEPS = 60
-FEW_ROWS = 1000  # up to which N x N matrices take over from more coefficients than rows
 # Newton steps of a smoothed loss on factors, and of one with a kink on matrices; seconds of a step beside its products,
 # and of one of these: hinge and epsilon-insensitive losses, 24 and 200 kernels on 200 to 1,000 rows
 SMOOTHED_STEPS, KINKED_STEPS = 60, 18
+SMOOTH_STEPS, MATRIX_STEPS = 8, 12  # of smooth losses: logistic, 40 and 100 columns of 300 to 2,000 rows
 STEP, PRODUCT = 3e-3, 8e-11
 LAZY_ENTRY = 2e-8  # seconds of an entry of one kernel in a fit that evaluates kernels as it asks for them
 LITTLE = 0.2  # seconds of such a fit in place of a smoothed kink, or of more coefficients than samples

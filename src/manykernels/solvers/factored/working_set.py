@@ -33,13 +33,12 @@ from manykernels.solvers.factored.certificate import (
     violators,
 )
 from manykernels.solvers.factored.fallback import matrices_cost_little, matrix_first, solve_gram, sooner_on_matrices
-from manykernels.solvers.factored.newton import NewtonFit, minimize
+from manykernels.solvers.factored.newton import NewtonFit, minimize, step_products
 from manykernels.solvers.factored.objective import Coefficients, FactoredObjective, KnownCurvature, Point, both
 from manykernels.solvers.factored.state import DualPass, ExactContinuation, Round, Start, State
 from manykernels.solvers.factored.tuning import (
     FASTER,
     FEW_ENTER,
-    FEW_ROWS,
     FINEST,
     FURTHEST,
     INNER,
@@ -153,18 +152,19 @@ class FactoredWorkingSet:
                 short = True  # once more: other factors may still be too coarse
             self._grow(state, kernels, finer, gap)
             assert state.objective is not None
-            if state.objective.rank > self.problem.n_samples and not self._takes_turns(state.objective):
-                if matrices_cost_little(self.problem):
-                    return (yield from self._fall_back(state))
-                if self._few_rows and (matrices := self._matrices(kernels)) is not None:
-                    return (yield from self._go_over(state, matrices))
-            kinked = sooner_on_matrices(self.problem, state.objective.rank)
-            if kinked and (matrices := self._matrices(kernels)) is not None:
+            turns, rank = self._takes_turns(state.objective), state.objective.rank
+            if rank > self.problem.n_samples and not turns and matrices_cost_little(self.problem):
+                return (yield from self._fall_back(state))
+            # Of a smoothed loss, whose curvature is that of a few rows, steps are those on Hessians.
+            dense = self.problem.n_samples * float(rank) ** 2 + float(rank) ** 3
+            products = step_products(state.objective) if self.problem.loss.smooth else dense
+            sooner = not turns and sooner_on_matrices(self.problem, rank, products)
+            if sooner and (matrices := self._matrices(kernels)) is not None:
                 return (yield from self._go_over(state, matrices))
             exhausted = self._solve(state, gap)
             after = (state.primal, len(state.kernels), state.factor_tol)
             stalled = stalled + 1 if after == before or (stalled and gap >= state.primal - state.best.value) else 0
-            if exhausted and self._few_rows and matrices_cost_little(self.problem, patient=True):
+            if exhausted and matrices_cost_little(self.problem, patient=True):
                 return (yield from self._fall_back(state))  # weak penalties make Hessians of factors all but singular
             if stalled > 3:
                 return state, "stalled"
@@ -440,11 +440,6 @@ class FactoredWorkingSet:
         Kernels on the same columns, and penalties of other forms, act on each other more than that.
         """
         return self.stack.few_columns and self.problem.loss.smooth and objective.takes_turns
-
-    @property
-    def _few_rows(self) -> bool:
-        """Whether steps on N x N matrices take less than steps in more coefficients than rows."""
-        return self.problem.n_samples <= FEW_ROWS and not self.problem.shared
 
     def _at_once(self, kernels: Array) -> bool:
         """Whether one of these kernels is better held as a matrix from the beginning.
