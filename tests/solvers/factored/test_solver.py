@@ -1,4 +1,4 @@
-"""What is told of models on factors is true of their predictions, however far from zero columns are."""
+"""What is told of models on factors is true of their predictions, and Hessians have as many rows as they need."""
 
 from __future__ import annotations
 
@@ -7,9 +7,15 @@ from typing import Any
 import numpy as np
 import pytest
 
+import manykernels.solvers.factored.newton as newton
 from manykernels import Gaussian, KernelBank, Linear, MKLClassifier, MKLRegressor, Polynomial
 from manykernels.exceptions import ConvergenceWarning
+from manykernels.grams.factored import FourierStack
 from manykernels.kernels import Joint, PerFeature
+from manykernels.objective import Problem, get_regularizer
+from manykernels.objective.losses import get_loss
+from manykernels.objective.losses.curvature import OutputCurvature, SampleCurvature, sampled_rows
+from manykernels.solvers.factored.solver import FactoredNewton
 
 N = 107
 
@@ -84,3 +90,50 @@ def test_a_value_far_away_among_few_rows_costs_their_values() -> None:
     first, second = (model.solution_.certificate.primal for model in models)
     assert first == pytest.approx(second, rel=2e-6)
     np.testing.assert_allclose(models[0].predict(X), models[1].predict(X), atol=1e-2)
+
+
+@pytest.mark.parametrize("missed", [newton.MISSED, -1.0])
+def test_a_hessian_takes_more_rows_where_those_it_has_miss_a_bend(
+    missed: float, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Far from the minimum a gap falls slowly however many rows there are: that took Hessians of all of them."""
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(4000, 3))
+    y = np.where(3 * np.sin(2 * X[:, 0]) + X[:, 1] ** 2 - 1 + rng.logistic(size=4000) > 0, 1.0, -1.0)
+    problem = Problem(FourierStack.grid(X, [0.3, 1.0, 3.0]), y, get_loss("logistic"), get_regularizer("l1", 1.0))
+    problem = problem.at_fraction(0.01)
+    taken: list[int] = []
+    known = newton._quadratic
+    monkeypatch.setattr(newton, "_quadratic", lambda *given: taken.append(given[2]) or known(*given))
+    for name in ("descends", "sweeps_rounded"):  # which would do without a Hessian
+        monkeypatch.setattr(newton, name, lambda *_: False)
+    whole = FactoredNewton(tol=1e-6).solve(problem)
+    assert set(taken) == {4000}
+    taken.clear()
+    monkeypatch.setattr(newton, "SAMPLE_ROWS", 500)
+    monkeypatch.setattr(newton, "SAMPLE_PER_RANK", 1)
+    monkeypatch.setattr(newton, "MISSED", missed)
+    found = FactoredNewton(tol=1e-6).solve(problem)
+    assert found.certificate.relative_gap <= 1e-6
+    assert found.certificate.primal == pytest.approx(whole.certificate.primal, rel=2e-6)
+    assert min(taken) == 500
+    assert max(taken) == (2000 if missed > 0 else 4000)
+
+
+def test_hessians_of_a_sample_are_rounded_and_those_of_all_rows_are_not() -> None:
+    rng = np.random.default_rng(0)
+    operators = FourierStack.grid(rng.normal(size=(2000, 2)), [0.5, 2.0]).operators([0, 1, 3], 1e-8)
+    Z = np.hstack([*[each.rows(np.arange(2000)) for each in operators], np.ones((2000, 1))])
+    p = rng.dirichlet(np.ones(3), size=2000)
+    one, several = SampleCurvature(p[:, 0]), SampleCurvature(p)
+    coupled = OutputCurvature(p, np.ones(2000))
+    for rows, error in ((2000, 1e-12), (500, 1e-5)):
+        index, weights = sampled_rows(p[:, 0], rows)
+        exact = (Z[index].T * weights) @ Z[index]
+        assert np.allclose(one.gram(operators, rows, intercept=True), exact, rtol=0, atol=error * np.abs(exact).max())
+        for curvature, whole in ((several, p.sum(axis=1)), (coupled, 1.0 - (p**2).sum(axis=1))):
+            index, weights = sampled_rows(whole, rows)
+            found = curvature.hessian(operators, rows, intercept=True)[0]
+            for t, own in enumerate(found):
+                exact = (Z[index].T * (weights * p[index, t] / whole[index])) @ Z[index]
+                assert np.allclose(own, exact, rtol=0, atol=error * np.abs(exact).max())

@@ -171,7 +171,8 @@ class SampleCurvature(Curvature):
         index, weights = sampled_rows(self.diagonal, rows)
         size = rank_of(operators) + intercept
         H = np.zeros((size, size))
-        for _, Z in _scaled_rows(operators, index, weights, intercept=intercept):
+        sampled = len(index) < int(np.count_nonzero(self.diagonal))
+        for _, Z in _scaled_rows(operators, index, weights, intercept=intercept, sampled=sampled):
             H += Z.T @ Z
         return H
 
@@ -182,8 +183,8 @@ class SampleCurvature(Curvature):
         index, weights = sampled_rows(total, rows)
         shares = np.ones((len(index), 1)) if alike else self.diagonal[index] / total[index, None]
         size = rank_of(operators) + intercept
-        H = np.zeros((shares.shape[1], size, size))
-        for part, Z in _scaled_rows(operators, index, weights, intercept=intercept):
+        H, sampled = np.zeros((shares.shape[1], size, size)), len(index) < int(np.count_nonzero(total))
+        for part, Z in _scaled_rows(operators, index, weights, intercept=intercept, sampled=sampled):
             _add_shares(H, Z, shares[part])
         return H
 
@@ -191,7 +192,7 @@ class SampleCurvature(Curvature):
 def _add_shares(H: Array, Z: Array, shares: Array) -> None:
     """Add ``Z' diag(s_t) Z`` to the block of every output; shares are (n, T)."""
     for own, gram in zip(shares.T, H, strict=True):
-        part = Z * np.sqrt(own)[:, None]
+        part = Z * np.sqrt(own).astype(Z.dtype)[:, None]
         gram += part.T @ part
 
 
@@ -240,7 +241,8 @@ class OutputCurvature(Curvature):
         ratios, p = weights / spread[index], self.p[index]  # sample weights over chances
         size = rank_of(operators) + intercept
         H, kept = np.zeros((p.shape[1], size, size)), np.empty((len(index), size), dtype=np.float32)
-        for part, Z in _scaled_rows(operators, index, ratios, intercept=intercept):
+        sampled = len(index) < len(self.p)
+        for part, Z in _scaled_rows(operators, index, ratios, intercept=intercept, sampled=sampled):
             _add_shares(H, Z, p[part])
             kept[part] = Z
         return H, (kept, p.astype(np.float32))
@@ -255,20 +257,24 @@ def rank_of(operators: Sequence[Any]) -> int:
 
 
 def _scaled_rows(
-    operators: Sequence[Any], index: Array, weights: Array, *, intercept: bool
+    operators: Sequence[Any], index: Array, weights: Array, *, intercept: bool, sampled: bool
 ) -> Iterator[tuple[slice, Array]]:
-    """Yield slices of an index, and these rows of ``[Z, 1]`` times roots of weights, which the next ones overwrite."""
+    """Yield slices of an index, and these rows of ``[Z, 1]`` times roots of weights, which the next ones overwrite.
+
+    Those of a sample are in single precision: what chance adds to their products is far above its rounding.
+    """
     operators = [getattr(each, "base", each) for each in operators]
     size = rank_of(operators) + intercept
     step = min(CHUNK_ROWS, max(MIN_ROWS, CHUNK_ENTRIES // size))
-    buffer, roots = np.empty((min(step, len(index)), size)), np.sqrt(weights)[:, None]
+    buffer = np.empty((min(step, len(index)), size), dtype=np.float32 if sampled else np.float64)
+    roots = np.sqrt(weights)[:, None]
     for start in range(0, len(index), step):
         part = slice(start, start + step)
         chosen, root = index[part], roots[part]
         Z, low = buffer[: len(chosen)], 0
         for operator in operators:
             high = low + int(operator.starts[-1])
-            np.multiply(operator.rows(chosen), root, out=Z[:, low:high])
+            np.multiply(operator.rows(chosen), root, out=Z[:, low:high], casting="same_kind")
             low = high
         Z[:, low:] = root
         yield part, Z

@@ -248,7 +248,7 @@ def _turned(G: Array | None, low: int, blocks: Sequence[tuple[int, int, Array]])
 SWEEPS = 4  # between two attempts at a Newton step
 MAX_ROUNDS = 200
 SHORT = 0.1  # a step below it was stopped by a group that passes zero
-TILE = 512  # rows of what outputs have in common, which a cache keeps from one product to the next
+TILE_ENTRIES = 2**17  # of rows of what outputs have in common, which a cache keeps from one product to the next
 MOST_GRADIENTS, LEFT = 30, 0.1  # of the residual, in the norm of the blocks, where outputs have something in common
 RIDGE = 1e-12  # of the mean diagonal: keeps directions that no sample bends solvable
 
@@ -377,8 +377,9 @@ class GroupProblem:
         rows, shares = self._shares
         right = np.ascontiguousarray(self._turned(V, back=True).T, dtype=rows.dtype)
         total = np.zeros_like(right)
-        for low in range(0, len(rows), TILE):
-            part, own = rows[low : low + TILE], shares[low : low + TILE]
+        step = max(TILE_ENTRIES // rows.shape[1], 1)
+        for low in range(0, len(rows), step):
+            part, own = rows[low : low + step], shares[low : low + step]
             means = np.einsum("it,it->i", part @ right, own)
             total += part.T @ (means[:, None] * own)
         return self._turned(total.T.astype(np.float64))

@@ -49,6 +49,7 @@ from manykernels.solvers.factored.tuning import (
     LEAST_DAMPING,
     LESS_DAMPING,
     MAX_GRADIENTS,
+    MISSED,
     OVERSHOOT,
     POWER_MARGIN,
     POWER_STEPS,
@@ -340,6 +341,7 @@ class Hessians:
     sweeps: int = 0  # over groups, so far
     damping: float = FIRST_DAMPING
     damped: bool = False
+    missed: float = np.inf  # share of the bend along the last step that the rows of a dense model do not see
 
     def forget(self) -> None:
         """Have the models made anew from the curvatures of the next step."""
@@ -377,7 +379,9 @@ def minimize(
             hessians.descending = False  # groups that act on each other move together in a Newton step only
         if gap > STALE * last:
             hessians.forget()
-        if gap > SLOW * last and not (hessians.damped and hessians.damping > SMALL_DAMPING):
+        # Far from the minimum gaps fall slowly however many rows there are.
+        few = hessians.missed > MISSED and not (hessians.damped and hessians.damping > SMALL_DAMPING)
+        if few and gap > SLOW * last:
             hessians.rows = min(most, 4 * hessians.rows)
         if not _advance_somehow(objective, point, slopes, -adjoint, value, hessians):
             break
@@ -463,6 +467,7 @@ def _advance(
     """
     if not curvature.any:
         return 0.0
+    hessians.missed = np.inf
     if hessians.descending and descends(objective, curvature, first_rows(objective), hessians.sweeps):
         if not isinstance(hessians.descent, DescentModel):
             hessians.descent = DescentModel(objective, curvature)
@@ -482,8 +487,9 @@ def _advance(
     else:
         if hessians.dense is None:
             hessians.dense = _quadratic(objective, curvature, hessians.rows)
-        v, shift = _newton_target(objective, point, gradient, hessians.dense)
+        v, shift, bend = _newton_target(objective, point, gradient, hessians.dense)
         change = objective.scores(v - point.v) + shift
+        hessians.missed = curvature.square(change) / bend - 1.0 if bend > 0.0 else np.inf
     before = objective.penalty.value(point.v)
     slope = inner(slopes, change) + objective.penalty.value(v) - before
     size = 1.0
@@ -520,8 +526,10 @@ def _quadratic(objective: FactoredObjective, curvature: Curvature, rows: int) ->
 
 def _newton_target(
     objective: FactoredObjective, point: Point, gradient: Array, quadratic: GroupProblem
-) -> tuple[Array, Any]:
-    """Return the coefficients and the shift of intercepts that minimize the quadratic model."""
+) -> tuple[Array, Any, float]:
+    """Return coefficients and the shift of intercepts that minimize the quadratic model, and how it bends to there."""
     none = np.zeros(objective.n_free)  # intercepts begin where their slopes are zero
-    target, _ = quadratic.solve(np.append(point.v, none), np.append(gradient, none), GROUP_TOL)
-    return target[: objective.rank], objective.intercepts(target[objective.rank :])
+    start, slope = np.append(point.v, none), np.append(gradient, none)
+    target, end = quadratic.solve(start, slope, GROUP_TOL)
+    bend = float((target - start) @ (end - slope))
+    return target[: objective.rank], objective.intercepts(target[objective.rank :]), bend
