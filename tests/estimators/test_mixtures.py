@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
 from functools import partial
 from types import SimpleNamespace
 from typing import Any
@@ -31,6 +32,7 @@ from manykernels import (
     save_model,
     solve,
 )
+from manykernels.estimators.selection import averages
 from manykernels.estimators.selection.averages import Spectrum, fit_averages
 from manykernels.estimators.selection.folds import begun, calibrated_loss, exchanges, of_fewer_rows
 from manykernels.estimators.selection.mixtures import (
@@ -97,6 +99,30 @@ def test_averages_are_those_of_the_solver(loss: str, centered: bool) -> None:
         )  # fmt: skip
         scores = wanted.kernel_weights[0] * gram @ wanted.dual_coef + wanted.intercept
         np.testing.assert_allclose(found[:, k], scores, atol=2e-4)
+
+
+def test_averages_begin_with_the_best_multiples_of_others(monkeypatch: pytest.MonkeyPatch) -> None:
+    gram, _ = matrices()
+    targets = np.sign(RNG.normal(size=(30, 2)))
+    posed = [get_loss("logistic")] * 2, targets, RNG.uniform(0.5, 2.0, 30), np.array([0.05, 2.0])
+    spectrum = Spectrum.of(gram.copy(), gram.copy(), centered=True)
+    products: list[Any] = []
+    product = averages._product
+
+    def counted(features: Any, vectors: Any) -> Any:
+        products.append(vectors)
+        return product(features, vectors)
+
+    monkeypatch.setattr(averages, "_product", counted)
+    wanted = fit_averages(spectrum, *posed, tol=1e-13)
+    smaller, cost = replace(wanted, coefficients=wanted.coefficients / 4, intercepts=wanted.intercepts + 1.0), []
+    for rescalings in (0, averages.RESCALINGS):
+        monkeypatch.setattr(averages, "RESCALINGS", rescalings)
+        products.clear()
+        found = fit_averages(spectrum, *posed, tol=1e-3, start=smaller)
+        cost.append(len(products))
+        np.testing.assert_allclose(found.scores(spectrum.held_out), wanted.scores(spectrum.held_out), atol=0.1)
+    assert cost[1] < cost[0], "the multiples took as many products as were spared"
 
 
 def test_averages_of_a_bank_are_told_by_kind() -> None:

@@ -2,7 +2,8 @@
 
 With weights ``g`` the ridge penalty ``C/2 sum_m ||f_m||^2 / g_m`` is that of one kernel, ``K = sum_m g_m K_m``. In the
 eigenbasis of the centered ``K`` the squared loss has its optimum in closed form, for every strength and every target;
-smooth losses take Newton steps, whose systems are solved by conjugate gradients with the spectrum as preconditioner.
+smooth losses take Newton steps from the best multiples of the models of another strength, whose systems are solved by
+conjugate gradients with the spectrum as preconditioner.
 """
 
 from __future__ import annotations
@@ -20,6 +21,7 @@ from manykernels.validation.arrays import Array
 
 NEGLIGIBLE = 1e-11  # eigenvalues below this share of the largest are rounding
 MOST_STEPS, MOST_PRODUCTS, MOST_HALVINGS = 60, 60, 30
+RESCALINGS = 2  # Newton steps for the multiples of models to begin with
 FORCING = 0.1  # residual of a Newton system, relative to its right-hand side; less where the decrement is smaller
 CAUTION = 10.0  # times what the preconditioner says of a residual: curvatures are not alike
 ARMIJO = 1e-4
@@ -136,32 +138,55 @@ class _Newton:
 
     def solve(self, tol: float, start: AverageModels | None) -> AverageModels:
         """Return the models within ``tol``, or where the steps ran out."""
-        v, b = (start.coefficients, start.intercepts) if start is not None else self._constants()
+        v, b, scores = self._constants() if start is None else self._rescaled(start)
         finished = False
         for _ in range(MOST_STEPS):
-            scores = _product(self.spectrum.features, v) + b
             slopes = self.weight * self._of("derivative", scores)
             curves = self.weight * self._of("second_derivative", scores)
             gradient = _product(self.spectrum.features.T, slopes) + self.strengths * v
             rise = slopes.sum(axis=0) if self.spectrum.centered else np.zeros(len(b))
             values = self._objective(v, scores)
             little = 2 * tol * np.maximum(values, np.finfo(float).tiny)
-            step, shift = self._direction(gradient, rise, curves, little)
+            step, shift, along = self._direction(gradient, rise, curves, little)
             decrement = -((gradient * step).sum(axis=0) + rise * shift)
             if finished := bool((decrement <= little).all()):
                 break
-            moved = self._moved(v, b, step, shift, decrement, values)
-            if moved is None:
+            length = self._length(v, scores, step, along, decrement, values)
+            if not length.any():
                 break
-            v, b = moved
+            v, b, scores = v + length * step, b + length * shift, scores + length * along
         return AverageModels(self.spectrum, v, b, finished)
 
-    def _constants(self) -> tuple[Array, Array]:
-        """Return the best constants."""
+    def _constants(self) -> tuple[Array, Array, Array]:
+        """Return the best constants, and their scores."""
         zero = np.zeros(len(self.targets))
         each = zip(self.losses, self.targets.T, strict=True)
         best = [loss.best_intercept(y, zero, self.weight[:, 0]) if self.spectrum.centered else 0.0 for loss, y in each]
-        return np.zeros((len(self.spectrum.values), len(best))), np.array(best)
+        return np.zeros((len(self.spectrum.values), len(best))), np.array(best), np.tile(best, (len(zero), 1))
+
+    def _rescaled(self, start: AverageModels) -> tuple[Array, Array, Array]:
+        """Return models of other strengths in about their best multiples, and the scores: of weaker ones they grow.
+
+        Newton's method for a factor and an intercept of each target costs no product, and spares the others half of
+        their own. Multiples that are no better are not taken.
+        """
+        v, b, centered = start.coefficients, start.intercepts, self.spectrum.centered
+        own = _product(self.spectrum.features, v)
+        factor, shift, penalty = np.ones(len(b)), b, self.strengths * (v * v).sum(axis=0)
+        for _ in range(RESCALINGS):
+            slopes, curves = (
+                self.weight * self._of(name, factor * own + shift) for name in ("derivative", "second_derivative")
+            )
+            across = (curves * own).sum(axis=0) if centered else 0.0 * b
+            total = np.maximum(curves.sum(axis=0), np.finfo(float).tiny)
+            down = slopes.sum(axis=0) if centered else 0.0 * b
+            bend = (curves * own * own).sum(axis=0) + penalty - across * across / total
+            slope = (slopes * own).sum(axis=0) + penalty * factor - across * down / total
+            change = np.where(bend > 0, -slope / np.where(bend > 0, bend, 1.0), 0.0)
+            factor, shift = factor + change, shift - (down + across * change) / total
+        better = self._objective(factor * v, factor * own + shift) < self._objective(v, own + b)
+        factor, shift = np.where(better, factor, 1.0), np.where(better, shift, b)
+        return factor * v, shift, factor * own + shift
 
     def _of(self, name: str, scores: Array) -> Array:
         """Return values or derivatives of the losses, (n, K)."""
@@ -173,24 +198,19 @@ class _Newton:
     def _objective(self, v: Array, scores: Array) -> Array:
         return (self.weight * self._of("value", scores)).sum(axis=0) + 0.5 * self.strengths * (v * v).sum(axis=0)
 
-    def _moved(
-        self, v: Array, b: Array, step: Array, shift: Array, decrement: Array, values: Array
-    ) -> tuple[Array, Array] | None:
-        """Halve the step of each target until its objective falls enough; None if none of them moves."""
-        length = np.ones(len(b))
-        along = _product(self.spectrum.features, step) + shift
-        scores = _product(self.spectrum.features, v) + b
+    def _length(self, v: Array, scores: Array, step: Array, along: Array, decrement: Array, values: Array) -> Array:
+        """Halve the step of each target until its objective falls enough; zero where it does not fall at all."""
+        length = np.ones(v.shape[1])
         for _ in range(MOST_HALVINGS):
             new = self._objective(v + length * step, scores + length * along)
             low = new <= values - ARMIJO * length * decrement
             if low.all():
                 break
             length = np.where(low, length, length / 2)
-        length = np.where(new < values, length, 0.0)
-        return (v + length * step, b + length * shift) if length.any() else None
+        return np.where(new < values, length, 0.0)
 
-    def _direction(self, gradient: Array, rise: Array, curves: Array, little: Array) -> tuple[Array, Array]:
-        """Solve the Newton systems by preconditioned conjugate gradients, all targets in step.
+    def _direction(self, gradient: Array, rise: Array, curves: Array, little: Array) -> tuple[Array, Array, Array]:
+        """Solve the Newton systems by preconditioned conjugate gradients, all targets in step; with changes of scores.
 
         They end as soon as no step, with what is left of its system, promises more than ``little`` of the objective.
         """
@@ -198,18 +218,19 @@ class _Newton:
         totals = np.maximum(curves.sum(axis=0), np.finfo(float).tiny)
         inverse = 1.0 / (self.spectrum.values[:, None] * curves.mean(axis=0) + self.strengths)
         inverse_b = 1.0 / totals if centered else np.zeros(len(rise))
-        x, t = np.zeros_like(gradient), np.zeros_like(rise)
+        x, t, along = np.zeros_like(gradient), np.zeros_like(rise), np.zeros_like(curves)
         r, q = -gradient, -rise
         z, w = inverse * r, inverse_b * q
         p, o = z, w
         energy, promised = (r * z).sum(axis=0) + q * w, 0.0 * rise
         goal = FORCING**2 * energy
         for _ in range(MOST_PRODUCTS):
-            bent = curves * (_product(features, p) + o)
+            change = _product(features, p) + o
+            bent = curves * change
             down, down_b = _product(features.T, bent) + self.strengths * p, bent.sum(axis=0) if centered else 0.0 * o
             curvature = (p * down).sum(axis=0) + o * down_b
             length = np.where((energy > goal) & (curvature > 0), energy / np.where(curvature > 0, curvature, 1.0), 0.0)
-            x, t, promised = x + length * p, t + length * o, promised + length * energy
+            x, t, along, promised = x + length * p, t + length * o, along + length * change, promised + length * energy
             r, q = r - length * down, q - length * down_b
             z, w = inverse * r, inverse_b * q
             fresh = (r * z).sum(axis=0) + q * w
@@ -217,4 +238,4 @@ class _Newton:
                 break
             turn = np.where(energy > 0, fresh / np.where(energy > 0, energy, 1.0), 0.0)
             p, o, energy = z + turn * p, w + turn * o, fresh
-        return x, t
+        return x, t, along
