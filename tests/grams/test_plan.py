@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import tracemalloc
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 from tests.support.processes import python
 
-from manykernels import KernelBank, Linear, MKLRegressor
+from manykernels import KernelBank, Linear, MKLRegressor, MKLRegressorCV
 from manykernels.exceptions import InvalidInputError, MemoryBudgetError
 from manykernels.grams.plan import (
     CLEARLY,
@@ -245,6 +246,30 @@ def test_what_a_fit_of_few_kernels_holds_is_what_its_plan_says_at_least(n_sample
     tracemalloc.stop()
     most = plan.nbytes + plan.working_nbytes
     assert 0.6 * (most - plan.varying_nbytes) < peak < 1.1 * (most - plan.varying_nbytes)
+
+
+def peak_of(model: Any, X: Any, y: Any) -> int:
+    """Return the bytes that a fit was traced to hold at most."""
+    tracemalloc.start()
+    try:
+        model.fit(X, y)
+        return tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
+
+
+@pytest.mark.parametrize(("representation", "n_samples"), [("gram", 400), ("factored", 1_200)])
+def test_a_search_holds_no_more_than_twice_what_a_fit_does(representation, n_samples):
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(n_samples, 8))
+    y = np.sin(2 * X[:, 0]) + 0.5 * X[:, -1] ** 2 + 0.5 * rng.normal(size=n_samples)
+    bank = KernelBank.per_feature(widths=[0.3, 1.0, 3.0], standardize=True)
+    held = {"representation": representation}
+    search = MKLRegressorCV(bank, cv=5, n_alphas=10, resources=held)
+    plain = MKLRegressor(bank, alpha="0.001*max", resources=held)
+    search.fit(X[:200], y[:200])
+    plain.fit(X, y)  # which compiles what it needs
+    assert peak_of(search, X, y) < 2 * peak_of(plain, X, y)
 
 
 def test_a_plan_of_factors_counts_what_a_fit_was_measured_to_hold():

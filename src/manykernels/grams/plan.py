@@ -110,6 +110,14 @@ class MemoryPlan:
         """Bytes of the budget that are left by what a fit cannot do without."""
         return self.budget - self.nbytes - self.working_nbytes + self.optional_nbytes
 
+    def room_for_folds(self, n_kernels: int, n_samples: int) -> int:
+        """Return the bytes that folds may hold together, for a search to take no more than twice what a fit takes.
+
+        The fold at its turn has working arrays as well: those of a fit, where kernels are held as factors.
+        """
+        most = self.nbytes + self.working_nbytes
+        return most if self.kind == "factored" else 2 * most - working_nbytes(n_kernels, n_samples, stored=True)
+
     @property
     def expected(self) -> str:
         """What a fit takes, from few kernels to many."""
@@ -229,12 +237,17 @@ def factored_nbytes(
     if n_samples > FEW_ROWS:
         together = min(rank, HESSIAN_RANK)
         hessian = HESSIANS * (together**2 + max(HESSIAN_ENTRIES, HESSIAN_ROWS * together))
-        held = max(min(held, 8 * hessian), min(curved, CURVES) * (CURVE_BYTES + 2 * n_samples))
+        held = max(min(held, 8 * hessian), pieces_nbytes(n_samples, curved))
     transforms = min(TRANSFORM_BYTES, TRANSFORM_COLUMN * n_columns)
     later = max(8 * FACTOR_VECTORS * n_samples, transforms + 8 * PASS_VECTORS * n_samples) + 4 * n_samples * n_linear
     first = 8 * TABLE_COPIES * n_samples * n_columns if copied else 0
     always = FLOOR_BYTES + 8 * KERNEL_VECTORS * n_kernels
     return always + max(first, later), always + max(first, later + held)
+
+
+def pieces_nbytes(n_samples: int, n_columns: int) -> int:
+    """Return the bytes of functions of so many columns in pieces."""
+    return min(n_columns, CURVES) * (CURVE_BYTES + 2 * n_samples)
 
 
 def memory_bytes(budget: int | str | None) -> int:

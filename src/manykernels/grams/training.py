@@ -17,7 +17,7 @@ from manykernels.exceptions import IncompatibleError, InvalidInputError
 from manykernels.grams.base import GramStack, mirror_upper
 from manykernels.grams.dense import DenseStack
 from manykernels.grams.distinct import Distinct, DistinctStack, Lines
-from manykernels.grams.factored import served_by
+from manykernels.grams.factored import FactoredStack, served_by
 from manykernels.grams.factored.banks import fit_factors, held_bytes, refusal_of_bank
 from manykernels.grams.factored.features import by_levels
 from manykernels.grams.lazy import LazyStack
@@ -100,6 +100,11 @@ class Training:
     def factored(self) -> bool:
         """Whether kernels are held as factors."""
         return self.stack.has_factors
+
+    def let_go(self) -> None:
+        """Let go of what factors share with those of later models."""
+        if isinstance(self.stack, FactoredStack):
+            self.stack.let_go()
 
     @property
     def without_matrix(self) -> bool:

@@ -118,9 +118,12 @@ class Fold(Generic[Opened, HeldOut]):
         self._models.clear()
         self._scores.clear()
 
-    def close(self) -> None:
-        """Let go of all that was opened; the next model opens it anew."""
+    def close(self, *, kept: bool = True) -> None:
+        """Let go of all that was opened; the next model opens it anew. Nothing begins from models that are not kept."""
         self.__dict__.pop("opened", None)
+        if not kept:  # which may hold the kernels that they are of
+            self.begin = None
+            self._kept.clear()
 
 
 def nearest(models: dict[float, Any], strength: float) -> float:

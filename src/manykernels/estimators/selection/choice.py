@@ -53,7 +53,7 @@ from manykernels.estimators.selection.strengths import (
 from manykernels.estimators.strength import AUTO, NoiseLevel, default_fraction, noise_levels, noise_seed
 from manykernels.estimators.supervised.base import BaseMKL
 from manykernels.estimators.supervised.problems import Fit, time_left
-from manykernels.estimators.supervised.samples import Rows, Samples, sample_weights
+from manykernels.estimators.supervised.samples import Rows, Samples, part_of, sample_weights
 from manykernels.exceptions import ConvergenceWarning, IncompatibleError, InvalidInputError, MemoryBudgetError, warn
 from manykernels.grams.plan import FACTORED
 from manykernels.grams.training import LAZY, as_bank
@@ -167,7 +167,7 @@ class CrossValidated(KeepsHeldOut):
 
             def own_kernels(train: Array) -> OpenedKernels:
                 """Return kernels learned from the training rows of a fold; those held out are not looked at."""
-                own = Samples.of(rows[train], target[train], weight[train])
+                own = Samples.of(part_of(rows, train, by_columns=form == FACTORED), target[train], weight[train])
                 return opened(own, tol=self._fold_tol, parameters=self._held_as_whole(form))
 
             as_bank(self.kernels, rows).check(rows)
@@ -190,7 +190,7 @@ class CrossValidated(KeepsHeldOut):
             candidates = self._choose_mixtures(tried, found, whole(), evidence)
         else:
             candidates = self._choose_strength(tried, found, folds, samples, evidence(1))
-        self._close(folds, found, splits)
+        self._close(folds, found, splits, begins=searches and form != FACTORED)
         if searches:
             first = next(iter(folds.folds), None)
             begin = None if first is None else partial(begun, whole(), np.flatnonzero(weight), first)
@@ -208,13 +208,16 @@ class CrossValidated(KeepsHeldOut):
         strata = self._noise_strata(samples)
         return noise_levels(problems, noise_seed(self.random_state), strata, samples.groups)
 
-    def _close(self, folds: Rung, found: list[Candidate], splits: list[Split]) -> None:
-        """Record what held-out rows say, and let the folds go: the last fit has the memory for itself."""
+    def _close(self, folds: Rung, found: list[Candidate], splits: list[Split], *, begins: bool) -> None:
+        """Record what held-out rows say, and let the folds go: the last fit has the memory for itself.
+
+        Where it ``begins`` from a model of the first fold, this one is kept.
+        """
         if found and folds.ending.status is None:
             with folds.ending.noted():
                 self._record(folds, found, splits)
-        for each in folds.folds:
-            each.close()
+        for number, each in enumerate(folds.folds):
+            each.close(kept=begins and number == 0)
 
     def _opened(
         self,

@@ -39,7 +39,7 @@ from manykernels.estimators.supervised.problems import Fit, SolverChoice, descen
 from manykernels.exceptions import InvalidInputError, warn
 from manykernels.grams import build_stack, cross_combine, cross_scores
 from manykernels.grams.expansion import Expansion
-from manykernels.grams.plan import factored_seconds, gram_seconds, working_nbytes
+from manykernels.grams.plan import factored_seconds, gram_seconds, pieces_nbytes
 from manykernels.kernels.bank.columns import Table
 from manykernels.objective.losses import survival_target
 from manykernels.objective.losses.survival import FIELDS
@@ -384,11 +384,11 @@ class OpenedKernels:
 
     @cached_property
     def stored_bytes(self) -> int:
-        """What the matrices take while models are solved, where they are not held already."""
-        stack = self.training.stack
-        if not stack.evaluates:
-            return 0
-        return 4 * stack.n_rounded_entries if self._single else 8 * stack.n_entries
+        """What the matrices take while models are solved, where they are not held already, or functions in pieces."""
+        stack: Any = self.training.stack
+        if stack.has_factors:
+            return pieces_nbytes(stack.n_samples, stack.table.n_columns)
+        return 0 if not stack.evaluates else 4 * stack.n_rounded_entries if self._single else 8 * stack.n_entries
 
     @property
     def room(self) -> int:
@@ -397,10 +397,9 @@ class OpenedKernels:
         The fold at its turn has working arrays as well.
         """
         first, stack = self.problems[0], self.training.stack
-        plan = self.model._planned(self.samples, first.loss, first.regularizer) if stack.evaluates else None
-        if plan is None:
-            return 0  # nothing is held but what there is
-        return 2 * (plan.nbytes + plan.working_nbytes) - working_nbytes(stack.n_kernels, stack.n_samples, stored=True)
+        anew = stack.evaluates or stack.has_factors  # else nothing is held but what there is
+        plan = self.model._planned(self.samples, first.loss, first.regularizer) if anew else None
+        return 0 if plan is None else plan.room_for_folds(stack.n_kernels, stack.n_samples)
 
     def stored(self) -> list[Problem]:
         """Return the problems on matrices that are held, until they are let go."""
@@ -410,8 +409,9 @@ class OpenedKernels:
         return self._stored
 
     def let_go(self) -> None:
-        """Let go of the matrices; the next model has them held anew."""
+        """Let go of the matrices, or of functions in pieces; the next model has them held anew."""
         self._stored = None
+        self.training.let_go()
 
     # --- what can be tried ------------------------------------------------------------------------------------------
 

@@ -85,6 +85,12 @@ def checked_rows(
     return table
 
 
+def part_of(rows: Rows, numbers: Array, *, by_columns: bool) -> Rows:
+    """Return some rows; of a table column after column where kernels that are held as factors are to read them."""
+    part = rows[numbers]
+    return part.by_columns() if by_columns and isinstance(part, Table) else part
+
+
 def _warn_of_spreads(table: Table) -> None:
     """Say that sparse columns are read as they are, where one width cannot suit them all."""
     mean, square = (np.asarray(each.mean(axis=0)).ravel() for each in (table.data, table.data.power(2)))

@@ -197,6 +197,9 @@ class FactoredStack(GramStack):
     def templates(self, kernels: Sequence[int], tol: float) -> list[Any]:
         """Return operators without rows, which ``over(table)`` gives them: what goes to chunks."""
 
+    def let_go(self) -> None:
+        """Let go of what operators share with those of later models, which then compute it anew."""
+
     @property
     def most_landmarks(self) -> int:
         """How many landmarks a factor may have."""

@@ -176,6 +176,10 @@ class CompositeStack(FactoredStack):
         """Return operators without rows, which ``over(table)`` gives them."""
         return self._of_parts(kernels, lambda part, own: part.templates(own, tol))
 
+    def let_go(self) -> None:
+        for part in self.parts:
+            part.let_go()
+
     def _of_parts(self, kernels: Sequence[int], make: Callable[[FactoredStack, list[int]], list[Any]]) -> list[Any]:
         chosen, made = np.asarray(kernels, dtype=np.int64), []
         for number, (part, member) in enumerate(zip(self.parts, self.members, strict=True)):

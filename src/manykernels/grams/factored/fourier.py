@@ -462,6 +462,10 @@ class FourierStack(FactoredStack):
             self._in_use = used  # most of a working set stays until the next round
         return made
 
+    def let_go(self) -> None:
+        self._pieces.clear()
+        self._in_use = {}
+
     def _column_operator(self, column: int, own: Array, tol: float, ratio: float) -> ColumnOperator:
         """Return the factors of some kernels of a column, as pieces on bins of this part of the narrowest width."""
         factors = self._factors_of(own.tolist())

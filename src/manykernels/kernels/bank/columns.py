@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any, Protocol
 
@@ -94,6 +94,12 @@ class Table:
             data = self.data.iloc[rows] if isinstance(self.data, pd.DataFrame) else self.data[rows]
         read = {j: column[rows] for j, column in self._read.items()}
         return Table(data, self.columns, views, self._kinds, self._encodings, read)
+
+    def by_columns(self) -> Table:
+        """Return the same rows, those of an array column after column, which kernels held as factors read in place."""
+        if isinstance(self.data, np.ndarray) and not self.data.flags.f_contiguous:
+            return replace(self, data=_by_columns(self.data, self.data.dtype))
+        return self
 
     @property
     def given(self) -> Any:

@@ -51,6 +51,7 @@ SLOW = 0.7  # a gap that shrinks by less calls for solving more closely and for 
 
 # Copies
 FULL = 1.5  # sizes of its triangles from which a stack holds more than them
+SPARED_ROWS = 1.5  # kernels that a buffer has room for, in those of the working set that it is for
 CACHED_BYTES = 2**24  # most bytes of a copy of kernels that are in memory
 SINGLE_PRECISION_GAP = 1e-5  # loosest gap that single precision of a copy could be felt in
 
@@ -130,10 +131,10 @@ class WorkingCopy:
         return size + (self.kernels.size if outgrown else 0) <= self._most_rows
 
     def _room(self, size: int) -> Array:
-        """Return a buffer of at least ``size`` rows; rows that are never written take no memory."""
+        """Return a buffer of at least ``size`` rows, with some to spare: where addresses are limited these count."""
         if self._buffer is not None and self._buffer.shape[0] >= size:
             return self._buffer
-        return np.empty((min(4 * size, self._most_rows), self._entries), dtype=self._dtype)
+        return np.empty((min(int(SPARED_ROWS * size), self._most_rows), self._entries), dtype=self._dtype)
 
 
 @dataclass
