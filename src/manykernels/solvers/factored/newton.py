@@ -409,7 +409,7 @@ def first_rows(objective: FactoredObjective) -> int:
     return min(objective.problem.n_samples, max(SAMPLE_ROWS, SAMPLE_PER_RANK * objective.rank))
 
 
-def _without_hessian(objective: FactoredObjective) -> bool:
+def without_hessian(objective: FactoredObjective) -> bool:
     """Whether a Hessian would be too large, or cost too much."""
     work = first_rows(objective) * objective.products
     return objective.matrix_free or objective.order > RANK_LIMIT or work > DENSE_WORK
@@ -421,7 +421,7 @@ def step_products(objective: FactoredObjective) -> float:
     sweeps = rounded_products(objective)
     if sweeps < dense:
         return sweeps
-    if _without_hessian(objective):
+    if without_hessian(objective):
         return 2.0 * PRODUCT_COST * CYCLES * (SWEEPS_A_CYCLE + MAX_GRADIENTS) * n * rank
     return dense + objective.order**3
 
@@ -479,15 +479,15 @@ def _advance(
         if not isinstance(hessians.descent, RoundedModel):
             hessians.descent = RoundedModel(objective, curvature)
         v, shift, change = hessians.descent.step(objective, point, slopes, gradient, hessians.sweep_tol)
-    elif _without_hessian(objective):
+    elif without_hessian(objective):
         apart = objective.apart
         if hessians.blocks is None:
             hessians.blocks = [block_of(apart, slot, curvature) for slot in range(len(apart.operators))]
         v, shift, change = backfitting_step(apart, point, slopes, curvature, hessians.blocks, hessians.tol)
     else:
         if hessians.dense is None:
-            hessians.dense = _quadratic(objective, curvature, hessians.rows)
-        v, shift, bend = _newton_target(objective, point, gradient, hessians.dense)
+            hessians.dense = quadratic_of(objective, curvature, hessians.rows)
+        v, shift, bend = newton_target(objective, point, gradient, hessians.dense)
         change = objective.scores(v - point.v) + shift
         hessians.missed = curvature.square(change) / bend - 1.0 if bend > 0.0 else np.inf
     before = objective.penalty.value(point.v)
@@ -510,7 +510,7 @@ def _advance(
     return 0.0
 
 
-def _quadratic(objective: FactoredObjective, curvature: Curvature, rows: int) -> GroupProblem:
+def quadratic_of(objective: FactoredObjective, curvature: Curvature, rows: int) -> GroupProblem:
     """Return the quadratic model with these curvatures, intercepts last, groups without a penalty."""
     n_samples, intercept, shares = objective.problem.n_samples, objective.n_free > 0, None
     if objective.constant:
@@ -524,12 +524,12 @@ def _quadratic(objective: FactoredObjective, curvature: Curvature, rows: int) ->
     return GroupProblem(hessian, penalty, shares)
 
 
-def _newton_target(
-    objective: FactoredObjective, point: Point, gradient: Array, quadratic: GroupProblem
+def newton_target(
+    objective: FactoredObjective, point: Point, gradient: Array, quadratic: GroupProblem, tol: float = GROUP_TOL
 ) -> tuple[Array, Any, float]:
     """Return coefficients and the shift of intercepts that minimize the quadratic model, and how it bends to there."""
     none = np.zeros(objective.n_free)  # intercepts begin where their slopes are zero
     start, slope = np.append(point.v, none), np.append(gradient, none)
-    target, end = quadratic.solve(start, slope, GROUP_TOL)
+    target, end = quadratic.solve(start, slope, tol)
     bend = float((target - start) @ (end - slope))
     return target[: objective.rank], objective.intercepts(target[objective.rank :]), bend

@@ -120,6 +120,8 @@ class State:
     norms: Array = field(default_factory=lambda: np.zeros(0))
     own_gap: float = 0.0
     smoothing_gap: float = 0.0
+    samples: Any = None  # the interior point of a loss with kinks
+    smooths: bool = False  # whether interior points led nowhere, so that such a loss is smoothed
     best: DualBound | None = None
     steps: int = 0
     exact: ExactContinuation | None = None
@@ -148,6 +150,7 @@ class Start:
     # the strength and the coefficients that it began with itself: two strengths say where a path goes
     before: tuple[float, Coefficients] | None = None
     passes: Any = None  # what bounds passes by those of the path so far
+    samples: Any = None  # the interior point of a loss with kinks
 
     @property
     def trend(self) -> Coefficients | None:
@@ -186,6 +189,7 @@ class Start:
             strength=strength,
             before=None if began is None else (began.strength, began.coefficients),
             passes=state.passes,
+            samples=state.samples,
         )
 
 

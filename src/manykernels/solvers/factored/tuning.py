@@ -30,9 +30,9 @@ SMOOTHING = 0.2  # part of that which the smoothing of a kinked loss may make up
 SMOOTHED, SMOOTHINGS = 2.0, 5  # times that which it may after all, and of a round
 FIRST_SMOOTHING = 0.5
 NEWTON_STEPS = 60
-# Newton steps of a smoothed loss on factors, and of one with a kink on matrices; seconds of a step beside its products,
-# and of one of these: hinge and epsilon-insensitive losses, 24 and 200 kernels on 200 to 1,000 rows
-SMOOTHED_STEPS, KINKED_STEPS = 60, 18
+# Steps of a loss with a kink: smoothed, from an interior point on factors, and on matrices; seconds of a step beside
+# its products, and of one of these: hinge and epsilon-insensitive losses, 24 and 200 kernels on 200 to 1,000 rows
+SMOOTHED_STEPS, INTERIOR_STEPS, KINKED_STEPS = 60, 18, 18
 SMOOTH_STEPS, MATRIX_STEPS = 8, 12  # of smooth losses: logistic, 40 and 100 columns of 300 to 2,000 rows
 STEP, PRODUCT = 3e-3, 8e-11
 LAZY_ENTRY = 2e-8  # seconds of an entry of one kernel in a fit that evaluates kernels as it asks for them
@@ -59,6 +59,15 @@ MISSED = 0.1  # where along the last step they missed as much of the bend of all
 SUFFICIENT = 1e-4
 ROUNDING = 4e-15  # of the objective, which tells nothing of a step
 SMALLEST_STEP = 1e-3
+
+# Interior points in samples of losses with kinks
+FIRST_MARGIN = 0.4  # of the width of the box, that first dual coefficients are off its ends
+LIFT = 1.0  # of the gap, which complementarity products are raised to where kernels or factors are new
+CLOSE_TOL = 1e-3  # of the violation at the start of a step, to which its model is solved: dual coefficients follow it
+LOWEST_TARGET, LOWEST_TARGET_NEAR, NEAR = 1e-3, 2e-2, 0.1  # of the gap a pair; and where the relative gap is below NEAR
+WANTED_SHARE = 0.01  # of the gap asked for that all products together may keep
+SHORTEST_FRACTION = 0.95  # of the way to the boundary
+PATIENCE = 10  # steps without a smaller gap, after which smoothing takes over
 
 # Backfitting
 CYCLES = 3  # of sweeps and a step of all columns

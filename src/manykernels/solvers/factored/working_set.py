@@ -33,6 +33,7 @@ from manykernels.solvers.factored.certificate import (
     violators,
 )
 from manykernels.solvers.factored.fallback import matrices_cost_little, matrix_first, solve_gram, sooner_on_matrices
+from manykernels.solvers.factored.kinks import minimize_kinked, samples_at, takes_interior
 from manykernels.solvers.factored.newton import NewtonFit, minimize, step_products
 from manykernels.solvers.factored.objective import Coefficients, FactoredObjective, KnownCurvature, Point, both
 from manykernels.solvers.factored.state import DualPass, ExactContinuation, Round, Start, State
@@ -40,6 +41,7 @@ from manykernels.solvers.factored.tuning import (
     FASTER,
     FEW_ENTER,
     FINEST,
+    FIRST_SMOOTHING,
     FURTHEST,
     INNER,
     INNER_FOR_PRODUCTS,
@@ -155,10 +157,11 @@ class FactoredWorkingSet:
             turns, rank = self._takes_turns(state.objective), state.objective.rank
             if rank > self.problem.n_samples and not turns and matrices_cost_little(self.problem):
                 return (yield from self._fall_back(state))
-            # Of a smoothed loss, whose curvature is that of a few rows, steps are those on Hessians.
+            # Of a loss with kinks, whose curvature is that of a few rows, steps are those on Hessians.
             dense = self.problem.n_samples * float(rank) ** 2 + float(rank) ** 3
             products = step_products(state.objective) if self.problem.loss.smooth else dense
-            sooner = not turns and sooner_on_matrices(self.problem, rank, products)
+            interior = self._keeps_kinks(state)
+            sooner = not turns and sooner_on_matrices(self.problem, rank, products, interior=interior)
             if sooner and (matrices := self._matrices(kernels)) is not None:
                 return (yield from self._go_over(state, matrices))
             exhausted = self._solve(state, gap)
@@ -189,8 +192,9 @@ class FactoredWorkingSet:
         objective = FactoredObjective(self.problem, operators, start.mu)
         v = objective.carried(start.coefficients) + self._ahead(objective, start)
         point = Point(v, start.intercept, objective.scores(v) + start.intercept)
-        state = State(objective.kernels, operators, objective, point, objective.settle_intercept(point))
-        state.began, state.known = start, start.known
+        slopes = objective.settle_intercept(point) if start.samples is None else -start.samples.rho
+        state = State(objective.kernels, operators, objective, point, slopes)
+        state.began, state.known, state.samples = start, start.known, start.samples
         objective.known = start.known
         state.factor_tol, state.mu = start.factor_tol, start.mu
         state.primal, state.norms = primal_bound(self.problem, objective, point)
@@ -329,7 +333,14 @@ class FactoredWorkingSet:
         state.point = Point(v, state.point.b, state.point.z if carried else state.objective.scores(v) + state.point.b)
 
     def _smooth(self, state: State, goal: float) -> None:
-        """Pose the problem on these factors, its loss as smooth as it may be at the present scores to miss no more."""
+        """Pose the problem on these factors, its loss as smooth as it may be at the present scores to miss no more.
+
+        Or as it is, where interior points are what it is solved by.
+        """
+        state.objective = FactoredObjective(self.problem, state.operators, 0.0)
+        state.objective.known = state.known
+        if self._keeps_kinks(state):
+            return
         state.mu = smaller_smoothing(self.problem.bound, state.point.z, state.mu, goal)
         state.objective = FactoredObjective(self.problem, state.operators, state.mu)
         state.objective.known = state.known
@@ -399,19 +410,43 @@ class FactoredWorkingSet:
             # The last round gained little: what is left may be the working set's own.
             target = min(target, max(INNER * state.own_gap, 0.01 * self.tol * self._size(state)))
         goal = SMOOTHING * max(NEXT_GAP * gap, self.tol * self._size(state))
-        for _ in range(SMOOTHINGS):
-            fit: NewtonFit = minimize(
-                state.objective, state.point, target, NEWTON_STEPS, self._started + self.time_limit
+        if self._keeps_kinks(state):
+            state.samples = samples_at(self.problem, state.slopes, gap, state.samples)
+            self._take(
+                state,
+                minimize_kinked(state.objective, state.point, state.samples, target, NEWTON_STEPS, self._deadline),
             )
-            state.point, state.slopes, state.own_gap = fit.point, fit.slopes, fit.gap
-            state.products = fit.rho, fit.adjoint
-            state.steps += fit.steps
+            if state.own_gap <= max(target, gap):
+                return False
+            state.smooths, state.samples = True, None
+            self._smooth(state, goal)
+        for _ in range(SMOOTHINGS):
+            fit = minimize(state.objective, state.point, target, NEWTON_STEPS, self._deadline)
+            self._take(state, fit)
             state.smoothing_gap = state.objective.loss.error(state.point.z)
             if state.smoothing_gap <= SMOOTHED * goal:
                 break
             self._smooth(state, goal)  # scores came closer to kinks: better slopes tell which kernels are missing
-        state.primal, state.norms = primal_bound(self.problem, state.objective, fit.point)
         return fit.steps >= NEWTON_STEPS
+
+    def _take(self, state: State, fit: NewtonFit) -> None:
+        """Go on from what steps came to."""
+        assert state.objective is not None
+        state.point, state.slopes, state.own_gap = fit.point, fit.slopes, fit.gap
+        state.products = fit.rho, fit.adjoint
+        state.steps += fit.steps
+        state.primal, state.norms = primal_bound(self.problem, state.objective, fit.point)
+
+    def _keeps_kinks(self, state: State) -> bool:
+        """Whether a loss is solved for as it is although it has kinks; as it was begun, it goes on."""
+        assert state.objective is not None
+        if state.smooths or state.mu < FIRST_SMOOTHING:
+            return False
+        return state.samples is not None or takes_interior(state.objective)
+
+    @property
+    def _deadline(self) -> float:
+        return self._started + self.time_limit
 
     # --- N x N matrices ----------------------------------------------------------------------------------------------
 

@@ -1,0 +1,137 @@
+"""Losses with kinks on factors: an interior point in the samples, the exact penalty in the groups.
+
+    minimize_{v, b}  sum_i s_i l(y_i, z_i) + Omega(||v_1||, ..., ||v_g||),      z = Z v + b
+
+Dual coefficients ``rho`` stay inside their box, with multipliers for its ends (`gram.sample_variables.BoxSamples`);
+these imply scores, of which a barrier parameter makes a curve in place of a kink:
+
+    dz = shift - diagonal * drho        at the scores z(rho) that the multipliers imply
+
+What is left of a Newton step is a quadratic with the penalty, that of any smooth loss, of curvature ``1 / diagonal``:
+
+    minimize_{w, b}  sum_i (z_i - z(rho)_i - shift_i)^2 / (2 diagonal_i) - rho'z + Omega(w),      z = Z w + b
+    drho = (z(rho) + shift - z) / diagonal
+
+As in Mehrotra's method, one Hessian serves a predictor, which chooses how far the complementarity products can fall,
+and a corrector with second-order terms. About a dozen steps do, where a smoothed loss takes several dozen: its
+curvatures jump wherever a sample passes a kink.
+"""
+
+import time
+from copy import copy
+from typing import Any
+
+import numpy as np
+
+from manykernels.objective.losses.curvature import SampleCurvature
+from manykernels.solvers.factored.block_descent import descends
+from manykernels.solvers.factored.newton import NewtonFit, first_rows, newton_target, quadratic_of, without_hessian
+from manykernels.solvers.factored.objective import FactoredObjective, Point
+from manykernels.solvers.factored.rounded_descent import rounded_products
+from manykernels.solvers.factored.tuning import (
+    CLOSE_TOL,
+    FIRST_MARGIN,
+    INTERIOR_STEPS,
+    LIFT,
+    LOWEST_TARGET,
+    LOWEST_TARGET_NEAR,
+    NEAR,
+    PATIENCE,
+    SHORTEST_FRACTION,
+    SMOOTHED_STEPS,
+    WANTED_SHARE,
+)
+from manykernels.solvers.gram.sample_variables import BoxSamples, paired_samples
+from manykernels.solvers.gram.start import interior_point
+from manykernels.validation.arrays import Array
+
+
+def takes_interior(objective: FactoredObjective) -> bool:
+    """Whether the steps apply, and are predicted to take less than those of a smoothed loss.
+
+    They apply to one output, vectors that are here, and Hessians summed over all rows; smoothed, the loss takes more
+    steps, which sweeps over rounded rows may make cheaper.
+    """
+    problem, rows = objective.problem, first_rows(objective)
+    if problem.loss.smooth or problem.shared or not isinstance(problem.y, np.ndarray) or rows < problem.n_samples:
+        return False
+    if without_hessian(objective) or descends(objective, SampleCurvature(problem.weight), rows):
+        return False
+    hessian = float(rows) * objective.products
+    return INTERIOR_STEPS * hessian <= SMOOTHED_STEPS * min(hessian, rounded_products(objective))
+
+
+def samples_at(problem: Any, slopes: Array, gap: float, before: BoxSamples | None) -> BoxSamples:
+    """Return the variables of the samples at slopes of the loss, or those before with room for a gap."""
+    if before is None or not (np.array_equal(before.y, problem.y) and np.array_equal(before.weight, problem.weight)):
+        pairs = (4 if problem.loss.kink else 2) * problem.n_samples
+        found: Any = paired_samples(problem, interior_point(problem, -slopes, FIRST_MARGIN), gap / pairs)
+        return found
+    samples = copy(before)  # whose arrays are replaced, never written to
+    own = samples.complementarity() / samples.n_pairs
+    samples.recenter(max(LIFT * gap / samples.n_pairs, own))
+    return samples
+
+
+def minimize_kinked(
+    objective: FactoredObjective,
+    point: Point,
+    samples: BoxSamples,
+    tol: float,
+    max_steps: int,
+    deadline: float = np.inf,
+) -> NewtonFit:
+    """Take steps from a point, and samples that move along, until the gap on these factors is at most ``tol``.
+
+    The point returned is the best that a step ended at or aimed at: only the latter has exact zeros.
+    """
+    best, value, best_dual, gap, useless = point, objective.value(point), -np.inf, np.inf, 0
+    for step in range(max_steps + 1):
+        rho = objective.balanced(samples.rho)
+        adjoint = objective.adjoint(rho)
+        best_dual = max(best_dual, objective.dual_value(point.z, rho, adjoint))
+        last, gap = gap, min(gap, value - best_dual)
+        useless = 0 if gap < last else useless + 1
+        if gap <= tol or step == max_steps or useless >= PATIENCE or time.perf_counter() > deadline:
+            break
+        aim, share = _step(objective, point, samples, gap, tol)
+        point = Point(*(old + share * (new - old) for old, new in _pairs(point, aim)))
+        for reached in (aim, point):
+            if (own := objective.value(reached)) < value:
+                best, value = reached, own
+    return NewtonFit(best, -rho, gap, step, rho, adjoint)
+
+
+def _pairs(point: Point, aim: Point) -> Any:
+    return zip((point.v, point.b, point.z), (aim.v, aim.b, aim.z), strict=True)
+
+
+def _step(
+    objective: FactoredObjective, point: Point, samples: BoxSamples, gap: float, tol: float
+) -> tuple[Point, float]:
+    """Move the samples; return the point that the step aims at, and how far it goes there."""
+    barrier, tracked = samples.complementarity() / samples.n_pairs, samples.scores()
+    diagonal, shift = samples.linearize(0.0)
+    weights = 1.0 / diagonal
+    model = quadratic_of(objective, SampleCurvature(weights), len(weights))
+
+    def direction(start: Point, shift: Array) -> tuple[Point, Array]:
+        ahead = tracked + shift
+        slopes = weights * (start.z - ahead) - samples.rho
+        if objective.n_free:  # the model begins where intercepts are at rest
+            move = -float(slopes.sum()) / float(weights.sum())
+            start, slopes = Point(start.v, start.b + move, start.z + move), slopes + weights * move
+        v, move, _ = newton_target(objective, start, objective.adjoint(slopes), model, CLOSE_TOL)
+        aim = Point(v, start.b + move, start.z + objective.scores(v - start.v) + move)
+        return aim, weights * (ahead - aim.z)
+
+    aim, drho = direction(point, shift)
+    after = samples.complementarity_after(*samples.set_direction(drho))
+    share = min(max(after / (barrier * samples.n_pairs), 0.0), 1.0) ** 3
+    near = gap < NEAR * abs(objective.value(point))
+    lowest = max((LOWEST_TARGET_NEAR if near else LOWEST_TARGET) * gap, WANTED_SHARE * tol)
+    aim, drho = direction(aim, samples.linearize(max(share * barrier, lowest / samples.n_pairs))[1])
+    fraction = max(SHORTEST_FRACTION, 1.0 - gap / max(abs(objective.value(point)), objective.problem.tiny))
+    primal, dual = (most if most == 1.0 else fraction * most for most in samples.set_direction(drho))
+    samples.move(primal, dual)
+    return aim, dual

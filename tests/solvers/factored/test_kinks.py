@@ -1,0 +1,101 @@
+"""Losses with kinks by interior points on factors: few steps, the true loss, and what follows where they fail."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from tests.support.factored import on_factors
+
+from manykernels import KernelBank, solve
+from manykernels.grams.factored import factored_stack
+from manykernels.objective import Problem, get_loss, get_regularizer
+from manykernels.solvers.factored import working_set
+from manykernels.solvers.factored.kinks import minimize_kinked, samples_at, takes_interior
+from manykernels.solvers.factored.objective import FactoredObjective, Point
+
+BANK = KernelBank.per_feature(widths=[0.3, 3.0])
+
+
+def data(n: int, columns: int, loss: str) -> tuple[np.ndarray, np.ndarray]:
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(n, columns))
+    score = np.sin(2 * X[:, 0]) + 0.5 * X[:, 1] ** 2 - 0.5 + 0.5 * rng.logistic(size=n)
+    return X, np.where(score > 0, 1.0, -1.0) if loss == "hinge" else score
+
+
+@pytest.mark.parametrize("loss", ["hinge", "epsilon_insensitive", "quantile"])
+def test_many_coefficients_take_no_more_steps_than_few(loss: str) -> None:
+    """Smoothed, each of these took 60 to 80: a coefficient for every second row leaves few rows between the kinks."""
+    X, y = data(900, 12, loss)
+    found = on_factors(X, y, BANK, loss=loss, relative_strength=0.03)
+    assert found.dual_gap <= 1e-4
+    assert max(each.rank for each in found.functions.rounds) >= 300
+    assert found.newton_steps <= 25
+
+
+@pytest.mark.parametrize("loss", ["hinge", "epsilon_insensitive", "quantile"])
+@pytest.mark.parametrize("penalty", ["l1", "elasticnet", "ridge"])
+def test_the_objective_is_that_of_matrices(loss: str, penalty: str) -> None:
+    X, y = data(400, 3, loss)
+    weight = np.random.default_rng(1).uniform(0.5, 2.0, 400)
+    given = {"loss": loss, "regularizer": penalty, "relative_strength": 0.1, "tol": 1e-7, "sample_weight": weight}
+    on_matrices = solve(BANK, y, X=X, representation="gram", **given)
+    found = solve(BANK, y, X=X, representation="factored", **given)
+    for one in (found, on_matrices):
+        assert one.certificate.relative_gap <= 1e-7
+    np.testing.assert_allclose(found.certificate.primal, on_matrices.certificate.primal, rtol=2e-7)
+
+
+def problem_of(loss: str) -> tuple[FactoredObjective, Point]:
+    X, y = data(300, 3, loss)
+    problem = Problem(factored_stack(X, BANK), y, get_loss(loss), get_regularizer("l1", 1.0)).at_fraction(0.1)
+    objective = FactoredObjective(problem, problem.stack.operators(range(6), 1e-6), 0.0)
+    b = problem.best_constant
+    return objective, Point(np.zeros(objective.rank), b, problem.constant_scores(b))
+
+
+@pytest.mark.parametrize("loss", ["hinge", "epsilon_insensitive", "quantile"])
+def test_the_gap_is_that_of_the_true_loss_on_the_factors(loss: str) -> None:
+    objective, point = problem_of(loss)
+    problem = objective.problem
+    assert takes_interior(objective)
+    before = problem.empirical_loss(point.z)
+    samples = samples_at(problem, -problem.zero_model()[0], before, None)
+    fit = minimize_kinked(objective, point, samples, 1e-7 * before, 60)
+    assert fit.gap <= 1e-7 * before
+    value = problem.empirical_loss(fit.point.z) + objective.penalty.value(fit.point.v)
+    np.testing.assert_allclose(objective.scores(fit.point.v) + fit.point.b, fit.point.z, atol=1e-9)
+    low, high = problem.dual_box
+    assert (fit.rho >= low - 1e-12).all()
+    assert (fit.rho <= high + 1e-12).all()
+    assert value - objective.dual_value(fit.point.z, fit.rho, fit.adjoint) <= 1e-6 * before
+    assert objective.penalty.norms(fit.point.v).min() == 0.0  # what a step aims at has exact zeros
+
+
+def test_smoothing_takes_over_where_interior_points_lead_nowhere(monkeypatch: pytest.MonkeyPatch) -> None:
+    X, y = data(500, 4, "hinge")
+
+    def lost(*arguments: object) -> object:
+        fit = minimize_kinked(*arguments)  # type: ignore[arg-type]
+        return replace(fit, gap=np.inf)
+
+    monkeypatch.setattr(working_set, "minimize_kinked", lost)
+    monkeypatch.setattr(working_set, "matrices_cost_little", lambda *_, **__: False)
+    monkeypatch.setattr(working_set, "sooner_on_matrices", lambda *_, **__: False)
+    found = on_factors(X, y, BANK, loss="hinge", relative_strength=0.1)
+    assert found.dual_gap <= 1e-4
+    assert found.newton_steps > 25
+
+
+def test_another_strength_goes_on_from_the_interior_point() -> None:
+    X, y = data(900, 12, "hinge")
+    given = {"loss": "hinge", "regularizer": "l1"}
+    stack = factored_stack(X, BANK)
+    first = solve(stack, y, relative_strength=0.1, **given)
+    cold = solve(stack, y, relative_strength=0.09, **given)
+    warm = solve(stack, y, relative_strength=0.09, warm_start=first, **given)
+    assert max(cold.dual_gap, warm.dual_gap) <= 1e-4
+    np.testing.assert_allclose(warm.certificate.primal, cold.certificate.primal, rtol=1e-4)
+    assert 0 < warm.newton_steps < cold.newton_steps
