@@ -11,7 +11,7 @@ from tests.support.factored import on_factors
 from manykernels import KernelBank, solve
 from manykernels.grams.factored import factored_stack
 from manykernels.objective import Problem, get_loss, get_regularizer
-from manykernels.solvers.factored import working_set
+from manykernels.solvers.factored import kinks, working_set
 from manykernels.solvers.factored.kinks import minimize_kinked, samples_at, takes_interior
 from manykernels.solvers.factored.objective import FactoredObjective, Point
 
@@ -81,7 +81,7 @@ def test_smoothing_takes_over_where_interior_points_lead_nowhere(monkeypatch: py
         fit = minimize_kinked(*arguments)  # type: ignore[arg-type]
         return replace(fit, gap=np.inf)
 
-    monkeypatch.setattr(working_set, "minimize_kinked", lost)
+    monkeypatch.setattr(kinks, "minimize_kinked", lost)
     monkeypatch.setattr(working_set, "matrices_cost_little", lambda *_, **__: False)
     monkeypatch.setattr(working_set, "sooner_on_matrices", lambda *_, **__: False)
     found = on_factors(X, y, BANK, loss="hinge", relative_strength=0.1)

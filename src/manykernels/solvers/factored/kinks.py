@@ -28,14 +28,17 @@ from manykernels.solvers.factored.block_descent import descends
 from manykernels.solvers.factored.newton import NewtonFit, first_rows, newton_target, quadratic_of, without_hessian
 from manykernels.solvers.factored.objective import FactoredObjective, Point
 from manykernels.solvers.factored.rounded_descent import rounded_products
+from manykernels.solvers.factored.state import State
 from manykernels.solvers.factored.tuning import (
     CLOSE_TOL,
     FIRST_MARGIN,
+    FIRST_SMOOTHING,
     INTERIOR_STEPS,
     LIFT,
     LOWEST_TARGET,
     LOWEST_TARGET_NEAR,
     NEAR,
+    NEWTON_STEPS,
     PATIENCE,
     SHORTEST_FRACTION,
     SMOOTHED_STEPS,
@@ -59,6 +62,21 @@ def takes_interior(objective: FactoredObjective) -> bool:
         return False
     hessian = float(rows) * objective.products
     return INTERIOR_STEPS * hessian <= SMOOTHED_STEPS * min(hessian, rounded_products(objective))
+
+
+def keeps_kinks(state: State) -> bool:
+    """Whether a loss is solved for as it is although it has kinks; as it was begun, it goes on."""
+    assert state.objective is not None
+    if state.smooths or state.mu < FIRST_SMOOTHING:
+        return False
+    return state.samples is not None or takes_interior(state.objective)
+
+
+def fit_kinked(state: State, gap: float, tol: float, deadline: float) -> NewtonFit:
+    """Take steps on the working set of a state, whose certified gap is given, and keep the samples' variables there."""
+    assert state.objective is not None
+    state.samples = samples_at(state.objective.problem, state.slopes, gap, state.samples)
+    return minimize_kinked(state.objective, state.point, state.samples, tol, NEWTON_STEPS, deadline)
 
 
 def samples_at(problem: Any, slopes: Array, gap: float, before: BoxSamples | None) -> BoxSamples:

@@ -3,7 +3,7 @@
 `advice_on_factors` says what keeps a fit from a smaller gap: which kernels, and what it would take.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from itertools import groupby
@@ -25,7 +25,7 @@ from manykernels.solvers.factored.model import FactorFunctions
 from manykernels.solvers.factored.objective import Point
 from manykernels.solvers.factored.state import Component, Start, State, components_of
 from manykernels.solvers.factored.working_matrices import WorkingMatrices
-from manykernels.solvers.factored.working_set import FactoredWorkingSet, run_together
+from manykernels.solvers.factored.working_set import FactoredWorkingSet, Quads
 from manykernels.solvers.run import ADVICE, ROUNDING, Run, deadline
 from manykernels.solvers.solution import Model, Solution, Status
 from manykernels.threads import blas_threads
@@ -349,3 +349,29 @@ def _told_again(found: Solution, problem: Problem, model: Solution, tol: float) 
         status=status,
         message=message,
     )
+
+
+def run_together(methods: Sequence[FactoredWorkingSet]) -> Iterator[tuple[int, State]]:
+    """Run problems over one stack side by side, and yield every certified state with the number of its problem.
+
+    A pass over all kernels serves every problem that has not ended.
+    """
+    loops = [method.steps() for method in methods]
+    asked: dict[int, Array] = {}
+    answers: dict[int, Quads | None] = dict.fromkeys(range(len(loops)))
+    while answers:
+        for slot, quads in answers.items():
+            told: Any = quads
+            while True:
+                try:
+                    told = loops[slot].send(told)
+                except StopIteration:
+                    break
+                if not isinstance(told, State):
+                    asked[slot] = told
+                    break
+                yield slot, told
+                told = None
+        slots = list(asked)
+        bounds = methods[0].stack.quads_each([asked.pop(slot) for slot in slots]) if slots else []
+        answers = dict(zip(slots, bounds, strict=True))

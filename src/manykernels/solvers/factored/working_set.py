@@ -14,7 +14,7 @@ use violate as much as any, their factors are made finer. Then `newton` solves o
 """
 
 import time
-from collections.abc import Generator, Iterator, Sequence
+from collections.abc import Generator
 from typing import Any, cast
 
 import numpy as np
@@ -33,7 +33,7 @@ from manykernels.solvers.factored.certificate import (
     violators,
 )
 from manykernels.solvers.factored.fallback import matrices_cost_little, matrix_first, solve_gram, sooner_on_matrices
-from manykernels.solvers.factored.kinks import minimize_kinked, samples_at, takes_interior
+from manykernels.solvers.factored.kinks import fit_kinked, keeps_kinks
 from manykernels.solvers.factored.newton import NewtonFit, minimize, step_products
 from manykernels.solvers.factored.objective import Coefficients, FactoredObjective, KnownCurvature, Point, both
 from manykernels.solvers.factored.state import DualPass, ExactContinuation, Round, Start, State
@@ -41,7 +41,6 @@ from manykernels.solvers.factored.tuning import (
     FASTER,
     FEW_ENTER,
     FINEST,
-    FIRST_SMOOTHING,
     FURTHEST,
     INNER,
     INNER_FOR_PRODUCTS,
@@ -160,7 +159,7 @@ class FactoredWorkingSet:
             # Of a loss with kinks, whose curvature is that of a few rows, steps are those on Hessians.
             dense = self.problem.n_samples * float(rank) ** 2 + float(rank) ** 3
             products = step_products(state.objective) if self.problem.loss.smooth else dense
-            interior = self._keeps_kinks(state)
+            interior = keeps_kinks(state)
             sooner = not turns and sooner_on_matrices(self.problem, rank, products, interior=interior)
             if sooner and (matrices := self._matrices(kernels)) is not None:
                 return (yield from self._go_over(state, matrices))
@@ -339,7 +338,7 @@ class FactoredWorkingSet:
         """
         state.objective = FactoredObjective(self.problem, state.operators, 0.0)
         state.objective.known = state.known
-        if self._keeps_kinks(state):
+        if keeps_kinks(state):
             return
         state.mu = smaller_smoothing(self.problem.bound, state.point.z, state.mu, goal)
         state.objective = FactoredObjective(self.problem, state.operators, state.mu)
@@ -410,12 +409,8 @@ class FactoredWorkingSet:
             # The last round gained little: what is left may be the working set's own.
             target = min(target, max(INNER * state.own_gap, 0.01 * self.tol * self._size(state)))
         goal = SMOOTHING * max(NEXT_GAP * gap, self.tol * self._size(state))
-        if self._keeps_kinks(state):
-            state.samples = samples_at(self.problem, state.slopes, gap, state.samples)
-            self._take(
-                state,
-                minimize_kinked(state.objective, state.point, state.samples, target, NEWTON_STEPS, self._deadline),
-            )
+        if keeps_kinks(state):
+            self._take(state, fit_kinked(state, gap, target, self._deadline))
             if state.own_gap <= max(target, gap):
                 return False
             state.smooths, state.samples = True, None
@@ -436,13 +431,6 @@ class FactoredWorkingSet:
         state.products = fit.rho, fit.adjoint
         state.steps += fit.steps
         state.primal, state.norms = primal_bound(self.problem, state.objective, fit.point)
-
-    def _keeps_kinks(self, state: State) -> bool:
-        """Whether a loss is solved for as it is although it has kinks; as it was begun, it goes on."""
-        assert state.objective is not None
-        if state.smooths or state.mu < FIRST_SMOOTHING:
-            return False
-        return state.samples is not None or takes_interior(state.objective)
 
     @property
     def _deadline(self) -> float:
@@ -591,29 +579,3 @@ def _pass_interrupt_on(state: State) -> None:
     """Raise what ended the solution on matrices that a state was taken from, once the state has been offered."""
     if state.exact is not None and state.exact.solution.status is Status.INTERRUPTED:
         raise KeyboardInterrupt
-
-
-def run_together(methods: Sequence[FactoredWorkingSet]) -> Iterator[tuple[int, State]]:
-    """Run problems over one stack side by side, and yield every certified state with the number of its problem.
-
-    A pass over all kernels serves every problem that has not ended.
-    """
-    loops = [method.steps() for method in methods]
-    asked: dict[int, Array] = {}
-    answers: dict[int, Quads | None] = dict.fromkeys(range(len(loops)))
-    while answers:
-        for slot, quads in answers.items():
-            told: Any = quads
-            while True:
-                try:
-                    told = loops[slot].send(told)
-                except StopIteration:
-                    break
-                if not isinstance(told, State):
-                    asked[slot] = told
-                    break
-                yield slot, told
-                told = None
-        slots = list(asked)
-        bounds = methods[0].stack.quads_each([asked.pop(slot) for slot in slots]) if slots else []
-        answers = dict(zip(slots, bounds, strict=True))
