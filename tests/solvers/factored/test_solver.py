@@ -103,8 +103,8 @@ def test_a_hessian_takes_more_rows_where_those_it_has_miss_a_bend(
     problem = Problem(FourierStack.grid(X, [0.3, 1.0, 3.0]), y, get_loss("logistic"), get_regularizer("l1", 1.0))
     problem = problem.at_fraction(0.01)
     taken: list[int] = []
-    known = newton._quadratic
-    monkeypatch.setattr(newton, "_quadratic", lambda *given: taken.append(given[2]) or known(*given))
+    known = newton.quadratic_of
+    monkeypatch.setattr(newton, "quadratic_of", lambda *given: taken.append(given[2]) or known(*given))
     for name in ("descends", "sweeps_rounded"):  # which would do without a Hessian
         monkeypatch.setattr(newton, name, lambda *_: False)
     whole = FactoredNewton(tol=1e-6).solve(problem)
