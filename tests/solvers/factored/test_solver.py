@@ -105,8 +105,8 @@ def test_a_hessian_takes_more_rows_where_those_it_has_miss_a_bend(
     taken: list[int] = []
     known = newton.quadratic_of
     monkeypatch.setattr(newton, "quadratic_of", lambda *given: taken.append(given[2]) or known(*given))
-    for name in ("descends", "sweeps_rounded"):  # which would do without a Hessian
-        monkeypatch.setattr(newton, name, lambda *_: False)
+    monkeypatch.setattr(newton, "descends", lambda *_: False)  # which would do without a Hessian,
+    monkeypatch.setattr(newton, "rounded_products", lambda *_: np.inf)  # as these would
     whole = FactoredNewton(tol=1e-6).solve(problem)
     assert set(taken) == {4000}
     taken.clear()
