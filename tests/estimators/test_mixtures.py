@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import replace
 from functools import partial
 from types import SimpleNamespace
 from typing import Any
@@ -32,7 +31,6 @@ from manykernels import (
     save_model,
     solve,
 )
-from manykernels.estimators.selection import averages
 from manykernels.estimators.selection.averages import Spectrum, fit_averages
 from manykernels.estimators.selection.folds import begun, calibrated_loss, exchanges, of_fewer_rows
 from manykernels.estimators.selection.mixtures import (
@@ -99,30 +97,6 @@ def test_averages_are_those_of_the_solver(loss: str, centered: bool) -> None:
         )  # fmt: skip
         scores = wanted.kernel_weights[0] * gram @ wanted.dual_coef + wanted.intercept
         np.testing.assert_allclose(found[:, k], scores, atol=2e-4)
-
-
-def test_averages_begin_with_the_best_multiples_of_others(monkeypatch: pytest.MonkeyPatch) -> None:
-    gram, _ = matrices()
-    targets = np.sign(RNG.normal(size=(30, 2)))
-    posed = [get_loss("logistic")] * 2, targets, RNG.uniform(0.5, 2.0, 30), np.array([0.05, 2.0])
-    spectrum = Spectrum.of(gram.copy(), gram.copy(), centered=True)
-    products: list[Any] = []
-    product = averages._product
-
-    def counted(features: Any, vectors: Any) -> Any:
-        products.append(vectors)
-        return product(features, vectors)
-
-    monkeypatch.setattr(averages, "_product", counted)
-    wanted = fit_averages(spectrum, *posed, tol=1e-13)
-    smaller, cost = replace(wanted, coefficients=wanted.coefficients / 4, intercepts=wanted.intercepts + 1.0), []
-    for rescalings in (0, averages.RESCALINGS):
-        monkeypatch.setattr(averages, "RESCALINGS", rescalings)
-        products.clear()
-        found = fit_averages(spectrum, *posed, tol=1e-3, start=smaller)
-        cost.append(len(products))
-        np.testing.assert_allclose(found.scores(spectrum.held_out), wanted.scores(spectrum.held_out), atol=0.1)
-    assert cost[1] < cost[0], "the multiples took as many products as were spared"
 
 
 def test_averages_of_a_bank_are_told_by_kind() -> None:
@@ -235,6 +209,25 @@ def test_averages_of_fewer_rows_that_cannot_win_are_not_walked_to_their_end(behi
     last = [OfKinds(own.score) for own in folds]
     Rung(list(last), 1, lambda line: None).race([StrengthPath(path.mixture, path.grid) for path in kinds])
     assert len({sum(doubt == own for doubt, _ in last[0].asked) for own in (PLAIN, SPECIAL)}) == 1
+
+
+@pytest.mark.parametrize(("behind", "workers", "n_folds"), [(0.1, 1, 3), (0.5, 1, 1), (0.5, 2, 2)])
+def test_averages_far_behind_are_tried_in_the_first_folds_alone(behind: float, workers: int, n_folds: int) -> None:
+    def score(mixing: float, fraction: float, luck: float) -> float:
+        return luck - 0.1 * 0.5 ** (-np.log(fraction) / 2)
+
+    class OfKinds(KnownFold):
+        def tried(self, mixture: Mixture, fraction: float) -> Candidate:
+            self.asked.append((mixture.doubt, fraction))
+            value = self.score(0.0, fraction) - behind * (mixture.doubt > 0)
+            return Candidate(mixture, fraction, np.array([[value]]), 1.0)
+
+    folds = [OfKinds(partial(score, luck=luck)) for luck in (0.1, -0.1, 0.0)]  # a deviation of 0.1
+    kinds = [StrengthPath(Mixture(EVERY, np.ones(2), 0.0, doubt), Grid(25, 1e-6)) for doubt in (PLAIN, SPECIAL)]
+    scouts = Rung(list(folds), workers, lambda line: None, finest=COARSE)
+    found = scouts.race(kinds)
+    assert sum(any(doubt == SPECIAL for doubt, _ in fold.asked) for fold in folds) == n_folds
+    assert len(found) == 1 + (n_folds == 3)
 
 
 def test_what_is_behind_in_all_folds_is_left_where_a_rung_below_told_its_strengths() -> None:

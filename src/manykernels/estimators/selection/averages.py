@@ -2,8 +2,7 @@
 
 With weights ``g`` the ridge penalty ``C/2 sum_m ||f_m||^2 / g_m`` is that of one kernel, ``K = sum_m g_m K_m``. In the
 eigenbasis of the centered ``K`` the squared loss has its optimum in closed form, for every strength and every target;
-smooth losses take Newton steps from the best multiples of the models of another strength, whose systems are solved by
-conjugate gradients with the spectrum as preconditioner.
+smooth losses take Newton steps, whose systems are solved by conjugate gradients with the spectrum as preconditioner.
 """
 
 from __future__ import annotations
@@ -21,7 +20,6 @@ from manykernels.validation.arrays import Array
 
 NEGLIGIBLE = 1e-11  # eigenvalues below this share of the largest are rounding
 MOST_STEPS, MOST_PRODUCTS, MOST_HALVINGS = 60, 60, 30
-RESCALINGS = 2  # Newton steps for the multiples of models to begin with
 FORCING = 0.1  # residual of a Newton system, relative to its right-hand side; less where the decrement is smaller
 CAUTION = 10.0  # times what the preconditioner says of a residual: curvatures are not alike
 ARMIJO = 1e-4
@@ -138,8 +136,8 @@ class _Newton:
 
     def solve(self, tol: float, start: AverageModels | None) -> AverageModels:
         """Return the models within ``tol``, or where the steps ran out."""
-        v, b, scores = self._constants() if start is None else self._rescaled(start)
-        finished = False
+        v, b = (start.coefficients, start.intercepts) if start is not None else self._constants()
+        scores, finished = _product(self.spectrum.features, v) + b, False
         for _ in range(MOST_STEPS):
             slopes = self.weight * self._of("derivative", scores)
             curves = self.weight * self._of("second_derivative", scores)
@@ -157,36 +155,12 @@ class _Newton:
             v, b, scores = v + length * step, b + length * shift, scores + length * along
         return AverageModels(self.spectrum, v, b, finished)
 
-    def _constants(self) -> tuple[Array, Array, Array]:
-        """Return the best constants, and their scores."""
+    def _constants(self) -> tuple[Array, Array]:
+        """Return the best constants."""
         zero = np.zeros(len(self.targets))
         each = zip(self.losses, self.targets.T, strict=True)
         best = [loss.best_intercept(y, zero, self.weight[:, 0]) if self.spectrum.centered else 0.0 for loss, y in each]
-        return np.zeros((len(self.spectrum.values), len(best))), np.array(best), np.tile(best, (len(zero), 1))
-
-    def _rescaled(self, start: AverageModels) -> tuple[Array, Array, Array]:
-        """Return models of other strengths in about their best multiples, and the scores: of weaker ones they grow.
-
-        Newton's method for a factor and an intercept of each target costs no product, and spares the others half of
-        their own. Multiples that are no better are not taken.
-        """
-        v, b, centered = start.coefficients, start.intercepts, self.spectrum.centered
-        own = _product(self.spectrum.features, v)
-        factor, shift, penalty = np.ones(len(b)), b, self.strengths * (v * v).sum(axis=0)
-        for _ in range(RESCALINGS):
-            slopes, curves = (
-                self.weight * self._of(name, factor * own + shift) for name in ("derivative", "second_derivative")
-            )
-            across = (curves * own).sum(axis=0) if centered else 0.0 * b
-            total = np.maximum(curves.sum(axis=0), np.finfo(float).tiny)
-            down = slopes.sum(axis=0) if centered else 0.0 * b
-            bend = (curves * own * own).sum(axis=0) + penalty - across * across / total
-            slope = (slopes * own).sum(axis=0) + penalty * factor - across * down / total
-            change = np.where(bend > 0, -slope / np.where(bend > 0, bend, 1.0), 0.0)
-            factor, shift = factor + change, shift - (down + across * change) / total
-        better = self._objective(factor * v, factor * own + shift) < self._objective(v, own + b)
-        factor, shift = np.where(better, factor, 1.0), np.where(better, shift, b)
-        return factor * v, shift, factor * own + shift
+        return np.zeros((len(self.spectrum.values), len(best))), np.array(best)
 
     def _of(self, name: str, scores: Array) -> Array:
         """Return values or derivatives of the losses, (n, K)."""

@@ -48,6 +48,7 @@ if TYPE_CHECKING:
 
 
 WORTH_A_LOOK = 0.5  # share of the predicted cost of following a mixture up to which a look at it first is worth that
+FAR = 3.0  # standard deviations over folds by which an average may be behind in the first ones, to be tried in all
 BEYOND = 1.0 + 1e-6  # fraction of the strength at which a model is empty
 AVERAGING_RATIO, AVERAGING_STEPS = 1e-6, 25  # smallest fraction of the first grid of an average, and its length
 ROOM = 2**28  # bytes that matrices of folds may take together at most, and those of all rows to be held from a start
@@ -123,8 +124,13 @@ class Rung:
         It is tried at few strengths in some folds, then at its best strength in all of them. It is out as soon as it
         is behind the best of the others by more than a standard error of the difference over these folds, for every
         score, even at the top of a parabola through its strengths; and if it is behind at all in all folds, once
-        strengths are as close as a rung below allows: to be chosen it would have to be ahead.
+        strengths are as close as a rung below allows: to be chosen it would have to be ahead. Of fewer rows, averages
+        are walked in the first folds alone before.
         """
+        free = self.finest > 1 and self.folds[0].opened.averages(path.mixture)
+        if rivals and free and not self._begins_well(path, rivals):
+            self.forget()
+            return False
         if not rivals or not self._looks_first(path):
             return self.ending.status is None
         with self.ending.noted():
@@ -142,6 +148,25 @@ class Rung:
                     return True
         self.forget()
         return False
+
+    def _begins_well(self, path: StrengthPath, rivals: Sequence[StrengthPath]) -> bool:
+        """Whether an average comes near the best of others in the folds that are tried at once: each decomposes anew.
+
+        One fold tells no error. What scores of the best differ by from fold to fold is larger than that of a difference
+        within a fold.
+        """
+        best, n_first = best_scores(rivals), self.workers
+        if len(best) <= n_first:
+            return True
+        needed = best[:n_first].mean(axis=0) - FAR * best.std(axis=0, ddof=1)
+
+        def near(own: StrengthPath, *, beyond: bool = True) -> bool:
+            return bool((own.at_tops().mean(axis=0) + own.rise(beyond=beyond) >= needed).any())
+
+        first = StrengthPath(path.mixture, path.grid, path.around, path.stride)
+        with self.ending.noted():
+            first.follow(self._try_at(path.mixture, path.grid, slice(n_first)), finest=path.stride, viable=near)
+        return self.ending.status is None and near(first, beyond=False)
 
     @property
     def lenience(self) -> float:
