@@ -76,3 +76,24 @@ def test_pieces_are_the_functions_whether_or_not_a_period_is_a_whole_number_of_b
         powers = (x / spacing - places)[:, None] ** np.arange(8)
         found = np.einsum("np,npr->nr", powers, pieces[places])
         assert np.linalg.norm(found - features, axis=1).max() <= factor.taylor_error(spacing) + 1e-12
+
+
+@pytest.mark.skipif(np.finfo(np.longdouble).eps > 1e-18, reason="no more than float64 to compare with")
+@pytest.mark.parametrize("weak", [1.0, 1e-4, 1e-10])
+def test_an_exact_quadratic_form_is_known_beside_itself_and_not_beside_the_vector(weak: float) -> None:
+    """Weak penalties leave dual coefficients of which a kernel sees next to nothing: in long double, what it does."""
+    rng = np.random.default_rng(0)
+    x = rng.normal(size=(400, 1))
+    stack = FourierStack.grid(x, [0.1, 1.0], standardize=False)
+    for m, width in enumerate((0.1, 1.0)):
+        wide = x[:, 0].astype(np.longdouble)
+        gram = np.exp(-((wide[:, None] - wide) ** 2) / (2 * np.longdouble(width) ** 2))
+        values, vectors = np.linalg.eigh(gram.astype(np.float64))
+        rho = rng.normal(size=400)
+        rho = vectors @ ((vectors.T @ rho) * weak / (values.clip(0.0) + weak))
+        exact = float(rho @ gram @ rho)
+        value, error = stack.exact_quad(m, rho)
+        assert abs(value - exact) <= error
+        assert error <= 1e-12 * np.abs(rho).sum() * np.sqrt(exact) + 1e-24 * np.abs(rho).sum() ** 2
+        if weak < 1e-4:  # such a bound said nothing
+            assert exact < 1e-14 * np.abs(rho).sum() ** 2

@@ -29,6 +29,17 @@ def test_twice_as_many_kernels_enter_as_are_in_use_where_the_last_ones_stayed() 
     assert [found.tolist() for found in entering] == [list(range(60, 80)), list(range(60, 180))]
 
 
+@pytest.mark.parametrize("rows", [800, 1000])
+def test_noise_is_solved_at_strengths_that_rounding_beside_the_whole_vector_would_hide(rows: int) -> None:
+    """Squares of dual norms were known up to 3e-14 of that of the vector, and gaps ended at 2e-3 to 4e-3."""
+    rng = np.random.default_rng(0)
+    X, y = rng.normal(size=(rows, 2)), rng.normal(size=rows)
+    bank = KernelBank.per_feature(widths=[0.1, 0.5], standardize=True)
+    model = MKLRegressor(bank, alpha="1e-5*max", tol=5e-5, resources={"representation": "factored"}).fit(X, y)
+    assert model.dual_gap_ <= 5e-5
+    assert model.solution_.status == "converged"
+
+
 @pytest.mark.parametrize("kind", [MKLRegressor, MKLClassifier], ids=lambda kind: kind.__name__)
 def test_noise_is_solved_at_strengths_whose_squares_are_below_what_a_pass_leaves_open(kind: type) -> None:
     rng = np.random.default_rng(804)

@@ -17,6 +17,7 @@ from manykernels.grams.base import GramStack
 from manykernels.grams.factored.base import FactoredStack, FactorOperator
 from manykernels.grams.factored.chunked import read_table
 from manykernels.grams.factored.fourier_factor import (
+    ROUNDING,
     SPACING,
     ColumnOperator,
     FourierFactor,
@@ -27,6 +28,7 @@ from manykernels.grams.factored.fourier_factor import (
     frequencies,
     laid_out,
     most_frequencies,
+    periods,
     piece_spacing,
     plan_bins,
     reach,
@@ -117,7 +119,9 @@ def _directions(gram: Array, known: Array | None) -> Array:
 KEPT_BYTES = 2**25  # of pieces, which classes and rounds share
 BATCH_BINS = 2**21  # whose moments are summed in one reading of rows in chunks: 128 MB
 PASS_TOL = 1e-12  # of quad, beside ||rho||_1^2
-EXACT_TOL = 1e-14  # the same of one kernel whose bound decides: less is rounding
+EXACT_TOL = 1e-14  # the same, by its bins, of one kernel whose bound decides: less is rounding
+NOTHING = 1e-25  # the same, by its period and frequencies, which cost little
+ROUNDED_SUM = 1e-14  # of a sum of squares
 
 
 class FourierStack(FactoredStack):
@@ -302,10 +306,25 @@ class FourierStack(FactoredStack):
         return bounds
 
     def exact_quad(self, kernel: int, rho: Array) -> tuple[float, float]:
-        """Return ``rho' K_m rho`` of one kernel by a finer pass, and a bound on its error."""
-        one = self._over(self.table, np.array([kernel]))
-        one.tol = EXACT_TOL
-        return float(one.quad(rho)[0]), float(one.error_bound(rho)[0])
+        """Return ``rho' K_m rho`` of one kernel by a finer pass, and a bound on its error.
+
+        It is the square of the length of a vector of Fourier sums. What bins and rounding move that vector by, ``d``,
+        moves the square by ``d (2 length + d)``: far less than ``||rho||_1^2`` of it where the penalty is weak.
+        """
+        if self._by_values[kernel]:
+            one = self._over(self.table, np.array([kernel]))
+            return float(one.quad(rho)[0]), float(one.error_bound(rho)[0])
+        self._count(1)
+        width, column, scale = (float(self.widths[kernel]),), int(self.columns[kernel]), float(self.scales[kernel])
+        extent, spacing = self._extent(column), bin_ratio(EXACT_TOL) * width[0]
+        plan = fourier_plan(spacing, int(periods(np.array([extent]), width, spacing, NOTHING)[0]), width, NOTHING)
+        (moments,) = self.moments([(column, spacing)], rho)
+        value, size = float(plan.quads(moments)[0, 0]), float(np.abs(rho).sum())
+        # Sums of N terms of either sign: rounding grows like a random walk. That of places turns every wave.
+        eps = np.finfo(np.float64).eps
+        moved = size * (float(plan.slips[0]) + ROUNDING + eps * (np.sqrt(self.n_samples) + extent / width[0]))
+        error = moved * (2.0 * np.sqrt(value) + moved) + float(plan.left_out[0]) * size**2 + ROUNDED_SUM * value
+        return scale * value, scale * error
 
     def rounded_quads(self, columns: Array) -> Array | None:
         """Return ``r' K_m r`` of every column (M, k) among rounded rows, from sums over bins; None of few rows."""

@@ -39,7 +39,9 @@ class FourierPlan:
     period_bins: int  # bins of the period T
     twiddles: Array  # (K + 1, 8) complex: (-i omega_k h)^p / p!
     coefficients: Array  # (K + 1, W): c_k, doubled for k > 0
-    errors: Array  # (W,): bound on |quad - rho' K rho| / ||rho||_1^2 of every width
+    errors: Array  # (W,): bound on |quad - rho' K rho| / ||rho||_1^2 of every width,
+    left_out: Array  # (W,): of it, what the kernel itself differs by from a finite sum of waves,
+    slips: Array  # (W,): and how far bins move a vector of Fourier sums, weighted, beside ||rho||_1
 
     def transform(self, moments: Array) -> Array:
         """Return ``sum_i rho_i exp(-i omega_k (x_i - origin))``, (..., K + 1), from moments (..., bins, 8)."""
@@ -242,8 +244,9 @@ def fourier_plan(spacing: float, period_bins: int, widths: tuple[float, ...], to
     twiddles = (-1j * omega * spacing)[:, None] ** np.arange(ORDER) * powers
     remainder = (omega * spacing / 2) ** ORDER / factorial(ORDER)
     taylor = (remainder * (2 + remainder)) @ coefficients
-    errors = taylor + periodization_error(extent, period, sigma) + truncation_error(omega[-1], sigma, period) + ROUNDING
-    return FourierPlan(spacing, period_bins, twiddles, coefficients, errors)
+    left_out = periodization_error(extent, period, sigma) + truncation_error(omega[-1], sigma, period)
+    slips = np.sqrt(remainder**2 @ coefficients)
+    return FourierPlan(spacing, period_bins, twiddles, coefficients, taylor + left_out + ROUNDING, left_out, slips)
 
 
 def gaussian_coefficients(omega: Array, widths: Array, period: float) -> Array:
