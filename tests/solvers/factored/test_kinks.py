@@ -12,8 +12,10 @@ from manykernels import KernelBank, solve
 from manykernels.grams.factored import factored_stack
 from manykernels.objective import Problem, get_loss, get_regularizer
 from manykernels.solvers.factored import kinks, working_set
+from manykernels.solvers.factored.fallback import sooner_on_matrices
 from manykernels.solvers.factored.kinks import minimize_kinked, samples_at, takes_interior
 from manykernels.solvers.factored.objective import FactoredObjective, Point
+from manykernels.solvers.factored.tuning import INTERIOR_STEPS, STEPS_LEFT
 
 BANK = KernelBank.per_feature(widths=[0.3, 3.0])
 
@@ -99,3 +101,16 @@ def test_another_strength_goes_on_from_the_interior_point() -> None:
     assert max(cold.dual_gap, warm.dual_gap) <= 1e-4
     np.testing.assert_allclose(warm.certificate.primal, cold.certificate.primal, rtol=1e-4)
     assert 0 < warm.newton_steps < cold.newton_steps
+
+
+def test_matrices_take_over_from_more_coefficients_the_fewer_steps_are_left() -> None:
+    problem = problem_of("hinge")[0].problem
+    n = problem.n_samples
+
+    def first(steps: int) -> int:
+        ranks = range(10, 4 * n, 10)
+        return next(r for r in ranks if sooner_on_matrices(problem, r, n * float(r) ** 2 + float(r) ** 3, steps))
+
+    smoothed, begun, left = first(0), first(INTERIOR_STEPS), first(STEPS_LEFT)
+    assert smoothed < begun < left
+    assert begun == n  # as many steps of as many products

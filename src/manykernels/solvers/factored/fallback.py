@@ -21,7 +21,6 @@ from manykernels.solvers.factored.objective import Point, per_output
 from manykernels.solvers.factored.state import Component, ExactContinuation
 from manykernels.solvers.factored.tuning import (
     FEW_KERNELS,
-    INTERIOR_STEPS,
     KINKED_STEPS,
     LANDMARK_STEPS,
     LAZY_ENTRY,
@@ -54,17 +53,17 @@ def cost_little(n_kernels: int, n_samples: int, *, patient: bool = False) -> boo
     return seconds <= LITTLE * (WORTH_A_WAIT if patient else 1.0)
 
 
-def sooner_on_matrices(problem: Problem, rank: int, products: float, *, interior: bool = False) -> bool:
+def sooner_on_matrices(problem: Problem, rank: int, products: float, interior: int = 0) -> bool:
     """Whether steps on N x N matrices are predicted to take less in all than on so many coefficients of factors.
 
     One on matrices costs a cube of the number of samples and sums of factors, one on factors so many ``products``.
     Those on matrices are fewer where a loss has a kink, and would be smoothed on factors, and more where it is smooth.
-    By ``interior`` points they are as many.
+    By interior points they are as many, or ``interior`` where these have come some way.
     """
     if problem.shared:
         return False
     n = float(problem.n_samples)
-    kinked = INTERIOR_STEPS if interior else SMOOTHED_STEPS
+    kinked = interior or SMOOTHED_STEPS
     factors, matrices = (SMOOTH_STEPS, MATRIX_STEPS) if problem.loss.smooth else (kinked, KINKED_STEPS)
     return matrices * (STEP + PRODUCT * n**2 * (n + rank)) <= factors * (STEP + PRODUCT * products)
 

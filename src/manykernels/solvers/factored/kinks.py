@@ -42,6 +42,7 @@ from manykernels.solvers.factored.tuning import (
     PATIENCE,
     SHORTEST_FRACTION,
     SMOOTHED_STEPS,
+    STEPS_LEFT,
     WANTED_SHARE,
 )
 from manykernels.solvers.gram.sample_variables import BoxSamples, paired_samples
@@ -70,6 +71,11 @@ def keeps_kinks(state: State) -> bool:
     if state.smooths or state.mu < FIRST_SMOOTHING:
         return False
     return state.samples is not None or takes_interior(state.objective)
+
+
+def steps_left(state: State) -> int:
+    """Return about how many steps are left, from the beginning or from an interior point."""
+    return INTERIOR_STEPS if state.samples is None else STEPS_LEFT
 
 
 def fit_kinked(state: State, gap: float, tol: float, deadline: float) -> NewtonFit:

@@ -33,6 +33,7 @@ NEWTON_STEPS = 60
 # Steps of a loss with a kink: smoothed, from an interior point on factors, and on matrices; seconds of a step beside
 # its products, and of one of these: hinge and epsilon-insensitive losses, 24 and 200 kernels on 200 to 1,000 rows
 SMOOTHED_STEPS, INTERIOR_STEPS, KINKED_STEPS = 60, 18, 18
+STEPS_LEFT = 6  # about, from an interior point on factors that finer ones take the place of
 SMOOTH_STEPS, MATRIX_STEPS = 8, 12  # of smooth losses: logistic, 40 and 100 columns of 300 to 2,000 rows
 STEP, PRODUCT = 3e-3, 8e-11
 LAZY_ENTRY = 2e-8  # seconds of an entry of one kernel in a fit that evaluates kernels as it asks for them

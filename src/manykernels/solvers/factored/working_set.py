@@ -33,7 +33,7 @@ from manykernels.solvers.factored.certificate import (
     violators,
 )
 from manykernels.solvers.factored.fallback import matrices_cost_little, matrix_first, solve_gram, sooner_on_matrices
-from manykernels.solvers.factored.kinks import fit_kinked, keeps_kinks
+from manykernels.solvers.factored.kinks import fit_kinked, keeps_kinks, steps_left
 from manykernels.solvers.factored.newton import NewtonFit, minimize, step_products
 from manykernels.solvers.factored.objective import Coefficients, FactoredObjective, KnownCurvature, Point, both
 from manykernels.solvers.factored.state import DualPass, ExactContinuation, Round, Start, State
@@ -159,8 +159,8 @@ class FactoredWorkingSet:
             # Of a loss with kinks, whose curvature is that of a few rows, steps are those on Hessians.
             dense = self.problem.n_samples * float(rank) ** 2 + float(rank) ** 3
             products = step_products(state.objective) if self.problem.loss.smooth else dense
-            interior = keeps_kinks(state)
-            sooner = not turns and sooner_on_matrices(self.problem, rank, products, interior=interior)
+            interior = steps_left(state) if keeps_kinks(state) else 0
+            sooner = not turns and sooner_on_matrices(self.problem, rank, products, interior)
             if sooner and (matrices := self._matrices(kernels)) is not None:
                 return (yield from self._go_over(state, matrices))
             exhausted = self._solve(state, gap)
