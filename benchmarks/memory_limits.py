@@ -5,7 +5,8 @@ has mapped (that is the interpreter with its libraries, which no plan knows) and
 by ``RLIMIT_AS``, which is what ``ulimit -v`` sets. Counted are fits, planned refusals, and whatever else was raised.
 
 With ``--traced`` instead what fits, paths and searches of several shapes were seen to hold at their peak, by
-``tracemalloc``, beside their plans: from few kernels that take part to many.
+``tracemalloc``, beside their plans: what is expected, and from few kernels that take part to many; searches also beside
+a fit at the default strength.
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ import resource
 import tracemalloc
 import warnings
 from collections import Counter
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -113,26 +115,32 @@ def traced(what: str, n: int, p: int, widths: int | None, representation: str, a
     bank = KernelBank.per_feature(widths=grid, standardize=True) if widths else None
     bank = KernelBank.per_feature(Linear(), standardize=True) if widths == 0 else bank
     resources = {"representation": representation}
+    fits = MKLRegressor(bank, resources=resources)
+    plain = MKLRegressor(bank, alpha=alpha, resources=resources) if what == "fit" else fits
+    model = MKLRegressorCV(bank, cv=5, resources=resources) if what == "search" else plain
 
-    def run(count: int) -> None:
+    def run(count: int, model: Any = model) -> None:
         rows, target = X[:count], y[:count]
         if what == "path":
             regularization_path(rows, target, kernels=bank, n_alphas=20, representation=representation)
-        elif what == "search":
-            MKLRegressorCV(bank, cv=5, resources=resources).fit(rows, target)
         else:
-            MKLRegressor(bank, alpha=alpha, resources=resources).fit(rows, target)
+            model.fit(rows, target)
 
     run(min(n, 1_200) // 2)
-    plan = plan_for(bank, X, representation=representation, memory_budget=None, n_targets=1)
-    most = plan.nbytes + plan.working_nbytes
+    plan, peak = model.plan(X, y), peak_of(lambda: run(n))
+    shape = f"{what} {n:,} x {p} x {widths}, {plan.kind} {alpha}"
+    beside = f", {peak / peak_of(lambda: run(n, fits)):.2f} times a fit" if what == "search" else ""
+    ratio = f"{peak / plan.expected_nbytes:.2f} of what is expected"
+    print(f"{shape:42s} plan {plan.expected}, traced {peak / 1e6:.1f} MB: {ratio}{beside}", flush=True)
+
+
+def peak_of(work: Callable[[], object]) -> int:
+    """Return the bytes that were held at the peak of some work."""
     tracemalloc.start()
-    run(n)
+    work()
     peak = tracemalloc.get_traced_memory()[1]
     tracemalloc.stop()
-    told = f"{(most - plan.varying_nbytes) / 1e6:6.1f} to {most / 1e6:6.1f} MB"
-    shape = f"{what} {n:,} x {p} x {widths}, {plan.kind} {alpha}"
-    print(f"{shape:42s} plan {told}, traced {peak / 1e6:6.1f} MB: {peak / most:.2f}", flush=True)
+    return peak
 
 
 def main() -> None:

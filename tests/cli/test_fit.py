@@ -80,6 +80,10 @@ def test_plan_says_what_a_fit_takes(run: Runner, data: Path) -> None:
     assert done.code == 0
     assert "Packed float64" in done.out
     assert "16" in done.out
+    search, fit = (run("plan", data, *FIT, *more, "--json").json for more in (("--cv", 4), ()))
+    assert (search["n_folds"], fit["n_folds"]) == (4, 0)
+    assert fit["least_nbytes"] <= fit["expected_nbytes"] <= fit["most_nbytes"]
+    assert "In 4 folds." in search["reason"]
     small = run("plan", data, *FIT, "--memory-budget", "10 kB")
     assert small.code == 1
     assert "even as factors, but the memory budget is" in small.err

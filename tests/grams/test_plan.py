@@ -8,13 +8,16 @@ from typing import Any
 
 import numpy as np
 import pytest
+from sklearn.model_selection import KFold, LeaveOneGroupOut
 from tests.support.processes import python
 
-from manykernels import KernelBank, Linear, MKLRegressor, MKLRegressorCV
+from manykernels import Gaussian, KernelBank, Linear, MKLRegressor, MKLRegressorCV
+from manykernels.estimators.selection.memory import n_folds_of
 from manykernels.exceptions import InvalidInputError, MemoryBudgetError
 from manykernels.grams.plan import (
     CLEARLY,
     NOTICED,
+    TARGET_VECTORS,
     available_memory,
     factored_seconds,
     format_bytes,
@@ -25,7 +28,9 @@ from manykernels.grams.plan import (
     stack_nbytes,
     working_nbytes,
 )
+from manykernels.grams.powers import n_bases
 from manykernels.grams.training import plan_for
+from manykernels.kernels.bank.columns import Table
 
 WORKING = 2**20 + 8 * (4 * 200**2 + 8 * 6000 + 16 * 200) + 8 * 8 * 200**2  # of 6000 kernels on 200 samples
 STORED = WORKING - 8 * (8 - 2) * 200**2  # where matrices are stored, passes hold fewer blocks
@@ -219,10 +224,13 @@ def test_averages_that_only_matrices_give_are_worth_seconds():
 def test_plans_say_what_depends_on_how_many_kernels_take_part(n_targets, squares):
     plan = plan_stack(4, 2_000, memory_budget="1 GB", n_targets=n_targets)
     assert plan.varying_nbytes == 8 * (squares - 2) * 2_000**2 + 4 * 2**20  # sums of matrices, and blocks
-    assert plan.expected == (
-        f"{format_bytes(plan.nbytes + plan.working_nbytes - plan.varying_nbytes)} to "
-        f"{format_bytes(plan.nbytes + plan.working_nbytes)}"
-    )
+    assert plan.least_nbytes == plan.most_nbytes - plan.varying_nbytes
+    assert plan.least_nbytes < plan.expected_nbytes < plan.most_nbytes == plan.nbytes + plan.working_nbytes
+    told = (plan.expected_nbytes, plan.least_nbytes, plan.most_nbytes)
+    assert plan.expected == "about {}, {} to {}".format(*map(format_bytes, told))
+    shares = [plan.at_fraction(fraction).likely_share for fraction in (1.0, 0.1, 0.01, 0.001, None)]
+    assert shares[:2] == [0.0, 0.0]
+    assert shares[0] < shares[2] < shares[3] == shares[4] == 0.5
     factors = plan_kernels(90, 50_000, 30, memory_budget="1 GB", copied=False)
     more = plan_kernels(90, 50_000, 60, memory_budget="1 GB", copied=False)
     assert factors.kind == "factored"
@@ -270,6 +278,65 @@ def test_a_search_holds_no_more_than_twice_what_a_fit_does(representation, n_sam
     search.fit(X[:200], y[:200])
     plain.fit(X, y)  # which compiles what it needs
     assert peak_of(search, X, y) < 2 * peak_of(plain, X, y)
+
+
+@pytest.mark.parametrize(("representation", "n_samples"), [("gram", 300), ("factored", 2_000)])
+def test_a_search_says_what_it_will_hold(representation, n_samples):
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(n_samples, 4))
+    y = np.sin(2 * X[:, 0]) + 0.5 * rng.normal(size=n_samples)
+    bank = KernelBank.per_feature(widths=[0.5, 1.0], standardize=True)
+    search = MKLRegressorCV(bank, cv=4, resources={"representation": representation})
+    plan = search.plan(X, y)
+    assert not hasattr(search, "n_features_in_")
+    assert (plan.n_folds, plan.n_kernels, plan.n_samples) == (4, 8, n_samples)
+    assert plan.reason.endswith("In 4 folds.")
+    search.fit(X[:200], y[:200])
+    MKLRegressor(bank, resources={"representation": representation}).fit(X, y)
+    peak = peak_of(search, X, y)
+    assert 0.7 * plan.least_nbytes < peak < 1.3 * plan.most_nbytes
+
+
+def test_a_search_of_more_folds_than_memory_allows_is_refused_in_words():
+    X = np.random.default_rng(0).normal(size=(2_000, 4))
+    bank = KernelBank.per_feature(widths=[0.5, 1.0], standardize=True)
+    fit = MKLRegressor(bank, resources={"representation": "factored"}).plan(X, X[:, 0])
+    held = {"representation": "factored", "memory_budget": fit.most_nbytes}
+    assert MKLRegressorCV(bank, cv=3, resources=held).plan(X, X[:, 0]).least_nbytes < fit.most_nbytes
+    search = MKLRegressorCV(bank, cv=40, resources=held)
+    for ask in (search.plan, search.fit):
+        with pytest.raises(MemoryBudgetError, match=r"A search over 40 folds of 8 kernels .* at least, but the memory"):
+            ask(X, X[:, 0])
+
+
+def test_more_folds_targets_and_kernels_are_counted():
+    X, y = np.zeros((3_000, 5)), np.zeros((3_000, 3))
+    X[:, :] = np.arange(15_000.0).reshape(3_000, 5)
+    y[::2] = 1.0
+    bank = KernelBank.per_feature(widths=[1.0], standardize=True)
+    held = {"representation": "factored"}
+    plans = [MKLRegressorCV(bank, cv=cv, resources=held).plan(X, y[:, 0]) for cv in (3, 10, KFold(10))]
+    assert plans[0].least_nbytes < plans[1].least_nbytes == plans[2].least_nbytes
+    assert [n_folds_of(cv, 20, None) for cv in (None, [1, 2, 3], iter([1, 2]), LeaveOneGroupOut())] == [5, 3, 5, 5]
+    fits = [MKLRegressor(bank, resources=held).plan(X, target) for target in (y[:, :1], y)]
+    assert fits[1].least_nbytes - fits[0].least_nbytes == 8 * TARGET_VECTORS * 3_000 * 2
+    assert MKLRegressor("precomputed").plan(np.eye(6)[None], np.arange(6.0)) is None
+
+
+def test_kernels_that_are_powers_of_others_have_no_triangles():
+    default = KernelBank.auto().resolve(np.random.default_rng(0).normal(size=(1_200, 3)))
+    expanded = default.expand(Table.of(np.random.default_rng(0).normal(size=(1_200, 3))))
+    assert n_bases(expanded, 100) >= n_bases(expanded, 1_200)
+    kernels = [(str(width), Gaussian(width), (0,)) for width in (0.5, 1.0, 2.0)]
+    other = ("3", Gaussian(3.0), (1,))
+    assert n_bases([*kernels, other], 1_200) == 2  # 0.5 and 1 are powers of 2
+    assert n_bases([*kernels, other, ("line", Linear(), (0,))], 1_200) == 2
+
+
+def test_losses_that_couple_samples_hold_more_matrices():
+    plain, coupled = (plan_stack(30, 1_000, memory_budget="1 GB", coupled=each) for each in (False, True))
+    assert coupled.most_nbytes - plain.most_nbytes == 4 * 8 * 1_000**2
+    assert 0.7 < coupled.most_nbytes / 181.5e6 < 1.3  # a Cox fit of 30 kernels, traced
 
 
 def test_a_plan_of_factors_counts_what_a_fit_was_measured_to_hold():

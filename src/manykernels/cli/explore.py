@@ -10,16 +10,15 @@ from rich.table import Table
 from sklearn.model_selection import GroupKFold, KFold, StratifiedGroupKFold, StratifiedKFold
 
 from manykernels.cli.console import Force, Outcome, Picture, TableFile, column_table, fact_table, printable, verbosity
-from manykernels.cli.fit import LearningOptions, TableOptions, estimator_for, read_task
+from manykernels.cli.fit import ESTIMATORS, LearningOptions, TableOptions, estimator_for, read_task
 from manykernels.cli.models import check_picture
 from manykernels.cli.tables import check_new, write_table
 from manykernels.cli.targets import SURVIVAL, LabeledTable
 from manykernels.estimators import regularization_path
-from manykernels.estimators.parameters import DEFAULT_LOSS, PARAMETERS, check_parameters, shape_of
+from manykernels.estimators.parameters import DEFAULT_LOSS, PARAMETERS, check_parameters, place_of, shape_of
 from manykernels.estimators.strength import AUTO, in_unit_of
 from manykernels.exceptions import InvalidInputError
 from manykernels.grams.plan import format_bytes
-from manykernels.grams.training import plan_for
 from manykernels.inspection import PathDisplay, compare
 from manykernels.inspection.evidence.comparison import LEARNED
 from manykernels.inspection.files import save_figure
@@ -33,35 +32,42 @@ PASSED_ON = ("penalty", "solver", "tol", "fit_intercept", *OF_RESOURCES)
 SHOWN_NAMES = 2
 
 
-def run_plan(options: TableOptions, outcome: Outcome) -> None:
-    """Tell how many kernels a fit would have and what memory it would take."""
+@dataclass(frozen=True, kw_only=True)
+class PlanOptions(TableOptions):
+    """What ``manykernels plan`` is asked for."""
+
+    cv: Annotated[int | None, typer.Option(min=2, help="Plan a search for strength and mixture in so many folds.")] = (
+        None
+    )
+
+
+def run_plan(options: PlanOptions, outcome: Outcome) -> None:
+    """Tell how many kernels a fit would have and what memory it, or a search, would take."""
     samples, bank = read_task(options, outcome)
     names = [entry[0] for entry in bank.expand(samples.features)]
     n_classes = len(np.unique(samples.target)) if samples.task == "classification" else 1
     n_targets = 1 if n_classes == 2 else n_classes
-    plan = plan_for(
-        bank,
-        samples.features,
-        representation=options.settings["representation"],
-        memory_budget=options.settings["memory_budget"],
-        n_targets=n_targets,
-    )
+    at_a_strength, in_folds = ESTIMATORS[samples.task]
+    model = at_a_strength(bank) if options.cv is None else in_folds(bank, cv=options.cv)
+    model.set_params(**{place_of(name): value for name, value in options.settings.items()})
+    plan = model.plan(samples.features, samples.target)
     assert plan is not None
     outcome.result = {
         "data": options.data,
         "task": samples.task,
-        "n_samples": len(samples.target),
-        "n_kernels": len(names),
-        "n_targets": n_targets,
         **asdict(plan),
+        "expected_nbytes": plan.expected_nbytes,
+        "least_nbytes": plan.least_nbytes,
+        "most_nbytes": plan.most_nbytes,
+        "n_targets": n_targets,
     }
+    stored = f", {format_bytes(plan.nbytes)} of it stored" if plan.nbytes else ""
     facts = {
         "table": f"{len(samples.target)} rows, {samples.features.shape[1]} columns to learn from",
         "task": f"{samples.task}, since {samples.reason}",
         "kernels": f"{len(names)}, such as {names[0]}",
         "kernels are held as": plan.reason,
-        "memory": f"{plan.expected} by how many kernels take part, {format_bytes(plan.nbytes)} of it stored; "
-        f"{format_bytes(plan.budget)} allowed",
+        "memory": f"{plan.expected} by how many kernels take part{stored}; {format_bytes(plan.budget)} allowed",
     }
     outcome.show(fact_table(facts))
 

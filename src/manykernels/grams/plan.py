@@ -1,9 +1,11 @@
 """Which representation kernels should have: a pure function of sizes and a memory budget, with its reason in words."""
 
+from __future__ import annotations
+
 import os
 import re
 from collections.abc import Callable, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from numbers import Integral
 from pathlib import Path
 from typing import Any, Literal
@@ -49,10 +51,12 @@ TABLE_COPIES = 1  # of the columns of a frame, while they are read into one arra
 SQUARE_ARRAYS = 4  # N x N float64: the weighted sum, the Newton matrix, its factor, one in passing
 FEWEST_SQUARES = 2  # of these, where Newton matrices take the place of sums: of most losses under the block 1-norm
 SHARED_SQUARES = 6  # of outputs fitted together
+COUPLED_SQUARES = 8  # of a loss that couples samples, whose curvature is a matrix among them
 FREE_SHARE = 0.9  # of the memory that is free, which a budget by default does not pass
 KERNEL_VECTORS = 8  # float64 a kernel: norms, weights, penalties and their trial values
 SAMPLE_VECTORS = 16  # float64 a sample and target: duals, scores, bounds, gradients and their trial values
-FACTOR_VECTORS = 64  # float64 a sample of a fit on factors: those of a sample, and orders in which targets are permuted
+FACTOR_VECTORS = 60  # float64 a sample of a fit on factors: those of a sample, and orders in which targets are permuted
+TARGET_VECTORS = 34  # of these, of each further target
 FACTOR_COPIES = 3  # of factors of few rows, in Hessians
 SEVERAL_WIDTHS = 1.3  # times the rank of one: of the kernels of a column that take part together
 MIXED_SQUARES = 3  # float64 among samples or landmarks, where a few kernels are dense: these, their sum, its factor
@@ -63,10 +67,13 @@ TOGETHER = 3500  # coefficients of them in a Hessian; of more, columns take turn
 CURVES = 400  # columns with functions in pieces, of those that a model has at once
 CURVE_BYTES = 3 * 2**19  # of the pieces and rounded features of a column, beside two bytes a row
 TRANSFORM_BYTES = 8 * 2**20  # of a pass over factors: moments of a few columns, padded, transformed, and in passing
-TRANSFORM_COLUMN, PASS_VECTORS = 2**18, 24  # of these, of one column; and float64 a sample meanwhile
+TRANSFORM_COLUMN, PASS_VECTORS = 140_000, 24  # of these, of one column; and float64 a sample meanwhile
 TILE_BYTES = 64 * 2**20  # blocks a pass holds at once, where matrices are that large
 TILE_SQUARES = 8  # matrices among samples that blocks are never larger than together
 STORED_TILE_BYTES, STORED_SQUARES = 4 * 2**20, 2  # the same where matrices are stored: passes evaluate no blocks
+MOST_ROOM = 2**28  # that matrices of folds may take together, and those of all rows to be held from a start
+LIKELY_SHARE = 0.5  # of what depends on how many kernels take part, where nothing says how many
+STRONG, WEAK = 0.1, 0.003  # fractions of the strength of the empty model: few kernels take part, and that share of all
 MANY_TARGETS = 8  # from here on one BLAS product with all targets beats a fused loop over them
 UNITS = {"": 1, **{f"{p}b": 1000**k for k, p in enumerate(("", "k", "m", "g", "t", "p"))}}
 UNITS |= {f"{p}ib": 1024**k for k, p in enumerate(("k", "m", "g", "t", "p"), start=1)}
@@ -94,6 +101,12 @@ class MemoryPlan:
     varying_nbytes : int
         Those of the working bytes that depend on what no plan knows: how many kernels take part, and what the penalty
         and the loss ask for. A fit takes ``nbytes + working_nbytes`` at most, and that many less at least.
+    n_kernels, n_samples, n_columns, n_targets : int
+        What it is a plan for; of matrices alone the number of columns is zero.
+    n_folds : int
+        Folds of a search, zero of a fit or a path.
+    likely_share : float
+        Part of ``varying_nbytes`` that is expected to be taken.
     """
 
     kind: Kind
@@ -104,6 +117,37 @@ class MemoryPlan:
     reason: str
     optional_nbytes: int = 0
     varying_nbytes: int = 0
+    n_kernels: int = 0
+    n_samples: int = 0
+    n_columns: int = 0
+    n_targets: int = 1
+    n_folds: int = 0
+    likely_share: float = LIKELY_SHARE
+
+    @property
+    def most_nbytes(self) -> int:
+        """Bytes that are held at most."""
+        return self.nbytes + self.working_nbytes
+
+    @property
+    def least_nbytes(self) -> int:
+        """Bytes that are held at least, when few kernels take part."""
+        return self.most_nbytes - self.varying_nbytes
+
+    @property
+    def expected_nbytes(self) -> int:
+        """Bytes that are expected to be held at the peak."""
+        return self.least_nbytes + int(self.likely_share * self.varying_nbytes)
+
+    def at_fraction(self, fraction: float | None) -> MemoryPlan:
+        """Return the plan of a fit at this fraction of the strength of the empty model, None where it is not known.
+
+        Penalties of a tenth of it leave few kernels, whatever their number.
+        """
+        if fraction is None:
+            return self
+        weak = np.log(STRONG / fraction) / np.log(STRONG / WEAK)
+        return replace(self, likely_share=LIKELY_SHARE * float(np.clip(weak, 0.0, 1.0)))
 
     @property
     def spare_bytes(self) -> int:
@@ -115,14 +159,14 @@ class MemoryPlan:
 
         The fold at its turn has working arrays as well: those of a fit, where kernels are held as factors.
         """
-        most = self.nbytes + self.working_nbytes
-        return most if self.kind == "factored" else 2 * most - working_nbytes(n_kernels, n_samples, stored=True)
+        own = 0 if self.kind == "factored" else working_nbytes(n_kernels, n_samples, stored=True)
+        return min(self.most_nbytes if own == 0 else 2 * self.most_nbytes - own, MOST_ROOM)
 
     @property
     def expected(self) -> str:
-        """What a fit takes, from few kernels to many."""
-        most = self.nbytes + self.working_nbytes
-        return f"{format_bytes(most - self.varying_nbytes)} to {format_bytes(most)}"
+        """What is held at the peak, in words: as it is expected, and from few kernels that take part to many."""
+        least, most = format_bytes(self.least_nbytes), format_bytes(self.most_nbytes)
+        return f"about {format_bytes(self.expected_nbytes)}, {least} to {most}"
 
     def frame(self) -> pd.DataFrame:
         """Return the plan as a table of one row."""
@@ -138,6 +182,7 @@ def plan_stack(
     n_targets: int = 1,
     kind: str = "auto",
     repeats: Repeats = (),
+    coupled: bool = False,
 ) -> MemoryPlan:
     """Choose the representation of M kernels on N samples that fits a budget and is fastest to read.
 
@@ -162,6 +207,8 @@ def plan_stack(
     repeats : sequence of (int, int)
         Kernels of points that repeat, and of how many distinct ones: packed, they are triangles among these only.
         Zero points: kernels that are products of one column, and have no matrix.
+    coupled : bool
+        Whether the loss couples samples, as Cox's does.
 
     Raises
     ------
@@ -177,16 +224,18 @@ def plan_stack(
     >>> plan_stack(2000, 1000, memory_budget="1 GB").kind
     'lazy'
     """
-    sizes = (("n_kernels", n_kernels), ("n_samples", n_samples), ("n_targets", n_targets))
-    m, n, k = (_positive_int(value, name) for name, value in sizes)
+    given = (("n_kernels", n_kernels), ("n_samples", n_samples), ("n_targets", n_targets))
+    m, n, k = (_positive_int(value, name) for name, value in given)
     budget = memory_bytes(memory_budget)
     candidates, repeats = _candidates(kind, _dtype_names(dtype), k), repeats if kind == "auto" else ()
     for chosen, name in candidates:
-        nbytes, working = stack_nbytes(chosen, m, n, name, repeats), working_nbytes(m, n, k, stored=chosen != "lazy")
+        nbytes = stack_nbytes(chosen, m, n, name, repeats)
+        working = working_nbytes(m, n, k, stored=chosen != "lazy", coupled=coupled)
         if nbytes + working <= budget:
             reason = _reason(chosen, name, (m, n, k), budget, kind, repeats)
             varying = working - FLOOR_BYTES - _array_bytes(FEWEST_SQUARES, m, n, k)
-            return MemoryPlan(chosen, name, nbytes, working, budget, reason, varying_nbytes=varying)
+            sizes = {"n_kernels": m, "n_samples": n, "n_targets": k}
+            return MemoryPlan(chosen, name, nbytes, working, budget, reason, varying_nbytes=varying, **sizes)
     if budget < working:
         raise MemoryBudgetError(_too_large(m, n, k, working, budget))
     raise MemoryBudgetError(
@@ -205,10 +254,13 @@ def stack_nbytes(kind: str, n_kernels: int, n_samples: int, dtype: str, repeats:
     return entries * np.dtype(dtype).itemsize
 
 
-def working_nbytes(n_kernels: int, n_samples: int, n_targets: int = 1, *, stored: bool = False) -> int:
+def working_nbytes(
+    n_kernels: int, n_samples: int, n_targets: int = 1, *, stored: bool = False, coupled: bool = False
+) -> int:
     """Return the bytes a fit holds besides the stack, an exact Python integer; less where matrices are stored."""
     most, squares = (STORED_TILE_BYTES, STORED_SQUARES) if stored else (TILE_BYTES, TILE_SQUARES)
-    arrays = _array_bytes(_squares(n_targets), n_kernels, n_samples, n_targets)
+    squares_held = COUPLED_SQUARES if coupled else _squares(n_targets)
+    arrays = _array_bytes(squares_held, n_kernels, n_samples, n_targets)
     return FLOOR_BYTES + arrays + min(most, 8 * squares * n_samples**2)
 
 
@@ -223,7 +275,13 @@ def _array_bytes(squares: int, n_kernels: int, n_samples: int, n_targets: int) -
 
 
 def factored_nbytes(
-    n_kernels: int, n_samples: int, n_columns: int, rank: int | None = None, copied: bool = True, n_linear: int = 0
+    n_kernels: int,
+    n_samples: int,
+    n_columns: int,
+    rank: int | None = None,
+    copied: bool = True,
+    n_linear: int = 0,
+    n_targets: int = 1,
 ) -> tuple[int, int]:
     """Return the bytes that a fit on factors holds besides its columns: when few kernels take part, and when many do.
 
@@ -240,6 +298,7 @@ def factored_nbytes(
         held = max(min(held, 8 * hessian), pieces_nbytes(n_samples, curved))
     transforms = min(TRANSFORM_BYTES, TRANSFORM_COLUMN * n_columns)
     later = max(8 * FACTOR_VECTORS * n_samples, transforms + 8 * PASS_VECTORS * n_samples) + 4 * n_samples * n_linear
+    later += 8 * TARGET_VECTORS * n_samples * (n_targets - 1)
     first = 8 * TABLE_COPIES * n_samples * n_columns if copied else 0
     always = FLOOR_BYTES + 8 * KERNEL_VECTORS * n_kernels
     return always + max(first, later), always + max(first, later + held)
@@ -388,6 +447,7 @@ def plan_kernels(
     object_bytes: int = 0,
     refusal: str | None = None,
     repeats: Callable[[], Repeats] = tuple,
+    coupled: bool = False,
 ) -> MemoryPlan:
     """Choose between Gram matrices and factors, and say why; see :func:`plan_stack` for the kind of matrices.
 
@@ -428,6 +488,8 @@ def plan_kernels(
         Why factors cannot be had; "auto" then takes matrices.
     repeats : callable
         Returns those of :func:`plan_stack`; asked only where matrices may be taken.
+    coupled : bool
+        Whether the loss couples samples.
 
     Returns
     -------
@@ -460,7 +522,7 @@ def plan_kernels(
             **sizes, n_columns=n_columns, n_landmark=n_landmark, rank=rank, shared=shared, features=features
         ),
     )
-    sizes["n_targets"] = n_targets if shared else 1  # matrices are read for one output after the other
+    sizes |= {"n_targets": n_targets if shared else 1, "coupled": coupled}  # matrices are read for one after the other
     spared = np.inf if averages and n_landmark else AVERAGES if averages else NOTICED
     why = _why_factors(sizes, seconds, spared, representation, memory_budget, repeats)
     if why is None or refusal is not None:
@@ -471,7 +533,7 @@ def plan_kernels(
             more = able if refusal is None else f"factors, which form none of them, cannot be had: {refusal}"
             raise MemoryBudgetError(f"{error} (Matrices among samples: {more}.)") from None
     nbytes = (8 * n_samples * n_columns if column_bytes is None else column_bytes) + object_bytes
-    least, working = factored_nbytes(n_kernels, n_samples, n_columns, rank, copied, n_linear)
+    least, working = factored_nbytes(n_kernels, n_samples, n_columns, rank, copied, n_linear, n_targets)
     if nbytes + working > memory_budget:
         raise MemoryBudgetError(
             f"{n_kernels} kernels on {n_samples} samples of {n_columns} columns take {format_bytes(nbytes + working)} "
@@ -482,7 +544,8 @@ def plan_kernels(
     matrices = matrices if nbytes + working + matrices <= memory_budget else 0  # which can do without them
     reason = f"Factors: {why}."
     varying = working + matrices - least
-    return MemoryPlan("factored", "float64", nbytes, working + matrices, memory_budget, reason, matrices, varying)
+    bytes_held = nbytes, working + matrices, memory_budget, reason, matrices, varying
+    return MemoryPlan("factored", "float64", *bytes_held, n_kernels, n_samples, n_columns, n_targets)
 
 
 def quick_matrices(
@@ -492,11 +555,16 @@ def quick_matrices(
     shared: bool,
     memory_budget: int | str | None,
     repeats: Callable[[], Repeats] = tuple,
+    coupled: bool = False,
 ) -> MemoryPlan | None:
     """Return the plan of matrices that fit, and a fit on which nobody waits for: then factors need no look."""
     if gram_seconds(n_kernels, n_samples, n_targets, shared) > NOTICED:
         return None
-    sizes: dict[str, Any] = {"n_targets": n_targets if shared else 1, "memory_budget": memory_budget}
+    sizes: dict[str, Any] = {
+        "n_targets": n_targets if shared else 1,
+        "memory_budget": memory_budget,
+        "coupled": coupled,
+    }
     try:
         plan = plan_stack(n_kernels, n_samples, repeats=repeats(), **sizes)
     except MemoryBudgetError:

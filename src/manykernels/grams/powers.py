@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
@@ -17,6 +18,7 @@ from manykernels.compiled import compiled
 from manykernels.grams.base import GramStack, triangle_starts
 from manykernels.grams.loops import FAST, TILE
 from manykernels.grams.packed import PackedStack, unpack_triangle
+from manykernels.kernels import Gaussian, Linear
 from manykernels.threads import run_ranges
 from manykernels.validation.arrays import Array, read_only
 
@@ -58,6 +60,25 @@ class Powers:
     def pay(n_samples: int) -> bool:
         """Whether they are predicted to be read faster than triangles of their own: where rows are long."""
         return SPARED * n_samples / 2 > ROW
+
+
+def n_bases(kernels: Sequence[tuple[str, object, tuple[int, ...]]], n_samples: int) -> int:
+    """Return about how many kernels, of all with their names and columns, have triangles in single precision.
+
+    Linear kernels of single columns are features in place of matrices.
+    """
+    kept = [(spec, columns) for _, spec, columns in kernels if not (isinstance(spec, Linear) and len(columns) == 1)]
+    if not kept or not Powers.pay(n_samples):
+        return len(kept)
+    factors = np.full(len(kept), np.nan)
+    units: dict[object, int] = {}
+    groups = np.zeros(len(kept), dtype=np.intp)
+    for at, (spec, columns) in enumerate(kept):
+        width: Any = spec.width if isinstance(spec, Gaussian) else None
+        factor = getattr(width, "factor", width)
+        factors[at] = np.nan if factor is None else -0.5 / factor**2
+        groups[at] = units.setdefault((columns, isinstance(width, float)), len(units))
+    return len(Powers.of(factors, groups).bases)
 
 
 class PoweredStack(GramStack):

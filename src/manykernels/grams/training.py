@@ -263,6 +263,7 @@ def plan_for(
     refusal: Callable[[], str | None] = no_refusal,
     fit_intercept: bool = True,
     averages: bool = False,
+    coupled: bool = False,
 ) -> MemoryPlan | None:
     """Return how the kernels of a bank on these rows will be held, and why; None for kernels that come as matrices."""
     bank = as_bank(kernels, X)
@@ -280,7 +281,7 @@ def plan_for(
         return None  # fitting the bank says what is wrong with the columns
     quick, repeats = None, partial(_repeats, bank, expanded, table)
     if representation == "auto":
-        quick = quick_matrices(len(expanded), len(table), n_targets, shared, memory_budget, repeats)
+        quick = quick_matrices(len(expanded), len(table), n_targets, shared, memory_budget, repeats, coupled)
     kinds = bank_kinds(bank, table)
     objects = not quick and any(isinstance(kind.spec, ObjectKernel) for kind in kinds)
     features, object_bytes = object_sizes(expanded, table) if objects else (0.0, 0)
@@ -298,6 +299,7 @@ def plan_for(
         averages=averages,
         refusal=(SPARSE if table.is_sparse else refusal()) or refusal_of_bank(bank, fit_intercept=fit_intercept),
         repeats=repeats,
+        coupled=coupled,
     )
 
 

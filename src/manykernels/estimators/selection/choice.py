@@ -27,6 +27,7 @@ from manykernels.estimators.selection.folds import (
     weighed_splits,
 )
 from manykernels.estimators.selection.held_out import KeepsHeldOut
+from manykernels.estimators.selection.memory import form_of, plan_of_search
 from manykernels.estimators.selection.mixtures import (
     PenaltyFamily,
     alpha_grid,
@@ -36,7 +37,7 @@ from manykernels.estimators.selection.mixtures import (
     penalty_families,
     tried_factors,
 )
-from manykernels.estimators.selection.search import ROOM, MixtureSearch, PenaltyGrid, Rung, in_closed_form, learned
+from manykernels.estimators.selection.search import MixtureSearch, PenaltyGrid, Rung, in_closed_form, learned
 from manykernels.estimators.selection.shared_folds import FOLD_KERNELS, SHARED, pooled_folds, refusal_of_sharing
 from manykernels.estimators.selection.strengths import (
     COARSE,
@@ -55,7 +56,7 @@ from manykernels.estimators.supervised.base import BaseMKL
 from manykernels.estimators.supervised.problems import Fit, time_left
 from manykernels.estimators.supervised.samples import Rows, Samples, part_of, sample_weights
 from manykernels.exceptions import ConvergenceWarning, IncompatibleError, InvalidInputError, MemoryBudgetError, warn
-from manykernels.grams.plan import FACTORED
+from manykernels.grams.plan import FACTORED, MemoryPlan
 from manykernels.grams.training import LAZY, as_bank
 from manykernels.kernels import Pairs
 from manykernels.objective.losses import Loss
@@ -154,10 +155,9 @@ class CrossValidated(KeepsHeldOut):
         weight = sample_weights(sample_weight, len(target))
         scoring_weight = self._scoring_weight(target, None if sample_weight is None else weight)
         given = Samples.of(rows, target, weight, groups)
-        self._decide_kernels(given.rows)
         samples = self._encoded(given)
         kind = LAZY if searches else AUTO
-        form = str(self._at_given_strength(given.rows)._held_as(samples, loss, penalty, kind=kind))
+        form = form_of(self._plan_of_run(samples, loss, groups))
         opened = partial(self._opened, loss=loss, penalty=penalty, kind=kind)
         whole = cache(partial(opened, given, tol=self.tol))
         tried = self._mixtures(whole()) if searches else self._grid(families, whole)
@@ -168,7 +168,7 @@ class CrossValidated(KeepsHeldOut):
             def own_kernels(train: Array) -> OpenedKernels:
                 """Return kernels learned from the training rows of a fold; those held out are not looked at."""
                 own = Samples.of(part_of(rows, train, by_columns=form == FACTORED), target[train], weight[train])
-                return opened(own, tol=self._fold_tol, parameters=self._held_as_whole(form))
+                return opened(own, tol=self._fold_tol, parameters={"resources__representation": form})
 
             as_bank(self.kernels, rows).check(rows)
             own_folds = partial(self._own_folds, weight, opened=own_kernels)
@@ -425,9 +425,9 @@ class CrossValidated(KeepsHeldOut):
         with blas_threads(len(whole().samples.kept), self._resources.n_jobs):
             return PenaltyGrid.laid_out(families, whole(), self.n_alphas, self._alpha_min_ratio)
 
-    def _held_as_whole(self, form: str) -> dict[str, str]:
-        """Return the parameter by which kernels of a fold are held as those of all rows."""
-        return {"resources__representation": form}
+    def _plan_of_run(self, samples: Samples, loss: Loss, groups: Any = None) -> MemoryPlan | None:
+        self._decide_kernels(samples.rows)
+        return plan_of_search(self, self._at_given_strength(samples.rows), samples, loss, groups)
 
     def _scoring_weight(self, y: Array, weight: Array | None) -> Array | None:
         """Return the weights of held-out samples in the score."""
@@ -512,17 +512,16 @@ class CrossValidated(KeepsHeldOut):
         best = self.best_per_target_ if self.best_per_target_ is not None else [self.best_index_] * len(problems)
         mine = [found[index] for index in best]
         penalties = [own.family.penalties(own.strength, whole)[k] for k, own in enumerate(mine)]
-        settings: dict[str, Any] = {"tol": self.tol, "random_state": self.random_state, **self._resources.limits()}
-        settings["time_limit"] = time_limit
+        settings = self._resources.limits() | {"tol": self.tol, "random_state": self.random_state}
         mixtures = [own.family for own in mine]
         models = [None if begin is None or self.solver != AUTO else begin(own.family, own.strength) for own in mine]
         starts = [None if own is None else own[k] for k, own in enumerate(models)]
-        pairs = zip(mixtures, starts, strict=True)
-        stack = whole.training.stack
+        pairs, stack = zip(mixtures, starts, strict=True), whole.training.stack
         # From a start, larger ones are read too rarely to be held.
-        small = not stack.evaluates or 8 * stack.n_entries <= ROOM
+        small = not stack.evaluates or 8 * stack.n_entries <= whole.room
         if not all((start and not small) or in_closed_form(problems, own, self.solver) for own, start in pairs):
             problems = on_stored(whole.training, problems, self._resources.memory_budget)
+        settings["time_limit"] = time_limit
         fit = learned(problems, mixtures, penalties, starts, self.solver, self._resources.n_jobs, **settings)
         alphas = np.array([penalty.strength for penalty in penalties]) / total
         ratios = np.array([mixture.l1_ratios(whole)[k] for k, mixture in enumerate(mixtures)])

@@ -32,6 +32,7 @@ from manykernels.estimators.selection.strengths import (
 )
 from manykernels.estimators.strength import AUTO, default_fraction
 from manykernels.estimators.supervised.problems import Fit, end_of, solve_problems, time_left
+from manykernels.grams.plan import MOST_ROOM
 from manykernels.objective.problem import Problem
 from manykernels.objective.regularizers import Regularizer
 from manykernels.solvers import Solution, Solver, Status
@@ -51,7 +52,6 @@ WORTH_A_LOOK = 0.5  # share of the predicted cost of following a mixture up to w
 FAR = 3.0  # standard deviations over folds by which an average may be behind in the first ones, to be tried in all
 BEYOND = 1.0 + 1e-6  # fraction of the strength at which a model is empty
 AVERAGING_RATIO, AVERAGING_STEPS = 1e-6, 25  # smallest fraction of the first grid of an average, and its length
-ROOM = 2**28  # bytes that matrices of folds may take together at most, and those of all rows to be held from a start
 
 
 @dataclass(eq=False)
@@ -70,7 +70,7 @@ class Rung:
     below: Rung | None = None
     finest: int = 1  # steps of the grid to which the best strength is found
     constants: Array | None = None  # (n_folds, T): what the best constants score, once it is known
-    room: int = ROOM  # bytes that matrices of folds may take together; those beyond are opened one at a time
+    room: int = MOST_ROOM  # bytes that matrices of folds may take together; those beyond are opened one at a time
 
     # --- the race ----------------------------------------------------------------------------------------------------
 
@@ -254,7 +254,7 @@ class Rung:
 
     def _stay_open(self, fold: Fold[OpenedKernels, HeldOut]) -> bool:
         """Whether the matrices of a fold may be held beside those of the folds before it, and of one that may not."""
-        sizes, room = [each.opened.stored_bytes for each in self.folds], min(self.room, ROOM)
+        sizes, room = [each.opened.stored_bytes for each in self.folds], self.room
         return sum(sizes) <= room or sum(sizes[: self.folds.index(fold) + 1]) + max(sizes) <= room
 
     def _each(self, folds: Folds, family: Family, strengths: Sequence[float]) -> list[list[Candidate]]:
@@ -395,7 +395,7 @@ class MixtureSearch:
     n_alphas: int
     alpha_min_ratio: float
     every: bool  # whether all are followed
-    room: int = ROOM  # bytes that matrices of folds may take together
+    room: int = MOST_ROOM  # bytes that matrices of folds may take together
 
     @property
     def families(self) -> list[Mixture]:

@@ -160,6 +160,49 @@ class BaseMKL(SaysWhichParameter, NotebookCard, Explanations, TakesGroups):
         self._warn(self._learn(samples, loss))
         return self
 
+    def plan(self, X: TableLike, y: ArrayLike) -> MemoryPlan | None:
+        """Return how kernels would be held and what memory a fit would take, before anything is computed.
+
+        Parameters
+        ----------
+        X : DataFrame or array-like of shape (n_samples, n_features)
+            Training samples.
+        y : array-like of shape (n_samples,) or (n_samples, n_targets)
+            As in ``fit``.
+
+        Returns
+        -------
+        MemoryPlan or None
+            Its ``expected`` says in words what is held at the peak; `expected_nbytes`, `least_nbytes` and
+            `most_nbytes` say it in bytes. With cross-validation it is the plan of the search. None for kernels that
+            come as matrices, beside which a fit takes little.
+
+        Raises
+        ------
+        MemoryBudgetError
+            If it does not fit ``memory_budget``, as ``fit`` does.
+        InvalidInputError
+            If data or parameters cannot be used.
+
+        Examples
+        --------
+        >>> import numpy as np
+        >>> from manykernels import MKLRegressor
+        >>> X = np.random.default_rng(0).normal(size=(400, 5))
+        >>> MKLRegressor(resources={"memory_budget": "1 GB"}).plan(X, X[:, 0]).kind
+        'packed'
+        """
+        model = copy.copy(self)
+        loss = model._checked_loss()
+        rows, target = model._checked_data(X, y)
+        return model._plan_of_run(model._encoded(Samples.of(rows, target, sample_weights(None, len(target)))), loss)
+
+    def _plan_of_run(self, samples: Samples, loss: Loss) -> MemoryPlan | None:
+        """Return what a fit of these samples holds, by its strength as far as that is known."""
+        plan = self._planned(samples, loss, self._checked_penalty(samples.total_weight))
+        asked = None if self._strength_is_its_own else relative_strength(self.alpha)
+        return None if plan is None else plan.at_fraction(asked.factor if asked and asked.unit == "max" else None)
+
     def _checked_data(self, X: TableLike, y: ArrayLike) -> tuple[Rows, Array]:
         """Return rows and targets, checked: the only time in a fit that anybody looks at all of them."""
         if y is None:
@@ -323,17 +366,12 @@ class BaseMKL(SaysWhichParameter, NotebookCard, Explanations, TakesGroups):
         )
         return training, problems
 
-    def _held_as(self, samples: Samples, loss: Loss, regularizer: Regularizer, *, kind: str) -> str:
-        """Return whether kernels on these samples will be held as Gram matrices or as factors, as `_open` does."""
-        plan = self._planned(samples, loss, regularizer, kind=kind)
-        return FACTORED if plan is not None and plan.kind == FACTORED else GRAM
-
     def _planned(
         self, samples: Samples, loss: Loss, regularizer: Regularizer, *, kind: str = AUTO
     ) -> MemoryPlan | None:
         """Return the plan of kernels on these samples, for a fit or a search; None for kernels that are matrices."""
         asked = self._plan_of(samples.y.shape[1], loss, regularizer)
-        return plan_for(self.kernels, samples.rows, averages=kind == LAZY, **asked)
+        return plan_for(self.kernels, samples.rows, averages=kind == LAZY, coupled=loss.couples_samples, **asked)
 
     def _plan_of(self, n_targets: int, loss: Loss, regularizer: Regularizer) -> dict[str, Any]:
         """Return what decides how kernels are held."""

@@ -1,0 +1,157 @@
+"""What a search will hold, before it begins: in words, as data, and refused where that is more than is allowed."""
+
+from __future__ import annotations
+
+import numbers
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from manykernels.estimators.selection.averages import can_average
+from manykernels.estimators.strength import AUTO
+from manykernels.exceptions import MemoryBudgetError
+from manykernels.grams.plan import (
+    FACTORED,
+    FEWEST_SQUARES,
+    FLOOR_BYTES,
+    GRAM,
+    LIKELY_SHARE,
+    SQUARE_ARRAYS,
+    MemoryPlan,
+    format_bytes,
+    pieces_nbytes,
+)
+from manykernels.grams.powers import n_bases
+from manykernels.grams.training import LAZY
+from manykernels.kernels.bank.columns import Table
+from manykernels.objective.regularizers import BlockL1
+
+if TYPE_CHECKING:
+    from manykernels.estimators.supervised.base import BaseMKL
+    from manykernels.estimators.supervised.samples import Samples
+    from manykernels.objective.losses import Loss
+
+FOLDS = 5  # where nobody says how many, as in scikit-learn
+# Traced by `python benchmarks/memory_limits.py --traced`
+FOLD_SPECTRUM = 14_000  # bytes of what a fold knows of a kernel on factors, beside its functions in pieces
+FOLD_VECTORS = 96  # float64 a sample and target: models that all folds keep until a mixture is followed to its end
+AVERAGE_SQUARES = 4  # float64 among the samples of a fold: the sum of the kernels, its eigenvectors, two in passing
+LIKELY_FOLDS = 3  # in which selections are tried first, and as often only
+PERMUTED, PRODUCT_BYTES = 200, 2**25  # orders of a target in one product with the kernels, and the most that it takes
+COPIED_KERNELS = (12, 25)  # triangles of kernels in use beside matrices that are not held: as often, and of many
+
+
+def plan_of_search(search: Any, plain: BaseMKL, samples: Samples, loss: Loss, groups: Any) -> MemoryPlan | None:
+    """Return what a search, an estimator itself, for the strength of a plain one holds; None for matrices as given."""
+    mixtures, n = search._searches, len(samples.rows)
+    penalty = BlockL1(1.0) if mixtures else search._families()[0].at(1.0, 1.0)
+    fit, plan = (plain._planned(samples, loss, penalty, kind=kind) for kind in (AUTO, LAZY if mixtures else AUTO))
+    if fit is None or plan is None:
+        return None
+    n_rounded = n_bases(plain.kernels.expand(Table.of(samples.rows, sparse=True)), n)
+    averages = mixtures and can_average([loss])
+    return plan_search(plan, fit, n_folds_of(search.cv, n, groups), n_rounded, mixtures=mixtures, averages=averages)
+
+
+def form_of(plan: MemoryPlan | None) -> str:
+    """Return whether kernels are held as factors or as matrices."""
+    return FACTORED if plan is not None and plan.kind == FACTORED else GRAM
+
+
+def n_folds_of(cv: Any, n_samples: int, groups: Any) -> int:
+    """Return the number of folds, the usual one where that takes what is not known yet."""
+    if cv is None or isinstance(cv, numbers.Integral):
+        return FOLDS if cv is None else max(int(cv), 2)
+    try:
+        found = cv.get_n_splits(np.zeros(n_samples), groups=groups) if hasattr(cv, "get_n_splits") else len(cv)
+    except (TypeError, ValueError):
+        return FOLDS
+    return max(int(found), 2)
+
+
+def plan_search(
+    plan: MemoryPlan,
+    fit: MemoryPlan,
+    n_folds: int,
+    n_rounded: int | None = None,
+    *,
+    mixtures: bool = True,
+    averages: bool = True,
+) -> MemoryPlan:
+    """Return what a search over folds holds, from few kernels that take part to many.
+
+    On factors folds have columns, spectra and models of their own, and one at a time has functions in pieces, unless
+    those of several fit beside what a fit takes. On matrices it is the largest of four: eigenvectors of the averages of
+    all folds, matrices of the folds that fit side by side, a product of the kernels with permuted targets, the fit of
+    what was chosen.
+
+    Parameters
+    ----------
+    plan : MemoryPlan
+        Of the kernels on all rows as the search holds them.
+    fit : MemoryPlan
+        Of one fit: folds that are open side by side may take as much once more.
+    n_folds : int
+    n_rounded : int, optional
+        Kernels whose triangles are held in single precision, where others are powers of them.
+    mixtures : bool
+        Whether mixtures are searched; else a grid of strengths, for which folds are opened one at a time.
+    averages : bool
+        Whether averages of kernels are tried by their eigenvectors.
+
+    Raises
+    ------
+    MemoryBudgetError
+        If the search takes more than the memory budget however few kernels take part.
+
+    Examples
+    --------
+    >>> from manykernels.grams.plan import plan_kernels
+    >>> fit = plan_kernels(30, 6_000, 10, memory_budget="1 GB", representation="factored", column_bytes=0)
+    >>> plan_search(fit, fit, 5).expected
+    'about 20.9 MB, 13.0 MB to 28.8 MB'
+    """
+    m, n, k = plan.n_kernels, plan.n_samples, plan.n_targets
+    rows, room = n - n // n_folds, fit.room_for_folds(m, n)
+    if plan.kind == FACTORED:
+        pieces = pieces_nbytes(rows, plan.n_columns)
+        own = 8 * (n_folds - 1) * n * plan.n_columns + FOLD_SPECTRUM * m * (n_folds + 1) + 8 * FOLD_VECTORS * n * k
+        least = plan.least_nbytes + own
+        most = plan.most_nbytes + own + (_side_by_side(pieces, n_folds, room) - 1) * pieces
+    elif not mixtures:
+        least, most = (nbytes + int(plan.nbytes * (rows / n) ** 2) for nbytes in (plan.least_nbytes, plan.most_nbytes))
+    else:
+        square, triangles = 8 * rows**2, 2 * (m if n_rounded is None else n_rounded) * rows * (rows + 1)
+        spectra = 4 * (n_folds - 1) * n**2 + AVERAGE_SQUARES * square if averages else 0
+        open_folds = _side_by_side(triangles, n_folds, room)
+        products = min(PRODUCT_BYTES, 8 * m * n * PERMUTED)
+        last = fit.least_nbytes, fit.most_nbytes
+        if fit.kind == FACTORED:  # what was chosen is learned on matrices of the kernels in use
+            few, many = (FLOOR_BYTES + 2 * count * n**2 for count in COPIED_KERNELS)
+            last = few + 8 * FEWEST_SQUARES * n**2, many + 8 * SQUARE_ARRAYS * n**2
+        first = min(open_folds, LIKELY_FOLDS) * triangles + FEWEST_SQUARES * square
+        least = max(spectra, first, products, last[0])
+        most = max(spectra, open_folds * triangles + SQUARE_ARRAYS * square, last[1], least)
+    if least > plan.budget:
+        raise MemoryBudgetError(
+            f"A search over {n_folds} folds of {m} kernels on {n} samples takes {format_bytes(least)} at least, but "
+            f"the memory budget is {format_bytes(plan.budget)}. Use fewer folds or samples, or a fit at a given "
+            f"strength, which takes {fit.expected}, or raise memory_budget."
+        )
+    nbytes = plan.nbytes if plan.kind == FACTORED else 0
+    return replace(
+        plan,
+        nbytes=nbytes,
+        working_nbytes=most - nbytes,
+        reason=f"{plan.reason} In {n_folds} folds.",
+        optional_nbytes=0,
+        varying_nbytes=most - least,
+        n_folds=n_folds,
+        likely_share=LIKELY_SHARE,
+    )
+
+
+def _side_by_side(nbytes: int, n_folds: int, room: int) -> int:
+    """Return how many folds hold so many bytes each at once: all, or as many as leave room for the one at its turn."""
+    return n_folds if n_folds * nbytes <= room else max(room // max(nbytes, 1), 1)
