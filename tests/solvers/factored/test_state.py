@@ -22,26 +22,38 @@ def coefficients(own: dict[int, list[float]]) -> Coefficients:
     return Coefficients(np.array(list(own)), starts, np.concatenate(list(own.values())))
 
 
-def start(before: tuple[float, dict[int, list[float]]] | None) -> Start:
-    earlier = None if before is None else (before[0], coefficients(before[1]))
-    own = coefficients({3: [1.0, 2.0], 5: [4.0]})
-    return Start(own.kernels, own, 0.0, 1e-3, 0.5, strength=2.0, before=earlier)
+def start(before: tuple[float, dict[int, list[float]]] | None, scores: bool = False) -> Start:
+    earlier, own = None, coefficients({3: [1.0, 2.0], 5: [4.0]})
+    if before is not None:
+        old = coefficients(before[1])
+        known = np.array([0.0, 3.0]) if scores else None
+        earlier = Start(old.kernels, old, -1.0, 1e-3, 0.5, strength=before[0], scores=known)
+    known = np.array([1.0, 1.0]) if scores else None
+    return Start(own.kernels, own, 0.0, 1e-3, 0.5, strength=2.0, before=earlier, scores=known)
 
 
-def test_a_trend_is_what_coefficients_gained_for_each_unit_of_the_strength() -> None:
-    rates = start((6.0, {3: [0.0, 4.0], 4: [1.0]})).trend
-    assert rates is not None
-    assert rates.kernels.tolist() == [3, 5]
-    np.testing.assert_allclose(rates.v, [0.25, -0.5, 1.0])  # the last was zero
+def test_coefficients_go_on_as_they_came_for_each_unit_of_the_strength() -> None:
+    ahead, intercept, scores = start((6.0, {3: [0.0, 4.0], 4: [1.0]}), scores=True).toward(1.0)
+    assert ahead.kernels.tolist() == [3, 5]
+    np.testing.assert_allclose(ahead.v, [1.25, 1.5, 5.0])  # the last was zero
+    assert intercept == 0.0
+    assert scores is None  # one of the kernels left
 
 
-def test_there_is_no_trend_without_a_larger_strength_before_nor_between_factors_of_other_ranks() -> None:
-    assert start(None).trend is None
-    assert start((2.0, {3: [0.0, 0.0]})).trend is None
-    assert start((1.0, {3: [0.0, 0.0]})).trend is None
-    rates = start((6.0, {3: [0.0] * 4})).trend
-    assert rates is not None
-    np.testing.assert_allclose(rates.v, [0.0, 0.0, 1.0])
+def test_scores_go_along_where_all_coefficients_do() -> None:
+    _, intercept, scores = start((6.0, {3: [0.0, 4.0]}), scores=True).toward(1.0)
+    assert intercept == pytest.approx(0.25)
+    np.testing.assert_allclose(scores, [1.25, 0.5])
+    assert start((6.0, {3: [0.0, 4.0]})).toward(1.0)[2] is None
+
+
+def test_coefficients_stay_without_a_larger_strength_before_nor_too_far_and_where_ranks_changed() -> None:
+    stays = [None, (2.0, {3: [0.0, 0.0]}), (1.0, {3: [0.0, 0.0]}), (2.1, {3: [0.0, 0.0]})]
+    for before in stays:
+        np.testing.assert_array_equal(start(before).toward(1.0)[0].v, [1.0, 2.0, 4.0])
+    ahead, _, scores = start((6.0, {3: [0.0] * 4}), scores=True).toward(1.0)
+    np.testing.assert_allclose(ahead.v, [1.0, 2.0, 5.0])
+    assert scores is None
 
 
 def test_coefficients_of_finer_factors_begin_with_those_of_coarser_ones_for_each_output() -> None:
@@ -76,6 +88,25 @@ def test_a_strength_begins_nearer_its_optimum_where_two_before_it_say_where_the_
     assert first(own) - optimum < 0.2 * (first(replace(own, before=None)) - optimum)
 
 
+@pytest.mark.parametrize("n_targets", [1, 2])
+def test_scores_that_a_strength_begins_with_are_those_of_its_coefficients(n_targets: int) -> None:
+    rng = np.random.default_rng(5)
+    X = np.asfortranarray(rng.normal(size=(300, 200)))
+    y = X[:, :8] @ rng.normal(size=(8, n_targets)) + rng.normal(size=(300, n_targets))
+    stack = factored_stack(X, KernelBank([(f"group {g}", Linear(), [2 * g, 2 * g + 1]) for g in range(100)]))
+    own = Problem(stack, y if n_targets > 1 else y[:, 0], get_loss("squared"), get_regularizer("l1", 1.0))
+    solver, found, along = FactoredNewton(tol=1e-4), None, 0
+    for strength in 2000.0 * 0.8 ** np.arange(16):
+        problem = replace(own, regularizer=get_regularizer("l1", float(strength)))
+        if found is not None and (begun := found.functions.start) is not None:
+            state = FactoredWorkingSet(problem, 1e-4, 100, np.inf)._continued(begun)
+            exact = state.objective.scores(state.point.v) + state.point.b
+            np.testing.assert_allclose(state.point.z, exact, rtol=1e-9, atol=1e-9)
+            along += not state.point.whole
+        found = solver.solve(problem, found)
+    assert along > 3  # as combinations of those before
+
+
 def test_functions_in_cones_begin_inside_of_them_wherever_their_paths_point() -> None:
     x = np.random.default_rng(3).uniform(-2, 2, size=60)
     entry = ("curve", Shaped(Gaussian(1.0), "increasing", points=tuple(np.linspace(-2, 2, 9))), [0])
@@ -83,7 +114,8 @@ def test_functions_in_cones_begin_inside_of_them_wherever_their_paths_point() ->
     problem = Problem(stack, np.sin(x), get_loss("squared"), get_regularizer("l1", 0.5))
     own = FactoredNewton(tol=1e-6).solve(problem).functions.start
     backward = replace(own.coefficients, v=3.0 * own.coefficients.v)
-    given = replace(own, before=(0.75, backward))  # one step further along this path is the function's negative
+    before = replace(own, strength=0.75, coefficients=backward)
+    given = replace(own, before=before)  # one step further along this path is the function's negative
     half = replace(problem, regularizer=get_regularizer("l1", 0.25))
     state = FactoredWorkingSet(half, 1e-6, 100, np.inf)._continued(given)
     (constraints,) = state.objective.penalty.cones

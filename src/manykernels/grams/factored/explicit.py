@@ -128,8 +128,13 @@ def largest_singular_values(columns: Array, starts: Array, scales: Array) -> Arr
         whole, count = np.flatnonzero(ranks == size), max(GATHERED // (size * columns.shape[1]), 1)
         for first in range(0, len(whole), count):
             own = whole[first : first + count]
-            Z = columns[starts[own, None] + np.arange(size)]
-            out[own] = np.linalg.eigvalsh(Z @ Z.swapaxes(1, 2))[:, -1]
+            low, high = starts[own[0]], starts[own[-1]] + size
+            places = slice(low, high) if high - low == len(own) * size else starts[own, None] + np.arange(size)
+            Z = columns[places].reshape(len(own), size, -1)
+            if size == 1:
+                out[own] = np.einsum("mri,mri->m", Z, Z)
+            else:
+                out[own] = np.linalg.eigvalsh(Z @ Z.swapaxes(1, 2))[:, -1]
     return np.sqrt(out * scales) * (1.0 + SLACK)
 
 

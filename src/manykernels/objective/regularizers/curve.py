@@ -187,9 +187,10 @@ class Curve:
         if not self.dual_constraint:
             return 1.0
         u, limit = np.asarray(u), self.linear
-        if not self.uniform:
-            bare = np.broadcast_to(self.bare, u.shape)
-            u, limit = u[bare], np.broadcast_to(limit, u.shape)[bare]
+        if self.uniform:
+            return float(limit / np.maximum(np.max(u, initial=0.0), limit))
+        bare = np.broadcast_to(self.bare, u.shape)
+        u, limit = u[bare], np.broadcast_to(limit, u.shape)[bare]
         return float(np.min(limit / np.maximum(u, limit), initial=1.0))
 
     def scaled_conjugate(self, u: Array) -> tuple[float, float]:

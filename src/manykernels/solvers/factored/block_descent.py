@@ -349,7 +349,7 @@ class DescentModel:
         target, moves = self.turned(v, back=True), objective.intercepts(shift)
         if change.dtype == np.float64:
             return target, moves, np.ascontiguousarray(change.T) if objective.problem.shared else change[0]
-        return target, moves, objective.scores(target - point.v) + moves
+        return target, moves, objective.scores(target) + (point.b + moves) - point.z
 
 
 def factor_rows(objective: FactoredObjective) -> tuple[Array, Array, Array]:

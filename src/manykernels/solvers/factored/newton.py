@@ -467,7 +467,8 @@ def _advance(
     """
     if not curvature.any:
         return 0.0
-    hessians.missed = np.inf
+    # Where single precision does, so do differences of scores, and points keep those of their coefficients.
+    hessians.missed, whole = np.inf, objective.known.single
     if hessians.descending and descends(objective, curvature, first_rows(objective), hessians.sweeps):
         if not isinstance(hessians.descent, DescentModel):
             hessians.descent = DescentModel(objective, curvature)
@@ -479,16 +480,18 @@ def _advance(
         if not isinstance(hessians.descent, RoundedModel):
             hessians.descent = RoundedModel(objective, curvature)
         v, shift, change = hessians.descent.step(objective, point, slopes, gradient, hessians.sweep_tol)
+        whole = False
     elif without_hessian(objective):
         apart = objective.apart
         if hessians.blocks is None:
             hessians.blocks = [block_of(apart, slot, curvature) for slot in range(len(apart.operators))]
         v, shift, change = backfitting_step(apart, point, slopes, curvature, hessians.blocks, hessians.tol)
+        whole = False
     else:
         if hessians.dense is None:
             hessians.dense = quadratic_of(objective, curvature, hessians.rows)
         v, shift, bend = newton_target(objective, point, gradient, hessians.dense)
-        change = objective.scores(v - point.v) + shift
+        change = objective.scores(v) + (point.b + shift) - point.z if whole else objective.scores(v - point.v) + shift
         hessians.missed = curvature.square(change) / bend - 1.0 if bend > 0.0 else np.inf
     before = objective.penalty.value(point.v)
     slope = inner(slopes, change) + objective.penalty.value(v) - before
@@ -503,7 +506,7 @@ def _advance(
         if objective.value(trial) <= value + SUFFICIENT * size * slope + room:
             if size == 1.0:
                 trial.v = v  # keeps exact zeros
-            point.v, point.b, point.z = trial.v, trial.b, trial.z
+            point.v, point.b, point.z, point.whole = trial.v, trial.b, trial.z, whole and size == 1.0
             objective.settle(point)
             return size
         size *= 0.5

@@ -240,6 +240,7 @@ class Point:
     v: Array
     b: Any
     z: Array
+    whole: bool = False  # whether scores are those of the coefficients, rather than what changes of them add up to
 
 
 class FactoredObjective:

@@ -73,7 +73,7 @@ ROUNDS_WITHOUT_GAIN = 30  # of certificates; the working set itself knows earlie
 
 def certified_model(problem: Problem, state: State, passes: float) -> Solution:
     """Return what a round found, with a copy of its state that later rounds do not change."""
-    point = Point(state.point.v.copy(), state.point.b, state.point.z.copy())
+    point = replace(state.point, v=state.point.v.copy(), z=state.point.z.copy())
     copied, best = replace(state, point=point, rounds=list(state.rounds)), state.best
     assert best is not None
     weights = norms_of(problem, copied) / np.maximum(best.norms * problem.penalties, 1e-300)  # ||f_m|| / u_m

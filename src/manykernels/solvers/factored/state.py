@@ -14,7 +14,7 @@ from manykernels.grams.factored.prediction import KernelFunction
 from manykernels.objective.problem import Problem
 from manykernels.solvers.factored.certificate import DualBound
 from manykernels.solvers.factored.objective import Coefficients, FactoredObjective, KnownCurvature, Point, both
-from manykernels.solvers.factored.tuning import COARSE, FIRST_SMOOTHING
+from manykernels.solvers.factored.tuning import COARSE, FIRST_SMOOTHING, FURTHEST
 from manykernels.solvers.solution import Solution
 from manykernels.validation.arrays import Array
 
@@ -91,6 +91,10 @@ class DualPass:
     growth: Array | None = None  # (M,): of dual norms, beside the threshold's fall, since the strength before
     whole: bool = True  # over all kernels; else most have bounds only
 
+    def is_of(self, stack: FactoredStack) -> bool:
+        """Whether it is of the same rows and kernels."""
+        return bool(self.problem.stack.is_twin_of(stack))
+
     def serves(self, problem: Problem) -> bool:
         """Whether another problem differs from that of the pass by its penalty at most."""
         own = self.problem
@@ -147,25 +151,31 @@ class Start:
     known: KnownCurvature = field(default_factory=KnownCurvature)
     certified: DualPass | None = None  # its last pass
     strength: float = np.nan  # of its penalty
-    # the strength and the coefficients that it began with itself: two strengths say where a path goes
-    before: tuple[float, Coefficients] | None = None
+    before: Start | None = None  # what it began with itself: two strengths say where a path goes
     passes: Any = None  # what bounds passes by those of the path so far
     samples: Any = None  # the interior point of a loss with kinks
+    scores: Any = None  # with the intercept, as those of the coefficients themselves
 
-    @property
-    def trend(self) -> Coefficients | None:
-        """How far coefficients came, from those before or from zero, for each unit by which the strength fell.
+    def toward(self, strength: float) -> tuple[Coefficients, Any, Any]:
+        """Return coefficients at another strength if they go on as they came, from those before or from zero.
 
-        Those of factors that became finer stay where they are.
+        Those of factors that became finer stay where they are. Intercept and scores go along where all do.
         """
-        if self.before is None or not self.before[0] > self.strength:
-            return None
-        own, (strength, old) = self.coefficients, self.before
+        before, share = self.before, 0.0
+        if before is not None and before.strength > self.strength:
+            share = (self.strength - strength) / (before.strength - self.strength)
+        if before is None or not 0.0 < share <= FURTHEST:
+            return self.coefficients, self.intercept, self.scores
+        own, old = self.coefficients, before.coefficients
         came, (here, there) = own.v - old.onto(own.kernels, own.starts), both(own.kernels, old.kernels)
         finer = np.diff(own.starts)[here] != np.diff(old.starts)[there]
-        for slot in here[finer].tolist():  # with other coefficients than before they say nothing
+        for slot in here[finer].tolist():
             came[own.starts[slot] : own.starts[slot + 1]] = 0.0
-        return Coefficients(own.kernels, own.starts, came / (strength - self.strength))
+        ahead = replace(own, v=own.v + share * came)
+        if finer.any() or len(there) < len(old.kernels) or self.scores is None or before.scores is None:
+            return ahead, self.intercept, None
+        intercept = self.intercept + share * (self.intercept - before.intercept)
+        return ahead, intercept, self.scores + share * (self.scores - before.scores)
 
     @classmethod
     def of(cls, state: State) -> Start | None:
@@ -177,7 +187,7 @@ class Start:
             return None
         own = Coefficients.of(state.objective.kernels, state.objective.penalty.starts, state.point.v)
         certified = state.certified
-        began, strength = state.began, state.objective.problem.regularizer.strength
+        began, scores = state.began, state.point.z if state.point.whole else None
         return cls(
             own.kernels,
             own,
@@ -186,10 +196,11 @@ class Start:
             state.mu,
             known=state.known,
             certified=certified,
-            strength=strength,
-            before=None if began is None else (began.strength, began.coefficients),
+            strength=state.objective.problem.regularizer.strength,
+            before=None if began is None else replace(began, before=None, certified=None, passes=None, samples=None),
             passes=state.passes,
             samples=state.samples,
+            scores=scores,
         )
 
 

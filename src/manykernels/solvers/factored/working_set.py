@@ -41,7 +41,6 @@ from manykernels.solvers.factored.tuning import (
     FASTER,
     FEW_ENTER,
     FINEST,
-    FURTHEST,
     INNER,
     INNER_FOR_PRODUCTS,
     LAST_GAP,
@@ -186,11 +185,16 @@ class FactoredWorkingSet:
         return state
 
     def _continued(self, start: Start) -> State:
-        """Return the model of another problem on the same stack, certified for this one in the first round."""
+        """Return the model of another problem on the same stack, certified for this one in the first round.
+
+        It goes on as it came: paths bend little. Not where that could leave a cone.
+        """
         operators = self.stack.operators(start.kernels.tolist(), start.factor_tol)
         objective = FactoredObjective(self.problem, operators, start.mu)
-        v = objective.carried(start.coefficients) + self._ahead(objective, start)
-        point = Point(v, start.intercept, objective.scores(v) + start.intercept)
+        strength = start.strength if self.stack.shaped else self.problem.regularizer.strength
+        ahead, b, z = start.toward(strength)
+        v, same = objective.carried(ahead), start.certified is not None and start.certified.is_of(self.stack)
+        point = Point(v, b, z) if same and z is not None else Point(v, b, objective.scores(v) + b, whole=True)
         slopes = objective.settle_intercept(point) if start.samples is None else -start.samples.rho
         state = State(objective.kernels, operators, objective, point, slopes)
         state.began, state.known, state.samples = start, start.known, start.samples
@@ -199,18 +203,6 @@ class FactoredWorkingSet:
         state.primal, state.norms = primal_bound(self.problem, objective, point)
         state.own_gap = abs(state.primal)
         return state
-
-    def _ahead(self, objective: FactoredObjective, start: Start) -> Array | float:
-        """Return how far coefficients go on to this strength if they go on as they came: paths bend little.
-
-        Nowhere where that could leave a cone.
-        """
-        if self.stack.shaped:
-            return 0.0
-        rates, fall = start.trend, start.strength - self.problem.regularizer.strength
-        if rates is None or start.before is None or not 0.0 < fall <= FURTHEST * (start.before[0] - start.strength):
-            return 0.0
-        return fall * objective.carried(rates)
 
     def _certify(
         self, state: State, slopes: Array, known: Quads | None = None, served: DualPass | None = None
@@ -247,7 +239,7 @@ class FactoredWorkingSet:
         kept = 2.0 * self.problem.regularizer.strength / start.strength - 1.0
         if not 0.0 < kept <= 1.0:
             return None
-        same = start.certified is not None and start.certified.problem.stack.is_twin_of(self.stack)
+        same = start.certified is not None and start.certified.is_of(self.stack)
         if state.passes is None:
             state.passes = start.passes if same and start.passes is not None else self.stack.near_passes()
         if state.passes is None:
@@ -329,7 +321,9 @@ class FactoredWorkingSet:
         assert state.objective is not None
         v = state.objective.carried(coefficients)
         carried = not finer and len(both(coefficients.kernels, state.kernels)[0]) == len(coefficients.kernels)
-        state.point = Point(v, state.point.b, state.point.z if carried else state.objective.scores(v) + state.point.b)
+        point = state.point
+        z, whole = (point.z, point.whole) if carried else (state.objective.scores(v) + point.b, True)
+        state.point = Point(v, point.b, z, whole)
 
     def _smooth(self, state: State, goal: float) -> None:
         """Pose the problem on these factors, its loss as smooth as it may be at the present scores to miss no more.
