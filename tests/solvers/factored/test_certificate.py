@@ -2,11 +2,19 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+from typing import Any
+
 import numpy as np
 import pytest
 
-from manykernels import KernelBank, MKLClassifier, MKLRegressor
-from manykernels.solvers.factored.certificate import DualBound, violators
+from manykernels import KernelBank, Linear, MKLClassifier, MKLRegressor
+from manykernels.grams.factored import factored_stack
+from manykernels.objective import Problem, get_loss, get_regularizer
+from manykernels.solvers.factored.certificate import DualBound, corrected, violators
+from manykernels.solvers.factored.newton import minimize
+from manykernels.solvers.factored.objective import FactoredObjective, Point
+from manykernels.solvers.factored.solver import FactoredNewton
 
 ALONE = np.full((4, 2), -1)
 
@@ -47,3 +55,50 @@ def test_noise_is_solved_at_strengths_whose_squares_are_below_what_a_pass_leaves
     bank = KernelBank.per_feature(widths=[0.5, 1.0, 2.0], standardize=True)
     model = kind(bank, alpha="1e-4*max", resources={"representation": "factored"}).fit(X, y)
     assert model.solution_.status == "converged"
+
+
+def correlated(n_samples: int = 120, groups: int = 30) -> tuple[Problem, FactoredObjective]:
+    """Return groups of three columns that a column in common correlates, and all of them as a working set."""
+    rng = np.random.default_rng(7)
+    X = rng.normal(size=(n_samples, 3 * groups)) + rng.normal(size=(n_samples, 1))
+    y = X[:, :12] @ rng.normal(size=12) + 3.0 * rng.normal(size=n_samples)
+    bank = KernelBank([(f"group {g}", Linear(), [3 * g, 3 * g + 1, 3 * g + 2]) for g in range(groups)], normalize=None)
+    stack = factored_stack(np.asfortranarray(X), bank)
+    problem = Problem(stack, y, get_loss("squared"), get_regularizer("l1", 1.0)).at_fraction(0.1)
+    return problem, FactoredObjective(problem, stack.operators(list(range(groups)), 0.0), 0.0)
+
+
+def test_a_corrected_dual_point_proves_more_than_a_scaled_one_and_no_more_than_there_is() -> None:
+    problem, objective = correlated()
+    optimum = FactoredNewton(tol=1e-9).solve(problem).certificate
+    point = Point(np.zeros(objective.rank), problem.best_constant, problem.constant_scores(problem.best_constant))
+    point = minimize(objective, point, 0.02 * optimum.primal, 10).point  # near, as sweeps leave it
+    rho = objective.balanced(-objective.settle_intercept(point))
+    adjoint = objective.adjoint(rho)
+    scaled = objective.dual_value(point.z, rho, adjoint)
+    found = corrected(objective, point, rho, adjoint, np.inf)
+    assert found is not None
+    better, products, value, moved = found
+    assert optimum.dual * (1 - 1e-9) - value < 0.1 * (optimum.dual - scaled)
+    assert value <= optimum.primal * (1 + 1e-12)
+    Z = objective.operators[0].rows(slice(None))
+    np.testing.assert_allclose(products, Z.T @ better, atol=1e-9 * np.abs(products).max())
+    assert abs(better.sum()) <= 1e-9 * np.abs(better).sum()
+    np.testing.assert_allclose(moved.z, Z @ moved.v + moved.b, atol=1e-9)
+    np.testing.assert_allclose(better, problem.y - moved.z, atol=1e-8 * np.abs(better).max())
+    norms = np.linalg.norm(products.reshape(-1, 3), axis=1)
+    scale = min(1.0, problem.regularizer.strength / norms.max())
+    by_hand = scale * float(better @ problem.y) - 0.5 * scale**2 * float(better @ better)
+    assert value == pytest.approx(by_hand, rel=1e-10)
+
+
+@pytest.mark.parametrize("penalty", [("elasticnet", {"l1_ratio": 0.5}), ("lq", {"q": 1.5})])
+def test_dual_points_are_corrected_where_the_penalty_is_linear_in_norms_only(
+    penalty: tuple[str, dict[str, Any]],
+) -> None:
+    problem, _ = correlated()
+    other = replace(problem, regularizer=get_regularizer(penalty[0], 5.0, **penalty[1]))
+    objective = FactoredObjective(other, problem.stack.operators(list(range(30)), 0.0), 0.0)
+    point = Point(np.zeros(objective.rank), 0.0, problem.constant_scores(0.0))
+    rho = objective.balanced(-objective.settle_intercept(point))
+    assert corrected(objective, point, rho, objective.adjoint(rho), np.inf) is None

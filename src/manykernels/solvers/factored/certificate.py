@@ -4,13 +4,26 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from manykernels.compiled import compiled
+from manykernels.grams.loops import FAST, add_columns
 from manykernels.grams.rows.vectors import RowVector, sums
 from manykernels.objective.certificate import Certificate, KKTResiduals, inner
 from manykernels.objective.dual_norms import TIGHT, dual_exponent, tighten
 from manykernels.objective.problem import Problem
 from manykernels.objective.regularizers import Regularizer
+from manykernels.solvers.factored.group_penalty import TINIEST
 from manykernels.solvers.factored.objective import FactoredObjective, Point
-from manykernels.solvers.factored.tuning import COARSE_SHARE, FEW_GROWTH, GROWTH, NEGLIGIBLE, NEW_KERNELS, OPEN_SHARE
+from manykernels.solvers.factored.tuning import (
+    COARSE_SHARE,
+    CORRECTION_LEFT,
+    CORRECTION_STEPS,
+    CORRECTIONS,
+    FEW_GROWTH,
+    GROWTH,
+    NEGLIGIBLE,
+    NEW_KERNELS,
+    OPEN_SHARE,
+)
 from manykernels.validation.arrays import Array
 
 
@@ -84,6 +97,75 @@ def shares(regularizer: Regularizer, u: Array) -> Array:
     if regularizer.curve is not None and regularizer.curve.elastic:
         parts = parts / regularizer.curve.ridge
     return parts / max(float(parts.sum()), 1e-300)
+
+
+@compiled(fastmath=FAST)
+def group_images(columns: Array, places: Array, starts: Array, chosen: Array, v: Array, out: Array) -> None:
+    """Add what the columns of each of the chosen groups make of its coefficients to a row of ``out`` (g, N)."""
+    for k in range(chosen.size):
+        low, high = starts[chosen[k]], starts[chosen[k] + 1]
+        add_columns(columns, places[low:high], v[low:high], out[k])
+
+
+def corrected(
+    objective: FactoredObjective, point: Point, rho: Array, adjoint: Array, enough: float
+) -> tuple[Array, Array, float, Point] | None:
+    """Return dual coefficients of a squared loss that are more nearly feasible, their value, and the point behind them.
+
+    Scaling by the worst group costs a gap in proportion to what that group is above its limit, while the primal value
+    is as near as the square of it. With ``c_m = Z_m g_m / ||g_m||`` for the products ``g_m`` of the groups that are not
+    zero or are above their limits ``a_m``, less the mean where there is an intercept, ``rho - W C'l`` has all of them
+    at their limits to first order, and is the nearest of such points by the curvature ``W``:
+
+        C W C'l = ||g_m|| - a_m
+
+    by conjugate gradients. These are the slopes where the sizes of these groups have grown by ``l``: a Newton step in
+    sizes, of which the penalty is linear. From there once more, until the value is ``enough``. Whatever comes out is
+    feasible once it is scaled. Returns also the factors' products. None where penalties or factors are of another kind.
+    """
+    penalty, columns, best = objective.penalty, objective.in_place, None
+    if columns is None or objective.n_outputs > 1 or penalty.shape is None or penalty.coned or penalty.strength:
+        return None
+    if penalty.curvature.any() or not penalty.linear.all():
+        return None
+    weights, alive = objective.loss.curvature(point.z).diagonal, penalty.norms(point.v) > 0
+    for _ in range(CORRECTIONS):
+        norms = penalty.norms(adjoint)
+        chosen = np.flatnonzero(alive | (norms > penalty.linear))
+        unit = adjoint / np.repeat(np.maximum(norms, TINIEST), columns.ranks)
+        C = np.zeros((len(chosen), len(rho)))
+        group_images(columns.columns, columns.places, columns.starts, chosen, columns.scale * unit, C)
+        means = C @ weights / weights.sum() if objective.n_free else np.zeros(len(chosen))
+        C -= means[:, None]
+        grown = np.zeros(len(norms))
+        grown[chosen], change = first_order(C, weights, (norms - penalty.linear)[chosen])
+        v = point.v + np.repeat(grown, columns.ranks) * unit
+        point = Point(v, point.b - float(means @ grown[chosen]), point.z + change)
+        rho = rho - weights * change
+        adjoint = objective.adjoint(rho)
+        value = objective.dual_value(point.z, rho, adjoint)
+        if best is not None and not value > best[2]:
+            break
+        best = rho, adjoint, value, point
+        if value >= enough:
+            break
+    return best
+
+
+def first_order(C: Array, weights: Array, right: Array) -> tuple[Array, Array]:
+    """Return ``l`` with ``C W C'l = right``, about, by conjugate gradients, and ``C'l``; C is (g, N)."""
+    r, d, found, total = right.copy(), right.copy(), np.zeros_like(right), np.zeros(C.shape[1])
+    first = size = float(r @ r)
+    for _ in range(CORRECTION_STEPS):
+        if not size > CORRECTION_LEFT**2 * first:
+            break
+        image = d @ C
+        product = C @ (weights * image)
+        length = size / float(d @ product)
+        found, total, r = found + length * d, total + length * image, r - length * product
+        size, last = float(r @ r), size
+        d = r + size / last * d
+    return found, total
 
 
 def primal_bound(problem: Problem, objective: FactoredObjective, point: Point) -> tuple[float, Array]:

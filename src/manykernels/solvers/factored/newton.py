@@ -34,6 +34,7 @@ from manykernels.grams.rows.vectors import held
 from manykernels.objective.certificate import inner
 from manykernels.objective.losses.curvature import SAMPLE_PER_RANK, Curvature
 from manykernels.solvers.factored.block_descent import PRODUCT_COST, DescentModel, descends
+from manykernels.solvers.factored.certificate import corrected
 from manykernels.solvers.factored.group_penalty import GroupPenalty, PenaltyCurve
 from manykernels.solvers.factored.group_problem import GroupProblem
 from manykernels.solvers.factored.line_search import line_minimum
@@ -42,6 +43,7 @@ from manykernels.solvers.factored.rounded_descent import RoundedModel, rounded_p
 from manykernels.solvers.factored.tuning import (
     BLOCK_PER_RANK,
     BLOCK_ROWS,
+    CORRECTED,
     CYCLES,
     DENSE_WORK,
     FIRST_DAMPING,
@@ -369,6 +371,14 @@ def minimize(
         before, value = value, objective.value(point)
         best_dual = max(best_dual, objective.dual_value(point.z, rho, adjoint))
         last, gap = gap, value - best_dual
+        if gap > tol and hessians.descent is not None and objective.constant:
+            found = corrected(objective, point, rho, adjoint, value - CORRECTED * tol)
+            if found is not None and found[2] > best_dual:
+                rho, adjoint, best_dual, moved = found
+                if (other := objective.value(moved)) < value:
+                    value, slopes = other, -rho
+                    point.v, point.b, point.z, point.whole = moved.v, moved.b, moved.z, False
+                gap = value - best_dual
         if gap <= tol or step == max_steps or time.perf_counter() > deadline:
             break
         if value >= before and gap >= last:  # rounding let the last step pass, and neither side gained by it

@@ -26,6 +26,9 @@ INNER = 0.1  # part of the certified gap to which a working set is solved
 LAST_GAP = 0.9  # part of the gap asked for to which it is solved at a strength of a path after the first
 INNER_FOR_PRODUCTS = 0.01  # of those that read all rows in each product
 NEXT_GAP = 0.2  # part of the gap that the next round is meant to leave
+# Of a dual point after sweeps: to which part of the gap asked for, for other kernels add to it, how often, and by how
+# many conjugate gradients each, or to which part of the first residual
+CORRECTED, CORRECTIONS, CORRECTION_STEPS, CORRECTION_LEFT = 0.4, 3, 40, 0.01
 SMOOTHING = 0.2  # part of that which the smoothing of a kinked loss may make up
 SMOOTHED, SMOOTHINGS = 2.0, 5  # times that which it may after all, and of a round
 FIRST_SMOOTHING = 0.5
