@@ -113,6 +113,7 @@ def plan_search(
     'about 20.9 MB, 13.0 MB to 28.8 MB'
     """
     m, n, k = plan.n_kernels, plan.n_samples, plan.n_targets
+    reason = plan.reason
     rows, room = n - n // n_folds, fit.room_for_folds(m, n)
     if plan.kind == FACTORED:
         pieces = pieces_nbytes(rows, plan.n_columns)
@@ -125,6 +126,8 @@ def plan_search(
         square, triangles = 8 * rows**2, 2 * (m if n_rounded is None else n_rounded) * rows * (rows + 1)
         spectra = 4 * (n_folds - 1) * n**2 + AVERAGE_SQUARES * square if averages else 0
         open_folds = _side_by_side(triangles, n_folds, room)
+        held = f"{format_bytes(triangles)} of a fold, of {open_folds} side by side at most"
+        reason = f"Matrices in single precision while they are read: {held}."
         products = min(PRODUCT_BYTES, 8 * m * n * PERMUTED)
         last = fit.least_nbytes, fit.most_nbytes
         if fit.kind == FACTORED:  # what was chosen is learned on matrices of the kernels in use
@@ -144,7 +147,7 @@ def plan_search(
         plan,
         nbytes=nbytes,
         working_nbytes=most - nbytes,
-        reason=f"{plan.reason} In {n_folds} folds.",
+        reason=f"{reason} In {n_folds} folds.",
         optional_nbytes=0,
         varying_nbytes=most - least,
         n_folds=n_folds,
