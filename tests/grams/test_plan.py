@@ -203,6 +203,12 @@ def test_the_form_follows_predicted_seconds_without_a_step():
     assert plan_kernels(24, 60_000, 8, **several).kind == "factored"  # where matrices are not to be had
 
 
+def test_few_support_vectors_are_worth_more_seconds_than_a_smooth_loss_has_to_lose():
+    plans = [plan_kernels(24, 550, 8, memory_budget="4 GB", kinked=kinked).kind for kinked in (True, False)]
+    assert plans == ["packed", "factored"]
+    assert plan_kernels(24, 900, 8, memory_budget="4 GB", kinked=True).kind == "factored"
+
+
 def test_columns_of_few_values_make_factors_cheaper():
     assert factored_seconds(300, 300, 100, rank=200) < factored_seconds(300, 300, 100)
     assert plan_kernels(300, 300, 100, memory_budget="4 GB").kind == "packed"

@@ -44,7 +44,8 @@ MOST_TOGETHER = 1000  # of these coefficients; more are never in a model at once
 MIXED = 1e-6  # a pair of samples, where sums of factors and of a few matrices are formed and factorized
 FULL_RANK = 30  # of the factors of a column with many values, about
 CLEARLY = 1.5  # how many times cheaper factors must be predicted to be: both predictions err by as much
-NOTICED = 0.2  # seconds that nobody waits for
+NOTICED = 0.05  # seconds that nobody waits for
+SPARSE = 0.2  # seconds of a fit that few support vectors are worth, which losses with a kink have on matrices only
 AVERAGES = 2.0  # seconds of one fit that the averages of a search are worth
 FLOOR_BYTES = 2**20  # of the objects of any fit, however small: functions, tables, vectors in passing
 TABLE_COPIES = 1  # of the columns of a frame, while they are read into one array
@@ -443,6 +444,7 @@ def plan_kernels(
     column_bytes: int | None = None,
     n_linear: int = 0,
     averages: bool = False,
+    kinked: bool = False,
     features: float = 0.0,
     object_bytes: int = 0,
     refusal: str | None = None,
@@ -480,6 +482,8 @@ def plan_kernels(
     averages : bool
         Whether averages of all kernels are to be tried as well, which only matrices give: "auto" then takes factors of
         kernels of single columns alone, and later.
+    kinked : bool
+        Whether the loss has a kink, so that few samples are support vectors of matrices, and all of factors.
     features : float
         Features of objects, such as k-mers of sequences, of all rows and kernels together.
     object_bytes : int
@@ -523,7 +527,7 @@ def plan_kernels(
         ),
     )
     sizes |= {"n_targets": n_targets if shared else 1, "coupled": coupled}  # matrices are read for one after the other
-    spared = np.inf if averages and n_landmark else AVERAGES if averages else NOTICED
+    spared = np.inf if averages and n_landmark else AVERAGES if averages else least_spared(kinked)
     why = _why_factors(sizes, seconds, spared, representation, memory_budget, repeats)
     if why is None or refusal is not None:
         try:
@@ -556,9 +560,10 @@ def quick_matrices(
     memory_budget: int | str | None,
     repeats: Callable[[], Repeats] = tuple,
     coupled: bool = False,
+    kinked: bool = False,
 ) -> MemoryPlan | None:
     """Return the plan of matrices that fit, and a fit on which nobody waits for: then factors need no look."""
-    if gram_seconds(n_kernels, n_samples, n_targets, shared) > NOTICED:
+    if gram_seconds(n_kernels, n_samples, n_targets, shared) > least_spared(kinked):
         return None
     sizes: dict[str, Any] = {
         "n_targets": n_targets if shared else 1,
@@ -570,6 +575,11 @@ def quick_matrices(
     except MemoryBudgetError:
         return None
     return None if plan.kind == "lazy" else plan
+
+
+def least_spared(kinked: bool) -> float:
+    """Return the seconds that factors must spare to be taken."""
+    return SPARSE if kinked else NOTICED
 
 
 def gram_seconds(n_kernels: int, n_samples: int, n_targets: int = 1, shared: bool = False) -> float:

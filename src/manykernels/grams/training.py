@@ -217,12 +217,14 @@ def open_training(
     representation: str = GRAM,
     refusal: Callable[[], str | None] = no_refusal,
     fit_intercept: bool = True,
+    kinked: bool = False,
     kind: str = "auto",
 ) -> Training:
     """Fit the bank on training rows and build the stack that fits the memory budget: Gram matrices, or factors.
 
     ``shared`` says whether several targets are fitted together, ``refusal()`` why the rest of the problem cannot do
-    with factors, if so; ``kind`` how matrices are held: "lazy" for a search, which reads averages of all of them.
+    with factors, if so, ``kinked`` whether its loss has a kink; ``kind`` how matrices are held: "lazy" for a search,
+    which reads averages of all of them.
     """
     budget = memory_bytes(memory_budget)
     check_n_jobs(n_jobs)
@@ -240,6 +242,7 @@ def open_training(
             refusal=refusal,
             fit_intercept=fit_intercept,
             averages=kind == LAZY,
+            kinked=kinked,
         )
         if plan is not None and plan.kind == FACTORED and isinstance(given, KernelBank):
             fitted, factors = fit_factors(given, X, fit_intercept=fit_intercept)
@@ -264,6 +267,7 @@ def plan_for(
     fit_intercept: bool = True,
     averages: bool = False,
     coupled: bool = False,
+    kinked: bool = False,
 ) -> MemoryPlan | None:
     """Return how the kernels of a bank on these rows will be held, and why; None for kernels that come as matrices."""
     bank = as_bank(kernels, X)
@@ -281,7 +285,7 @@ def plan_for(
         return None  # fitting the bank says what is wrong with the columns
     quick, repeats = None, partial(_repeats, bank, expanded, table)
     if representation == "auto":
-        quick = quick_matrices(len(expanded), len(table), n_targets, shared, memory_budget, repeats, coupled)
+        quick = quick_matrices(len(expanded), len(table), n_targets, shared, memory_budget, repeats, coupled, kinked)
     kinds = bank_kinds(bank, table)
     objects = not quick and any(isinstance(kind.spec, ObjectKernel) for kind in kinds)
     features, object_bytes = object_sizes(expanded, table) if objects else (0.0, 0)
@@ -297,6 +301,7 @@ def plan_for(
         n_targets=n_targets,
         shared=shared,
         averages=averages,
+        kinked=kinked,
         refusal=(SPARSE if table.is_sparse else refusal()) or refusal_of_bank(bank, fit_intercept=fit_intercept),
         repeats=repeats,
         coupled=coupled,

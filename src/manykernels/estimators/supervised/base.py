@@ -383,6 +383,7 @@ class BaseMKL(SaysWhichParameter, NotebookCard, Explanations, TakesGroups):
             "shared": self._shares_weights,
             "refusal": partial(refusal_of_factors, loss, regularizer, self.solver),
             "fit_intercept": self._free_constant,
+            "kinked": not loss.smooth,
         }
 
     @property
