@@ -176,8 +176,7 @@ def sized_bank(bank: KernelBank, rows: object = None) -> KernelBank:
     if rows is None or not any(issubclass(kind, DefaultKernels) for kind in set(map(type, bank.kernels))):
         return bank
     table = Table.of(rows, sparse=True)
-    expanded = bank.expand(table)
-    on_factors = bank.keeps_shapes  # whatever matrices would take
+    expanded, on_factors = bank.expand(table), bank.keeps_shapes  # whatever matrices would take
     if table.is_sparse or not (on_factors or gram_seconds(len(expanded), len(table)) > PATIENCE_SECONDS):
         return bank
     sizes = _sizes(bank_kinds(bank, table), table) | {"n_landmark": sum(len(columns) > 1 for _, _, columns in expanded)}
@@ -249,9 +248,8 @@ def open_training(
             factors.spare_bytes = plan.spare_bytes // max(n_targets, 1)
             return Training(fitted, None, factors, centered=given.center)
     bank, prepared = given.fit_prepare(X)
-    build = partial(
-        build_stack, bank, kind=kind, memory_budget=memory_budget, n_jobs=n_jobs, n_targets=n_targets if shared else 1
-    )
+    together = n_targets if shared else 1
+    build = partial(build_stack, bank, kind=kind, memory_budget=memory_budget, n_jobs=n_jobs, n_targets=together)
     return Training(bank, prepared, build(prepared), build=build)
 
 
