@@ -231,18 +231,9 @@ def open_training(
     if isinstance(given, KernelBank):
         memory_budget = budget  # what is free is read once, so that all that is decided is decided by one number
     if representation != GRAM or keeps_shapes(given):
-        plan = plan_for(
-            given,
-            X,
-            representation=representation,
-            memory_budget=memory_budget,
-            n_targets=n_targets,
-            shared=shared,
-            refusal=refusal,
-            fit_intercept=fit_intercept,
-            averages=kind == LAZY,
-            kinked=kinked,
-        )
+        asked: dict[str, Any] = {"representation": representation, "memory_budget": memory_budget, "shared": shared}
+        asked |= {"n_targets": n_targets, "refusal": refusal, "fit_intercept": fit_intercept, "kinked": kinked}
+        plan = plan_for(given, X, averages=kind == LAZY, **asked)
         if plan is not None and plan.kind == FACTORED and isinstance(given, KernelBank):
             fitted, factors = fit_factors(given, X, fit_intercept=fit_intercept)
             factors.spare_bytes = plan.spare_bytes // max(n_targets, 1)
