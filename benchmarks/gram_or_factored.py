@@ -291,10 +291,15 @@ def picture(table: pd.DataFrame, path: Path) -> None:
     for axis, name in zip(np.atleast_1d(axes), axes_of, strict=True):
         for fits, part in table[table["axis"] == name].groupby("fits", sort=False):
             axis.loglog(part["size"], part["cpu_s"], ".-", label=f"{fits}: {powers[fits]:.1f}")
+        sizes = np.sort(table.loc[table["axis"] == name, "size"].unique())
+        ticks = sizes[np.linspace(0, len(sizes) - 1, min(5, len(sizes))).astype(int)]
+        axis.set_xticks(ticks, [f"{size:,}" for size in ticks])
+        axis.minorticks_off()
         axis.set_xlabel(name)
         axis.grid(visible=True, alpha=0.3)
         axis.legend(frameon=False, fontsize=7)
     np.atleast_1d(axes)[0].set_ylabel("CPU seconds")
+    np.atleast_1d(axes)[0].set_yticks([0.05, 0.1, 0.2, 0.5, 1, 2, 5], ["0.05", "0.1", "0.2", "0.5", "1", "2", "5"])
     figure.savefig(path, dpi=110)
     plt.close(figure)
 
