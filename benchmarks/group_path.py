@@ -62,6 +62,8 @@ def data(n: int, groups: int, size: int, loss: str) -> tuple[np.ndarray, Any]:
         X += rng.normal(size=(n, 1))
     shape = (OUTPUTS[loss],) if loss in OUTPUTS else ()
     weights = rng.normal(size=(TRUE * size, *shape))
+    if loss == "correlated":  # what columns have in common says nothing
+        weights -= weights.mean()
     scores = X[:, : TRUE * size] @ weights
     scores += rng.normal(size=(n, *shape)) * scores.std()
     if loss == "times":
