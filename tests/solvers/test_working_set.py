@@ -81,29 +81,3 @@ def test_a_model_of_another_strength_spares_most_steps(loss: str, factor: float)
     assert warm.status is Status.CONVERGED
     np.testing.assert_allclose(warm.certificate.primal, cold.certificate.primal, rtol=2e-7)
     assert warm.newton_steps <= cold.newton_steps - (loss == "logistic")
-
-
-@pytest.mark.parametrize(("scale", "tol", "dtype"), [(1.0, 1e-3, np.float32), (1.0, 1e-6, np.float64)])
-def test_matrices_are_copied_in_the_precision_that_the_gap_asks_for(scale: float, tol: float, dtype: type) -> None:
-    problem, copy = copied(scale, tol)
-    assert copy.choose(np.arange(3)).stack.dtype == dtype
-    solution = WorkingSet(tol=tol).solve(problem)
-    assert solution.status is Status.CONVERGED
-    assert problem.certificate(solution.dual_coef, solution.kernel_weights, solution.intercept).relative_gap <= tol
-
-
-@pytest.mark.parametrize("scale", [1e-40, 1e40])
-def test_kernels_beyond_single_precision_stay_in_double(scale: float) -> None:
-    """As float32 they are zero, or infinite."""
-    problem, copy = copied(scale, 1e-3)
-    assert copy.choose(np.arange(3)).stack.dtype == np.float64
-    assert WorkingSet(tol=1e-3).solve(problem).status is Status.CONVERGED
-
-
-def copied(scale: float, tol: float) -> tuple[Problem, WorkingCopy]:
-    rng = np.random.default_rng(0)
-    factors = rng.normal(size=(8, 60, 4))
-    y = np.where(factors[0, :, 0] > 0, 1.0, -1.0)
-    kernels = scale * factors @ factors.transpose(0, 2, 1)
-    problem = Problem(kernels, y, get_loss("hinge"), BlockL1(1.0)).at_fraction(0.2)
-    return problem, WorkingCopy(problem, tol=tol)

@@ -10,7 +10,7 @@ kernels, and with them the certificate; those with ``u_m`` above the bound ``B_m
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from functools import cached_property, partial
+from functools import partial
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
@@ -54,7 +54,6 @@ FULL = 1.5  # sizes of its triangles from which a stack holds more than them
 SPARED_ROWS = 1.5  # kernels that a buffer has room for, in those of the working set that it is for
 CACHED_BYTES = 2**24  # most bytes of a copy of kernels that are in memory
 SINGLE_PRECISION_GAP = 1e-5  # loosest gap that single precision of a copy could be felt in
-LEAST_SINGLE, MOST_SINGLE = 1e-15, 1e15  # roots of the diagonal: the range of single precision, with room for products
 
 
 # Where the kernels of a working set are read from: the stack itself if in memory, unless its matrices are full and few,
@@ -103,22 +102,20 @@ class WorkingCopy:
 
     def _pays(self, size: int) -> bool:
         """Return whether a copy of kernels in memory is read faster: triangles of full matrices, if they are few."""
-        stack, full = self.problem.stack, self.problem.stack.dtype.itemsize * self._entries
-        small = size * self._dtype.itemsize * self._entries <= CACHED_BYTES
-        return small and stack.nbytes >= FULL * stack.n_kernels * full
+        stack, triangle = self.problem.stack, self._dtype.itemsize * self._entries
+        return stack.nbytes >= FULL * stack.n_kernels * triangle and size * triangle <= CACHED_BYTES
 
     @property
     def _entries(self) -> int:
         """Number of entries of a triangle."""
         return self.problem.n_samples * (self.problem.n_samples + 1) // 2
 
-    @cached_property
+    @property
     def _dtype(self) -> Any:
+        if self.problem.stack.in_memory:
+            return self.problem.stack.dtype
         single = self.tol >= SINGLE_PRECISION_GAP or self.problem.stack.dtype == np.float32
         single &= not self.problem.unpenalized.size  # whose weights multiply rounding
-        if self.problem.stack.in_memory:  # kernels as others scaled them
-            roots = self.problem.entry_roots.max(axis=1)
-            single &= float(roots.min()) >= LEAST_SINGLE and float(roots.max()) <= MOST_SINGLE
         return np.dtype(np.float32 if single else np.float64)
 
     @property
