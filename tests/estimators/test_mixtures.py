@@ -337,7 +337,7 @@ class KnownFold:
         self.score, self.stored_bytes = score, stored_bytes
         self.asked: list[tuple[float, float]] = []
         self.closed = 0
-        self.opened = self
+        self.opened, self.is_open = self, True
 
     def averages(self, mixture: Mixture) -> bool:
         return mixture.mixing == 0

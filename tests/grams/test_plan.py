@@ -11,7 +11,17 @@ import pytest
 from sklearn.model_selection import KFold, LeaveOneGroupOut
 from tests.support.processes import python
 
-from manykernels import Gaussian, KernelBank, Linear, MKLRegressor, MKLRegressorCV
+from manykernels import (
+    Gaussian,
+    GaussianMKL,
+    HierarchicalMKL,
+    KernelBank,
+    Linear,
+    MKLRegressor,
+    MKLRegressorCV,
+    NonlinearMKL,
+    PolynomialMKL,
+)
 from manykernels.estimators.selection.memory import n_folds_of
 from manykernels.exceptions import InvalidInputError, MemoryBudgetError
 from manykernels.grams.plan import (
@@ -327,6 +337,14 @@ def test_more_folds_targets_and_kernels_are_counted():
     fits = [MKLRegressor(bank, resources=held).plan(X, target) for target in (y[:, :1], y)]
     assert fits[1].least_nbytes - fits[0].least_nbytes == 8 * TARGET_VECTORS * 3_000 * 2
     assert MKLRegressor("precomputed").plan(np.eye(6)[None], np.arange(6.0)) is None
+
+
+@pytest.mark.parametrize("kind", [GaussianMKL, HierarchicalMKL, NonlinearMKL, PolynomialMKL])
+def test_estimators_that_find_their_kernels_have_no_plan(kind):
+    assert not hasattr(kind(), "plan")
+    with pytest.raises(AttributeError, match=f"{kind.__name__}' has no attribute 'plan'") as refused:
+        kind().plan(np.zeros((5, 2)), np.arange(5.0))
+    assert "finds its kernels while it learns" in str(refused.value.__cause__)
 
 
 def test_kernels_that_are_powers_of_others_have_no_triangles():

@@ -45,7 +45,7 @@ MIXED = 1e-6  # a pair of samples, where sums of factors and of a few matrices a
 FULL_RANK = 30  # of the factors of a column with many values, about
 CLEARLY = 1.5  # how many times cheaper factors must be predicted to be: both predictions err by as much
 NOTICED = 0.05  # seconds that nobody waits for
-SPARSE = 0.2  # seconds of a fit that few support vectors are worth, which losses with a kink have on matrices only
+NOTICED_OF_KINKS = 0.2  # the same of losses with a kink: few support vectors, which matrices alone have, are worth that
 AVERAGES = 2.0  # seconds of one fit that the averages of a search are worth
 FLOOR_BYTES = 2**20  # of the objects of any fit, however small: functions, tables, vectors in passing
 TABLE_COPIES = 1  # of the columns of a frame, while they are read into one array
@@ -155,13 +155,15 @@ class MemoryPlan:
         """Bytes of the budget that are left by what a fit cannot do without."""
         return self.budget - self.nbytes - self.working_nbytes + self.optional_nbytes
 
-    def room_for_folds(self, n_kernels: int, n_samples: int) -> int:
-        """Return the bytes that folds may hold together, for a search to take no more than twice what a fit takes.
+    @property
+    def room_for_folds(self) -> int:
+        """Bytes that folds may hold together, for a search to take no more than twice what a fit takes.
 
         The fold at its turn has working arrays as well: those of a fit, where kernels are held as factors.
         """
-        own = 0 if self.kind == "factored" else working_nbytes(n_kernels, n_samples, stored=True)
-        return min(self.most_nbytes if own == 0 else 2 * self.most_nbytes - own, MOST_ROOM)
+        factored = self.kind == "factored"
+        own = self.most_nbytes if factored else working_nbytes(self.n_kernels, self.n_samples, stored=True)
+        return min(2 * self.most_nbytes - own, MOST_ROOM)
 
     @property
     def expected(self) -> str:
@@ -579,7 +581,7 @@ def quick_matrices(
 
 def least_spared(kinked: bool) -> float:
     """Return the seconds that factors must spare to be taken."""
-    return SPARSE if kinked else NOTICED
+    return NOTICED_OF_KINKS if kinked else NOTICED
 
 
 def gram_seconds(n_kernels: int, n_samples: int, n_targets: int = 1, shared: bool = False) -> float:

@@ -340,6 +340,8 @@ def _sizes(kinds: Sequence[Kind], table: Table) -> dict[str, Any]:
 def _n_linear(expanded: list[NamedKernel], kinds: Sequence[Kind]) -> int:
     """Return how many columns linear kernels alone read."""
     linear = {id(kind.spec) for kind in kinds if isinstance(kind.spec, Linear)}
+    if not linear:  # of a million others nobody need look at the columns
+        return 0
     lines = {j for _, spec, columns in expanded if id(spec) in linear for j in columns}
     return len(lines.difference(*(columns for _, spec, columns in expanded if id(spec) not in linear)))
 

@@ -153,8 +153,8 @@ def _matters(regularizer: Regularizer, low: Array, high: Array, width: float) ->
         return high > float(low.max()) * (1 + width)
     limit = regularizer.inactive_below
     if regularizer.dual_constraint and regularizer.separable:  # the largest multiple of a limit scales all
-        bare = np.equal(regularizer.weight_range[1], np.inf)
-        scale = float(np.max(np.where(bare, low / limit, 0.0), initial=1.0))
+        bare = np.equal(regularizer.weight_range[1], np.inf)  # others may have limits of zero
+        scale = float(np.max(np.divide(low, limit, out=np.zeros_like(low), where=bare), initial=1.0))
         return np.asarray(high > np.where(bare, limit * scale * (1 + width), limit))
     if regularizer.sparse:
         return high > limit

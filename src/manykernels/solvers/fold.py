@@ -81,6 +81,11 @@ class Fold(Generic[Opened, HeldOut]):
         """What is known once the rows are opened."""
         return self.open()
 
+    @property
+    def is_open(self) -> bool:
+        """Whether they are open now."""
+        return "opened" in self.__dict__
+
     def tried(self, family: object, strength: float) -> Candidate:
         """Return what the held-out rows say of the model of a strength."""
         known = self._scores.get((id(family), strength))

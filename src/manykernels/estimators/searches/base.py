@@ -136,6 +136,7 @@ class BaseKernelSearch(BaseMKL):
     losses: ClassVar[tuple[str, ...]] = ("squared", "logistic", "hinge")
     _uses: ClassVar[Mapping[str, tuple[str, ...]]] = {"resources": ("max_iter", "time_limit", "verbose")}
     penalty_name: ClassVar[str]  # for reports
+    _finds_kernels: ClassVar[bool] = True
     _leaves_kernels_free: ClassVar[bool] = False  # they have p and l1_ratio in place of a penalty
     tol_measure: ClassVar[str] = "relative duality gap"  # what tol asks for, for reports
 

@@ -399,7 +399,7 @@ class OpenedKernels:
         first, stack = self.problems[0], self.training.stack
         anew = stack.evaluates or stack.has_factors  # else nothing is held but what there is
         plan = self.model._planned(self.samples, first.loss, first.regularizer) if anew else None
-        return 0 if plan is None else plan.room_for_folds(stack.n_kernels, stack.n_samples)
+        return 0 if plan is None else plan.room_for_folds
 
     def stored(self) -> list[Problem]:
         """Return the problems on matrices that are held, until they are let go."""

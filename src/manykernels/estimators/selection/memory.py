@@ -114,7 +114,7 @@ def plan_search(
     """
     m, n, k = plan.n_kernels, plan.n_samples, plan.n_targets
     reason = plan.reason
-    rows, room = n - n // n_folds, fit.room_for_folds(m, n)
+    rows, room = n - n // n_folds, fit.room_for_folds
     if plan.kind == FACTORED:
         pieces = pieces_nbytes(rows, plan.n_columns)
         own = 8 * (n_folds - 1) * n * plan.n_columns + FOLD_SPECTRUM * m * (n_folds + 1) + 8 * FOLD_VECTORS * n * k

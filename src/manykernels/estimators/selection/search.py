@@ -439,7 +439,7 @@ class MixtureSearch:
                         if folds.ending.status is None:
                             folds.follow(path)
             for fold in folds.folds:
-                if "opened" in vars(fold):
+                if fold.is_open:
                     fold.opened.let_go()  # what comes next asks for models that are known
             found = [candidate for path in paths if path.trials for candidate in path.candidates()]
         if found and (folds.ending.status is None or folds.folds[0].held_out.scorer is None):

@@ -9,6 +9,7 @@ from typing import Any, ClassVar, Self
 
 import numpy as np
 from numpy.typing import ArrayLike
+from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import check_is_fitted
 
 from manykernels.estimators.parameters import TakesGroups, check_parameters, shape_of
@@ -82,12 +83,20 @@ NOISE = "noise"
 OF_NOISE = ("noise_p_value_", "above_noise_", "_beyond_noise", "_noise_p_value")  # what is told by all orders
 
 
+def _is_given_kernels(estimator: "BaseMKL") -> bool:
+    if estimator._finds_kernels:
+        name = type(estimator).__name__
+        raise AttributeError(f"{name} finds its kernels while it learns: what it will hold is not known before.")
+    return True
+
+
 class BaseMKL(SaysWhichParameter, NotebookCard, Explanations, TakesGroups):
     """Base of the estimators; not meant to be used by itself."""
 
     fitted_extras: ClassVar[tuple[str, ...]] = ()  # attributes of the fitted estimator that only this class has
 
     _takes_sparse: ClassVar[bool] = False  # whether X may be a sparse matrix
+    _finds_kernels: ClassVar[bool] = False  # while it learns; else they are given
     _task: str
     _other: str
     _target_word: str
@@ -160,8 +169,11 @@ class BaseMKL(SaysWhichParameter, NotebookCard, Explanations, TakesGroups):
         self._warn(self._learn(samples, loss))
         return self
 
+    @available_if(_is_given_kernels)
     def plan(self, X: TableLike, y: ArrayLike) -> MemoryPlan | None:
         """Return how kernels would be held and what memory a fit would take, before anything is computed.
+
+        Not there for estimators that find their kernels while they learn.
 
         Parameters
         ----------

@@ -238,7 +238,7 @@ class KernelBank(BankConstructors, Bank):
             rows = table.compressed(used)
             refuse(stored_issues(rows, table, used))
             return rows
-        entries = [entry for entry in self.kernels if type(entry) is not OnColumns]  # which name their kernels
+        entries = [entry for entry in self.kernels if type(entry) is not OnColumns]  # they have no issues
         problems = {found.column: found for entry in entries for found in entry.issues(table)}
         objects = {positions[0] for _, spec, positions in kernels if spec.family == "features"}
         readers: dict[tuple[int, frozenset[str]], KernelSpec] = {}  # the first of each column and what it can read
