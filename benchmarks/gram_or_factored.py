@@ -292,7 +292,8 @@ def picture(table: pd.DataFrame, path: Path) -> None:
         for fits, part in table[table["axis"] == name].groupby("fits", sort=False):
             axis.loglog(part["size"], part["cpu_s"], ".-", label=f"{fits}: {powers[fits]:.1f}")
         sizes = np.sort(table.loc[table["axis"] == name, "size"].unique())
-        ticks = sizes[np.linspace(0, len(sizes) - 1, min(5, len(sizes))).astype(int)]
+        spread = np.geomspace(sizes[0], sizes[-1], 4)
+        ticks = np.unique(sizes[np.abs(np.log(sizes[:, None] / spread)).argmin(axis=0)])
         axis.set_xticks(ticks, [f"{size:,}" for size in ticks])
         axis.minorticks_off()
         axis.set_xlabel(name)
