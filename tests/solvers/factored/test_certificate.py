@@ -57,14 +57,16 @@ def test_noise_is_solved_at_strengths_whose_squares_are_below_what_a_pass_leaves
     assert model.solution_.status == "converged"
 
 
-def correlated(n_samples: int = 120, groups: int = 30) -> tuple[Problem, FactoredObjective]:
-    """Return groups of three columns that a column in common correlates, and all of them as a working set."""
-    rng = np.random.default_rng(7)
-    X = rng.normal(size=(n_samples, 3 * groups)) + rng.normal(size=(n_samples, 1))
-    y = X[:, :12] @ rng.normal(size=12) + 3.0 * rng.normal(size=n_samples)
-    bank = KernelBank([(f"group {g}", Linear(), [3 * g, 3 * g + 1, 3 * g + 2]) for g in range(groups)], normalize=None)
-    stack = factored_stack(np.asfortranarray(X), bank)
-    problem = Problem(stack, y, get_loss("squared"), get_regularizer("l1", 1.0)).at_fraction(0.1)
+def correlated(
+    n_samples: int = 120, groups: int = 30, *, seed: int = 7, size: int = 3, fraction: float = 0.1
+) -> tuple[Problem, FactoredObjective]:
+    """Return groups of columns that a column in common correlates, and all of them as a working set."""
+    rng = np.random.default_rng(seed)
+    X = rng.normal(size=(n_samples, size * groups)) + rng.normal(size=(n_samples, 1))
+    y = X[:, : 4 * size] @ rng.normal(size=4 * size) + size * rng.normal(size=n_samples)
+    entries = [(f"group {g}", Linear(), list(range(size * g, size * g + size))) for g in range(groups)]
+    stack = factored_stack(np.asfortranarray(X), KernelBank(entries, normalize=None))
+    problem = Problem(stack, y, get_loss("squared"), get_regularizer("l1", 1.0)).at_fraction(fraction)
     return problem, FactoredObjective(problem, stack.operators(list(range(groups)), 0.0), 0.0)
 
 
@@ -90,6 +92,16 @@ def test_a_corrected_dual_point_proves_more_than_a_scaled_one_and_no_more_than_t
     scale = min(1.0, problem.regularizer.strength / norms.max())
     by_hand = scale * float(better @ problem.y) - 0.5 * scale**2 * float(better @ better)
     assert value == pytest.approx(by_hand, rel=1e-10)
+
+
+@pytest.mark.parametrize("seed", [2, 5, 7])
+def test_steps_hand_over_the_dual_point_that_proves_the_gap_they_tell(seed: int) -> None:
+    """A later step on correlated groups proves less than an earlier one: a pass at its slopes left 30 times the gap."""
+    problem, objective = correlated(200, 60, seed=seed, size=5, fraction=0.02)
+    point = Point(np.zeros(objective.rank), problem.best_constant, problem.constant_scores(problem.best_constant))
+    fit = minimize(objective, point, 1e-12 * objective.value(point), 3)
+    proved = objective.value(fit.point) - objective.dual_value(fit.z, fit.rho, fit.adjoint)
+    assert fit.gap == pytest.approx(proved, rel=1e-6)
 
 
 @pytest.mark.parametrize("penalty", [("elasticnet", {"l1_ratio": 0.5}), ("lq", {"q": 1.5})])

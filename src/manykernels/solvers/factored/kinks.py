@@ -109,12 +109,13 @@ def minimize_kinked(
 
     The point returned is the best that a step ended at or aimed at: only the latter has exact zeros.
     """
-    best, value, best_dual, gap, useless = point, objective.value(point), -np.inf, np.inf, 0
+    best, value, proved, gap, useless = point, objective.value(point), -np.inf, np.inf, 0
     for step in range(max_steps + 1):
         rho = objective.balanced(samples.rho)
         adjoint = objective.adjoint(rho)
-        best_dual = max(best_dual, objective.dual_value(point.z, rho, adjoint))
-        last, gap = gap, min(gap, value - best_dual)
+        if (found := objective.dual_value(point.z, rho, adjoint)) > proved or step == 0:
+            proved, dual = found, (rho, adjoint, point.z)
+        last, gap = gap, min(gap, value - proved)
         useless = 0 if gap < last else useless + 1
         if gap <= tol or step == max_steps or useless >= PATIENCE or time.perf_counter() > deadline:
             break
@@ -123,7 +124,7 @@ def minimize_kinked(
         for reached in (aim, point):
             if (own := objective.value(reached)) < value:
                 best, value = reached, own
-    return NewtonFit(best, -rho, gap, step, rho, adjoint)
+    return NewtonFit(best, -rho, gap, step, *dual)
 
 
 def _pairs(point: Point, aim: Point) -> Any:

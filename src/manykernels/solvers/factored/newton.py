@@ -325,8 +325,9 @@ class NewtonFit:
     slopes: Array
     gap: float
     steps: int
-    rho: Array  # dual coefficients from the slopes
+    rho: Array  # the best dual coefficients that steps met
     adjoint: Array  # the factors' products with them
+    z: Array  # the scores behind them
 
 
 @dataclass
@@ -363,22 +364,24 @@ def minimize(
     # that gain less have other reasons.
     most = first_rows(objective) if len(objective.loss.outputs) < objective.n_outputs else objective.problem.n_samples
     hessians = Hessians(first_rows(objective), tol=tol, sweep_tol=tol)
-    gap, value, best_dual, begun = np.inf, np.inf, -np.inf, max_steps > 0 and _begun(objective, point, hessians)
+    gap, value, best, begun = np.inf, np.inf, -np.inf, max_steps > 0 and _begun(objective, point, hessians)
     for step in range(int(begun), max_steps + 1):
         slopes = objective.settle_intercept(point)
         rho = objective.balanced(-slopes)
         adjoint = objective.adjoint(rho)
         before, value = value, objective.value(point)
-        best_dual = max(best_dual, objective.dual_value(point.z, rho, adjoint))
-        last, gap = gap, value - best_dual
+        if (proved := objective.dual_value(point.z, rho, adjoint)) > best or step == int(begun):
+            best, dual = proved, (rho, adjoint, point.z)
+        last, gap = gap, value - best
         if gap > tol and hessians.descent is not None and objective.constant:
             found = corrected(objective, point, rho, adjoint, value - CORRECTED * tol)
-            if found is not None and found[2] > best_dual:
-                rho, adjoint, best_dual, moved = found
+            if found is not None and found[2] > best:
+                rho, adjoint, best, moved = found
+                dual = rho, adjoint, moved.z
                 if (other := objective.value(moved)) < value:
                     value, slopes = other, -rho
                     point.v, point.b, point.z, point.whole = moved.v, moved.b, moved.z, False
-                gap = value - best_dual
+                gap = value - best
         if gap <= tol or step == max_steps or time.perf_counter() > deadline:
             break
         if value >= before and gap >= last:  # rounding let the last step pass, and neither side gained by it
@@ -397,7 +400,7 @@ def minimize(
             break
     if hessians.sweeps:  # which had not been enough where a Hessian followed
         objective.known.sweeps = hessians.sweeps if hessians.dense is None else 2 * hessians.sweeps
-    return NewtonFit(point, slopes, gap, step, rho, adjoint)
+    return NewtonFit(point, slopes, gap, step, *dual)
 
 
 def _begun(objective: FactoredObjective, point: Point, hessians: Hessians) -> bool:

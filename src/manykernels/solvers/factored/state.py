@@ -135,7 +135,8 @@ class State:
     certified: DualPass | None = None
     began: Start | None = None
     passes: Any = None  # those of a path: what bounds the next by them, or None
-    products: tuple[Array, Array] | None = None  # dual coefficients that steps ended with, and the factors' with them
+    # The best dual coefficients that steps met, the factors' products with them, and the scores behind them
+    products: tuple[Array, Array, Array] | None = None
 
 
 @dataclass(frozen=True)

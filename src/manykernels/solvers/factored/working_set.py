@@ -138,7 +138,7 @@ class FactoredWorkingSet:
                 break
             if not self.problem.loss.smooth and matrices_cost_little(self.problem):
                 return (yield from self._fall_back(state))  # smoothing costs more than matrices of this size
-            before = (state.primal, len(state.kernels), state.factor_tol)
+            before, held = (state.primal, len(state.kernels), state.factor_tol), state.kernels
             kernels, finer = self._wanted(state, bound, gap)
             if not len(state.kernels):
                 kernels = self._without_matrices(kernels)
@@ -162,7 +162,7 @@ class FactoredWorkingSet:
             sooner = not turns and sooner_on_matrices(self.problem, rank, products, interior)
             if sooner and (matrices := self._matrices(kernels)) is not None:
                 return (yield from self._go_over(state, matrices))
-            exhausted = self._solve(state, gap)
+            exhausted = self._solve(state, gap, held)
             after = (state.primal, len(state.kernels), state.factor_tol)
             stalled = stalled + 1 if after == before or (stalled and gap >= state.primal - state.best.value) else 0
             if exhausted and matrices_cost_little(self.problem, patient=True):
@@ -225,7 +225,7 @@ class FactoredWorkingSet:
     def _balanced(self, state: State, slopes: Array) -> tuple[Array, Array]:
         """Return feasible dual coefficients from slopes, and scores behind them: steps may have made them feasible."""
         if state.products is not None and slopes is state.slopes and not self.problem.unpenalized.size:
-            return self.problem.bound.inside(state.products[0]), state.point.z
+            return self.problem.bound.inside(state.products[0]), state.products[2]
         return feasible(self.problem, slopes, state.point.z)
 
     def _near(self, state: State, rho: Array) -> Quads | None:
@@ -390,16 +390,19 @@ class FactoredWorkingSet:
 
     # --- the working set's own problem -------------------------------------------------------------------------------
 
-    def _solve(self, state: State, gap: float) -> bool:
-        """Solve for the working set's kernels; return whether all steps were taken without coming as far as asked."""
+    def _solve(self, state: State, gap: float, held: Array) -> bool:
+        """Solve for the working set's kernels; return whether all steps were taken without coming as far as asked.
+
+        ``held`` are the kernels that it had before.
+        """
         assert state.objective is not None
         # Where every product reads all rows anyway, a pass over all kernels costs more than to solve to the end.
         inner = INNER_FOR_PRODUCTS if state.objective.matrix_free else INNER
         target = max(inner * gap, 0.1 * self.tol * self._size(state))
         if state.began is not None:  # most often the next certificate of a strength of a path is its last
             target = LAST_GAP * self.tol * self._size(state)
-        entered = len(state.rounds) > 1 and len(state.kernels) > state.rounds[-1].working
-        if len(state.rounds) > 1 and not entered and gap > 0.5 * state.rounds[-2].relative_gap * self._size(state):
+        little = len(state.rounds) > 1 and gap > 0.5 * state.rounds[-2].relative_gap * self._size(state)
+        if little and np.isin(state.kernels, held).all():
             # The last round gained little: what is left may be the working set's own.
             target = min(target, max(INNER * state.own_gap, 0.01 * self.tol * self._size(state)))
         goal = SMOOTHING * max(NEXT_GAP * gap, self.tol * self._size(state))
@@ -422,7 +425,7 @@ class FactoredWorkingSet:
         """Go on from what steps came to."""
         assert state.objective is not None
         state.point, state.slopes, state.own_gap = fit.point, fit.slopes, fit.gap
-        state.products = fit.rho, fit.adjoint
+        state.products = fit.rho, fit.adjoint, fit.z
         state.steps += fit.steps
         state.primal, state.norms = primal_bound(self.problem, state.objective, fit.point)
 
