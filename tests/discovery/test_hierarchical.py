@@ -18,7 +18,6 @@ from manykernels.discovery.hierarchical.product_grid import (
     Hull,
     MonomialGrid,
     Node,
-    NormalizedMonomialGrid,
     ProductGrid,
     ancestors,
     depth,
@@ -221,9 +220,9 @@ def test_the_newton_direction_solves_linearized_conditions(norm: HierarchicalNor
 GRIDS = {
     "polynomial": lambda X: MonomialGrid(X, 4, GROWTH),
     "multilinear": lambda X: MonomialGrid(X, 4, GROWTH, squares=False),
-    "powers": lambda X: NormalizedMonomialGrid(X, 4, GROWTH),
-    "centered powers": lambda X: NormalizedMonomialGrid(X, 4, GROWTH, normalize="centered"),
-    "multilinear, normalized": lambda X: NormalizedMonomialGrid(X, 4, GROWTH, squares=False),
+    "powers": lambda X: MonomialGrid(X, 4, GROWTH, normalize="power"),
+    "centered powers": lambda X: MonomialGrid(X, 4, GROWTH, normalize="centered"),
+    "multilinear, normalized": lambda X: MonomialGrid(X, 4, GROWTH, squares=False, normalize="power"),
     "anova": lambda X: AnovaGrid(X, 3, GROWTH, Gaussian(1.3)),
 }
 

@@ -390,10 +390,7 @@ class MKLSurvival(BaseMKL):
         tags.target_tags.required = True
         return tags
 
-    @property
-    def _free_constant(self) -> bool:
-        """Scores may be shifted alike: the partial likelihood does not see it."""
-        return True
+    _free_constant: ClassVar[bool] = True  # the partial likelihood does not see it when scores are shifted alike
 
     @property
     def _left_open(self) -> dict[str, Any]:

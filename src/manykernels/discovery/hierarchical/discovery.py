@@ -20,7 +20,6 @@ from manykernels.discovery.hierarchical.product_grid import (
     Hull,
     MonomialGrid,
     Node,
-    NormalizedMonomialGrid,
     ProductGrid,
     hull_matrix,
 )
@@ -303,9 +302,7 @@ def _grid(points: Array, kernels: str | KernelSpec, degree: int, growth: float, 
         raise InvalidInputError(f"kernels must be a kernel or one of {', '.join(FAMILIES)}, got {kernels!r}.")
     if kernels == "anova":
         return AnovaGrid(points, degree, growth, Gaussian(1.0))
-    if normalize is None:
-        return MonomialGrid(points, degree, growth, squares=kernels == "polynomial")
-    return NormalizedMonomialGrid(points, degree, growth, squares=kernels == "polynomial", normalize=normalize)
+    return MonomialGrid(points, degree, growth, squares=kernels == "polynomial", normalize=normalize)
 
 
 def _one_column(kernel: KernelSpec) -> KernelSpec:

@@ -18,7 +18,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import product
-from typing import Protocol
+from typing import ClassVar, Protocol
 
 import numpy as np
 
@@ -133,8 +133,8 @@ class ProductGrid(ABC):
         """Largest level of one column."""
 
     @abstractmethod
-    def spec(self) -> KernelSpec:
-        """Return the one-dimensional kernel of level one; level ``j`` is its ``j``-th power."""
+    def factors(self, node: Node) -> Iterator[tuple[KernelSpec, int]]:
+        """Yield the one-dimensional kernels that a node multiplies, each with the place of its column in the node."""
 
     @abstractmethod
     def level(self, column: int, level: int) -> Array:
@@ -159,8 +159,7 @@ class ProductGrid(ABC):
     def found(self, node: Node, names: Sequence[str]) -> Found:
         """Return the kernel of a node, named after its columns; the root is the constant kernel."""
         columns = tuple(column for column, _ in node)
-        spec = self.spec()
-        kernel = Interaction(tuple((spec, (at,)) for at, (_, level) in enumerate(node) for _ in range(level)))
+        kernel = Interaction(tuple((spec, (at,)) for spec, at in self.factors(node)))
         return Found(kernel.named([names[column] for column in columns]), kernel, columns or (0,))
 
     def descendant_squares(self, rho: Array, source: Node) -> float:
@@ -236,30 +235,53 @@ def _product(first: list[Array], second: list[Array]) -> list[Array]:
 
 @dataclass(frozen=True, eq=False)
 class MonomialGrid(ProductGrid):
-    """Monomials: level ``j`` of a column is the kernel ``(x z)^j`` of rank one, a node the kernel of a monomial."""
+    """Monomials: level ``j`` of a column is the kernel ``(x z)^j`` of rank one, a node the kernel of a monomial.
+
+    With ``normalize`` powers of columns are divided by their root mean squares, ``"centered"`` before or not.
+    """
 
     squares: bool = True
+    normalize: str | None = None
 
     @property
     def largest_level(self) -> int:
         """The degree, or one."""
         return self.degree if self.squares else 1
 
-    def spec(self) -> KernelSpec:
-        """Return the linear kernel."""
-        return Linear()
+    @cached_property
+    def powers(self) -> ColumnPowers:
+        """Normalized powers of the columns."""
+        assert self.normalize is not None
+        return ColumnPowers.of(np.ascontiguousarray(self.points.T), self.normalize)
+
+    @cached_property
+    def _levels(self) -> list[Array]:
+        """Normalized powers of all columns, (r, N) each, the zeroth first."""
+        ones = np.ones((self.n_columns, self.n_samples))
+        return [ones, *(self.powers.level(level) for level in range(1, self.largest_level + 1))]
+
+    def power(self, column: int, level: int) -> Array:
+        """Return a level of one column, (N,)."""
+        return self.points[:, column] ** level if self.normalize is None else self._levels[level][column]
+
+    def factors(self, node: Node) -> Iterator[tuple[KernelSpec, int]]:
+        """Yield linear kernels, one for each level, or the kernels of normalized powers."""
+        for at, (column, level) in enumerate(node):
+            if self.normalize is None:
+                yield from [(Linear(), at)] * level
+            else:
+                yield self.powers.spec(column, level), at
 
     def feature(self, node: Node) -> Array:
         """Return the monomial, (N,)."""
         values = np.ones(self.n_samples)
         for column, level in node:
-            values = values * self.points[:, column] ** level
+            values = values * self.power(column, level)
         return values
 
     def level(self, column: int, level: int) -> Array:
-        """Return the outer product of the powers of a column."""
-        values = self.points[:, column] ** level
-        return np.multiply.outer(values, values)
+        """Return the outer product of a power of a column."""
+        return np.multiply.outer(self.power(column, level), self.power(column, level))
 
     def stack(self, nodes: Sequence[Node]) -> NodeGrams:
         """Return the monomials as a stack of rank one."""
@@ -273,8 +295,10 @@ class MonomialGrid(ProductGrid):
         """Return own squares and bounds; all sources of one depth at once.
 
         With powers, the monomials below ``t`` are ``t`` times any monomial: the bound is the quadratic form of
-        ``rho o t`` in a matrix that all sources of the same depth share.
+        ``rho o t`` in a matrix that all sources of the same depth share. Normalized powers are no such products.
         """
+        if self.normalize is not None:
+            return self._normalized_bounds(rho, sources)
         if not self.squares:
             return super().source_bounds(rho, sources)
         squares, bounds = np.zeros(len(sources)), np.zeros(len(sources))
@@ -301,45 +325,7 @@ class MonomialGrid(ProductGrid):
         """Sums of the coefficients of the whole product from the first to each, without the constant."""
         return list(np.cumsum([np.zeros_like(self._whole[0]), *self._whole[1:]], axis=0))
 
-
-# The graph of monomials whose powers are normalized: level ``j`` of a column is its own feature.
-
-
-@dataclass(frozen=True, eq=False)
-class NormalizedMonomialGrid(MonomialGrid):
-    """Monomials made of powers of columns that are divided by their root mean squares, centered before or not."""
-
-    normalize: str = "power"
-
-    @cached_property
-    def powers(self) -> ColumnPowers:
-        """Normalized powers of the columns."""
-        return ColumnPowers.of(np.ascontiguousarray(self.points.T), self.normalize)
-
-    @cached_property
-    def _levels(self) -> list[Array]:
-        """Powers of all columns, (r, N) each, the zeroth first."""
-        ones = np.ones((self.n_columns, self.n_samples))
-        return [ones, *(self.powers.level(level) for level in range(1, self.largest_level + 1))]
-
-    def feature(self, node: Node) -> Array:
-        """Return the product of the powers, (N,)."""
-        values = np.ones(self.n_samples)
-        for column, level in node:
-            values = values * self._levels[level][column]
-        return values
-
-    def level(self, column: int, level: int) -> Array:
-        """Return the outer product of a power of a column."""
-        return np.multiply.outer(self._levels[level][column], self._levels[level][column])
-
-    def found(self, node: Node, names: Sequence[str]) -> Found:
-        """Return the kernel of a node, named as if its powers were not normalized."""
-        parts = tuple((self.powers.spec(column, level), (at,)) for at, (column, level) in enumerate(node))
-        kernel, columns = Interaction(parts), tuple(column for column, _ in node)
-        return Found(kernel.named([names[column] for column in columns]), kernel, columns or (0,))
-
-    def source_bounds(self, rho: Array, sources: Sequence[Node]) -> tuple[Array, Array]:
+    def _normalized_bounds(self, rho: Array, sources: Sequence[Node]) -> tuple[Array, Array]:
         """Return own squares and bounds; those of sources with one level left, or none, at once."""
         squares, bounds = np.zeros(len(sources)), np.zeros(len(sources))
         left = self.degree - np.array([depth(node) for node in sources])
@@ -373,15 +359,11 @@ class AnovaGrid(ProductGrid):
     """Products of one kernel on different columns: a node is a set of columns, the depth its size."""
 
     kernel: KernelSpec
+    largest_level: ClassVar[int] = 1
 
-    @property
-    def largest_level(self) -> int:
-        """One."""
-        return 1
-
-    def spec(self) -> KernelSpec:
-        """Return the kernel."""
-        return self.kernel
+    def factors(self, node: Node) -> Iterator[tuple[KernelSpec, int]]:
+        """Yield the kernel for every column."""
+        return ((self.kernel, at) for at in range(len(node)))
 
     def level(self, column: int, level: int) -> Array:
         """Return the Gram matrix of one column, kept if there is room."""

@@ -233,10 +233,7 @@ class GramBase(ProductBase):
         """``N^2``."""
         return self.n_samples**2
 
-    @property
-    def pairs_are_cheap(self) -> bool:
-        """False: both take the same numbers for each."""
-        return False
+    pairs_are_cheap = False  # both take the same numbers for each
 
     def scale(self, j: int, level: int) -> float:
         """Return what the power of a base kernel as it was given is divided by."""

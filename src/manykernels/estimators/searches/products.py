@@ -309,6 +309,7 @@ class HierarchicalMKL(BaseKernelSearch):
 
     fitted_extras: ClassVar[tuple[str, ...]] = ("n_visited_",)
     penalty_name: ClassVar[str] = "hierarchical"
+    _takes_kernels: ClassVar[bool] = False  # ``kernels`` says what is multiplied, X always holds columns
 
     def __init__(
         self,
@@ -329,11 +330,6 @@ class HierarchicalMKL(BaseKernelSearch):
         self.growth, self.normalize, self.max_kernels = growth, normalize, max_kernels
         self.standardize, self.fit_intercept, self.tol = standardize, fit_intercept, tol
         self.resources = resources
-
-    @property
-    def _takes_kernels(self) -> bool:
-        """False: ``kernels`` says what is multiplied, X always holds columns."""
-        return False
 
     def _search(self, problem: SearchProblem) -> Discovery:
         """Search the graph for one target."""

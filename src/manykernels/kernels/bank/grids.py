@@ -4,7 +4,7 @@ from collections.abc import Collection, Iterable, Iterator
 from dataclasses import dataclass, replace
 from itertools import combinations
 from math import comb
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 
@@ -69,6 +69,7 @@ class DefaultKernels(BankEntry):
     """
 
     apart: tuple[Any, ...] = ()
+    reads_categories: ClassVar[bool] = True  # by the overlap kernel
 
     def expand(self, table: Table) -> list[NamedKernel]:
         """Return the kernels, column by column and then the joint ones."""
@@ -77,11 +78,6 @@ class DefaultKernels(BankEntry):
     def resolve(self, table: Table) -> list[BankEntry]:
         """Return the patterns that the kinds of the columns, their gaps and the reach of their dates ask for."""
         return entries_by_type(table, {j for column in self.apart for j in table.positions(column)})
-
-    @property
-    def reads_categories(self) -> bool:
-        """Categories get the overlap kernel."""
-        return True
 
     def issues(self, table: Table) -> list[ColumnIssue]:
         """Return the columns that hold text or what no kernel can read."""
@@ -211,6 +207,7 @@ class Interactions(BankEntry):
     specs: tuple[KernelSpec, ...] = ()
     columns: Any = None
     order: int | None = 2
+    reads_categories: ClassVar[bool] = True  # by the overlap kernel
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "specs", as_specs(self.specs) if self.specs != () else ())
@@ -219,11 +216,6 @@ class Interactions(BankEntry):
             object.__setattr__(self, "order", check_count(self.order, "order", least=2))
         for spec in self.specs:
             spec.check_columns(1, f"The kernel {spec.label!r} of an interaction")
-
-    @property
-    def reads_categories(self) -> bool:
-        """Categories get the overlap kernel."""
-        return True
 
     def expand(self, table: Table) -> list[NamedKernel]:
         """Return the products, set of columns by set of columns."""

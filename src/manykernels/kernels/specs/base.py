@@ -480,11 +480,7 @@ class Sum(CompositeSpec):
     """
 
     kind: ClassVar[str] = "sum"
-
-    @property
-    def operation(self) -> np.ufunc:
-        """Addition."""
-        return np.add
+    operation: ClassVar[np.ufunc] = np.add
 
     @cached_property
     def label(self) -> str:
@@ -510,11 +506,7 @@ class Product(CompositeSpec):
     """
 
     kind: ClassVar[str] = "product"
-
-    @property
-    def operation(self) -> np.ufunc:
-        """Multiplication."""
-        return np.multiply
+    operation: ClassVar[np.ufunc] = np.multiply
 
     @property
     def unit_diagonal(self) -> bool:  # type: ignore[override]  # a constant of others

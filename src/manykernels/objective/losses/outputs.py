@@ -278,36 +278,12 @@ class Multinomial(SharedLoss):
 
     coupled: ClassVar[bool] = True
     steepness: ClassVar[float] = 2.0
-
-    @property
-    def name(self) -> str:
-        """``"multinomial"``."""
-        return "multinomial"
-
-    @property
-    def task(self) -> str:
-        """``"classification"``."""
-        return "classification"
-
-    @property
-    def entropic(self) -> bool:
-        """True."""
-        return True
-
-    @property
-    def each(self) -> Loss:
-        """The logistic loss."""
-        return Logistic()
-
-    @property
-    def curvature_bound(self) -> float:
-        """One half, with two classes of probability one half (D. Boehning, Ann. Inst. Stat. Math. 44, 1992)."""
-        return 0.5
-
-    @property
-    def linear_dual(self) -> bool:
-        """False."""
-        return False
+    name: ClassVar[str] = "multinomial"
+    task: ClassVar[str] = "classification"
+    entropic: ClassVar[bool] = True
+    each: ClassVar[Loss] = Logistic()
+    curvature_bound: ClassVar[float] = 0.5  # D. Boehning, Ann. Inst. Stat. Math. 44, 1992
+    linear_dual: ClassVar[bool] = False
 
     def check_target(self, y: Array) -> Array:
         """Return ``y`` as float64 (N, T): +1 in the column of the class, -1 elsewhere."""

@@ -402,11 +402,7 @@ class Simplex(NormBall):
     """
 
     name: ClassVar[str] = "simplex"
-
-    @property
-    def _p(self) -> float:
-        """1."""
-        return 1.0
+    _p: ClassVar[float] = 1.0
 
 
 @dataclass(frozen=True)

@@ -377,11 +377,7 @@ class Conic(Solver):
     fallback: ClassVar[type[Solver] | None] = InteriorPoint
     needs: ClassVar[frozenset[Capability]] = frozenset({Capability.CLOSED_CONJUGATE, Capability.CONES})
     attainable_gap: ClassVar[float] = 1e-6
-
-    @property
-    def fallback_statuses(self) -> tuple[Status, ...]:
-        """What is not certified with any settings; the message says who finished it."""
-        return BROKEN
+    fallback_statuses: ClassVar[tuple[Status, ...]] = BROKEN  # what is not certified with any settings
 
     def check(self, problem: Problem) -> None:
         """Raise `IncompatibleError` for problems it cannot solve, and ``ImportError`` without Clarabel."""

@@ -107,7 +107,6 @@ SLOPE_REVERSED = 0.9  # a full step is taken if the slope at its end is at most 
 @dataclass
 class _State:
     point: SimplexPoint
-    stuck: bool = False
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -14,7 +14,7 @@ coefficients ``a_j`` and its values ``p_j = K_j a_j / w_j^2`` at the samples. A 
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from typing import ClassVar
 
 import numpy as np
@@ -338,9 +338,7 @@ class _State:
     damping: float = FIRST_DAMPING
     restarts: int = 0
     fallbacks: int = 0
-    forward_steps: int = 0
     newton_steps: int = 0
-    values: list[float] = field(default_factory=list)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -496,7 +494,6 @@ class ForwardBackward(Solver):
         blocks = forward_backward(problem, point, dual_vector(problem, scores, b), state.sigma)
         b = best_intercept(problem, blocks.scores(), b)
         value = objective(problem, blocks, b)
-        state.forward_steps += 1
         if not value <= state.value + ROUNDING * abs(state.value):
             self._retreat(state, momentum)
             return
@@ -535,13 +532,8 @@ class ForwardBackward(Solver):
             return False
         paying = state.value - found.value > slack
         state.damping = max(LOWEST_DAMPING, state.damping * (0.1 if found.step == 1.0 else 1.0))
-        state.blocks, state.previous, state.b, state.value, state.theta = (
-            found.blocks,
-            found.blocks,
-            found.b,
-            found.value,
-            1.0,
-        )
+        state.blocks = state.previous = found.blocks
+        state.b, state.value, state.theta = found.b, found.value, 1.0
         return paying
 
     def _retried(self, state: _State, support: Array, cut: NewtonStep) -> NewtonStep:

@@ -92,6 +92,7 @@ class SpicyMKL(Solver):
     name: ClassVar[str] = "spicymkl"
     unpenalized: ClassVar[bool] = True
     fallback: ClassVar[type[Solver] | None] = InteriorPoint
+    fallback_statuses: ClassVar[tuple[Status, ...]] = BROKEN
     needs: ClassVar[frozenset[Capability]] = frozenset(
         {Capability.CURVED_CONJUGATE, Capability.SEPARABLE, Capability.CURVATURE}
     )
@@ -100,11 +101,6 @@ class SpicyMKL(Solver):
         check_positive(self.accuracy, "accuracy", upper=1.0)
         if check_positive(self.growth, "growth") <= 1:
             raise InvalidInputError(f"growth must be above 1, got {self.growth!r}. The paper's value is 2.")
-
-    @property
-    def fallback_statuses(self) -> tuple[Status, ...]:
-        """What broke down or stalled."""
-        return BROKEN
 
     def initialize(self, problem: Problem, start: Model) -> _State:
         """Start from the given model, its coefficients moved into the interior."""
