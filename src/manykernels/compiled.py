@@ -18,15 +18,7 @@ def compiled(**options: Any) -> Callable[[Any], Any]:
 
     Numba alone raises where there is no folder to write to (at import), where a file of the cache is cut short, and
     where the disk is full (in the first fit). Such functions are compiled in memory instead, once a process.
-
-    Parameters
-    ----------
-    **options
-        Of ``numba.njit``, besides ``nogil``.
-
-    Returns
-    -------
-    callable
+    Options are those of ``numba.njit``, besides ``nogil``.
 
     Examples
     --------

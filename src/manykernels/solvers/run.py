@@ -111,23 +111,8 @@ C = TypeVar("C", bound=Certified)
 class Run(Generic[C]):
     """One run: what has been seen so far, and why it ended.
 
-    Parameters
-    ----------
-    limits : Limits
-    title : str
-        What runs, as messages begin.
-    converged : callable, optional
-        Whether a model is good enough; by default, whether its relative gap is at most ``tol``.
-    first : int
-        Number of the first iteration: 0 if a run begins with a starting point.
-
-    Attributes
-    ----------
-    status : Status or None
-        Why the run ended; None before.
-    history : list of IterationRecord
-    reason : str
-        What went wrong, in parentheses.
+    Messages begin with ``title``. By default a model is good enough, ``converged``, if its relative gap is at most
+    ``tol``; ``first`` is the number of the first iteration, 0 if a run begins with a starting point.
     """
 
     def __init__(
@@ -141,8 +126,8 @@ class Run(Generic[C]):
         self._iteration = first - 1
         self._useless = 0
         self._smallest_gap = np.inf
-        self.status: Status | None = None
-        self.reason = ""
+        self.status: Status | None = None  # why the run ended; None before
+        self.reason = ""  # what went wrong, in parentheses
 
     def follow(self, models: Iterator[C | None], empty: Callable[[], C] | None = None) -> Run[C]:
         """Take models until a limit is reached or there are no more.

@@ -21,41 +21,19 @@ _LOG_LINK: dict[str, Callable[[np.random.Generator, Floats], Floats]] = {
 
 @dataclass(frozen=True, eq=False)
 class SmallProblem:
-    """One problem as plain arrays, read-only, without any class of the library.
+    """One problem as plain arrays, read-only, without any class of the library."""
 
-    Parameters
-    ----------
-    kernels : ndarray of shape (M, N, N)
-        Gram matrices, float64.
-    y : ndarray of shape (N,) or (N, T)
-        Targets, -1 or +1 for classification losses; several share the kernel weights (`with_targets`).
-    loss_name, regularizer_name : str
-        Names as in the public interface.
-    strength : float
-        The constant inside Omega.
-    fit_intercept : bool
-        Whether the model has an intercept.
-    loss_params, regularizer_params : dict
-        Constants of the loss and of the regularizer.
-    sample_weight : ndarray of shape (N,) or None
-        Sample weights s; None means ones.
-    kernel_penalties : ndarray of shape (M,) or None
-        Kernel penalties w; None means ones.
-    description : str
-        One line for a failing test to print.
-    """
-
-    kernels: Floats
-    y: Floats
-    loss_name: str
+    kernels: Floats  # Gram matrices (M, N, N), float64
+    y: Floats  # (N,) or (N, T), -1 or +1 for classification losses; several share the kernel weights (`with_targets`)
+    loss_name: str  # as in the public interface, as that of the regularizer
     regularizer_name: str
-    strength: float
+    strength: float  # the constant inside Omega
     fit_intercept: bool = True
     loss_params: dict[str, float] = field(default_factory=dict)
     regularizer_params: dict[str, float] = field(default_factory=dict)
-    sample_weight: Floats | None = None
-    kernel_penalties: Floats | None = None
-    description: str = ""
+    sample_weight: Floats | None = None  # s (N,); None means ones
+    kernel_penalties: Floats | None = None  # w (M,); None means ones
+    description: str = ""  # one line for a failing test to print
 
     @property
     def weights(self) -> Floats:
@@ -80,20 +58,8 @@ def random_problem(
 
     The kernels mix correlated Gaussians, rank-one, low-rank linear, duplicated, zero and badly scaled ones (factors
     1e-4 to 1e4); classes may be imbalanced and labels are noisy. Strengths run from about the one that gives the zero
-    model down to a thousandth of it.
-
-    Parameters
-    ----------
-    seed : int
-        Seed of every draw.
-    loss : str
-        One of ``LOSSES``, or ``"quantile"``, ``"poisson"`` or ``"gamma"``.
-    regularizer : str
-        One of ``REGULARIZERS``, or ``"lp_ball"``, ``"elasticnet_ball"`` or ``"group_elasticnet"``.
-    fit_intercept : bool
-        Whether the model has an intercept.
-    weighted : bool
-        Whether samples and kernels carry weights.
+    model down to a thousandth of it. Losses are one of ``LOSSES``, or ``"quantile"``, ``"poisson"`` or ``"gamma"``,
+    regularizers of ``REGULARIZERS``, or ``"lp_ball"``, ``"elasticnet_ball"`` or ``"group_elasticnet"``.
 
     Examples
     --------
@@ -129,16 +95,8 @@ def random_problem(
 def small_problems(n: int = 200, *, regularizers: Sequence[str] = REGULARIZERS) -> Iterator[SmallProblem]:
     """Yield ``n`` problems that cycle through every loss, regularizer, intercept and weighting.
 
-    Parameters
-    ----------
-    n : int
-        How many; 24 times the number of regularizers is one full cycle.
-    regularizers : sequence of str
-        Their names; ``"lp_ball"``, ``"elasticnet_ball"`` and ``"group_elasticnet"`` come only on request.
-
-    Yields
-    ------
-    SmallProblem
+    24 times the number of regularizers is one full cycle; ``"lp_ball"``, ``"elasticnet_ball"`` and
+    ``"group_elasticnet"`` come only on request.
 
     Examples
     --------
@@ -150,18 +108,10 @@ def small_problems(n: int = 200, *, regularizers: Sequence[str] = REGULARIZERS) 
 
 
 def with_targets(small: SmallProblem, n_targets: int) -> SmallProblem:
-    """Return the problem with so many targets, or classes, in place of one, which share the kernel weights.
+    """Return the problem with targets (N, T), or classes, in place of one, which share the kernel weights.
 
-    Parameters
-    ----------
-    small : SmallProblem
-        With one target; its samples keep it as the first one, and the others are those of other samples.
-    n_targets : int
-
-    Returns
-    -------
-    SmallProblem
-        With y of shape (N, T). The logistic loss takes classes, +1 in the column of each sample's and -1 elsewhere.
+    The first one stays, the others are those of other samples. The logistic loss takes classes, +1 in the column of
+    each sample's and -1 elsewhere.
 
     Examples
     --------
@@ -270,17 +220,9 @@ def _draw_regularizer_params(rng: np.random.Generator, regularizer: str) -> dict
 def strength_of_zero_model(problem: SmallProblem) -> float | None:
     """Return the strength from which on the zero model is optimal, or None where no strength does that.
 
-    Parameters
-    ----------
-    problem : SmallProblem
-        Its own strength plays no part.
-
-    Returns
-    -------
-    float or None
-        ``max_m u_m / l1_ratio`` at the dual point of the best constant model, for the block 1-norm and the elastic
-        net. Where that point is not unique (a bend of the loss at the constant) it is the strength of one of them,
-        an upper bound.
+    For the block 1-norm and the elastic net that is ``max_m u_m / l1_ratio`` at the dual point of the best constant
+    model. Where that point is not unique (a bend of the loss at the constant) it is the strength of one of them, an
+    upper bound.
 
     Examples
     --------

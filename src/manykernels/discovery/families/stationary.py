@@ -94,7 +94,6 @@ class RadialFamily(KernelFamily[Array]):
         return gram
 
     def inner(self, prepared: Array, parameter: Array, pairs: PairWeights) -> tuple[float, Array]:
-        """Return ``<A, K>`` and its derivative by the width."""
         s = self._exponents(prepared, parameter)
         weighted = pairs.triangle * np.exp(-s)
         profile = self.profile

@@ -78,10 +78,6 @@ class ScoreSum:
             return float(shares @ shares)
         return float(np.sum((scores[scores > self._least * self._top] / self._top) ** self._q))
 
-    def add_sum(self, squares: float) -> None:
-        """Add a sum of squares, for q = 2."""
-        self.add(np.array([np.sqrt(max(squares, 0.0))]))
-
     def offer(self, scores: Array, indices: Callable[..., list[Index]]) -> None:
         """Keep those of the scores that are among the largest; ``indices(positions)`` names them."""
         if not self._wanted:
@@ -295,7 +291,8 @@ def _add_best_way(
                 if method == "enumeration":
                     enumerate_degree(family, state, degree, total)
                 elif method == "identity":
-                    total.add_sum(family.scales[degree] ** 2 * _sum_of_squares(family.base, state, degree))
+                    square = family.scales[degree] ** 2 * _sum_of_squares(family.base, state, degree)  # of q = 2
+                    total.add(np.sqrt([max(square, 0.0)]))
                 else:
                     _bound(family, state, degree, length, total)
         except OutOfTimeError:

@@ -108,20 +108,12 @@ class ProductBase(ABC):
 
     Without normalization, level a is the a-th entrywise power, and everything is scaled by a power of two so that no
     entry exceeds one.
-
-    Attributes
-    ----------
-    n_base, n_samples : int
-    unit : float
-        The power of two: base kernels are ``unit`` times the scaled ones, and level a ``unit^a`` times.
-    powers_multiply : bool
-        Whether level a is the a-th power of level one.
     """
 
     n_base: int
     n_samples: int
-    unit: float
-    powers_multiply: bool
+    unit: float  # the power of two: base kernels are ``unit`` times the scaled ones, and level a ``unit^a`` times
+    powers_multiply: bool  # whether level a is the a-th power of level one
 
     @property
     @abstractmethod
@@ -256,13 +248,11 @@ class GramBase(ProductBase):
         return product.reshape(len(product), -1)
 
     def total(self, parts: Parts) -> Array:
-        """``sum_j prod_a K_ja``."""
         if parts == ONE:
             return self._grams.sum(axis=0)
         return np.sum([self.gram(j, parts) for j in range(self.n_base)], axis=0)
 
     def gram(self, j: int, parts: Parts) -> Array:
-        """``prod_a K_ja``."""
         return self._product(slice(j, j + 1), parts).reshape(self.n_samples, -1)
 
     def start(self, a: Array) -> Array:
@@ -274,11 +264,9 @@ class GramBase(ProductBase):
         return state * self.gram(j, parts) if parts else state
 
     def mass(self, state: Array, power: Array | None) -> float:
-        """``<M, P>``."""
         return max(float(state.sum() if power is None else np.vdot(state, power)), 0.0)
 
     def masses(self, state: Array, power: Array | None, parts: Parts = ONE) -> Array:
-        """``<M o P, prod_a K_ja>``."""
         weights = (state if power is None else state * power).ravel()
         if parts == ONE:
             return np.maximum(self._flat @ weights, 0.0)
@@ -286,18 +274,15 @@ class GramBase(ProductBase):
         return np.maximum(np.array(values), 0.0)
 
     def pair_masses(self, state: Array, rows: slice, first: int, levels: Levels) -> Array:
-        """``<M o K_ja, K_kb>``."""
         flat = self._product(slice(first, None), levels[1:])
         left = self._product(rows, levels[:1]) * state.ravel()
         return np.maximum(left @ flat.T, 0.0)
 
     def tail_masses(self, states: Array, rows: Array, cols: Array, levels: Levels) -> Array:
-        """``<M o K_ja, K_kb>``."""
         pairs = self._product(rows, levels[:1]) * self._product(cols, levels[1:])
         return np.maximum(states.reshape(len(states), -1) @ pairs.T, 0.0)
 
     def pair_vectors(self, rows: Array, cols: Array, parts: Parts) -> Array:
-        """``prod_a K_ja[rows, cols]``."""
         places = rows * self.n_samples + cols
         return np.array([self.gram(j, parts).ravel()[places] for j in range(self.n_base)])
 

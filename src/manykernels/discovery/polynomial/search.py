@@ -47,11 +47,6 @@ LEAST_SECONDS = 0.1  # of a restricted solve when time is over: its answer is th
 # Where a search at ``p = 1`` begins: the products of the lasso path down to its strength.
 
 
-def can_follow(problem: Problem, family: PolynomialFamily) -> bool:
-    """Return whether the problem is a lasso on features that can be made."""
-    return isinstance(family.base, RankOneBase) and family.p == 1 and problem.loss.name == "squared"
-
-
 def first_products(problem: Problem, family: PolynomialFamily, norm: FamilyNorm, max_kernels: int) -> tuple[Index, ...]:
     """Return the products selected at the strength of the problem, or where half of ``max_kernels`` are.
 
@@ -134,7 +129,8 @@ class PolynomialSearch:
         """Return what a lasso path selects, none where there is no such path or a survey names no products."""
         assert self._norm is not None
         named = self._norm.method == "enumeration" and self._norm.norm > 0
-        if self.time_limit is not None or not named or not can_follow(self.problem, self.family):
+        features = isinstance(self.family.base, RankOneBase) and self.family.p == 1  # of a lasso, can be made
+        if self.time_limit is not None or not named or not features or self.problem.loss.name != "squared":
             return ()
         return first_products(self.problem, self.family, self._norm, self.max_kernels)
 

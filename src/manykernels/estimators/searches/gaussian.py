@@ -204,7 +204,6 @@ class GaussianMKL(BaseKernelSearch):
         return super().tol_measure if self.stages == 1 else "growth of the alignment a kernel"
 
     def _search(self, problem: SearchProblem) -> Discovery:
-        """Find the kernels of one target in the way that the parameters say."""
         return with_widths(self._discover(problem), problem.names)
 
     def _discover(self, problem: SearchProblem) -> Discovery:

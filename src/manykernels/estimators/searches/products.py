@@ -332,7 +332,6 @@ class HierarchicalMKL(BaseKernelSearch):
         self.resources = resources
 
     def _search(self, problem: SearchProblem) -> Discovery:
-        """Search the graph for one target."""
         limits = Limits(self.tol, **self._resources.limits(), name="HKL search")
         return discover_hierarchical(problem, limits=limits, **self._given_to(discover_hierarchical))
 
@@ -469,7 +468,6 @@ class NonlinearMKL(BaseKernelSearch):
         return self.stationarity_
 
     def _search(self, problem: SearchProblem) -> Discovery:
-        """Find the weights of one target."""
         limits = Limits(self.tol, **self._resources.limits(), name="projected gradient descent")
         return discover_nonlinear(problem, limits=limits, **self._given_to(discover_nonlinear))
 

@@ -107,16 +107,19 @@ def groups_of(estimator: BaseEstimator, table: pd.DataFrame, by: str) -> list[li
         return [[name] for name, _, _ in rows]
     if by == "feature":
         known = set(known_features(estimator))
-        return [_features(columns, known) or [name] for name, _, columns in rows]
+        parts = ([columns] if columns in known else list(columns_of(columns, known)) for _, _, columns in rows)
+        return [part or [columns or name] for part, (name, _, columns) in zip(parts, rows, strict=True)]
     return [[pair[0 if by == "view" else 1]] for pair in places_and_kinds(estimator, table)]
 
 
-def _features(columns: str, known: set[str]) -> list[str]:
-    """Take the text of a kernel's columns apart; a column may itself have a comma in its name."""
-    if columns in known or not columns:
-        return [columns] if columns else []
-    parts = columns.split(", ")
-    return parts if known.issuperset(parts) else [columns]
+def columns_of(label: str, known: set[str]) -> tuple[str, ...]:
+    """Return the columns that a label names, none if it does not name columns; names may have commas of their own."""
+    parts = label.split(", ")
+    for k in range(1, len(parts)):
+        first, others = ", ".join(parts[:k]), columns_of(", ".join(parts[k:]), known)
+        if first in known and others:
+            return (first, *others)
+    return (label,) if label in known else ()
 
 
 def summed_by(values: pd.DataFrame, groups: list[list[str]]) -> pd.DataFrame:

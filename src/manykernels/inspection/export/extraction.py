@@ -49,17 +49,9 @@ THIRDS = np.linalg.inv(np.vander(np.arange(SMOOTH) / (SMOOTH - 1), increasing=Tr
 
 
 class Extraction:
-    """The functions of an expansion by the columns that they read.
+    """The functions of an expansion by the columns that they read, of these ``names``.
 
-    Parameters
-    ----------
-    expansion : Expansion
-    names : list of str
-        The columns of the model.
-    named : bool
-        Whether it was fitted on a table with names.
-    rows : DataFrame or None
-        Rows that say which numbers occur.
+    The model was fitted on a table with names if it is ``named``; ``rows`` say which numbers occur.
     """
 
     def __init__(self, expansion: Any, names: list[str], *, named: bool, rows: pd.DataFrame | None) -> None:

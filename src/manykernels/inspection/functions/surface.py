@@ -13,7 +13,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from manykernels.exceptions import InvalidInputError
 from manykernels.inspection.displays import plotting as draw
-from manykernels.inspection.displays.kernel_table import effect_of, kernel_table, known_features
+from manykernels.inspection.displays.kernel_table import columns_of, effect_of, kernel_table, known_features
 from manykernels.inspection.functions.shape import BAND, effects_at, rows_of, short_dates, spread_of, values_of
 from manykernels.inspection.pipelines import unwrapped
 from manykernels.validation.arrays import TableLike
@@ -187,17 +187,7 @@ def _labeled_sets(estimator: BaseEstimator, table: pd.DataFrame, most: int) -> d
     known = set(known_features(estimator))
     sums = table[np.asarray(table["weight"]) > 0].groupby("columns")["norm"].sum()
     ordered = sums.sort_values(ascending=False, kind="stable").index
-    return {label: own for label in ordered if 2 <= len(own := _columns_of(str(label), known)) <= most}
-
-
-def _columns_of(label: str, known: set[str]) -> tuple[str, ...]:
-    """Return the columns that a label names, none if it does not name columns; names may have commas of their own."""
-    parts = label.split(", ")
-    for k in range(1, len(parts)):
-        first, others = ", ".join(parts[:k]), _columns_of(", ".join(parts[k:]), known)
-        if first in known and others:
-            return (first, *others)
-    return (label,) if label in known else ()
+    return {label: own for label in ordered if 2 <= len(own := columns_of(str(label), known)) <= most}
 
 
 def _name(column: Hashable, known: list[str]) -> str:

@@ -30,11 +30,11 @@ from manykernels.kernels.pairs.bank import SIGNS, MemberPairs, ProductKernels
 from manykernels.kernels.precomputed.bank import PROBE_COLUMNS, StackKernels, StackSamples
 from manykernels.kernels.specs.distances import SparsePoints
 from manykernels.kernels.tables.encoding import Encoding
-from manykernels.kernels.tables.kinds import READ_AS, check_missing
+from manykernels.kernels.tables.kinds import MISSING, READ_AS
 from manykernels.objective import Loss, Regularizer
 from manykernels.objective.certificate import Certificate
 from manykernels.solvers import IterationRecord, Solution
-from manykernels.validation.arrays import Array
+from manykernels.validation.arrays import Array, check_choice
 
 FRAME_COLUMNS = ["name", "kernel", "columns"]
 SCORES = ("best_score_", "stationarity_")  # numbers that pages and reports write, where they are
@@ -147,7 +147,7 @@ def _bank(bank: FittedBank) -> Iterator[str]:
 def _table_kernels(kernels: TableKernels) -> Iterator[str]:
     n_kernels, n_used, names = len(kernels.names), len(kernels.used), kernels.feature_names
     yield from wrong_floats(kernels, column_means=(n_used,), column_scales=(n_used,), shifts=(n_used,))
-    check_missing(kernels.missing)
+    check_choice(kernels.missing, MISSING, "missing")
     gaps, reference, encodings = kernels.reference_gaps, kernels.reference, kernels.encodings
     whole = all_are(kernels.positions, tuple, n_kernels) and all(all_are(places, int) for places in kernels.positions)
     marked = gaps is None or (reference is not None and gaps.dtype == bool and gaps.shape == reference.shape)

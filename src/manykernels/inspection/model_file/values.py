@@ -206,13 +206,7 @@ def _parameters(cls: type[Any]) -> tuple[str, ...]:
 
 
 class Encoder:
-    """Turns values into nodes and collects their arrays; an array that occurs twice is kept once.
-
-    Attributes
-    ----------
-    arrays : dict of str to ndarray
-        What the nodes refer to.
-    """
+    """Turns values into nodes and collects the arrays that these refer to; one that occurs twice is kept once."""
 
     def __init__(self) -> None:
         self.arrays: dict[str, Array] = {}
@@ -305,14 +299,9 @@ def plain_kernel(kernel: KernelSpec, where: str) -> dict[str, Any]:
 
 
 class Decoder:
-    """Turns nodes back into values.
+    """Turns nodes, which refer to arrays by name, back into values.
 
-    Parameters
-    ----------
-    arrays : mapping of str to ndarray
-        What the nodes refer to.
-    trusted : sequence of str, default=()
-        Types of other libraries, beside those that skops trusts, that steps of a pipeline may hold.
+    Steps of a pipeline may hold types of other libraries that skops trusts, and these ``trusted`` ones.
     """
 
     def __init__(self, arrays: Mapping[str, Array], trusted: Sequence[str] = ()) -> None:

@@ -91,7 +91,6 @@ class TableKernels(RawKernels[TablePoints]):
 
     @property
     def column_names(self) -> tuple[str, ...] | None:
-        """Column names of the training DataFrame; None for an array."""
         return self.feature_names
 
     @cached_property
@@ -210,7 +209,6 @@ class TableKernels(RawKernels[TablePoints]):
                 yield int(owner[slots[0]]), slots
 
     def diagonals(self, rows: PreparedRows[TablePoints], kernels: Array) -> Array:
-        """Return the raw ``k(x, x)`` of these kernels, (m, n) float64."""
         each = [self._diagonal(rows.data, int(m)) for m in kernels]
         return np.array(each).reshape(len(kernels), rows.n_samples)
 

@@ -204,7 +204,6 @@ class MemberPairs(RowData):
         return MemberPairs(self.left.take(first), right, pairs)
 
     def detach(self) -> MemberPairs:
-        """Return these pairs without what a fitted model does not have to keep."""
         return MemberPairs(self.left.detach(), None if self.right is None else self.right.detach(), self.pairs)
 
     def indexed(self, sign: int) -> PairIndex:
@@ -280,13 +279,11 @@ class ProductKernels(RawKernels[MemberPairs]):
             out[place] = rows.entries(cols, *self.factors(a, b, self.products[m]))
 
     def diagonals(self, rows: PreparedRows[MemberPairs], kernels: Array) -> Array:
-        """Return ``k(x, x)`` of these kernels, (m, n) float64."""
         data = rows.data
         index, factors = data.indexed(self.sign), [self.factors(data, data, self.products[m]) for m in kernels]
         return np.array([index.diagonal(*each) for each in factors]).reshape(len(kernels), data.n_samples)
 
     def take(self, kernels: Array) -> ProductKernels:
-        """Return these kernels only, in that order, with the kernels of members that they need."""
         kept = [self.products[m] for m in kernels]
         first, second = ({product[side] for product in kept} - {None} for side in (0, 1))
         if self.right is None:

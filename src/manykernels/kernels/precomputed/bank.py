@@ -144,7 +144,6 @@ class StackKernels(RawKernels[StackSamples]):
             out *= 0.5
 
     def diagonals(self, rows: PreparedRows[StackSamples], kernels: Array) -> Array:
-        """Return ``k(x, x)`` of these kernels, (m, n) float64."""
         return rows.data.matrices._self_kernels()[rows.data.kernel_ids[kernels]].astype(np.float64)
 
     def row_means(self, rows: PreparedRows[StackSamples], training: PreparedRows[StackSamples] | None = None) -> Array:

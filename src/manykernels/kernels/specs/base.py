@@ -424,7 +424,6 @@ class CompositeSpec(KernelSpec):
 
     @cached_property
     def pending(self) -> bool:
-        """Whether a part still has a width to be resolved."""
         return any(part.pending for part in self.parts)
 
     def resolve(self, medians: MedianDistances) -> Self:
@@ -435,7 +434,6 @@ class CompositeSpec(KernelSpec):
         return frozenset.intersection(*(part.reads(column) for part in self.parts))
 
     def check_columns(self, n_columns: int, name: str = "the kernel") -> None:
-        """Raise if a part cannot act on ``n_columns`` columns."""
         for part in self.parts:
             part.check_columns(n_columns, name)
 
@@ -443,15 +441,12 @@ class CompositeSpec(KernelSpec):
         return self._fold(lambda part, out: part(A, B), None)
 
     def diag(self, A: Array) -> Array:
-        """Return the diagonal, (n,)."""
         return self._fold(lambda part, out: part.diag(A), None)
 
     def from_squared_distance(self, D: Array, out: Array | None = None) -> Array:
-        """Return the values from squared distances."""
         return self._fold(lambda part, target: part.from_squared_distance(D, target), out)
 
     def from_inner_product(self, G: Array, out: Array | None = None) -> Array:
-        """Return the values from inner products."""
         return self._fold(lambda part, target: part.from_inner_product(G, target), out)
 
     def _fold(self, evaluate: Callable[[Any, Array | None], Array], out: Array | None) -> Array:
@@ -575,7 +570,6 @@ class Scaled(KernelSpec):
         return self.base.reads(column)
 
     def check_columns(self, n_columns: int, name: str = "the kernel") -> None:
-        """Raise if the kernel cannot act on ``n_columns`` columns."""
         self.base.check_columns(n_columns, name)
 
     def __call__(self, A: Array, B: Array | None = None) -> Array:

@@ -191,15 +191,8 @@ class MedianWidth:
 class MedianDistances:
     """What kernels learn from one set of training points, computed once when first asked for.
 
-    The median distance per metric, and bins of equal counts of single columns.
-
-    Parameters
-    ----------
-    points : (n, d) array, or a function that returns it
-    column : function of int to MedianDistances, optional
-        Those of single columns, where several sets of columns share them.
-    many : function that returns (n, d) array, optional
-        More points, for bins.
+    The median distance per metric, and bins of equal counts of single columns, for which there may be ``many`` more
+    points. Those of single columns are asked of ``column``, where several sets of columns share them.
     """
 
     def __init__(

@@ -83,7 +83,6 @@ class WeightedPolynomial(KernelSpec):
         return self._power(left @ (left if B is None else second * roots).T)
 
     def diag(self, A: Array) -> Array:
-        """Return ``k(a, a)`` for every row, (n,)."""
         return self._power(as_points(A) ** 2 @ np.array(self.weights))
 
     def _power(self, products: Array) -> Array:

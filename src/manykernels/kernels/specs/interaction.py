@@ -145,7 +145,6 @@ class Interaction(KernelSpec):
 
     @cached_property
     def pending(self) -> bool:
-        """Whether a part still has a width to be resolved."""
         return any(spec.pending for spec, _ in self.parts)
 
     @cached_property

@@ -287,7 +287,6 @@ class KmerRows(FeatureRows):
         return 0
 
     def adjoint(self, r: Array) -> Array:
-        """Return ``sum_i r_i phi(x_i)``."""
         amounts = np.ascontiguousarray(r if self._scale is None else r * self._scale, dtype=np.float64)
         if self._listed is not None:
             return kmer_loops.spread_listed(*self._listed, amounts, self._loop[0][7])
@@ -299,7 +298,6 @@ class KmerRows(FeatureRows):
         return kmer_loops.spread_several(self.codes, self.starts, *self._loop, amounts)
 
     def scores(self, w: Array) -> Array:
-        """Return ``phi(x_i)' w``."""
         table = np.ascontiguousarray(w, dtype=np.float64)
         if self._listed is not None:
             sums = kmer_loops.gather_listed(*self._listed, table)
@@ -308,7 +306,6 @@ class KmerRows(FeatureRows):
         return sums if self._scale is None else sums * self._scale
 
     def rows(self, index: slice | Array) -> csr_array:
-        """Return the features of some sequences."""
         chosen = np.arange(len(self.starts) - 1)[index]
         parts = [self.codes[self.starts[i] : self.starts[i + 1]] for i in chosen]
         starts = np.concatenate([[0], np.cumsum([len(part) for part in parts])]).astype(np.int64)

@@ -53,12 +53,7 @@ _SHOWN = 40  # letters of a value in a message
 
 
 class FeatureRows:
-    """Objects to work with, by their features: what sums over rows and functions of features need.
-
-    Parameters
-    ----------
-    matrix : csr_array of shape (n, n_places)
-    """
+    """Objects to work with, by their features (n, n_places): what sums over rows and functions of features need."""
 
     squares: Array  # (n,): of the lengths of the features
 

@@ -213,7 +213,6 @@ class Matern(RadialSpec):
         return replace(self, width=resolve_width(self.width, medians, "euclidean"))
 
     def from_squared_distance(self, D: Array, out: Array | None = None) -> Array:
-        """Return the Matern kernel of squared distances ``D``."""
         with np.errstate(over="ignore", under="ignore"):
             r = np.sqrt(D)
             r *= np.sqrt(2 * self.nu) / known_width(self.width)

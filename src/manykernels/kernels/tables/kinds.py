@@ -24,7 +24,7 @@ from pandas.api.types import (
 from scipy.sparse import csr_array, issparse, sparray, spmatrix
 
 from manykernels.exceptions import InvalidInputError, InvalidInputTypeError, warn
-from manykernels.validation.arrays import Array, check_choice, plainly_finite
+from manykernels.validation.arrays import Array, plainly_finite
 from manykernels.validation.parameters import listed
 
 READ_AS = {
@@ -256,11 +256,6 @@ def _mostly_masked(gaps: Array) -> bool:
     """Whether few gaps (n, k) of samples that have some of the columns lie in most of these samples."""
     some = gaps[~gaps.all(axis=1)]
     return bool(len(some)) and bool(some.any(axis=1).mean() > MOST_MASKED and some.mean() < FEW_GAPS)
-
-
-def check_missing(missing: str) -> str:
-    """Return ``missing`` if it says what to do with gaps."""
-    return check_choice(missing, MISSING, "missing")
 
 
 class Named(Protocol):

@@ -130,7 +130,8 @@ class Views:
         if isinstance(chosen, str):
             if chosen not in self._columns:
                 raise InvalidInputError(f"There is no view {chosen!r}; there are {', '.join(map(repr, self.names))}.")
-            return self._frame[list(self._columns[chosen])].set_axis(self._plain_names(chosen), axis=1)
+            names = [column.removeprefix(f"{chosen}{SEPARATOR}") for column in self._columns[chosen]]
+            return self._frame[list(self._columns[chosen])].set_axis(names, axis=1)
         rows = chosen[0] if isinstance(chosen, tuple) else chosen  # scikit-learn asks for [rows, ...]
         at = np.atleast_1d(np.arange(len(self))[rows if isinstance(rows, slice) else np.asarray(rows)])
         return Views.__new__(Views)._set(self._frame.iloc[at], self._columns, self._lacking[at])
@@ -159,9 +160,6 @@ class Views:
     def __repr__(self) -> str:
         parts = (f"{name} ({len(columns)} columns)" for name, columns in self._columns.items())
         return f"Views({len(self)} samples: {', '.join(parts)})"
-
-    def _plain_names(self, view: str) -> list[str]:
-        return [column.removeprefix(f"{view}{SEPARATOR}") for column in self._columns[view]]
 
     def summary(self) -> pd.DataFrame:
         """Return who has what: one row a view, with its numbers of columns and of samples with and without it.

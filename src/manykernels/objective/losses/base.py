@@ -399,12 +399,7 @@ PAIRS = {"dual_bounds", "dual_interval"}
 
 
 class LossOnRows:
-    """A loss of vectors that stay with their rows: its methods are applied there.
-
-    Parameters
-    ----------
-    loss : Loss
-    """
+    """A loss of vectors that stay with their rows: its methods are applied there."""
 
     def __init__(self, loss: Loss) -> None:
         self._loss = loss

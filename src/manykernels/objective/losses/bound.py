@@ -41,18 +41,11 @@ DOMAIN_SLACK = 1e-12  # relative overshoot of the dual box that is rounding: ``(
 
 
 class BoundLoss(ScoreFunction):
-    """A convex function ``L`` of the scores of all samples, (N,) or (N, T).
+    """A convex function ``L`` of the scores of all samples, (N,) or (N, T)."""
 
-    Attributes
-    ----------
-    couples_samples : bool
-        Whether it is no sum over samples.
-    basis : ndarray of shape (N, p), optional
-        Orthonormal directions that no penalty is on, ones among them if there is an intercept: dual coefficients that
-        are feasible are orthogonal to them, in every output.
-    """
-
-    couples_samples: ClassVar[bool] = False
+    couples_samples: ClassVar[bool] = False  # whether it is no sum over samples
+    # (N, p), orthonormal directions that no penalty is on, ones among them if there is an intercept: dual coefficients
+    # that are feasible are orthogonal to them, in every output
     basis: Array | None = None
 
     def smoothed(self, mu: float) -> ScoreFunction:
@@ -174,13 +167,7 @@ def _slack(end: Array) -> Array:
 
 
 class SampleSum(BoundLoss):
-    """``sum_i s_i l(y_i, z_i)``.
-
-    Parameters
-    ----------
-    loss : Loss
-    y, weight : ndarray of shape (N,)
-    """
+    """``sum_i s_i l(y_i, z_i)`` for targets and weights (N,)."""
 
     def __init__(self, loss: Any, y: Array, weight: Array) -> None:
         self.loss, self.y, self.weight = loss, y, weight
@@ -349,18 +336,10 @@ class SampleSum(BoundLoss):
 
 
 class OutputSum(SampleSum):
-    """``sum_i s_i l(y_i, z_i)`` with the scores ``z_i`` (T,) of several outputs.
-
-    Parameters
-    ----------
-    loss : SharedLoss
-    y : ndarray of shape (N, T)
-    weight : ndarray of shape (N,)
-    """
+    """``sum_i s_i l(y_i, z_i)`` with targets ``y_i`` and scores ``z_i`` (T,) of several outputs."""
 
     @property
     def each(self) -> Any:
-        """The loss of one score."""
         return self.loss.each
 
     @property
@@ -399,7 +378,6 @@ class OutputSum(SampleSum):
         return super().largest(z, shift)
 
     def inner(self, z: Array, rho: Array) -> Array:
-        """``z_i' rho_i`` (N,)."""
         return (z * rho).sum(axis=1)
 
     def feasible(self, rho: Array, *, sums: bool) -> Array:
@@ -463,18 +441,11 @@ class CoupledLossBound(BoundLoss):
 
     Its dual variable sums to zero over every group. ``L*`` is known at gradients only: dual points are ``-grad L`` at
     the scores of a model, or at scores near them whose gradient comes closer to the coefficients.
-
-    Attributes
-    ----------
-    steepness : float
-        How far ``L`` can change at most when no score changes by more than one.
-    weight : ndarray of shape (N,)
-        Sample weights.
     """
 
     couples_samples: ClassVar[bool] = True
-    steepness: float
-    weight: Array
+    steepness: float  # how far it can change at most when no score changes by more than one
+    weight: Array  # (N,), of samples
 
     @abc.abstractmethod
     def hazards(self, z: Array) -> Array:

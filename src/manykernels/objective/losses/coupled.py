@@ -38,22 +38,8 @@ class RiskCurvature(curvature.Curvature):
 
     Of every group (the samples of one time in one stratum) it knows the sums ``b`` over all at risk, and ``a`` over
     those at risk without the events of the group: a term with the share ``l`` of its tie left has the sum
-    ``l b + (1 - l) a``.
-
-    Parameters
-    ----------
-    layout : RiskLayout
-    weights : ndarray of shape (N,)
-        ``s_j exp(z_j)`` in the order of ``layout``, up to a factor of each stratum; zero for samples that are left out.
-    kept : ndarray of int, optional
-        Places of the samples that are not left out, in that order.
-
-    Attributes
-    ----------
-    diagonal : ndarray of shape (N,)
-        ``h``, a diagonal matrix that is nowhere below the Hessian.
-    rows : ndarray of int
-        The samples that are not left out, in the order of the rows of ``Z`` for `gram_of`.
+    ``l b + (1 - l) a``. ``weights`` (N,) are ``s_j exp(z_j)`` in the order of the layout, up to a factor of each
+    stratum, zero for samples that are left out; ``kept`` are the places of the others, in that order.
     """
 
     reach: float = curvature.COUPLED_REACH
@@ -64,7 +50,7 @@ class RiskCurvature(curvature.Curvature):
     def __init__(self, layout: RiskLayout, weights: Array, kept: Positions | None = None) -> None:
         self._layout, self._weights = layout, weights
         self._kept = np.arange(len(weights)) if kept is None else kept
-        self.rows = layout.order[self._kept]
+        self.rows = layout.order[self._kept]  # samples in the order of the rows of ``Z`` for `gram_of`
         before, after = layout.sums_at_risk(weights)
         left, owner = layout.left, layout.term_group
         totals = left * before[owner] + (1.0 - left) * after[owner]
@@ -150,17 +136,7 @@ RIDGE = 1e-13  # on the unit diagonal of a scaled Hessian, before its factorizat
 
 
 class RiskSets(RiskLayout, CoupledLossBound):
-    """The negative logarithm of the partial likelihood for given times, events, strata and weights.
-
-    Parameters
-    ----------
-    time, stratum : ndarray of shape (N,)
-    event : ndarray of bool of shape (N,)
-    weight : ndarray of shape (N,)
-        Positive.
-    efron : bool
-        Efron's correction for ties, else Breslow's.
-    """
+    """The negative logarithm of the partial likelihood for given times, events, strata and weights."""
 
     def __init__(self, time: Array, event: NDArray[np.bool_], stratum: Array, weight: Array, *, efron: bool) -> None:
         super().__init__(time, event, stratum, weight, efron=efron)

@@ -55,30 +55,14 @@ def add_curved(weights: Array, shares: Array, risks: Any, image: Array, out: Arr
 
 
 class Curvature(abc.ABC):
-    """The second derivatives ``H`` of a loss at some scores.
+    """The second derivatives ``H`` of a loss at some scores."""
 
-    Attributes
-    ----------
-    diagonal : (N,) or (N, T)
-        A diagonal matrix that is nowhere below ``H``.
-    separable : bool
-        Whether ``H`` is this diagonal.
-    reach : float
-        By how much a step may change a score before the quadratic model says nothing.
-    shifts_alike : bool
-        Whether ``H 1 = 0`` without an intercept.
-    in_turn : float
-        Time a row of `add_curved`, beside a product of a group's turn with its factors.
-    in_gram : float
-        Products of matrices that `hessian` takes, each as one of all factors with themselves.
-    """
-
-    diagonal: Array
-    separable: ClassVar[bool] = False
-    reach: float = np.inf
-    shifts_alike: ClassVar[bool] = False
-    in_turn: ClassVar[float] = 1.0
-    in_gram: ClassVar[float] = 1.0
+    diagonal: Array  # (N,) or (N, T): a diagonal matrix that is nowhere below ``H``
+    separable: ClassVar[bool] = False  # whether ``H`` is this diagonal
+    reach: float = np.inf  # by how much a step may change a score before the quadratic model says nothing
+    shifts_alike: ClassVar[bool] = False  # whether ``H 1 = 0`` without an intercept
+    in_turn: ClassVar[float] = 1.0  # time a row of `add_curved`, beside a product of a group's turn with its factors
+    in_gram: ClassVar[float] = 1.0  # products of matrices that `hessian` takes, each as one of all factors
 
     @property
     def above(self) -> Array:
@@ -130,12 +114,7 @@ class Curvature(abc.ABC):
 
 
 class SampleCurvature(Curvature):
-    """Of a sum over samples, and over outputs: ``diag(s l'')``.
-
-    Parameters
-    ----------
-    diagonal : (N,) or (N, T)
-    """
+    """Of a sum over samples, and over outputs: ``diag(s l'')``, from this diagonal (N,) or (N, T)."""
 
     separable: ClassVar[bool] = True
 
@@ -152,11 +131,9 @@ class SampleCurvature(Curvature):
         return SampleCurvature(self.diagonal + share * other.diagonal)
 
     def product(self, x: Array) -> Array:
-        """Return ``H x``."""
         return self.diagonal * x
 
     def square(self, x: Array) -> float:
-        """Return ``x' H x``."""
         return inner(self.diagonal, x**2)
 
     def gram(self, operators: Sequence[Any], rows: int, *, intercept: bool) -> Array:
@@ -197,14 +174,7 @@ def _add_shares(H: Array, Z: Array, shares: Array) -> None:
 
 
 class OutputCurvature(Curvature):
-    """Of the multinomial loss, ``s (diag(p) - p p')`` in the scores of each sample.
-
-    Parameters
-    ----------
-    p : (N, T)
-        Probabilities.
-    weight : (N,)
-    """
+    """Of the multinomial loss, ``s (diag(p) - p p')`` in the scores of each sample, from probabilities (N, T)."""
 
     def __init__(self, p: Array, weight: Array) -> None:
         self.p, self.weight, self.diagonal = p, weight, weight[:, None] * p
@@ -221,7 +191,6 @@ class OutputCurvature(Curvature):
         return np.ascontiguousarray(self.diagonal.T), np.ascontiguousarray(self.p.T), NO_RISKS
 
     def product(self, x: Array) -> Array:
-        """Return ``H x``."""
         px = self.p * x
         return self.weight[:, None] * (px - self.p * (px @ np.ones(px.shape[1]))[:, None])
 

@@ -154,7 +154,6 @@ class Separable(SharedLoss):
 
     @property
     def name(self) -> str:
-        """That of the loss."""
         return self.loss.name
 
     @property
@@ -164,7 +163,6 @@ class Separable(SharedLoss):
 
     @property
     def entropic(self) -> bool:
-        """Whether the conjugate of the loss is its own barrier."""
         return self.loss.entropic
 
     @property
@@ -191,7 +189,6 @@ class Separable(SharedLoss):
         return self.loss.value(y, z)
 
     def derivative(self, y: Array, z: Array) -> Array:
-        """``dl/dz`` (N, T)."""
         return self.loss.derivative(y, z)
 
     def curvature(self, y: Array, z: Array) -> Array:

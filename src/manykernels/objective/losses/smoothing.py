@@ -58,15 +58,7 @@ class ScoreFunction(abc.ABC):
 
 
 class Smoothed(ScoreFunction):
-    """A sum over samples of a loss with kinks, smoothed by ``mu``.
-
-    Parameters
-    ----------
-    exact : SampleSum
-        The loss itself, of one output or several.
-    mu : float
-        Positive.
-    """
+    """A sum over samples of a loss with kinks, of one output or several, smoothed by a positive ``mu``."""
 
     def __init__(self, exact: Any, mu: float) -> None:
         self.exact, self.mu, self.loss = exact, mu, exact.each

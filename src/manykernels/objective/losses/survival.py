@@ -227,17 +227,7 @@ def tie_mixtures(
 
 
 class RiskLayout:
-    """Times, events, strata and weights, sorted.
-
-    Parameters
-    ----------
-    time, stratum : ndarray of shape (N,)
-    event : ndarray of bool of shape (N,)
-    weight : ndarray of shape (N,)
-        Positive.
-    efron : bool
-        Efron's correction for ties, else Breslow's.
-    """
+    """Times, events, strata and positive weights (N,), sorted; ties by Efron's correction, or Breslow's."""
 
     def __init__(self, time: Array, event: NDArray[np.bool_], stratum: Array, weight: Array, *, efron: bool) -> None:
         self.order: Positions = np.lexsort((~event, time, stratum))

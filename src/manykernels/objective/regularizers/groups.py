@@ -367,23 +367,10 @@ def is_rest(group: object) -> bool:
 
 
 def kernels_called(group: object, names: Sequence[str]) -> Array:
-    """Return which kernels a group names, (M,) bool.
+    """Return which kernels a group names, (M,) bool, or refuse a group that names none.
 
-    Parameters
-    ----------
-    group : str, int, or tuple of these
-        The name of a kernel, a pattern such as ``"batch*"``, what stands before the colon of names as those of views
-        and gene sets (``"clinical"`` for ``"clinical: linear"``), the position of a kernel, or several of all these.
-    names : sequence of str
-
-    Returns
-    -------
-    ndarray of bool of shape (n_kernels,)
-
-    Raises
-    ------
-    InvalidInputError
-        If it names none.
+    It gives the name of a kernel, a pattern such as ``"batch*"``, what stands before the colon of names as those of
+    views and gene sets (``"clinical"`` for ``"clinical: linear"``), the position of a kernel, or several of all these.
 
     Examples
     --------

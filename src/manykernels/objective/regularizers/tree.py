@@ -172,9 +172,7 @@ class Tree(Regularizer):
         excess = u - strength * self.l1_ratio
         for inside, owner, sizes in self._levels(len(u)):
             norms, limits = _norms(z[inside], owner, len(sizes)), strength * sizes
-            z[inside] *= np.maximum(1.0 - np.divide(limits, norms, out=np.ones(len(sizes)), where=norms > 0), 0.0)[
-                owner
-            ]
+            z[inside] *= _kept(norms, limits)[owner]
             excess[inside] = (norms - limits)[owner]
         return excess
 
@@ -210,9 +208,8 @@ class Tree(Regularizer):
         """Shrink kernels, then groups from the leaves up."""
         x = np.maximum(np.asarray(t, dtype=np.float64) - step * self.strength * self.l1_ratio, 0.0)
         for inside, owner, sizes in self._levels(len(x)):
-            norms, limits = _norms(x[inside], owner, len(sizes)), step * self.strength * sizes
-            kept = np.divide(limits, norms, out=np.ones(len(sizes)), where=norms > 0)
-            x[inside] *= np.maximum(1.0 - kept, 0.0)[owner]
+            norms = _norms(x[inside], owner, len(sizes))
+            x[inside] *= _kept(norms, step * self.strength * sizes)[owner]
         return x
 
     def threshold(self, t: Array) -> Array:
@@ -234,9 +231,8 @@ class Tree(Regularizer):
         z = np.where(t > 0, 0.0, np.maximum(np.asarray(u) - self.inactive_below, 0.0))
         for inside, owner, sizes in self._levels(len(t)):
             zero = _norms(t[inside], owner, len(sizes)) == 0
-            norms, limits = _norms(z[inside], owner, len(sizes)), self.strength * sizes * zero
-            kept = np.divide(limits, norms, out=np.zeros(len(sizes)), where=norms > 0)
-            z[inside] *= np.maximum(1.0 - kept, 0.0)[owner]
+            norms = _norms(z[inside], owner, len(sizes))
+            z[inside] *= _kept(norms, self.strength * sizes * zero)[owner]
         return z
 
     # --- derivatives ------------------------------------------------------------------------------------------------
@@ -290,6 +286,11 @@ def _norms(values: Array, owner: Array, n_groups: int) -> Array:
         return np.zeros(n_groups)
     norms: Array = top * np.sqrt(np.bincount(owner, (values / top) ** 2, minlength=n_groups))
     return norms
+
+
+def _kept(norms: Array, limits: Array) -> Array:
+    """Return what is left of groups when their norms shrink by these limits, as factors."""
+    return np.maximum(1.0 - np.divide(limits, norms, out=np.ones(len(norms)), where=norms > 0), 0.0)
 
 
 def _frozen(groups: ArrayLike | None) -> Any:

@@ -482,7 +482,6 @@ class ForwardBackward(Solver):
         return rho, d, state.b
 
     def newton_steps(self, state: _State) -> int:
-        """Return the number of linear systems solved on supports."""
         return state.newton_steps
 
     def _split(self, state: _State) -> None:

@@ -225,7 +225,6 @@ class SupportKernelMachine(Solver):
         return descent.rho.copy(), d, descent.intercept(eta @ descent.products)
 
     def newton_steps(self, state: _State) -> int:
-        """Return the number of linear systems solved."""
         return state.newton_steps + (state.descent.newton_steps if state.descent else 0)
 
     # --- falling kappa -----------------------------------------------------------------------------------------------
