@@ -7,9 +7,9 @@ from dataclasses import replace
 import numpy as np
 import pytest
 from experiments import paper_problems
-from sklearn.datasets import load_breast_cancer
+from sklearn.datasets import load_breast_cancer, make_regression
 
-from manykernels import KernelBank
+from manykernels import KernelBank, Solution, solve
 from manykernels.grams import LazyStack, PackedStack, build_stack
 from manykernels.grams.plan import working_nbytes
 from manykernels.objective.losses import get_loss
@@ -81,3 +81,21 @@ def test_a_model_of_another_strength_spares_most_steps(loss: str, factor: float)
     assert warm.status is Status.CONVERGED
     np.testing.assert_allclose(warm.certificate.primal, cold.certificate.primal, rtol=2e-7)
     assert warm.newton_steps <= cold.newton_steps - (loss == "logistic")
+
+
+@pytest.mark.parametrize(
+    ("loss", "penalty"), [("squared", "l1"), ("hinge", "l1"), ("epsilon_insensitive", "l1"), ("hinge", "simplex")]
+)
+def test_the_scale_of_sample_weights_costs_no_steps(loss: str, penalty: str) -> None:
+    """Of a million each, as of people, kernels in use were dropped as if they were nothing: three times the steps."""
+    X, y = make_regression(100, 12, n_informative=3, noise=5.0, random_state=0)
+    y = np.sign(y) if loss == "hinge" else (y - y.mean()) / y.std()
+    stack = build_stack(KernelBank.auto(standardize=True).fit(X), X)
+    one, many = (
+        solve(stack, y, loss=loss, regularizer=penalty, alpha=0.02, sample_weight=np.full(100, weight))
+        for weight in (1.0, 2.0**20)
+    )
+    assert isinstance(one, Solution)
+    assert isinstance(many, Solution)
+    assert many.newton_steps <= one.newton_steps + 2
+    assert many.certificate.primal == pytest.approx(2.0**20 * one.certificate.primal, rel=1e-4)

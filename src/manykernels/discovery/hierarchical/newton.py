@@ -163,7 +163,8 @@ class HierarchicalWeights:
 
     def recenter(self, barrier: float) -> None:
         """Lift products to at least ``barrier``, and return to the simplex."""
-        self.slack, eta = lift(self.slack, self.eta, barrier, max(self._level, float(self.slack.max())))
+        slope = float(self.eta.max()) / max(self._level, float(self.slack.max()))
+        self.slack, eta = lift(self.slack, self.eta, barrier, slope)
         self.eta = eta / eta.sum()
         self._set_weights()
 

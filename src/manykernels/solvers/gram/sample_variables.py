@@ -190,7 +190,9 @@ class BoxSamples:
     def recenter(self, barrier: float) -> None:
         if self.loss.entropic:  # whose conjugate keeps coefficients off the ends by itself
             return
-        slack, self.multiplier = lift(self.slack, self.multiplier, barrier)
+        # Slacks have the size of the weights, multipliers that of the losses of single samples.
+        loss = float(self.weight @ self.loss.value(self.y, np.zeros_like(self.y))) / float(self.weight.sum())
+        slack, self.multiplier = lift(self.slack, self.multiplier, barrier, loss / self.weight[self.sample])
         shift = self._halfway(np.bincount(self.sample, -self.side * (slack - self.slack), minlength=self.rho.size))
         self.rho = self.rho + shift
         self.slack = self.slack - self.side * shift[self.sample]

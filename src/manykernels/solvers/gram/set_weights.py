@@ -186,7 +186,9 @@ class SetWeights(PairedWeights):
         least = self.least_bound
         added = np.maximum((least - squared_norms_added) / 2, SMALLEST_RELATIVE_SLACK * least)
         added = np.maximum(added, SMALLEST_RELATIVE_SLACK * (squared_norms_added - least))
-        slack, weights = lift(self.slack[keep], self.weights[keep], barrier, self.squared_bound()[keep])
+        slack, weights = lift(
+            self.slack[keep], self.weights[keep], barrier, self.weights.max() / self.squared_bound()[keep]
+        )
         weights = np.concatenate([weights, barrier / added])
         return SetWeights(weights, np.concatenate([slack, added]), bound=self.bound, regularizer=regularizer)
 

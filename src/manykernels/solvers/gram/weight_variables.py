@@ -93,18 +93,17 @@ def longest_step(*pairs: tuple[Array, Array]) -> float:
     return -1.0 / fastest
 
 
-def lift(slack: Array, multiplier: Array, barrier: float, unit: Array | float = 1.0) -> tuple[Array, Array]:
+def lift(slack: Array, multiplier: Array, barrier: float, slope: Array | float) -> tuple[Array, Array]:
     """Raise products of ``slack`` and ``multiplier`` to at least ``barrier`` by raising the smaller factor first.
 
-    This moves a converged point back toward the central path. ``unit`` is the natural size of a slack; multipliers
-    then have size ``1/unit``.
+    This moves a converged point back toward the central path. ``slope`` is the natural size of a multiplier over that
+    of a slack: which of the two is the smaller one must not depend on the unit of targets or of sample weights.
     """
     low = slack * multiplier < barrier
-    root = np.sqrt(barrier)
-    first = low & (slack / unit < unit * multiplier)  # the square of a unit may overflow
+    first = low & (slope * slack < multiplier)
     second = low & ~first
-    larger_multiplier = np.where(first, np.maximum(multiplier, root / unit), multiplier)
-    larger_slack = np.where(second, np.maximum(slack, root * unit), slack)
+    larger_multiplier = np.where(first, np.maximum(multiplier, np.sqrt(barrier * slope)), multiplier)
+    larger_slack = np.where(second, np.maximum(slack, np.sqrt(barrier / slope)), slack)
     return np.where(first, barrier / larger_multiplier, larger_slack), np.where(
         second, barrier / larger_slack, larger_multiplier
     )
@@ -136,7 +135,9 @@ class PairedWeights:
         return longest_step((self.slack, self._dslack)), longest_step((self.weights, self.weight_change))
 
     def inactive(self, factor: float | Array = 1.0) -> Array:
-        return self.weights * self.squared_bound() < factor * self.slack
+        bound = self.squared_bound()
+        shares = self.weights * bound  # of the penalty, as slacks are shares of bounds: neither has a unit
+        return shares * bound < factor * self.slack * float(shares.max(initial=0.0))
 
     def _wanted(self) -> Array:
         return self._target - self.weights * self.slack - self._second
@@ -306,7 +307,7 @@ class BoundedWeights(PairedWeights):
         added = np.arange(kept.size, kept.size + squared_norms_added.size)
         new = BoundedWeights.central(squared_norms_added, barrier, regularizer.take(added))
         unit = _first_bounds(regularizer.take(kept), self.squared_bound()[keep])
-        slack, weights = lift(self.slack[keep], self.weights[keep], barrier, unit)
+        slack, weights = lift(self.slack[keep], self.weights[keep], barrier, self.weights.max(initial=0.0) / unit)
         pole = np.broadcast_to(regularizer.take(kept).weight_range[1], weights.shape)
         weights = np.minimum(weights, np.maximum(self.weights[keep], HIGHEST_START * pole))
         weights, slack = np.concatenate([weights, new.weights]), np.concatenate([slack, new.slack])
