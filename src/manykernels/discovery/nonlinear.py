@@ -217,15 +217,8 @@ class NonlinearDescent:
 
     def solution(self) -> Solution:
         """Return the model at the best point, with the certificate that it has on its kernel."""
-        shell, solution = self.posed.problem, self._run.solution()
-        single = Problem(
-            DenseStack(self.point.gram[None]),
-            shell.y,
-            shell.loss,
-            shell.regularizer,
-            fit_intercept=shell.fit_intercept,
-            sample_weight=shell.weight,
-        )
+        solution = self._run.solution()
+        single = self.posed.problem.on(DenseStack(self.point.gram[None]), slice(None))
         certificate = single.certificate(solution.dual_coef, solution.kernel_weights, solution.intercept)
         return replace(solution, certificate=certificate, message=self._message(solution.status))
 

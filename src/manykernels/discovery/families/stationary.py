@@ -87,7 +87,6 @@ class RadialFamily(KernelFamily[Array]):
         """Return ``c`` of every pair of points, in the order of ``pdist``."""
 
     def gram(self, prepared: Array, parameter: Array) -> Array:
-        """Return the Gram matrix of one width."""
         s = self._exponents(prepared, parameter)
         gram = squareform(self.profile(s) * np.exp(-s), checks=False)
         np.fill_diagonal(gram, 1.0)
@@ -274,7 +273,6 @@ class ArdGaussianFamily(KernelFamily[Array]):
     """
 
     def n_parameters(self, n_columns: int) -> int:
-        """Return the number of columns."""
         return n_columns
 
     def prepare(self, points: Array) -> Array:
@@ -282,13 +280,11 @@ class ArdGaussianFamily(KernelFamily[Array]):
         return np.ascontiguousarray(points - points.mean(axis=0))
 
     def gram(self, prepared: Array, parameter: Array) -> Array:
-        """Return the Gram matrix of one vector of widths."""
         gram = squareform(self._values(prepared, parameter), checks=False)
         np.fill_diagonal(gram, 1.0)
         return gram
 
     def inner(self, prepared: Array, parameter: Array, pairs: PairWeights) -> tuple[float, Array]:
-        """Return ``<A, K>`` and its derivative by every width."""
         weighted = pairs.triangle * self._values(prepared, parameter)
         both = squareform(weighted, checks=False)
         # Every pair was counted twice in the triangle and is twice in the matrix: half of it is A o K.
@@ -342,7 +338,6 @@ class DirichletFamily(KernelFamily[Array]):
         return np.ascontiguousarray(points - points.mean(axis=0))
 
     def gram(self, prepared: Array, parameter: Array) -> Array:
-        """Return the Gram matrix of one frequency."""
         return self.spec(parameter)(prepared)
 
     def spec(self, parameter: Array) -> KernelSpec:
@@ -350,7 +345,6 @@ class DirichletFamily(KernelFamily[Array]):
         return Dirichlet(self.degree, float(parameter[0]))
 
     def inner(self, prepared: Array, parameter: Array, pairs: PairWeights) -> tuple[float, Array]:
-        """Return ``<A, K>`` and its derivative by the frequency."""
         if prepared.shape[1] == 1:
             values, slopes = self._by_features(prepared[:, 0], parameter, pairs)
             return float(values[0]), slopes
@@ -358,7 +352,6 @@ class DirichletFamily(KernelFamily[Array]):
         return pairs.with_kernel(value), np.array([pairs.with_kernel(slope)])
 
     def inner_many(self, prepared: Array, parameters: Array, pairs: PairWeights) -> tuple[Array, Array]:
-        """Return values and derivatives at many frequencies."""
         if prepared.shape[1] > 1:
             return super().inner_many(prepared, parameters, pairs)
         step = max(1, BLOCK_ENTRIES // (2 * self.degree * len(prepared)))

@@ -284,11 +284,9 @@ class MonomialGrid(ProductGrid):
         return np.multiply.outer(self.power(column, level), self.power(column, level))
 
     def stack(self, nodes: Sequence[Node]) -> NodeGrams:
-        """Return the monomials as a stack of rank one."""
         return RankOneStack(np.array([self.feature(node) for node in nodes]))
 
     def squared_norm(self, rho: Array, node: Node) -> float:
-        """Return the square of one inner product."""
         return float(rho @ self.feature(node)) ** 2
 
     def source_bounds(self, rho: Array, sources: Sequence[Node]) -> tuple[Array, Array]:
@@ -362,7 +360,6 @@ class AnovaGrid(ProductGrid):
     largest_level: ClassVar[int] = 1
 
     def factors(self, node: Node) -> Iterator[tuple[KernelSpec, int]]:
-        """Yield the kernel for every column."""
         return ((self.kernel, at) for at in range(len(node)))
 
     def level(self, column: int, level: int) -> Array:
@@ -376,7 +373,6 @@ class AnovaGrid(ProductGrid):
         return _ProductGrams(self._cache, tuple(nodes))
 
     def squared_norm(self, rho: Array, node: Node) -> float:
-        """Return the quadratic form of one product of Gram matrices."""
         return float(rho @ self._cache.product(node) @ rho)
 
     @cached_property

@@ -39,7 +39,7 @@ from manykernels.discovery.one_stage.mixture import (
 from manykernels.exceptions import InvalidInputError
 from manykernels.objective.problem import Problem
 from manykernels.solvers import Solution
-from manykernels.solvers.learners.learners import LearnerFit
+from manykernels.solvers.learners.learners import LearnerFit, fit_learner
 from manykernels.validation.arrays import Array, check_choice, check_count, check_positive
 from manykernels.validation.parameters import RandomSource, check_flag
 
@@ -60,7 +60,7 @@ def slide_parameters(learner: Learner, mixture: WeightedMembers, tol: float) -> 
     def objective(flat: Array) -> tuple[float, Array]:
         parameters = search.family.parameter(flat.reshape(len(mixture), -1))
         gram = sum(d * search.gram(parameter) for d, parameter in zip(share, parameters, strict=True))
-        fit = learner.fit(empty, gram, None, tol)
+        fit = fit_learner(empty, gram, tol=tol)
         pairs = PairWeights.rank_one(fit.rho)
         slopes = [_slope(search, parameter, pairs) for parameter in parameters]
         return fit.primal_value, -0.5 * np.ravel(share[:, None] * slopes)
@@ -273,7 +273,7 @@ class _Line:
         fit: LearnerFit,
         tol: float,
     ) -> None:
-        self.learner, self.problem, self.fit = learner, problem, fit
+        self.problem, self.fit = problem, fit
         self.base = mixture.combined() / learner.strength
         self.change = mixture.combined(direction) / learner.strength
         self.tol = tol
@@ -283,7 +283,7 @@ class _Line:
     def slope(self, step: float) -> float:
         """Return the derivative of ``2 J``, and remember the learner there."""
         gram = self.base + step * self.change
-        self.fit = self.learner.fit(self.problem, gram, None if self.first else self.fit, self.tol)
+        self.fit = fit_learner(self.problem, gram, warm=None if self.first else self.fit, tol=self.tol)
         self.first = False
         self.newton_steps += self.fit.steps
         return -float(self.fit.rho @ self.change @ self.fit.rho)
@@ -454,7 +454,7 @@ def _sample(learner: Learner, limits: Limits, rng: np.random.Generator, steps: _
         weights[new] += steps.step / np.sqrt(k) * np.exp(np.clip(estimate - typical, -700, 700))
         mixture = mixture.weighted(weights / max(1.0, weights.sum()))
         sums = np.pad(sums, (0, len(mixture) - len(sums))) + mixture.weights
-        fit = learner.fit(empty, mixture.combined() / learner.strength, fit if k > 1 else None, DRAW_TOL)
+        fit = fit_learner(empty, mixture.combined() / learner.strength, warm=fit if k > 1 else None, tol=DRAW_TOL)
         solved += fit.steps
         if k % steps.every == 0 or k == steps.n_draws:
             yield _offer(learner, mixture, sums, limits, rng, solved, steps.corrective)
@@ -476,7 +476,7 @@ def _offer(
         model = solution.dual_coef, solution.kernel_weights, solution.intercept
     else:
         weights = sums / sums.sum() / learner.strength
-        fit = learner.fit(problem, mixture.combined(weights), None, CORRECTIVE_TOL)
+        fit = fit_learner(problem, mixture.combined(weights), tol=CORRECTIVE_TOL)
         model = fit.rho, weights, fit.b
     certified = certify(learner, problem, model, tol=limits.tol, near=mixture.parameters, rng=rng)
     return candidate(learner, mixture.parameters, model, certified.certificate, solved)

@@ -24,7 +24,6 @@ from manykernels.objective.certificate import Certificate
 from manykernels.objective.problem import Problem
 from manykernels.objective.regularizers.weight_sets import Simplex
 from manykernels.solvers import Solution, Status
-from manykernels.solvers.learners.learners import LearnerFit, fit_learner
 from manykernels.solvers.solution import Model
 from manykernels.validation.arrays import Array
 
@@ -70,10 +69,6 @@ class Learner:
     def problem(self, grams: Sequence[Array]) -> Problem:
         """Return the problem on some kernels, weights on the simplex."""
         return self.posed.on(as_stack(np.stack(grams)), self.empty.regularizer)
-
-    def fit(self, problem: Problem, gram: Array, warm: LearnerFit | None, tol: float) -> LearnerFit:
-        """Return the learner on one kernel matrix ``sum_m d_m K_m``."""
-        return fit_learner(problem, gram, warm=warm, tol=tol)
 
     def found(self, parameters: Sequence[Array]) -> tuple[Found, ...]:
         """Return the kernels of some parameters, under names that differ."""

@@ -291,7 +291,6 @@ class GramBase(ProductBase):
         return state[rows, cols] * np.where(rows == cols, 1.0, 2.0)
 
     def stack(self, indices: Sequence[Index]) -> GramStack:
-        """Return the products of the Gram matrices in full."""
         size = 8 * len(indices) * self.n_samples**2
         if size > LARGEST_STACK:
             raise MemoryBudgetError(
@@ -437,7 +436,6 @@ class RankOneBase(ProductBase):
         return self._normalized(level) if values is self._features else self.powers.level(level, values)
 
     def stack(self, indices: Sequence[Index]) -> GramStack:
-        """Return the rank-one kernels of the monomials."""
         return RankOneStack(finite_products(self.features(indices)))
 
     def factors(self, index: Index, parts: Sequence[Part]) -> tuple[Sequence[Part], float]:

@@ -22,6 +22,7 @@ from manykernels.discovery.one_stage.mixture import Learner, WeightedMembers, ca
 from manykernels.discovery.two_stage.first_stage import AlignedKernel, AscentSettings, align_family
 from manykernels.exceptions import InvalidInputError
 from manykernels.solvers import Solution, Status
+from manykernels.solvers.learners.learners import fit_learner
 from manykernels.validation.arrays import Array
 from manykernels.validation.parameters import RandomSource
 
@@ -239,5 +240,5 @@ def _second_stage(learner: Learner, aligned: AlignedKernel) -> Iterator[Solution
     weights = aligned.weights / learner.strength if aligned.parameters else np.zeros(1)
     grams = tuple(learner.search.gram(parameter) for parameter in parameters)
     gram = WeightedMembers(parameters, grams, weights).combined()
-    fit = learner.fit(empty, gram, None, LEARNER_TOL)
+    fit = fit_learner(empty, gram, tol=LEARNER_TOL)
     yield candidate(learner, parameters, (fit.rho, weights, fit.b), learner_certificate(fit, empty.tiny), fit.steps)

@@ -127,8 +127,7 @@ class KernelBank(BankConstructors, Bank):
             check_flag(getattr(self, name), name)
         object.__setattr__(self, "kernels", entries)
 
-    def _fit(self, X: object) -> tuple[FittedBank, PreparedRows[TablePoints]]:
-        """Learn columns, widths, standardization and normalization."""
+    def fit_prepare(self, X: object) -> tuple[FittedBank, PreparedRows[TablePoints]]:
         raw, values = self.fit_columns(X)
         if self.missing != "error" and not raw.sparse:  # whose rows have no gaps
             warn_of_masks(raw.names, raw.positions, raw.used, numbers_of(values), self.missing)
@@ -268,8 +267,7 @@ class KernelBank(BankConstructors, Bank):
             refuse([*problems.values(), *gaps])
         return MixedRows(values, found_objects) if found_objects else values
 
-    def _check(self, X: object) -> None:
-        """Refuse all columns that cannot be read at once."""
+    def check(self, X: object) -> None:
         table = Table.of(X, sparse=True)
         kernels = self.expand(table)
         self._checked(table, kernels, _used(kernels))
@@ -319,8 +317,7 @@ class KernelBank(BankConstructors, Bank):
         table.expanded[id(self)] = self, tuple(kernels), kinds
         return kernels
 
-    def _resolve(self, X: object) -> Self:
-        """Resolve every entry; kernels of missingness become entries of their own."""
+    def resolve(self, X: object) -> Self:
         table = Table.of(X, sparse=True)
         entries = tuple(found for entry in self.kernels for found in entry.resolve(table))
         if self.missing != "indicator" or table.is_sparse:

@@ -339,6 +339,7 @@ class Bank(ABC):
         """
         return self.fit_prepare(X)[0]
 
+    @abstractmethod
     def fit_prepare(self, X: object) -> tuple[FittedBank, PreparedRows[Any]]:
         """Fit, and return the training rows prepared as well, without doing their work twice.
 
@@ -364,7 +365,6 @@ class Bank(ABC):
         >>> fitted.block(prepared, prepared).shape
         (1, 3, 3)
         """
-        return self._fit(X)
 
     def resolve(self, X: object) -> Self:
         """Return the bank whose list of kernels is decided by these rows, and is the same on any part of them.
@@ -396,8 +396,9 @@ class Bank(ABC):
         >>> bank.fit(rows[1:]).names
         ('x0: gaussian(width=1)', 'x1: gaussian(width=1)', 'x1: missing')
         """
-        return self._resolve(X)
+        return self
 
+    @abstractmethod
     def check(self, X: object) -> None:
         """Check that the kernels can read what they use of these rows; a Table remembers what was found.
 
@@ -417,19 +418,6 @@ class Bank(ABC):
         >>> from manykernels import Gaussian, KernelBank
         >>> KernelBank([("narrow", Gaussian(0.5))]).check([[0.0], [1.0]])
         """
-        self._check(X)
-
-    @abstractmethod
-    def _fit(self, X: object) -> tuple[FittedBank, PreparedRows[Any]]:
-        """Return the fitted bank and the training rows prepared."""
-
-    def _resolve(self, X: object) -> Self:
-        """Return the bank whose list of kernels these rows decide."""
-        return self
-
-    @abstractmethod
-    def _check(self, X: object) -> None:
-        """Refuse rows that the kernels cannot read."""
 
     def get_params(self, deep: bool = True) -> dict[str, Any]:
         """Return the arguments of the constructor.

@@ -98,7 +98,6 @@ class OnColumns(BankEntry):
             object.__setattr__(self, "columns", columns)
 
     def expand(self, table: Table) -> list[NamedKernel]:
-        """Return the one kernel."""
         return [(self.name, self.spec, table.positions(self.columns))]
 
 
@@ -185,7 +184,6 @@ class Joint(BankEntry):
         object.__setattr__(self, "columns", freeze_columns(self.columns))
 
     def expand(self, table: Table) -> list[NamedKernel]:
-        """Return the kernels."""
         positions = table.positions(self.columns)
         return [(f"{self.name}: {spec.label}", spec, positions) for spec in self.specs]
 

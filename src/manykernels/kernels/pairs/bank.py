@@ -82,8 +82,7 @@ class PairKernels(Bank):
             raise InvalidInputError(f"sides must be two words, such as ('drug', 'target'), got {self.sides!r}.")
         object.__setattr__(self, "sides", tuple(self.sides))
 
-    def _fit(self, X: object) -> tuple[FittedBank, PreparedRows[MemberPairs]]:
-        """Learn the kernels of the members that the pairs have."""
+    def fit_prepare(self, X: object) -> tuple[FittedBank, PreparedRows[MemberPairs]]:
         data = as_pairs(X)
         if self.symmetry is not None and data.right is not None:
             raise InvalidInputError(
@@ -101,15 +100,13 @@ class PairKernels(Bank):
         members = raw.narrow(MemberPairs(rows, columns, pairs), [])
         return FittedBank(raw, np.where(raw.zero, 0.0, 1.0)), PreparedRows(names, members)
 
-    def _resolve(self, X: object) -> PairKernels:
-        """Resolve each bank on the members that these pairs have."""
+    def resolve(self, X: object) -> PairKernels:
         first, second, _ = members_of(as_pairs(X))
         left = _bank_for(self.left, first, self.sides[0]).resolve(first)
         right = self.right if second is None else _bank_for(self.right, second, self.sides[1]).resolve(second)
         return replace(self, left=left, right=right)
 
-    def _check(self, X: object) -> None:
-        """Refuse what are no pairs, and columns of their members that cannot be read."""
+    def check(self, X: object) -> None:
         data = as_pairs(X)
         for bank, members, word in zip((self.left, self.right), (data.left, data.right), self.sides, strict=True):
             if members is not None:
@@ -134,7 +131,7 @@ class PairKernels(Bank):
         return " x ".join(parts if b is None else [*parts, f"{self.sides[1]} {right.names[b]}"])
 
 
-def _bank_for(given: Any, members: Members, word: str) -> KernelBank | PrecomputedBank:
+def _bank_for(given: Any, members: Members, word: str) -> Bank:
     """Return the bank of one kind of members, the default one if none was given."""
     matrices = are_kernels(members)
     if given is None:

@@ -43,12 +43,10 @@ class PrecomputedBank(Bank):
     def __post_init__(self) -> None:
         check_normalization(self.normalize)
 
-    def _check(self, X: object) -> None:
-        """Refuse what are no kernels among training samples; a KernelStack was checked when it was made."""
-        as_kernel_stack(X)
+    def check(self, X: object) -> None:
+        as_kernel_stack(X)  # which was checked when it was made, if it is one
 
-    def _fit(self, X: object) -> tuple[FittedBank, PreparedRows[StackSamples]]:
-        """Learn the normalization from the training samples."""
+    def fit_prepare(self, X: object) -> tuple[FittedBank, PreparedRows[StackSamples]]:
         stack = as_kernel_stack(X)
         if not stack.is_square:
             stack.square()
@@ -79,7 +77,6 @@ class StackSamples(RowData):
         return self.stack
 
     def take(self, rows: Index) -> StackSamples:
-        """Return the chosen samples."""
         stack = None if self.stack is None else self.stack[rows]
         positions = None if self.positions is None else self.positions[rows]
         return StackSamples(self.kernel_ids, stack, self.ids[rows], positions)

@@ -549,12 +549,10 @@ class Scaled(KernelSpec):
 
     @property
     def column_widths(self) -> tuple[float, ...] | None:
-        """The column widths of the kernel."""
         return self.base.column_widths
 
     @cached_property
     def pending(self) -> bool:
-        """Whether the kernel still has a width to be resolved."""
         return self.base.pending
 
     @cached_property
@@ -580,11 +578,9 @@ class Scaled(KernelSpec):
         return self.factor * self.base.diag(A)
 
     def from_squared_distance(self, D: Array, out: Array | None = None) -> Array:
-        """Return the values from squared distances."""
         values = self.base.from_squared_distance(D, out)
         return np.multiply(values, self.factor, out=values)
 
     def from_inner_product(self, G: Array, out: Array | None = None) -> Array:
-        """Return the values from inner products."""
         values = self.base.from_inner_product(G, out)
         return np.multiply(values, self.factor, out=values)

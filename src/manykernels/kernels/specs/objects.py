@@ -196,7 +196,6 @@ class ObjectKernel(KernelSpec):
         return self.of_points(left, left if B is None else self.points(B))
 
     def diag(self, A: object) -> Array:
-        """Return ``k(a, a)`` of every object, (n,)."""
         return self.diag_of_points(self.points(A))
 
 

@@ -443,7 +443,6 @@ class Pairwise(KernelSpec):
 
     @cached_property
     def label(self) -> str:
-        """The name and the parameters."""
         return f"sklearn {self.name}({', '.join(f'{key}={value}' for key, value in self.params)})"
 
     def __call__(self, A: Array, B: Array | None = None) -> Array:

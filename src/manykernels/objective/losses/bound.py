@@ -194,7 +194,6 @@ class SampleSum(BoundLoss):
     # --- primal ------------------------------------------------------------------------------------------------------
 
     def value(self, z: Array) -> float:
-        """Return the sum."""
         with np.errstate(over="ignore"):
             return float(np.dot(self.weight, self.loss.value(self.y, z)))
 
@@ -228,7 +227,6 @@ class SampleSum(BoundLoss):
         return self.total(np.maximum(*(self.each.value(self.y, z + sign * shift) for sign in (-1.0, 1.0))))
 
     def best_intercepts(self) -> Any:
-        """Return the best constant score."""
         return self.loss.best_intercept(self.y, np.zeros_like(self.y), self.weight)
 
     # --- dual --------------------------------------------------------------------------------------------------------
@@ -297,7 +295,6 @@ class SampleSum(BoundLoss):
         return np.clip(rho, *self.box)
 
     def in_domain(self, rho: Array) -> Array:
-        """Return coefficients in the box."""
         return np.clip(rho, *self.box)
 
     def coefficients_of(self, b: float | Array, *, sums: bool) -> Array:
@@ -348,7 +345,6 @@ class OutputSum(SampleSum):
         return self.weight[:, None]
 
     def total(self, losses: Array) -> float:
-        """Return the weighted sum of losses (N, T)."""
         return float(self.weight @ losses.sum(axis=1))
 
     @cached_property
@@ -399,7 +395,6 @@ class OutputSum(SampleSum):
         return np.column_stack([project_box_orthogonal(*column, self.basis) for column in columns])
 
     def in_domain(self, rho: Array) -> Array:
-        """Return coefficients in the domain of the loss."""
         return self.loss.feasible(self.y, rho, self.weight, sums=False)
 
     def balanced(self, rho: Array, *, sums: bool) -> Array:
@@ -409,7 +404,6 @@ class OutputSum(SampleSum):
         return np.array([balance(column) for column in rho.T]).T if sums else rho
 
     def inside(self, rho: Array) -> Array:
-        """Return coefficients in the box, where there is one."""
         return rho if self.loss.coupled else super().inside(rho)
 
     def _balancing(self, rho: Array, conjugates: Array | float, z: Array) -> float:
@@ -417,7 +411,6 @@ class OutputSum(SampleSum):
         return 0.0 if self.loss.coupled else super()._balancing(rho, conjugates, z)
 
     def best_intercepts(self) -> Array:
-        """Return the best constants (T,)."""
         return self.loss.best_intercepts(self.y, np.zeros(self.y.shape), self.weight)
 
     def coefficients_of(self, b: float | Array, *, sums: bool) -> Array:
@@ -429,7 +422,6 @@ class OutputSum(SampleSum):
         return np.column_stack([own.coefficients_of(one, sums=sums) for own, one in zip(columns, z[0], strict=True)])
 
     def primal_rounding(self, problem: Sizes, model: tuple[Array, Array, float | Array], f: Array, t: Array) -> float:
-        """Return the same as for one output, by the slopes of the loss."""
         rho, d, b = model
         errors = score_errors(problem, rho, d)[:, None] + FEW * EPS * (np.abs(f + b) + np.abs(self.y))
         summed = growth(problem.n_samples) * self.value(f + b)
@@ -480,7 +472,6 @@ class CoupledLossBound(BoundLoss):
         """Return values (..., N) minus the mean of each group, zero for samples of none."""
 
     def parts(self, z: Array) -> float:
-        """``L(z)``."""
         return self.value(z)
 
     def conjugate(self, rho: Array) -> float:
@@ -488,11 +479,9 @@ class CoupledLossBound(BoundLoss):
         raise IncompatibleError("The conjugate of a loss of all samples together is known at gradients only.")
 
     def conjugate_parts(self, rho: Array, scale: float, z: Array) -> float:
-        """``L*(-scale rho)`` at ``rho = -grad L(z)``, or an upper bound."""
         return self.conjugate_along(z, scale)
 
     def inner(self, z: Array, rho: Array) -> float:
-        """``z'rho``."""
         return float(z @ rho)
 
     def feasible(self, rho: Array, *, sums: bool) -> Array:

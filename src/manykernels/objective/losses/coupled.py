@@ -416,7 +416,6 @@ class CoxPartial(CoupledLoss):
         return target
 
     def bind(self, y: Array, weight: Array) -> RiskSets:
-        """Return the loss on these signed times as a function of the scores."""
         stratum, time = np.divmod(np.abs(y), STRATUM)
         return RiskSets(time, y > 0, stratum, weight, efron=self.ties == "efron")
 

@@ -158,7 +158,6 @@ class Separable(SharedLoss):
 
     @property
     def task(self) -> str:
-        """That of the loss."""
         return self.loss.task
 
     @property
@@ -192,7 +191,6 @@ class Separable(SharedLoss):
         return self.loss.derivative(y, z)
 
     def curvature(self, y: Array, z: Array) -> Array:
-        """Second derivatives (N, T)."""
         return self.loss.second_derivative(y, z)
 
     def conjugate(self, y: Array, r: Array) -> Array:
@@ -211,7 +209,6 @@ class Separable(SharedLoss):
         return np.column_stack([project_box_hyperplane(*column) for column in columns])
 
     def best_intercepts(self, y: Array, f: Array, weight: Array) -> Array:
-        """Minimizer of every target, (T,)."""
         columns = zip(y.T, f.T, strict=True)
         return np.array([self.loss.best_intercept(*column, weight) for column in columns])
 

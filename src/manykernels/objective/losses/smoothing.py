@@ -72,7 +72,6 @@ class Smoothed(ScoreFunction):
         return np.clip(pull / self.mu, *self._box)
 
     def value(self, z: Array) -> float:
-        """Return the sum of the smoothed losses."""
         r = self._best(z)
         return float(self.exact.total(r * (self.exact.y - z) - self.loss.kink * np.abs(r) - 0.5 * self.mu * r * r))
 

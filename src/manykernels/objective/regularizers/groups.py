@@ -54,7 +54,6 @@ class Unpenalized(Ridge):
         return self.resting is not None
 
     def resting_on(self, ridge: Array) -> Unpenalized:
-        """Return it with these ridge terms, one a kernel."""
         return replace(self, resting=tuple(ridge.tolist()))
 
     @cached_property
@@ -170,7 +169,6 @@ class PenaltyByGroup(Regularizer):
         return [(part, own) for part, own in self._blocks if part.penalizes]
 
     def take(self, kernels: slice | Array) -> PenaltyByGroup:
-        """Return the penalty of some of the kernels."""
         chosen, place = np.arange(self._owners.size)[kernels], np.empty(self._owners.size, dtype=np.intp)
         for g in range(len(self.parts)):
             own = np.flatnonzero(self._owners == g)
@@ -219,12 +217,10 @@ class PenaltyByGroup(Regularizer):
 
     @property
     def sparse(self) -> bool:
-        """Whether weights of some kernels may be exactly zero."""
         return any(part.sparse for part, _ in self._blocks)
 
     @property
     def dual_constraint(self) -> bool:
-        """Whether the conjugate of a part is infinite somewhere."""
         return any(part.dual_constraint for part, _ in self._blocks)
 
     @property
@@ -257,7 +253,6 @@ class PenaltyByGroup(Regularizer):
         return float(sum(part.value(np.asarray(t)[own]) for part, own in self._blocks))
 
     def conjugate(self, u: Array) -> float:
-        """Return the sum of the parts' conjugates."""
         return float(sum(part.conjugate(np.asarray(u)[own]) for part, own in self._blocks))
 
     def dual_scale(self, u: Array) -> float:
@@ -265,7 +260,6 @@ class PenaltyByGroup(Regularizer):
         return min(part.dual_scale(np.asarray(u)[own]) for part, own in self._blocks)
 
     def weights(self, t: Array, u: Array) -> Array:
-        """Optimal kernel weights, part by part."""
         return self._each(lambda part, *vectors: part.weights(*vectors), t, u)
 
     def prox(self, t: Array, step: float | Array) -> Array:
@@ -323,7 +317,6 @@ class PenaltyByGroup(Regularizer):
     # --- derivatives ------------------------------------------------------------------------------------------------
 
     def derivative(self, t: Array) -> Array:
-        """Return the derivatives, part by part."""
         return self._each(lambda part, own: part.derivative(own), t)
 
     def curvature(self, t: Array) -> tuple[Array, Array]:
@@ -357,7 +350,6 @@ class PenaltyByGroup(Regularizer):
         return self._each(lambda part, own: part.weights_from_norms(own), t)
 
     def conjugate_derivative(self, u: Array) -> Array:
-        """Return the derivatives of the conjugate, part by part."""
         return self._each(lambda part, own: part.conjugate_derivative(own), u)
 
 

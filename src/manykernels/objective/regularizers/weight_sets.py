@@ -435,7 +435,6 @@ class LpBall(NormBall):
 
     @property
     def _p(self) -> float:
-        """Return ``p``."""
         return self.p
 
 

@@ -199,7 +199,6 @@ class CuttingPlane(SimplexMethod):
 
     @property
     def as_published(self) -> bool:
-        """Whether the published method is asked for."""
         return not self.alternate
 
     @abstractmethod

@@ -76,7 +76,6 @@ class SimpleMKL(SimplexMethod):
 
     @property
     def as_published(self) -> bool:
-        """Whether the published direction is asked for."""
         return not self.conjugate
 
     def initialize(self, problem: Problem, start: Model) -> _State:

@@ -157,11 +157,9 @@ class SimplexMethod(Solver[AtPoint]):
         return SimplexPoint.at(problem, starting_weights(problem, start[1]), self.tol)
 
     def extract(self, problem: Problem, state: AtPoint) -> Model:
-        """Return the model of the current weights."""
         return state.point.model()
 
     def newton_steps(self, state: AtPoint) -> int:
-        """Return the linear systems solved, inside all learners and outside."""
         return int(state.point.steps)
 
 

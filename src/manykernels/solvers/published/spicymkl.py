@@ -141,7 +141,6 @@ class SpicyMKL(Solver):
         return state.iteration.model()
 
     def newton_steps(self, state: _State) -> int:
-        """Return the number of Newton steps over all inner problems."""
         return state.iteration.steps
 
     def _wanted(self, problem: Problem, iteration: DualNewton) -> float:
