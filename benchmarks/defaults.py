@@ -14,7 +14,8 @@ best of each. Sets that are not in the folder of ``--data`` are left out, with a
 than 0.2 noise, and the scores of both; of more sets, some of which have columns that say nothing.
 
 ``--orders`` prints how much an untouched fit changes with the order of its rows, to which random orders of y are
-applied, and with ``random_state``, which draws them: ten of each on six sets, at most 600 rows to learn from.
+applied, with ``random_state``, which draws them, ten of each on six sets, at most 600 rows to learn from, and from ten
+times 5 % more rows to the next, up to 150, 600 and 2,400.
 """
 
 from __future__ import annotations
@@ -46,6 +47,7 @@ MORE_NUMBERS = ("puma8nh", "puma32nm", "kin32nh", "cpu_act", "winequality_white"
 ORDERED = {name: name in MORE_CLASSES + CLASSES for name in ("diabetes", "breast_cancer", "svmguide3", "pima")}
 ORDERED |= {"german_ida": True, "kin8nh": False}
 ORDERS, ORDERED_ROWS = 10, 600
+MORE_ROWS, GROWING = "5 % more rows", (150, 600, 2400)
 BUNDLED = ("breast_cancer", "wine", "iris", "digits", "diabetes")
 MOST_TEST_ROWS = 1000
 TOL = 1e-3  # of the sweep; the first table has the default
@@ -224,33 +226,44 @@ def raised_table(options: argparse.Namespace, record: Any) -> int:
     return 0
 
 
-def ordered(data: Data, rows: int, seed: int) -> Iterator[dict[str, Any]]:
-    """Yield what ten orders of the rows change, and ten random states: strength, predictions, scores and kernels."""
+def ordered(data: Data, rows: int, changed: str, seed: int) -> dict[str, Any]:
+    """Return what ten orders of the rows change, ten random states, or ten times 5 % more rows up to all of these.
+
+    It is strength, predictions, scores and kernels. Strengths are times the root of the number of rows, with which
+    noise falls; the change is the root mean square of the logarithm from one to the next.
+    """
     X_train, X_test, y_train, y_test = data.split(rows, seed)
-    kind = MKLClassifier if data.classes else MKLRegressor
-    for changed in ("order of rows", "random_state"):
-        alphas, scores, predicted, kernels = [], [], [], []
-        for k in range(ORDERS):
-            order = np.random.default_rng(k).permutation(len(y_train)) if changed == "order of rows" else slice(None)
-            model = _fitted(kind(random_state=k if changed == "random_state" else 0), X_train[order], y_train[order])
-            alphas.append(float(np.max(model.alpha_)))
-            scores.append(model.score(X_test, y_test))
-            predicted.append(model.decision_function(X_test) if data.classes else model.predict(X_test))
-            kernels.append(int((model.kernel_weights_ > 0).sum()))
-        spread = np.sqrt(np.var(predicted, axis=0).mean() / np.mean(predicted, axis=0).var())
-        row: dict[str, Any] = {"set": data.name, "rows": len(y_train), "changed": changed, "alpha": np.mean(alphas)}
-        row |= {"std of alpha": np.std(alphas) / np.mean(alphas), "std of predictions": spread}
-        row |= {"lowest score": min(scores), "highest score": max(scores)}
-        yield row | {"fewest kernels": min(kernels), "most kernels": max(kernels)}
+    kind, n = MKLClassifier if data.classes else MKLRegressor, len(y_train)
+    alphas, scores, predicted, kernels = [], [], [], []
+    for k in range(ORDERS):
+        order = np.random.default_rng(k).permutation(n) if changed == "order of rows" else np.arange(n)
+        if changed == MORE_ROWS:  # the first ones of those that follow
+            order = order[: int(n / 1.05 ** (ORDERS - 1 - k))]
+        model = _fitted(kind(random_state=k if changed == "random_state" else 0), X_train[order], y_train[order])
+        alphas.append(float(np.max(model.alpha_)) * np.sqrt(len(order) / n))
+        scores.append(model.score(X_test, y_test))
+        predicted.append(model.decision_function(X_test) if data.classes else model.predict(X_test))
+        kernels.append(int((model.kernel_weights_ > 0).sum()))
+    spread = np.sqrt(np.var(predicted, axis=0).mean() / np.mean(predicted, axis=0).var())
+    row: dict[str, Any] = {"set": data.name, "rows": n, "changed": changed, "alpha": np.mean(alphas)}
+    row |= {"change of alpha": np.sqrt(np.mean(np.diff(np.log(alphas)) ** 2))}
+    row |= {"std of alpha": np.std(alphas) / np.mean(alphas), "std of predictions": spread}
+    row |= {"lowest score": min(scores), "highest score": max(scores)}
+    return row | {"fewest kernels": min(kernels), "most kernels": max(kernels)}
 
 
 def ordered_table(options: argparse.Namespace, record: Any) -> int:
-    """Measure, print and save what orders of rows and random states change."""
+    """Measure, print and save what orders of rows, random states and more rows change."""
     chosen = {"diabetes": False} if options.smoke else ORDERED
     sets = [found for name, classes in chosen.items() if (found := load(name, options.data, classes=classes))]
-    frame = pd.DataFrame([row for data in sets for row in ordered(data, ORDERED_ROWS, options.seed)])
-    formats = {"alpha": ".3g"} | {name: ".3f" for name in frame if "std" in name or "score" in name}
+    asked = [(ORDERED_ROWS, "order of rows"), (ORDERED_ROWS, "random_state")]
+    asked += [(rows, MORE_ROWS) for rows in GROWING]
+    frame = pd.DataFrame([ordered(data, rows, changed, options.seed) for data in sets for rows, changed in asked])
+    frame = frame.drop_duplicates(["set", "rows", "changed"])
+    formats = {"alpha": ".3g"} | {name: ".3f" for name in frame if "of " in name or "score" in name}
     common.print_table(frame, "Parts of alpha, and of the spread of scores over rows held out", formats)
+    together = frame.groupby("changed", sort=False)[["change of alpha", "std of alpha", "std of predictions"]]
+    common.print_table(together.mean().reset_index(), "In the mean", {name: ".3f" for name in frame if "of " in name})
     common.save(frame, record, options.output, "defaults_orders")
     return 0
 

@@ -24,7 +24,7 @@ X = rng.uniform(-2, 2, (60, 3))
 Y = np.sin(2 * X[:, 1])
 TARGETS: dict[str, Any] = {
     "numbers": Y,
-    "labels": Y > 0,
+    "labels": X[:, 1] > 0,
     "times": survival_array(np.ones(60, dtype=bool), np.exp(Y)),
 }
 GAUSSIANS = KernelBank.per_feature(widths=[0.5, 2.0])
@@ -93,7 +93,7 @@ def test_what_is_put_off_is_what_the_fit_would_have_found(name: str, monkeypatch
 def test_a_fit_and_predictions_ask_for_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
     calls: list[object] = []
     monkeypatch.setattr(PermutedTargets, "more", lambda *_: calls.append(_))
-    model = MKLClassifier(loss="hinge").fit(X, Y > 0)
+    model = MKLClassifier(loss="hinge").fit(X, TARGETS["labels"])
     model.predict(X)
     copy.copy(model)
     assert not calls

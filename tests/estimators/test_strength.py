@@ -27,7 +27,7 @@ from manykernels import (
     solve,
     survival_array,
 )
-from manykernels.estimators.strength import NoiseLevel, noise_levels, p_value, permutations_for
+from manykernels.estimators.strength import NoiseLevel, noise_levels, p_value, permutations_for, random_orders
 from manykernels.kernels import Gaussian, Linear
 from manykernels.objective import Problem, get_regularizer
 from manykernels.objective.losses import CoxPartial, get_loss, survival_target
@@ -246,10 +246,42 @@ def test_squares_of_all_orders_are_known_on_average(centered: bool) -> None:
 @pytest.mark.parametrize("fit_intercept", [True, False])
 def test_the_unit_of_noise_is_corrected_by_what_all_orders_are_on_average(fit_intercept: bool) -> None:
     model = MKLRegressor("precomputed", alpha="1*noise", fit_intercept=fit_intercept, tol=1e-3).fit(GRAMS, Y)
-    rng = np.random.default_rng(0)  # the seed of permutations
     residual = Y[:, None] - (Y.mean() if fit_intercept else 0.0)
-    unit = unit_of_noise(GRAMS, residual, [rng.permutation(30) for _ in range(19)])
+    unit = unit_of_noise(GRAMS, residual, random_orders(30, np.random.default_rng(0), 19))  # the seed of permutations
     assert 30 * model.alpha_ == pytest.approx(unit, rel=1e-9)
+
+
+def test_every_order_is_as_likely_as_any_other() -> None:
+    found, counts = np.unique(random_orders(4, np.random.default_rng(0), 4800), axis=0, return_counts=True)
+    assert len(found) == 24
+    assert np.sum((counts - 200) ** 2 / 200) < 49.7  # of 23 degrees of freedom, in 999 of 1,000 cases
+
+
+@pytest.mark.parametrize("grouped", [False, True])
+def test_orders_of_more_samples_go_on_from_those_of_fewer(grouped: bool) -> None:
+    pairs = np.random.default_rng(1).permutation(100)[np.arange(200) // 2]
+    many, few, again = (
+        random_orders(n, np.random.default_rng(3), count, groups=pairs[:n] if grouped else None)
+        for n, count in ((200, 39), (190, 19), (190, 59))
+    )
+    moved = np.count_nonzero(many[:19, :190] != few, axis=1)
+    assert 0 < moved.max() <= 10  # one for each of the others
+    np.testing.assert_array_equal(few, again[:19])
+    assert len(np.unique(again, axis=0)) == 59
+
+
+def test_the_unit_of_noise_moves_little_with_some_more_samples() -> None:
+    rng = np.random.default_rng(0)
+    columns, noise = rng.normal(size=(105, 12)), rng.normal(size=105)
+    stack = np.einsum("im,jm->mij", columns, columns)
+
+    def logarithm(n: int, seed: int) -> float:
+        problem = Problem(stack[:, :n, :n], noise[:n], get_loss("squared"), BlockL1(1.0))
+        level = noise_levels([problem], seed, n_permutations=19)[0]
+        return float(np.log(level.penalty(BlockL1(1.0), 1.0, 1.0).strength))
+
+    first, second = (np.array([logarithm(n, seed) for seed in range(40)]) for n in (100, 105))
+    assert np.std(second - first) < 0.75 * np.std(second[1:] - first[:-1])  # of other orders
 
 
 def test_the_unit_of_noise_hardly_depends_on_which_orders_are_drawn() -> None:
@@ -315,7 +347,9 @@ def test_the_default_is_a_fifth_of_the_noise_where_columns_are_related_and_half_
     related = leveled(columns, columns.sum(axis=1) + noise)
     assert related.balance(BlockL1(1.0)) < 0.2
     hidden = leveled(rng.normal(size=(150, 400)), noise)
-    assert hidden.balance(BlockL1(1.0)) == 0.5
+    assert 0.4 < hidden.balance(BlockL1(1.0)) <= 0.5
+    least = replace(hidden, norms=hidden.permuted.min(axis=0))  # less related than in every other order
+    assert least.balance(BlockL1(1.0)) == 0.5
     constant = leveled(columns, np.ones(150))
     assert constant.balance(BlockL1(1.0)) == 0.0
     few = leveled(columns[:, :3], noise)  # which may as well be luck
@@ -366,8 +400,7 @@ def test_rows_of_several_targets_with_shared_weights_are_permuted_as_wholes() ->
     both = np.column_stack([Y, X[:, 1]])
     model = MKLRegressor("precomputed", outputs="shared", alpha="1*noise", tol=1e-3).fit(GRAMS, both)
     centered = both - both.mean(axis=0)
-    rng = np.random.default_rng(0)  # the seed of permutations
-    unit = unit_of_noise(GRAMS, centered, [rng.permutation(30) for _ in range(19)])
+    unit = unit_of_noise(GRAMS, centered, random_orders(30, np.random.default_rng(0), 19))  # the seed of permutations
     assert 30 * model.alpha_ == pytest.approx(unit, rel=1e-9)
 
 
@@ -383,8 +416,9 @@ def test_strata_of_survival_times_are_permuted_apart() -> None:
         stratum,
     )[0]
     rho = problem.zero_model()[0]
-    rng = np.random.default_rng(0)
-    order = np.concatenate([rng.permutation(np.arange(15)), rng.permutation(np.arange(15, 30))])
+    (order,) = random_orders(30, np.random.default_rng(0), 1, stratum)
+    np.testing.assert_array_equal(stratum[order], stratum)
+    assert all(np.any(order[stratum == label] != np.flatnonzero(stratum == label)) for label in (0, 1))
     expected = np.sqrt(np.einsum("n,mnk,k->m", rho[order], GRAMS, rho[order]))
     np.testing.assert_allclose(level.permuted[0], expected, rtol=1e-9)
 
@@ -397,11 +431,14 @@ def test_targets_of_groups_of_equal_size_change_places_as_wholes() -> None:
         [problem := Problem(GRAMS, Y, get_loss("squared"), BlockL1(1.0))], 0, groups=groups, n_permutations=19
     )
     rho, members = problem.zero_model()[0], [np.flatnonzero(groups == label) for label in range(8)]
-    rng, order = np.random.default_rng(0), np.arange(30)
+    orders = random_orders(30, np.random.default_rng(0), 19, groups=groups)
+    order = orders[0]
     for alike in ([0, 1, 2, 3], [4, 5, 7]):
-        units = np.array([members[label] for label in alike])
-        order[units] = units[rng.permutation(len(units))]
-    order[members[6]] = members[6][rng.permutation(5)]  # alone of its size
+        known = {tuple(members[label]) for label in alike}
+        assert {tuple(order[members[label]]) for label in alike} == known
+        assert len({tuple(own[members[alike[0]]]) for own in orders}) == len(alike)
+    assert len({tuple(own[members[6]]) for own in orders}) > 3  # alone of its size
+    assert set(order[members[6]]) == set(members[6])
     expected = np.sqrt(np.einsum("n,mnk,k->m", rho[order], GRAMS, rho[order]))
     np.testing.assert_allclose(level.permuted[0], expected, rtol=1e-9)
 

@@ -14,7 +14,7 @@ are large or small together by chance. How large all permutations are on average
     E tr R' P' K P R = tr K q / n + (1' K 1 - tr K) (s - q) / (n (n - 1)),     q = ||R||^2,  s = ||R' 1||^2,
 
 so that ``g^2`` is this over the mean of those drawn, both summed over the kernels: a ratio estimator, which leaves half
-of the spread between draws.
+of the spread between draws. Orders of more rows go on from those of fewer: some more of them move the unit little.
 
 **What is left to the data** is a fifth of the noise, and more where most kernels are noise. A strength takes about its
 square from the fit of each kernel that says something, and lets the others add the squares of what they have beyond it:
@@ -44,6 +44,7 @@ from typing import Any
 import numpy as np
 from scipy.linalg import cholesky, solve_triangular
 
+from manykernels.compiled import compiled
 from manykernels.exceptions import InvalidInputError
 from manykernels.grams import GramStack
 from manykernels.objective.losses import Loss
@@ -68,6 +69,7 @@ NEWTON_STEPS, BALANCED = 50, 1e-3  # to the strength that balances noise and tru
 BLOCK = 2**16  # kernels that are compared at once
 SAME = 1e-12  # spread of norms below which they are equal but for rounding
 SIGNIFICANT = 0.05  # p-value up to which a relation is no noise
+ORDERS_AT_ONCE = 20  # that are drawn together
 COLUMN_BYTES = 128 * 2**20  # of permuted dual coefficients that are held at once
 MOST_COLUMNS = 512  # of these, for each of which a pass over factors holds sums
 IN_UNIT_SPREAD = {"epsilon": 0.1, "delta": 1.35}  # sizes of errors for a target of standard deviation 1
@@ -584,15 +586,31 @@ def random_orders(
     strata: Array | None = None,
     groups: Array | None = None,
 ) -> Array:
-    """Return random orders of samples, within their strata and with their groups as wholes, (n_permutations, N)."""
-    if strata is None and groups is None:
-        return np.array([rng.permutation(n_samples) for _ in range(n_permutations)]).reshape(n_permutations, n_samples)
-    orders = np.tile(np.arange(n_samples), (n_permutations, 1))
+    """Return random orders of samples, within their strata and with their groups as wholes, (n_permutations, N).
+
+    Every sample in turn changes places with itself or one before it, all of these alike: so every order is as likely
+    as any other, and one more sample leaves all others but one where they were.
+    """
     exchanged = _exchanged(n_samples, strata, groups)
-    for order in orders:
+    orders = np.tile(np.arange(n_samples), (n_permutations, 1))
+    for start in range(0, n_permutations, ORDERS_AT_ONCE):  # by sample: those of the first do not depend on the others
+        draws = np.random.default_rng(rng.integers(2**63)).random((n_samples, ORDERS_AT_ONCE))
+        own = orders[start : start + ORDERS_AT_ONCE]
         for units in exchanged:
-            order[units] = units[rng.permutation(len(units))]
+            places = np.empty((len(own), len(units)), dtype=np.int64)
+            _change_places(draws[units[:, 0]], places)
+            own[:, units] = units[places]
     return orders
+
+
+@compiled()
+def _change_places(draws: Array, out: Array) -> None:
+    """Set ``out`` (p, n) to orders by uniform numbers (n, p) that tell with which one before it each changes places."""
+    for order, row in enumerate(out):
+        for i in range(row.size):
+            j = int(draws[i, order] * (i + 1))
+            row[i] = row[j]
+            row[j] = i
 
 
 def _exchanged(n_samples: int, strata: Array | None, groups: Array | None) -> list[Array]:
@@ -610,7 +628,7 @@ def _exchanged(n_samples: int, strata: Array | None, groups: Array | None) -> li
         for label in np.unique(groups[part]):
             own = part[groups[part] == label]
             by_size.setdefault(len(own), []).append(own)
-        found += [np.array(own) if len(own) > 1 else own[0][:, None] for own in by_size.values()]
+        found += [np.array(sorted(own, key=min)) if len(own) > 1 else own[0][:, None] for own in by_size.values()]
     return found
 
 
