@@ -32,7 +32,7 @@ import pandas as pd
 from sklearn.metrics import accuracy_score, log_loss, r2_score
 
 from manykernels import MKLClassifierCV, MKLRegressorCV
-from manykernels.estimators import strength
+from manykernels.estimators import permutations, strength
 from manykernels.estimators.selection.mixtures import NARROW, SPECIAL
 from manykernels.estimators.selection.strengths import Evidence, chosen
 from manykernels.solvers.fold import Candidate
@@ -140,7 +140,7 @@ def beside_constant(name: str, bank: Any, X: Any, y: np.ndarray, X_new: Any, y_n
         found, (whole, _, samples, *_) = model.kept
         told = {}
         for smoothed in SMOOTHED:
-            with patch.object(strength, "SMOOTHED", smoothed):
+            with patch.object(permutations, "SMOOTHED", smoothed):
                 told[f"p {smoothed:g}"] = strength.p_value(model._levels_of_noise(whole.problems, samples))
         shared = [replace(each, scores=each.scores.mean(axis=1, keepdims=True)) for each in found]
         best, share = int(chosen(shared, "best")[0]), 1.0 / (model.n_folds_ - 1)
@@ -172,7 +172,7 @@ def of_constants(named: list[tuple[str, bool]], options: Any) -> tuple[list[dict
     frame = pd.DataFrame(rows)
     frame["of"] = np.where(frame["set"] == NOISE, NOISE, "sets")
     told = frame.groupby("of", sort=False)[[f"p {one:g}" for one in SMOOTHED]].agg(lambda p: np.mean(p <= 0.05))
-    weak = frame[frame[f"p {strength.SMOOTHED:g}"] > strength.SIGNIFICANT]
+    weak = frame[frame[f"p {permutations.SMOOTHED:g}"] > strength.SIGNIFICANT]
     lines = []
     for asked in KEPT:
         line: dict[str, Any] = {"errors": asked}

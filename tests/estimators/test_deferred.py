@@ -13,7 +13,7 @@ import pytest
 import manykernels.estimators.supervised.base as base
 import manykernels.estimators.supervised.importance as importance
 from manykernels import KernelBank, MKLClassifier, MKLRegressor, MKLRegressorCV, MKLSurvival, survival_array
-from manykernels.estimators.strength import PermutedTargets
+from manykernels.estimators.permutations import PermutedTargets
 from manykernels.estimators.supervised.deferred import QUESTIONS, Answer, put_off, settle
 
 if TYPE_CHECKING:

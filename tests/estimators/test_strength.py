@@ -27,7 +27,8 @@ from manykernels import (
     solve,
     survival_array,
 )
-from manykernels.estimators.strength import NoiseLevel, noise_levels, p_value, permutations_for, random_orders
+from manykernels.estimators.permutations import noise_levels, permutations_for, random_orders
+from manykernels.estimators.strength import NoiseLevel, p_value
 from manykernels.kernels import Gaussian, Linear
 from manykernels.objective import Problem, get_regularizer
 from manykernels.objective.losses import CoxPartial, get_loss, survival_target

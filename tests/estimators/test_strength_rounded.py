@@ -8,7 +8,8 @@ import pytest
 import manykernels.estimators.strength as strength
 import manykernels.grams.factored.fourier as fourier
 from manykernels import KernelBank, MKLClassifier, MKLRegressor
-from manykernels.estimators.strength import multiple_of, noise_levels, p_value
+from manykernels.estimators.permutations import multiple_of, noise_levels
+from manykernels.estimators.strength import p_value
 from manykernels.grams.factored import FourierStack
 from manykernels.grams.factored.rounded import LEAST_ROWS
 from manykernels.objective import Problem, get_regularizer
@@ -96,7 +97,7 @@ def test_weights_of_two_classes_are_a_factor_and_their_plain_twin_takes_no_pass(
     bank = KernelBank.per_feature(widths=WIDTHS)
     options = {"loss": "logistic", "alpha": alpha, "resources": {"representation": representation}}
     model = MKLClassifier(bank, class_weight="balanced", **options).fit(X, labels)
-    monkeypatch.setattr("manykernels.estimators.strength.multiple_of", lambda *_: None)
+    monkeypatch.setattr("manykernels.estimators.permutations.multiple_of", lambda *_: None)
     apart = MKLClassifier(bank, class_weight="balanced", **options).fit(X, labels)
     assert model.alpha_ == pytest.approx(apart.alpha_, rel=1e-9)
     assert model.noise_ratio_ == pytest.approx(apart.noise_ratio_, rel=1e-9)
@@ -106,7 +107,7 @@ def test_weights_of_two_classes_are_a_factor_and_their_plain_twin_takes_no_pass(
 
 def test_kernels_that_are_compared_a_few_at_a_time_tell_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
     X, y = drawn(4, 0.2)
-    level = strength.noise_levels([posed(X, y)], 0)[0]
+    level = noise_levels([posed(X, y)], 0)[0]
     norms = level.norms.copy()
     norms[::3], permuted = 1.0, level.permuted.copy()
     permuted[:, ::3] = 1.0  # kernels that tell nothing apart

@@ -18,14 +18,13 @@ from sklearn.utils.metaestimators import available_if
 
 from manykernels.discovery import Discovery, Found, SearchProblem
 from manykernels.estimators.parameters import check_parameters
+from manykernels.estimators.permutations import noise_levels, noise_seed
 from manykernels.estimators.strength import (
     AUTO,
     N_PERMUTATIONS,
     alpha_from_strength,
     at_strength,
     default_fraction,
-    noise_levels,
-    noise_seed,
     relative_strength,
     strength_from_alpha,
 )

@@ -12,6 +12,7 @@ from numpy.typing import ArrayLike
 from sklearn.metrics import check_scoring
 
 from manykernels.estimators.parameters import Search
+from manykernels.estimators.permutations import noise_levels, noise_seed
 from manykernels.estimators.selection.cold_start import ColdStartKFold
 from manykernels.estimators.selection.folds import (
     Folds,
@@ -51,7 +52,7 @@ from manykernels.estimators.selection.strengths import (
     results_of,
     told_of_doubt,
 )
-from manykernels.estimators.strength import AUTO, NoiseLevel, default_fraction, noise_levels, noise_seed
+from manykernels.estimators.strength import AUTO, NoiseLevel, default_fraction
 from manykernels.estimators.supervised.base import BaseMKL
 from manykernels.estimators.supervised.problems import Fit, time_left
 from manykernels.estimators.supervised.samples import Rows, Samples, part_of, sample_weights
@@ -205,8 +206,7 @@ class CrossValidated(KeepsHeldOut):
 
     def _levels_of_noise(self, problems: Sequence[Problem], samples: Samples) -> list[NoiseLevel]:
         """Return what permuted targets reach."""
-        strata = self._noise_strata(samples)
-        return noise_levels(problems, noise_seed(self.random_state), strata, samples.groups)
+        return noise_levels(problems, noise_seed(self.random_state), self._noise_strata(samples), samples.groups)
 
     def _close(self, folds: Rung, found: list[Candidate], splits: list[Split], *, begins: bool) -> None:
         """Record what held-out rows say, and let the folds go: the last fit has the memory for itself.

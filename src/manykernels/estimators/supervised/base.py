@@ -13,21 +13,19 @@ from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import check_is_fitted
 
 from manykernels.estimators.parameters import TakesGroups, check_parameters, shape_of
+from manykernels.estimators.permutations import PermutedTargets, noise_seed, share_first_pass
 from manykernels.estimators.strength import (
     AUTO,
     IN_UNIT_SPREAD,
     SIGNIFICANT,
     NoiseLevel,
-    PermutedTargets,
     RelativeStrength,
     alpha_from_strength,
     at_strength,
     clear,
     in_unit_of,
-    noise_seed,
     p_value,
     relative_strength,
-    share_first_pass,
     strength_from_alpha,
     stronger,
 )

@@ -29,8 +29,9 @@ from sklearn.base import BaseEstimator, clone
 from sklearn.covariance import ledoit_wolf
 from sklearn.utils.validation import check_is_fitted
 
+from manykernels.estimators.permutations import random_orders
 from manykernels.estimators.selection.mixtures import PenaltyFamily, alpha_grid
-from manykernels.estimators.strength import SIGNIFICANT, random_orders
+from manykernels.estimators.strength import SIGNIFICANT
 from manykernels.estimators.supervised.base import BaseMKL
 from manykernels.estimators.supervised.problems import SolverChoice, descend, without_bar
 from manykernels.estimators.supervised.samples import Samples, sample_weights

@@ -1,0 +1,375 @@
+"""Targets in random order: how strongly kernels are related to them, which tells what noise reaches.
+
+All permutations are columns of one matrix, so that they cost about a pass over the kernels; on factors of many rows
+target and permutations are compared by kernels on rounded rows, which cost less and keep the test exact. A few of them
+are large or small together by chance. How large all permutations are on average needs none of them,
+
+    E tr R' P' K P R = tr K q / n + (1' K 1 - tr K) (s - q) / (n (n - 1)),     q = ||R||^2,  s = ||R' 1||^2,
+
+so that ``g^2`` is this over the mean of those drawn, both summed over the kernels: a ratio estimator, which leaves half
+of the spread between draws. **Orders of more rows** go on from those of fewer: some more of them move the unit little.
+
+W. Cochran, "Sampling Techniques" (1977), chapter 6, for ratio estimators; D. Knuth, "The Art of Computer Programming",
+volume 2, section 3.4.2, for orders that samples are put into one by one.
+"""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+from scipy.linalg import cholesky, solve_triangular
+
+from manykernels.compiled import compiled
+from manykernels.estimators.strength import N_PERMUTATIONS, SAME, NoiseLevel, clear
+from manykernels.grams import GramStack
+from manykernels.objective.problem import Problem
+from manykernels.validation.arrays import Array
+from manykernels.validation.parameters import RandomSource, seed_from
+
+MOST_PERMUTATIONS = 199  # more of them tell apart what is weak, which 19 standard deviations of 20 numbers blur
+PERMUTED_ENTRIES = 100_000  # of all targets, beyond which fewer permutations are drawn: weak effects are clear there
+PERMUTED_COST = 2.5e9  # multiplications of all quadratic forms of permuted targets, beyond which fewer are drawn, too
+SMOOTHED = 0.01  # strength at which the sum of kernels is fitted, over its trace; benchmarks/evidence.py --constant
+FEW_ROWS, ABOUT = 100, 1e-6  # rows of two targets, which tell most of them apart, and how alike they are otherwise
+ORDERS_AT_ONCE = 20  # that are drawn together
+COLUMN_BYTES = 128 * 2**20  # of permuted dual coefficients that are held at once
+MOST_COLUMNS = 512  # of these, for each of which a pass over factors holds sums
+
+
+def share_first_pass(problem: Problem, twin: Problem) -> None:
+    """Let one of a problem on factors and its twin know the pass that it begins with, a multiple of the other's.
+
+    So it is of two classes, of which weights multiply the dual coefficients of both by one factor.
+    """
+    if not problem.stack.has_factors or problem.shared or problem.unpenalized.size:
+        return
+    known, other = (problem, twin) if "empty_quads" in vars(problem) else (twin, problem)
+    factor = multiple_of(known.empty_start, other.empty_start)
+    if factor is not None:
+        low, high = known.empty_quads
+        other.__dict__["empty_quads"] = factor**2 * low, factor**2 * high
+
+
+def noise_seed(random_state: RandomSource) -> int:
+    """Return the seed of permutations; a generator of the user's is read, and goes on from where it was."""
+    return 0 if random_state is None else seed_from(copy.deepcopy(random_state))
+
+
+@dataclass(frozen=True, eq=False)
+class PermutedTargets:
+    """Targets of problems on one stack, and the random orders in which kernels are asked how they are related to them.
+
+    Targets go with their weights, rows of several targets with shared weights as wholes, times with their events. They
+    change places within their stratum, those of a group as a whole and with groups of as many samples. All problems
+    are permuted alike.
+    """
+
+    seed: int
+    strata: Array | None
+    groups: Array | None
+    wanted: int  # orders that tell what noise reaches, the first 19 of which are the unit
+    rhos: tuple[Array, ...]  # (N, T) dual coefficients at the empty model
+    penalties: tuple[Array, ...]  # (M,)
+    roundings: tuple[Array, ...]  # (M,) norms up to which X says nothing: units of rounding would be none
+    losses: tuple[float, ...]  # of the best constant
+    constant: tuple[bool, ...]  # whether a target has one value only
+
+    @classmethod
+    def of(
+        cls, problems: Sequence[Problem], seed: int, strata: Array | None = None, groups: Array | None = None
+    ) -> PermutedTargets:
+        """Return the targets of problems, each as its empty model leaves it."""
+        n_samples = problems[0].n_samples
+        rhos = tuple(problem.empty_coefficients.reshape(n_samples, -1) for problem in problems)
+        entries = sum(rho.size for rho in rhos)
+        return cls(
+            seed,
+            strata,
+            groups,
+            permutations_for(entries, problems[0].stack.quad_cost * entries / n_samples),
+            rhos,
+            tuple(problem.penalties for problem in problems),
+            tuple(problem.empty_rounding() for problem in problems),
+            tuple(problem.empirical_loss(problem.constant_scores(problem.best_constant)) for problem in problems),
+            tuple(problem.constant_target for problem in problems),
+        )
+
+    def first(self, count: int) -> PermutedTargets:
+        """Return the first of these targets."""
+        each = ("rhos", "penalties", "roundings", "losses", "constant")
+        return replace(self, **{name: getattr(self, name)[:count] for name in each})
+
+    def levels(self, problems: Sequence[Problem], n_permutations: int = N_PERMUTATIONS) -> list[NoiseLevel]:
+        """Return the levels of these problems by so many orders: a pass over the kernels, if all of them fit."""
+        stack = problems[0].stack
+        orders = np.vstack([np.arange(len(self.rhos[0])), self._orders(n_permutations)])
+        sums: list[Array] = []  # known where every order of the samples is as likely as any other
+        exchangeable = self.strata is None and self.groups is None
+        squares = _squares_of(stack, self.rhos, orders, sums if exchangeable else None)
+        traces = stack.diag_sums(np.ones(stack.n_samples)) if sums else None
+        for problem, own, (low, high) in zip(problems, self.rhos, squares, strict=True):
+            if high is not None and _begins_at(problem, own):  # a fit begins with this pass, where it is one
+                problem.__dict__["empty_quads"] = low[0].copy(), high
+        norms = (self._norms(target, squares[target][0]) for target in range(len(squares)))
+        return [
+            self._level(target, own[0], own[1:], self._scale(target, own[1:], traces, sums))
+            for target, own in enumerate(norms)
+        ]
+
+    def _scale(self, target: int, permuted: Array, traces: Array | None, sums: list[Array]) -> float:
+        """Return the root of how large squares are on average over all orders, beside those of the first orders."""
+        if traces is None:
+            return 1.0
+        rho, n = self.rhos[target], len(self.rhos[target])
+        diagonal, pairs = np.sum(rho**2), np.sum(rho.sum(axis=0) ** 2) - np.sum(rho**2)
+        expected = traces * diagonal / n + (sums[0] - traces) * pairs / (n * max(n - 1, 1))
+        first = permuted[:N_PERMUTATIONS]
+        drawn = np.einsum("pm,pm->", first, first) / len(first)
+        average = float(np.sum(expected / self.penalties[target] ** 2, where=first.any(axis=0)))
+        return float(np.sqrt(average / drawn)) if drawn > 0 and average > 0 else 1.0
+
+    def more(self, levels: list[NoiseLevel], stack: GramStack) -> list[NoiseLevel]:
+        """Return the levels by all orders that are wanted: a second pass, for what is left."""
+        known = len(levels[0].permuted)
+        if known < self.wanted:
+            squares = _squares_of(stack, self.rhos, self._orders(self.wanted)[known:])
+            levels = [
+                self._level(target, level.norms, np.vstack([level.permuted, self._norms(target, low)]), level.scale)
+                for target, (level, (low, _)) in enumerate(zip(levels, squares, strict=True))
+            ]
+        return self.in_doubt(levels, stack)
+
+    def in_doubt(self, levels: list[NoiseLevel], stack: GramStack) -> list[NoiseLevel]:
+        """Return the levels; where they leave doubt, with how well the sum of the kernels fits targets in every order.
+
+        That is ``-r' (K + c)^-1 r`` for dual coefficients ``r``, whose length is the same in every order: what ridge
+        regression on the sum gains, but for a constant. It takes a matrix, and where that is large there is none.
+        """
+        n = stack.n_samples
+        if clear(levels) or stack.has_factors or stack.matrix_free or n**3 / 3.0 > PERMUTED_COST:
+            return levels
+        gram = stack.combine(self.penalties[0] ** -2.0)
+        size = float(np.trace(gram))
+        gram -= gram.mean(axis=0) + gram.mean(axis=1)[:, None] - gram.mean()
+        trace = float(np.trace(gram))
+        if not trace > SAME * size:  # kernels are constant
+            return levels
+        gram[np.diag_indices(n)] += SMOOTHED * trace
+        root = cholesky(gram, lower=True, overwrite_a=True, check_finite=False)
+        orders = np.vstack([np.arange(n), self._orders(len(levels[0].permuted))])
+        solved = (solve_triangular(root, rho[orders.T].reshape(n, -1), lower=True) for rho in self.rhos)
+        sums = [np.sum(own.reshape(n, len(orders), -1) ** 2, axis=(0, 2)) for own in solved]
+        return [replace(level, fitted=-own) for level, own in zip(levels, sums, strict=True)]
+
+    def _orders(self, n_permutations: int) -> Array:
+        """Return the first orders, (n_permutations, N)."""
+        rng = np.random.default_rng(self.seed)
+        return random_orders(len(self.rhos[0]), rng, n_permutations, self.strata, self.groups)
+
+    def _norms(self, target: int, squares: Array) -> Array:
+        """Return dual norms from squares without the factors of the kernels, (orders, M), which are overwritten."""
+        norms = np.maximum(squares, 0.0, out=squares)
+        np.sqrt(norms, out=norms)
+        norms /= self.penalties[target]
+        norms[norms <= self.roundings[target]] = 0.0
+        return norms
+
+    def _level(self, target: int, norms: Array, permuted: Array, scale: float) -> NoiseLevel:
+        constant = self.constant[target] or not (norms.any() or permuted.any())
+        return NoiseLevel(norms, permuted, self.losses[target], constant, scale)
+
+
+def noise_levels(
+    problems: Sequence[Problem],
+    seed: int,
+    strata: Array | None = None,
+    groups: Array | None = None,
+    n_permutations: int | None = None,
+    *,
+    until_clear: bool = False,
+) -> list[NoiseLevel]:
+    """Return dual norms at the empty model of every problem on one stack, and of its permuted targets.
+
+    One pass over the kernels for all, or for as many as fit; two with ``until_clear``, the second of which is left out
+    where the orders of the unit leave no doubt that there is more than noise.
+    """
+    permuted = PermutedTargets.of(problems, seed, strata, groups)
+    levels = permuted.levels(problems, n_permutations or (N_PERMUTATIONS if until_clear else permuted.wanted))
+    enough = n_permutations is not None or (until_clear and clear(levels))
+    return levels if enough else permuted.more(levels, problems[0].stack)
+
+
+def _squares_of(
+    stack: GramStack, rhos: Sequence[Array], orders: Array, sums: list[Array] | None = None
+) -> list[tuple[Array, Array | None]]:
+    """Return squares of norms of targets (N, T) in these orders, (orders, M) a target: bounds from below.
+
+    Beside them bounds (M,) from above in the first order, or None where there are no bounds. The columns of a target
+    are summed over: they share their weights. To ``sums`` the sums of all entries of the kernels are added, (M,).
+    """
+    known: dict[int, tuple[int, float]] = {}
+    for target in reversed(range(len(rhos))):
+        others = [other for other, (same, _) in known.items() if other == same]
+        factors = ((other, multiple_of(rhos[other], rhos[target])) for other in others)
+        known[target] = next(((other, factor) for other, factor in factors if factor is not None), (target, 1.0))
+    multiples = [known[target] for target in range(len(rhos))]
+    asked = [target for target, (other, _) in enumerate(multiples) if other == target]
+    if len(asked) < len(rhos):  # as weights of two classes multiply the coefficients of both by one factor
+        found = dict(zip(asked, _squares_of(stack, [rhos[target] for target in asked], orders, sums), strict=True))
+        return [
+            found[other] if other == target else _multiplied(found[other], factor**2)
+            for target, (other, factor) in enumerate(multiples)
+        ]
+    if not stack.has_factors and rhos[0].shape[1] > 1:
+        return [_squares_of_sets(stack, rho, orders, sums) for rho in rhos]
+    largest = max(rho.size for rho in rhos)
+    most = min(COLUMN_BYTES // (8 * largest), MOST_COLUMNS * len(rhos[0]) // largest)
+    together = max(1, most // len(orders))
+    squares: list[tuple[Array, Array | None]] = []
+    for first in range(0, len(rhos), together):
+        some = rhos[first : first + together]
+        widths, unit = [own.shape[1] for own in some], max(float(np.abs(own).max()) for own in some) or 1.0
+        ends = np.cumsum([0, *(len(orders) * width for width in widths)]).tolist()
+        wanted = sums is not None and not sums
+        flat = np.ones((ends[-1] + wanted, len(some[0])))  # set row by row: of many samples these are what is held
+        for start, own, width in zip(ends, some, widths, strict=False):
+            for row, order in zip(range(start, len(flat), width), orders, strict=False):
+                np.divide(own[order].T, unit, out=flat[row : row + width])
+        starts = list(zip(ends, ends[1:], widths, strict=False))
+        low, high = _quads_of(stack, flat.T, [start + k for start, _, width in starts for k in range(width)])
+        if sums is not None and wanted:
+            sums.append(low[:, -1].copy())
+        low *= unit**2  # in place: of a million kernels they are large
+        for start, end, width in starts:
+            part = low[:, start:end].reshape(len(low), len(orders), width)
+            own = part[:, :, 0] if width == 1 else part.sum(axis=2)
+            above = [high[start + k] for k in range(width)] if high else []
+            squares.append((own.T, np.sum(above, axis=0) * unit**2 if high else None))
+    return squares
+
+
+def _multiplied(bounds: tuple[Array, Array | None], factor: float) -> tuple[Array, Array | None]:
+    """Return bounds times a factor."""
+    low, high = bounds
+    return low * factor, None if high is None else high * factor
+
+
+def multiple_of(other: Array, rho: Array) -> float | None:
+    """Return the factor of which dual coefficients are a multiple of others, but for rounding; None if they are not.
+
+    Examples
+    --------
+    >>> multiple_of(np.array([1.0, -2.0]), np.array([2.0, -4.0])), multiple_of(np.ones(2), np.arange(2.0))
+    (2.0, None)
+    """
+    if other.shape != rho.shape or not other.any():
+        return None
+    few, own = other[:FEW_ROWS], rho[:FEW_ROWS]  # which tell most pairs apart
+    if not abs(np.vdot(few, own)) >= (1.0 - ABOUT) * np.linalg.norm(few) * np.linalg.norm(own):
+        return None
+    at = np.unravel_index(int(np.argmax(np.abs(other))), other.shape)
+    factor = float(rho[at] / other[at])
+    return factor if np.allclose(rho, factor * other, rtol=SAME, atol=0.0) else None
+
+
+def _squares_of_sets(stack: GramStack, rho: Array, orders: Array, sums: list[Array] | None) -> tuple[Array, None]:
+    """Return the same of one target (N, T) of several columns."""
+    unit, sets = np.abs(rho).max() or 1.0, rho[orders.T]
+    sets /= unit
+    if sums is None or sums:
+        return unit**2 * stack.squares_each(sets).T, None
+    ones = np.zeros((len(rho), 1, rho.shape[1]))
+    ones[:, :, 0] = 1.0
+    squares = stack.squares_each(np.concatenate([sets, ones], axis=1))
+    sums.append(squares[:, -1].copy())
+    return unit**2 * squares[:, :-1].T, None
+
+
+def _quads_of(stack: Any, columns: Array, own: Sequence[int]) -> tuple[Array, dict[int, Array]]:
+    """Return bounds (M, k) from below on ``r' K_m r`` of every column, and from above (M,) of some: one pass.
+
+    None from above where there are no bounds, of matrices and of rounded rows.
+    """
+    each = stack.rounded_quads(columns) if stack.has_factors else stack.quad_each(columns)
+    if each is not None:
+        return each, {}
+    found = stack.quad_bounds_each([np.ascontiguousarray(column) for column in columns.T])
+    low, high = np.empty((stack.n_kernels, len(found))), {}
+    for slot in reversed(range(len(found))):  # each is let go of once it is copied
+        low[:, slot], above = found.pop()
+        if slot in own:
+            high[slot] = above
+    return low, high
+
+
+def _begins_at(problem: Problem, rho: Array) -> bool:
+    """Whether a fit on factors begins with these dual coefficients (N, 1), whose pass then is spared."""
+    if not problem.stack.has_factors or problem.shared or problem.unpenalized.size:
+        return False
+    return np.allclose(problem.empty_start, rho[:, 0], rtol=SAME, atol=0.0)
+
+
+def permutations_for(n_entries: int, cost: float) -> int:
+    """Return how many permutations of so many entries, each at this cost, tell what noise reaches.
+
+    One less than a multiple of 20, so that 5 % can be had.
+    """
+    most = min(PERMUTED_ENTRIES / n_entries, PERMUTED_COST / cost)
+    return 20 * int(np.clip(most // 20, 1, (1 + MOST_PERMUTATIONS) // 20)) - 1
+
+
+def random_orders(
+    n_samples: int,
+    rng: np.random.Generator,
+    n_permutations: int,
+    strata: Array | None = None,
+    groups: Array | None = None,
+) -> Array:
+    """Return random orders of samples, within their strata and with their groups as wholes, (n_permutations, N).
+
+    Every sample in turn changes places with itself or one before it, all of these alike: so every order is as likely
+    as any other, and one more sample leaves all others but one where they were.
+    """
+    exchanged = _exchanged(n_samples, strata, groups)
+    orders = np.tile(np.arange(n_samples), (n_permutations, 1))
+    for start in range(0, n_permutations, ORDERS_AT_ONCE):  # by sample: those of the first do not depend on the others
+        draws = np.random.default_rng(rng.integers(2**63)).random((n_samples, ORDERS_AT_ONCE))
+        own = orders[start : start + ORDERS_AT_ONCE]
+        for units in exchanged:
+            places = np.empty((len(own), len(units)), dtype=np.int64)
+            _change_places(draws[units[:, 0]], places)
+            own[:, units] = units[places]
+    return orders
+
+
+@compiled()
+def _change_places(draws: Array, out: Array) -> None:
+    """Set ``out`` (p, n) to orders by uniform numbers (n, p) that tell with which one before it each changes places."""
+    for order, row in enumerate(out):
+        for i in range(row.size):
+            j = int(draws[i, order] * (i + 1))
+            row[i] = row[j]
+            row[j] = i
+
+
+def _exchanged(n_samples: int, strata: Array | None, groups: Array | None) -> list[Array]:
+    """Return which samples change places, (n_units, size) positions: alone, or as groups of equal size.
+
+    The samples of a group as large as no other change places among themselves.
+    """
+    everything = np.arange(n_samples)
+    parts = [everything] if strata is None else [np.flatnonzero(strata == label) for label in np.unique(strata)]
+    if groups is None:
+        return [part[:, None] for part in parts]
+    found: list[Array] = []
+    for part in parts:
+        by_size: dict[int, list[Array]] = {}
+        for label in np.unique(groups[part]):
+            own = part[groups[part] == label]
+            by_size.setdefault(len(own), []).append(own)
+        found += [np.array(sorted(own, key=min)) if len(own) > 1 else own[0][:, None] for own in by_size.values()]
+    return found
