@@ -12,7 +12,6 @@ nothing. Then writes ``tables.md``.
 
 from __future__ import annotations
 
-import argparse
 import sys
 import time
 import warnings
@@ -33,6 +32,7 @@ from sklearn.svm import SVC
 
 sys.path.insert(0, str(Path(__file__).parents[2]))
 from experiments.ledger import Ledger, markdown, report
+from experiments.program import command_line
 
 from manykernels import Gaussian, GaussianMKL, KernelBank, MKLClassifierCV, MKLRegressorCV, Polynomial, PolynomialMKL
 from manykernels.kernels import Joint, PerFeature
@@ -246,20 +246,18 @@ LEDGERS = {RUNS: tables}
 
 def main() -> None:
     """Run everything and write it down."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--data", help="folder with the archives; without it rows are drawn")
-    parser.add_argument(
-        "--quick", action="store_true", help="two papers at small sizes, for a check that everything runs"
+    parser = command_line(
+        __doc__,
+        "beyond",
+        data="folder with the archives; without it rows are drawn",
+        quick="two papers at small sizes, for a check that everything runs",
     )
     parser.add_argument("--repeats", type=int, default=5, help="random splits")
     parser.add_argument("--report", action="store_true", help="compute nothing, write the tables of the runs so far")
-    parser.add_argument("--output", default="experiments/results/beyond", help="folder for results")
-    parser.add_argument("--page", type=Path, help="page whose tables, between two comments, are replaced")
     arguments = parser.parse_args()
     if arguments.quick:
         arguments.repeats = 1
-    output = Path(arguments.output)
-    output.mkdir(parents=True, exist_ok=True)
+    output = arguments.output
     if not arguments.report:
         compare(arguments, Ledger(output / RUNS, KEYS, MEASURED))
     Console().print(report(LEDGERS, output, arguments.page), markup=False, highlight=False, soft_wrap=True)

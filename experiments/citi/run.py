@@ -9,7 +9,6 @@ three figures.
 
 from __future__ import annotations
 
-import argparse
 import os
 import sys
 from collections.abc import Iterable
@@ -34,6 +33,7 @@ from _data import gram_matrices, load  # noqa: E402
 
 sys.path.insert(0, str(Path(__file__).parents[2]))
 from experiments.ledger import Ledger, markdown, read, report  # noqa: E402
+from experiments.program import command_line  # noqa: E402
 
 CONSOLE = Console(width=150)
 CURVES = "ionosphere"
@@ -106,14 +106,8 @@ QUICK = Sizes(
 
 def main() -> None:
     """Run everything and write it down."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--data", help="folder of archives; without it the sets are fetched from OpenML")
-    parser.add_argument("--quick", action="store_true", help="small sizes, for a check that everything runs")
-    parser.add_argument("--output", default="experiments/results/citi", help="folder for tables and figures")
-    parser.add_argument("--page", type=Path, help="page whose tables, between two comments, are replaced")
-    arguments = parser.parse_args()
-    sizes, output = QUICK if arguments.quick else FULL, Path(arguments.output)
-    output.mkdir(parents=True, exist_ok=True)
+    arguments = command_line(__doc__, "citi").parse_args()
+    sizes, output = QUICK if arguments.quick else FULL, arguments.output
     updates = kept(output, UPDATES, _published.compare_updates(sizes.update_etas, sizes.size, sizes.draws))
     _convergence.plot_updates(updates, str(output / "updates.png"))
     convergence(sizes, arguments.data, output)

@@ -8,7 +8,6 @@ Writes four run tables, of which the long one, of the selections, goes on where 
 
 from __future__ import annotations
 
-import argparse
 import sys
 import time
 import warnings
@@ -29,6 +28,7 @@ from sklearn.preprocessing import StandardScaler
 
 sys.path.insert(0, str(Path(__file__).parents[2]))
 from experiments.ledger import Ledger, cpu_seconds, markdown, report
+from experiments.program import command_line
 
 from manykernels import Gaussian, KernelBank, Linear, MKLRegressor, regularization_path
 from manykernels.estimators import RegularizationPath
@@ -278,14 +278,10 @@ def kept(output: Path, name: str, table: pd.DataFrame) -> None:
 
 def main() -> None:
     """Run everything and write it down."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--data", help="folder with concrete.npz; without it the set is fetched from OpenML")
-    parser.add_argument("--quick", action="store_true", help="small sizes, for a check that everything runs")
-    parser.add_argument("--output", default="experiments/results/pfbs", help="folder for tables and figures")
-    parser.add_argument("--page", type=Path, help="page whose tables, between two comments, are replaced")
-    arguments = parser.parse_args()
-    sizes, output = QUICK if arguments.quick else FULL, Path(arguments.output)
-    output.mkdir(parents=True, exist_ok=True)
+    arguments = command_line(
+        __doc__, "pfbs", data="folder with concrete.npz; without it the set is fetched from OpenML"
+    ).parse_args()
+    sizes, output = QUICK if arguments.quick else FULL, arguments.output
     X, y = load(arguments.data)
     selections = Ledger(output / REPEATS, KEYS[REPEATS], MEASURED[REPEATS])
     run_repeats(selections, X, y, sizes)

@@ -10,7 +10,6 @@ is in which is not run again, and two figures.
 
 from __future__ import annotations
 
-import argparse
 import os
 import sys
 from dataclasses import asdict, dataclass, replace
@@ -32,6 +31,7 @@ import _scaling  # noqa: E402
 
 sys.path.insert(0, str(Path(__file__).parents[2]))
 from experiments.ledger import Ledger, markdown, report  # noqa: E402
+from experiments.program import command_line  # noqa: E402
 
 CONSOLE = Console(width=150)
 CONSTANT = 1.0
@@ -95,15 +95,10 @@ QUICK = Sizes(
 
 def main() -> None:
     """Run everything and write it down."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--data", help="folder of archives; without it the sets are fetched from OpenML")
-    parser.add_argument("--quick", action="store_true", help="small sizes, for a check that everything runs")
-    parser.add_argument("--output", default="experiments/results/skm", help="folder for tables and figures")
+    parser = command_line(__doc__, "skm")
     parser.add_argument("--only", choices=list(FULL.sweeps), help="the sweeps of this set, and nothing else")
-    parser.add_argument("--page", type=Path, help="page whose tables, between two comments, are replaced")
     arguments = parser.parse_args()
-    sizes, output = QUICK if arguments.quick else FULL, Path(arguments.output)
-    output.mkdir(parents=True, exist_ok=True)
+    sizes, output = QUICK if arguments.quick else FULL, arguments.output
     if arguments.only:
         sizes = replace(sizes, sweeps={arguments.only: sizes.sweeps[arguments.only]})
     else:

@@ -24,7 +24,6 @@ from _racing import (  # first: it limits threads before NumPy is loaded
 )
 
 # isort: split
-import argparse
 import shutil
 import sys
 from collections.abc import Iterator
@@ -41,6 +40,7 @@ from rich.console import Console
 
 sys.path.insert(0, str(Path(__file__).parents[2]))
 from experiments.ledger import Ledger, fill, markdown, report
+from experiments.program import command_line
 
 from manykernels import Gaussian, KernelBank
 from manykernels.grams import GramStack, build_stack
@@ -183,11 +183,7 @@ def show(ledger: Ledger, sizes: Sizes, output: Path, page: Path | None) -> None:
 
 def main() -> None:
     """Run everything and write it down."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--data", help="folder with archives; what is not there is generated")
-    parser.add_argument("--quick", action="store_true", help="small sizes, for a check that everything runs")
-    parser.add_argument("--output", default="experiments/results/spicymkl", help="folder for tables and figures")
-    parser.add_argument("--page", type=Path, help="page whose figures, between two comments, are replaced")
+    parser = command_line(__doc__, "spicymkl", data="folder with archives; what is not there is generated")
     parser.add_argument("--sets", nargs="+", choices=SETS_OF_FIGURES, help="only these")
     parser.add_argument("--repeats", type=int, help="how often, instead of three times")
     parser.add_argument("--kernels", type=int, nargs="*", help="numbers of kernels of Figure 5, instead of all")
@@ -198,8 +194,7 @@ def main() -> None:
     asked = {"kernels": arguments.kernels, "samples": arguments.samples, "repeats": arguments.repeats}
     asked |= {"sets": arguments.sets}
     given = {name: value for name, value in asked.items() if value is not None}
-    sizes, output = replace(QUICK if arguments.quick else FULL, **given), Path(arguments.output)
-    output.mkdir(parents=True, exist_ok=True)
+    sizes, output = replace(QUICK if arguments.quick else FULL, **given), arguments.output
     ledger = Ledger(output / RUNS, KEYS, MEASURED)
     ledger.drop(solver=arguments.again)
     if not arguments.report:

@@ -42,6 +42,7 @@ from sklearn.model_selection import train_test_split
 
 sys.path.insert(0, str(Path(__file__).parents[2]))
 from experiments.ledger import Ledger, report
+from experiments.program import command_line
 
 from manykernels import KernelBank
 from manykernels.grams import GramStack, build_stack, cross_apply
@@ -188,19 +189,14 @@ def chosen(sizes: Sizes, arguments: argparse.Namespace) -> Sizes:
 
 def main() -> None:
     """Run everything and write it down."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--data", help="folder with the archives; without it OpenML is asked")
-    parser.add_argument("--quick", action="store_true", help="small sizes, for a check that everything runs")
-    parser.add_argument("--output", default="experiments/results/spicymkl", help="folder for tables and figures")
-    parser.add_argument("--page", type=Path, help="page whose tables, between two comments, are replaced")
+    parser = command_line(__doc__, "spicymkl")
     parser.add_argument("--again", help="solver whose runs are forgotten and made again")
     parser.add_argument("--report", action="store_true", help="run nothing, only write what the runs so far say")
     parser.add_argument("--only", type=lambda text: tuple(text.split(",")), default=(), help="solvers, with commas")
     parser.add_argument("--limit", type=float, help="CPU seconds a fit")
     parser.add_argument("--splits", type=int, help="random splits of every set, of slow solvers at most 3")
     arguments = parser.parse_args()
-    sizes, output = chosen(QUICK if arguments.quick else FULL, arguments), Path(arguments.output)
-    output.mkdir(parents=True, exist_ok=True)
+    sizes, output = chosen(QUICK if arguments.quick else FULL, arguments), arguments.output
     ledger = Ledger(output / (LONG_RUNS if sizes.only else RUNS), KEYS, MEASURED)
     ledger.drop(solver=arguments.again)
     if not arguments.report:

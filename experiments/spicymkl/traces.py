@@ -21,7 +21,6 @@ from _racing import (  # first: it limits threads before NumPy is loaded
 )
 
 # isort: split
-import argparse
 import shutil
 import sys
 import time
@@ -41,6 +40,7 @@ from table4 import make_split
 
 sys.path.insert(0, str(Path(__file__).parents[2]))
 from experiments.ledger import Ledger, fill, markdown, report
+from experiments.program import command_line
 
 from manykernels.exceptions import ConvergenceWarning
 from manykernels.objective import Problem
@@ -153,14 +153,8 @@ LEDGERS = {RUNS: tables}
 
 def main() -> None:
     """Run everything and write it down."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--data", help="folder with the archive")
-    parser.add_argument("--quick", action="store_true", help="small sizes, for a check that everything runs")
-    parser.add_argument("--output", default="experiments/results/spicymkl", help="folder for the table and the figure")
-    parser.add_argument("--page", type=Path, help="page whose table, between two comments, is replaced")
-    arguments = parser.parse_args()
-    sizes, output = QUICK if arguments.quick else FULL, Path(arguments.output)
-    output.mkdir(parents=True, exist_ok=True)
+    arguments = command_line(__doc__, "spicymkl", data="folder with the archive").parse_args()
+    sizes, output = QUICK if arguments.quick else FULL, arguments.output
     samples = load_table(DATA, arguments.data)
     if samples is None:
         CONSOLE.print(f"{DATA}: no archive, nothing is drawn")

@@ -9,7 +9,6 @@ once, and not computed again; ``--report`` computes nothing.
 
 from __future__ import annotations
 
-import argparse
 import sys
 import warnings
 from pathlib import Path
@@ -24,6 +23,7 @@ from rich.console import Console
 
 sys.path.insert(0, str(Path(__file__).parents[2]))
 from experiments.ledger import Ledger, cpu_seconds, markdown, report
+from experiments.program import command_line
 
 from manykernels.discovery import TargetSpace
 from manykernels.exceptions import ConvergenceWarning
@@ -84,16 +84,11 @@ LEDGERS = {RUNS: tables}
 
 def main() -> None:
     """Run everything and write it down."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--data", help="folder of archives; without it the letters are fetched from OpenML")
-    parser.add_argument("--quick", action="store_true", help="two pairs, 40 samples, for a check that everything runs")
+    parser = command_line(__doc__, "thesis/alignment", quick="two pairs, 40 samples, for a check that everything runs")
     parser.add_argument("--report", action="store_true", help="only write the tables of what is there")
     parser.add_argument("--repeats", type=int, default=1, help="random splits")
-    parser.add_argument("--output", default="experiments/results/thesis/alignment", help="folder for results")
-    parser.add_argument("--page", type=Path, help="page whose tables, between two comments, are replaced")
     arguments = parser.parse_args()
-    output = Path(arguments.output)
-    output.mkdir(parents=True, exist_ok=True)
+    output = arguments.output
     ledger = Ledger(output / RUNS, KEYS, MEASURED)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", ConvergenceWarning)  # searches that are cut short are part of the comparison

@@ -9,7 +9,6 @@ the test errors over draws. Writes a row a draw and method to ``thesis_chapter3_
 
 from __future__ import annotations
 
-import argparse
 import sys
 import warnings
 from dataclasses import dataclass, replace
@@ -26,6 +25,7 @@ from scipy.optimize import nnls
 
 sys.path.insert(0, str(Path(__file__).parents[2]))
 from experiments.ledger import Ledger, cpu_seconds, markdown, report
+from experiments.program import command_line
 
 from manykernels import solve
 from manykernels.discovery import (
@@ -291,17 +291,14 @@ def plot_methods(errors: pd.DataFrame, found: pd.DataFrame, path: Path) -> None:
 
 def main() -> None:
     """Run the experiment from the command line."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--data", help="not needed: the samples are drawn at random")
-    parser.add_argument("--quick", action="store_true", help="two small draws")
+    parser = command_line(
+        __doc__, "thesis/chapter3", data="not needed: the samples are drawn at random", quick="two small draws"
+    )
     parser.add_argument("--draws", type=int, default=None, help="number of draws")
     parser.add_argument("--frequencies", type=int, default=None, help="how many are scanned, from 0 to 20")
-    parser.add_argument("--output", default="experiments/results/thesis/chapter3", help="folder for tables and figures")
-    parser.add_argument("--page", type=Path, help="page whose tables, between two comments, are replaced")
     arguments = parser.parse_args()
-    sizes, output = QUICK if arguments.quick else FULL, Path(arguments.output)
+    sizes, output = QUICK if arguments.quick else FULL, arguments.output
     sizes = replace(sizes, scan=arguments.frequencies or sizes.scan, draws=arguments.draws or sizes.draws)
-    output.mkdir(parents=True, exist_ok=True)
     ledger = Ledger(output / RUNS, ("method", "repeat"), ("error", "off", "cpu_s"))
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", ConvergenceWarning)

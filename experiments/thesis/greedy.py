@@ -9,7 +9,6 @@ Prints test error, alignment and time for each relevance level. Writes a row a d
 
 from __future__ import annotations
 
-import argparse
 import sys
 import warnings
 from dataclasses import replace
@@ -24,6 +23,7 @@ from rich.progress import track
 
 sys.path.insert(0, str(Path(__file__).parents[2]))
 from experiments.ledger import Ledger, markdown, report
+from experiments.program import command_line
 
 from manykernels.exceptions import ConvergenceWarning
 
@@ -90,18 +90,18 @@ LEDGERS = {RUNS: tables}
 
 def main() -> None:
     """Run the experiment from the command line."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--quick", action="store_true", help="one small draw of two levels")
+    parser = command_line(
+        __doc__,
+        "thesis/greedy",
+        data="not needed: the classes are drawn at random",
+        quick="one small draw of two levels",
+    )
     parser.add_argument("--repeats", type=int, default=10, help="draws of each level")
     parser.add_argument("--standardize", action="store_true", help="scale columns to unit variance")
-    parser.add_argument("--data", help="not needed: the classes are drawn at random")
-    parser.add_argument("--output", default="experiments/results/thesis/greedy", help="folder for tables and figure")
-    parser.add_argument("--page", type=Path, help="page whose tables, between two comments, are replaced")
     arguments = parser.parse_args()
     sizes, levels = (QUICK, QUICK_RELEVANCE) if arguments.quick else (Sizes(), RELEVANCE)
-    sizes, output = replace(sizes, standardize=arguments.standardize), Path(arguments.output)
+    sizes, output = replace(sizes, standardize=arguments.standardize), arguments.output
     columns = SCALED if arguments.standardize else DRAWN
-    output.mkdir(parents=True, exist_ok=True)
     ledger = Ledger(output / RUNS, KEYS, MEASURED)
     jobs = [(gamma, repeat) for repeat in range(1 if arguments.quick else arguments.repeats) for gamma in levels]
     with warnings.catch_warnings():

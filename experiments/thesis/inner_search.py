@@ -13,7 +13,6 @@ value. Everything else is as in ``real_data.py``, whose splits these are. Every 
 
 from __future__ import annotations
 
-import argparse
 import sys
 import warnings
 from collections.abc import Iterator
@@ -34,6 +33,7 @@ from scipy.optimize import minimize
 
 sys.path.insert(0, str(Path(__file__).parents[2]))
 from experiments.ledger import Ledger, markdown, report
+from experiments.program import command_line
 
 from manykernels.discovery import AscentSettings, FamilySearch, SearchSettings, align_family
 from manykernels.discovery.families import search as climbs
@@ -161,18 +161,15 @@ LEDGERS = {RUNS: tables}
 
 def main() -> None:
     """Run everything and write it down."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--data", help="folder of archives; without it sets are fetched from OpenML")
-    parser.add_argument("--quick", action="store_true", help="two sets, 40 samples, for a check that everything runs")
+    parser = command_line(
+        __doc__, "thesis/inner_search", quick="two sets, 40 samples, for a check that everything runs"
+    )
     parser.add_argument("--report", action="store_true", help="only write the tables of what is there")
     parser.add_argument("--repeats", type=int, default=10, help="random splits of the smaller sets")
     parser.add_argument("--large-repeats", type=int, default=2, help="of those with 500 samples to train")
     parser.add_argument("--sets", type=lambda text: text.split(","), help="only these, with commas between")
-    parser.add_argument("--output", default="experiments/results/thesis/inner_search", help="folder for results")
-    parser.add_argument("--page", type=Path, help="page whose tables, between two comments, are replaced")
     arguments = parser.parse_args()
-    output = Path(arguments.output)
-    output.mkdir(parents=True, exist_ok=True)
+    output = arguments.output
     arguments.repeats = 1 if arguments.quick else arguments.repeats
     names = arguments.sets or list(QUICK_SETS if arguments.quick else (*SMALL, *LARGE))
     unknown = sorted(set(names) - set(SETS))

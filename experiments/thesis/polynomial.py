@@ -12,7 +12,6 @@ from __future__ import annotations
 import _polynomial_runs as runs  # first: it limits threads before NumPy is loaded
 
 # isort: split
-import argparse
 import sys
 import warnings
 from collections.abc import Sequence
@@ -29,6 +28,7 @@ from rich.console import Console
 sys.path.insert(0, str(Path(__file__).parents[2]))
 from experiments.ledger import Ledger
 from experiments.ledger import report as write
+from experiments.program import command_line
 
 CONSOLE = Console(width=150)
 # Of a method in 6.1.2: CPU seconds, and bytes of its matrices.
@@ -75,19 +75,14 @@ def report(output: Path, page: Path | None) -> None:
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run both parts, print, save and draw."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--data", type=Path, help="folder of the data sets of section 6.1.2")
-    parser.add_argument("--output", type=Path, default=Path("experiments/results/thesis/polynomial"))
-    parser.add_argument("--quick", action="store_true", help="small sizes, in seconds")
+    parser = command_line(__doc__, "thesis/polynomial", data="folder of the data sets of section 6.1.2")
     parser.add_argument("--limit", type=float, default=60.0, help="CPU seconds of a fit after which a method stops")
     parser.add_argument("--columns", type=int, nargs="*", help="only these r in 6.1.3")
     parser.add_argument("--repeats", type=int, help="draws of the data")
     parser.add_argument("--methods", nargs="+", choices=ORDER, help="only these methods in 6.1.3")
     parser.add_argument("--seconds", type=float, help="CPU seconds of a method in 6.1.2")
     parser.add_argument("--report", action="store_true", help="run nothing, only write what the runs so far say")
-    parser.add_argument("--page", type=Path, help="page whose tables, between two comments, are replaced")
     options = parser.parse_args(arguments)
-    options.output.mkdir(parents=True, exist_ok=True)
     warnings.simplefilter("ignore")
     others = (*runs.MEASURED, "signal", "matrices_s")
     table = Ledger(options.output / SYNTHETIC, ("r", "method", "repeat"), others)
@@ -98,7 +93,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         if options.data is not None:
             seconds, largest = QUICK_LIMITS if options.quick else LIMITS
             limits = options.seconds or seconds, largest
-            converge(options.data, limits, options.repeats or sizes.repeats, options.output)
+            converge(Path(options.data), limits, options.repeats or sizes.repeats, options.output)
         synthesize(table, sizes, options.limit, options.methods)
     report(options.output, options.page)
     return 0

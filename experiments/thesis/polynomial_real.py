@@ -12,7 +12,6 @@ from __future__ import annotations
 from _polynomial_runs import MEASURED, misclassified, tuned  # first: it limits threads
 
 # isort: split
-import argparse
 import sys
 import time
 import warnings
@@ -31,6 +30,7 @@ mpl.use("Agg")
 sys.path.insert(0, str(Path(__file__).parents[2]))
 from experiments.ledger import Ledger, markdown
 from experiments.ledger import report as write
+from experiments.program import command_line
 from matplotlib import pyplot
 
 CONSOLE = Console(width=150)
@@ -127,17 +127,12 @@ LEDGERS = {RUNS: tables}
 
 def main() -> None:
     """Run everything and write it down."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--data", help="folder with the archives; without it OpenML is asked")
-    parser.add_argument("--quick", action="store_true", help="small sizes, for a check that everything runs")
-    parser.add_argument("--output", default="experiments/results/thesis/polynomial_real", help="folder for results")
+    parser = command_line(__doc__, "thesis/polynomial_real")
     parser.add_argument("--sets", nargs="*", choices=list(SETS), help="only these sets")
     parser.add_argument("--minutes", type=float, default=1e9, help="after these no new split is begun")
     parser.add_argument("--report", action="store_true", help="run nothing, only write what the runs so far say")
-    parser.add_argument("--page", type=Path, help="page whose table, between two comments, is replaced")
     arguments = parser.parse_args()
-    output = Path(arguments.output)
-    output.mkdir(parents=True, exist_ok=True)
+    output = arguments.output
     warnings.simplefilter("ignore")
     ledger = Ledger(output / RUNS, KEYS, MEASURED)
     if not arguments.report:

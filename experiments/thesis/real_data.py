@@ -10,7 +10,6 @@ search for a width (``widths.csv``, ``widths.png``, 6.2.3). After M minutes no n
 
 from __future__ import annotations
 
-import argparse
 import json
 import sys
 import time
@@ -30,6 +29,7 @@ from rich.console import Console
 
 sys.path.insert(0, str(Path(__file__).parents[2]))
 from experiments.ledger import Ledger, report
+from experiments.program import command_line
 
 from manykernels import Gaussian
 from manykernels.alignment import center_kernel
@@ -213,18 +213,13 @@ def report_widths(names: list[str], arguments: Any, cap: int | None, output: Pat
 
 def main() -> None:
     """Run everything and write it down."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--data", help="folder of archives; without it sets are fetched from OpenML")
-    parser.add_argument("--quick", action="store_true", help="two sets, 40 samples, for a check that everything runs")
+    parser = command_line(__doc__, "thesis/real_data", quick="two sets, 40 samples, for a check that everything runs")
     parser.add_argument("--report", action="store_true", help="only write tables and figures of what is there")
     parser.add_argument("--sets", type=lambda text: text.split(","), help="only these, with commas between")
     parser.add_argument("--repeats", type=int, default=10, help="random splits of every set")
     parser.add_argument("--minutes", type=float, default=120.0, help="after so many minutes no new split is begun")
-    parser.add_argument("--output", default="experiments/results/thesis/real_data", help="folder for results")
-    parser.add_argument("--page", type=Path, help="page whose tables, between two comments, are replaced")
     arguments = parser.parse_args()
-    output, cap = Path(arguments.output), QUICK_CAP if arguments.quick else None
-    output.mkdir(parents=True, exist_ok=True)
+    output, cap = arguments.output, QUICK_CAP if arguments.quick else None
     arguments.repeats = 1 if arguments.quick else arguments.repeats
     every = [*SETS, *DIGITS, *LETTERS]
     names = arguments.sets or (list(QUICK_SETS) if arguments.quick else every)

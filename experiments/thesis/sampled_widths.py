@@ -10,7 +10,6 @@ Every fit is a row of ``thesis_sampled_widths_runs.csv``; ``--report`` computes 
 
 from __future__ import annotations
 
-import argparse
 import sys
 import time
 import warnings
@@ -29,6 +28,7 @@ from rich.console import Console
 
 sys.path.insert(0, str(Path(__file__).parents[2]))
 from experiments.ledger import Ledger, markdown, report
+from experiments.program import command_line
 
 from manykernels.discovery import Limits, SearchProblem, SearchSettings, discover_by_sampling
 from manykernels.discovery.one_stage import discovery
@@ -137,20 +137,15 @@ LEDGERS = {RUNS: tables}
 
 def main() -> None:
     """Run the comparison from the command line."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--data", help="folder of archives; without it sets are fetched from OpenML")
-    parser.add_argument("--quick", action="store_true", help="one split, 40 samples, two draws")
+    parser = command_line(__doc__, "thesis/sampled_widths", quick="one split, 40 samples, two draws")
     parser.add_argument("--report", action="store_true", help="only write the tables of what is there")
     parser.add_argument("--repeats", type=int, default=5, help="random splits")
     parser.add_argument("--sets", type=lambda text: text.split(","), default=["thyroid"], help="with commas between")
-    parser.add_argument("--output", default="experiments/results/thesis/sampled_widths", help="folder for results")
-    parser.add_argument("--page", type=Path, help="page whose tables, between two comments, are replaced")
     arguments = parser.parse_args()
     arguments.repeats = 1 if arguments.quick else arguments.repeats
     if unknown := sorted(set(arguments.sets) - set(SETS)):
         parser.error(f"there is no set {', '.join(unknown)}; there are {', '.join(SETS)}")
-    output = Path(arguments.output)
-    output.mkdir(parents=True, exist_ok=True)
+    output = arguments.output
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", ConvergenceWarning)  # searches that are cut short are what is compared
         if not arguments.report:

@@ -9,7 +9,6 @@ runs, on (6.1), on (6.1) with unequal Lipschitz constants, and where no coordina
 
 from __future__ import annotations
 
-import argparse
 import sys
 from pathlib import Path
 from typing import Any
@@ -23,6 +22,7 @@ from rich.progress import track
 
 sys.path.insert(0, str(Path(__file__).parents[2]))
 from experiments.ledger import Ledger, cpu_seconds, markdown, report
+from experiments.program import command_line
 
 CONSOLE = Console()
 RUNS = "thesis_sampling_runs.csv"
@@ -98,14 +98,8 @@ def draw(curves: pd.DataFrame, output: Path) -> None:
 
 def main() -> None:
     """Run everything and write it down."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--data", help="not needed: the problems are formulas")
-    parser.add_argument("--quick", action="store_true", help="small sizes, for a check that everything runs")
-    parser.add_argument("--output", default="experiments/results/thesis/sampling", help="folder for tables and figures")
-    parser.add_argument("--page", type=Path, help="page whose tables, between two comments, are replaced")
-    arguments = parser.parse_args()
-    output = Path(arguments.output)
-    output.mkdir(parents=True, exist_ok=True)
+    arguments = command_line(__doc__, "thesis/sampling", data="not needed: the problems are formulas").parse_args()
+    output = arguments.output
     sizes: dict[str, Any] = QUICK if arguments.quick else FULL
     curves = run(Ledger(output / RUNS, KEYS, MEASURED), **sizes)
     curves.to_csv(output / "curves.csv", index=False)

@@ -10,7 +10,6 @@ tables.
 
 from __future__ import annotations
 
-import argparse
 import sys
 import time
 import warnings
@@ -26,6 +25,7 @@ from rich.console import Console
 
 sys.path.insert(0, str(Path(__file__).parents[2]))
 from experiments.ledger import Ledger, markdown, report
+from experiments.program import command_line
 
 from manykernels.exceptions import ConvergenceWarning
 
@@ -122,20 +122,17 @@ LEDGERS = {RUNS: tables}
 
 def main() -> None:
     """Run the experiment from the command line."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--quick", action="store_true", help="one draw of two sizes")
+    parser = command_line(
+        __doc__, "thesis/scalability", data="not needed: the classes are drawn at random", quick="one draw of two sizes"
+    )
     parser.add_argument("--repeats", type=int, default=5, help="draws")
     parser.add_argument("--minutes", type=float, default=60.0, help="after so many minutes nothing new is begun")
     parser.add_argument("--seconds", type=float, default=10.0, help="time limit of a search")
-    parser.add_argument("--data", help="not needed: the classes are drawn at random")
-    parser.add_argument("--output", default="experiments/results/thesis/scalability", help="folder for results")
-    parser.add_argument("--page", type=Path, help="page whose tables, between two comments, are replaced")
     arguments = parser.parse_args()
     sizes, grids = Sizes(seconds=arguments.seconds), (SAMPLES, KERNELS)
     if arguments.quick:
         sizes, grids, arguments.repeats = QUICK, (QUICK_SAMPLES, QUICK_KERNELS), 1
-    output = Path(arguments.output)
-    output.mkdir(parents=True, exist_ok=True)
+    output = arguments.output
     ledger = Ledger(output / RUNS, KEYS, MEASURED)
     with warnings.catch_warnings():
         # Machines and searches that are cut short are part of the comparison: their errors are in the table.

@@ -14,7 +14,6 @@ from __future__ import annotations
 import _polynomial_runs as runs  # first: it limits threads before NumPy is loaded
 
 # isort: split
-import argparse
 import sys
 import time
 from collections.abc import Sequence
@@ -31,6 +30,7 @@ from rich.console import Console
 
 sys.path.insert(0, str(Path(__file__).parents[2]))
 from experiments.ledger import Ledger, markdown, report
+from experiments.program import command_line
 
 from manykernels.discovery.polynomial.descent import InteractionSampler, MirrorDescent
 from manykernels.discovery.polynomial.family import PolynomialFamily
@@ -149,19 +149,14 @@ LEDGERS = {RUNS: lambda frame: {"steps": summary(frame)}}
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run what the table lacks, print and save."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--data", help="not needed: the data sets are drawn at random")
+    parser = command_line(__doc__, "thesis/polynomial", data="not needed: the data sets are drawn at random")
     parser.add_argument("--columns", type=int, nargs="+", default=[40, 100])
     parser.add_argument("--seconds", type=float, default=2.0, help="CPU seconds of a run")
     parser.add_argument("--repeats", type=int, default=3, help="data sets")
     parser.add_argument("--everything", action="store_true", help="all products at more than 40 columns, too: minutes")
-    parser.add_argument("--quick", action="store_true", help="small sizes, in seconds")
-    parser.add_argument("--output", type=Path, default=Path("experiments/results/thesis/polynomial"))
-    parser.add_argument("--page", type=Path, help="page whose table, between two comments, is replaced")
     options = parser.parse_args(arguments)
     if options.quick:
         options.columns, options.seconds, options.repeats = [6], 0.1, 1
-    options.output.mkdir(parents=True, exist_ok=True)
     table = Ledger(options.output / RUNS, KEYS, (*OTHERS, NEEDED))
     sizes = (60, 100) if options.quick else (500, 1000)
     needed = {r: needed_draws(monomial_task(r, *sizes, 0)) for r in options.columns}

@@ -39,10 +39,6 @@ def classification(n_samples: int = 90, n_classes: int = 2) -> tuple[Array, Arra
     return X, np.array(["red", "green", "blue"])[codes]
 
 
-def plain_model(alpha: float, X: Array, y: Array, kind: Any = MKLRegressor) -> Any:
-    return kind(bank(), alpha=alpha, tol=1e-8).fit(X, y)
-
-
 def test_scores_are_those_of_a_plain_loop() -> None:
     X, y = regression()
     splitter = KFold(3, shuffle=True, random_state=0)

@@ -6,17 +6,17 @@ import re
 from pathlib import Path
 
 import pytest
+from experiments.program import command_line
 
 ROOT = Path(__file__).parents[2]
 MODULES = sorted((ROOT / "experiments").glob("*/*.py"))
 PROGRAMS = [path for path in MODULES if not path.name.startswith("_")]
 FOLDERS = sorted({path.parent for path in PROGRAMS})
-OPTIONS = ("--quick", "--data", "--output")
 
 
 def missing(source: str) -> list[str]:
     """Return what a program lacks."""
-    lacks = [option for option in OPTIONS if f'"{option}"' not in source]
+    lacks = [] if "= command_line(" in source else ["command_line"]
     return lacks if re.search(r'^if __name__ == "__main__":$', source, re.MULTILINE) else [*lacks, "main"]
 
 
@@ -28,6 +28,15 @@ def named(path: Path) -> str:
 def test_a_program_has_the_common_options(path: Path) -> None:
     """Each in its own source: what another program of the folder takes does not help."""
     assert missing(path.read_text()) == []
+
+
+def test_the_common_options_are_there(tmp_path: Path) -> None:
+    """The folder of results is made where it is asked for, and nowhere else."""
+    folder = tmp_path / "made"
+    given = command_line("", "nowhere").parse_args(["--quick", "--data", "archives", "--output", str(folder)])
+    assert (given.quick, given.data, given.output, given.page) == (True, "archives", folder, None)
+    assert folder.is_dir()
+    assert not (ROOT / "experiments" / "results" / "nowhere").exists()
 
 
 @pytest.mark.parametrize("path", [path for path in MODULES if path not in PROGRAMS], ids=named)
@@ -49,5 +58,5 @@ def test_a_publication_has_a_test(folder: Path) -> None:
 
 
 def test_the_checks_can_fail() -> None:
-    assert missing("print(1)") == [*OPTIONS, "main"]
+    assert missing("print(1)") == ["command_line", "main"]
     assert len(PROGRAMS) >= 1

@@ -12,7 +12,6 @@ from manykernels.grams.rows.opening import is_chunked, with_target
 from manykernels.kernels import Linear
 from manykernels.objective.losses import get_loss
 from manykernels.objective.regularizers import get_regularizer
-from manykernels.solvers import Solution
 from manykernels.solvers.registry import problem_of
 
 ADDITIVE = KernelBank.per_feature(Linear(), widths=("0.5*median", "median", "2*median"), standardize=True)
@@ -34,9 +33,3 @@ def largest_strength(X: Any, y: Any, bank: Any, loss: Any = "logistic", **option
         X, y = with_target(X, y)
     stack = bank if isinstance(bank, FactoredStack) else factored_stack(X, bank)
     return problem_of(stack, np.asarray(y), get_loss(loss), get_regularizer("l1", 1.0), **options).strength_max()
-
-
-def additive_names(found: Solution) -> list[str]:
-    """Return the names of the active kernels."""
-    assert found.functions is not None
-    return list(found.functions.names)
