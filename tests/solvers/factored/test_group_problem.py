@@ -7,9 +7,12 @@ import pytest
 from scipy.linalg import eigh
 
 from manykernels import Gaussian
+from manykernels.grams.factored.operators import DenseOperator
+from manykernels.objective.losses.curvature import OutputCurvature
 from manykernels.objective.regularizers import BlockL1
 from manykernels.solvers.factored.group_penalty import GroupPenalty, places_of
 from manykernels.solvers.factored.group_problem import GroupProblem, _eigenbases
+from manykernels.solvers.factored.objective import OutputOperator
 
 WIDTHS = np.geomspace(0.5, 2.0, 10)
 
@@ -66,14 +69,15 @@ def test_outputs_that_have_something_in_common_end_at_the_minimum_of_the_whole()
     n, outputs, starts = 80, 3, np.array([0, 2, 3, 6])
     Z, p = rng.normal(size=(n, 6)), rng.dirichlet(np.ones(outputs), size=n)
     place = places_of(outputs * starts, outputs)
-    blocks = np.array([(Z * own[:, None]).T @ Z for own in p.T])
     sides, whole = np.zeros((n, place.size)), np.zeros((place.size, place.size))
-    for at, own, block in zip(place, p.T, blocks, strict=True):
+    for at, own in zip(place, p.T, strict=True):
         sides[:, at] = own[:, None] * Z
-        whole[np.ix_(at, at)] = block
+        whole[np.ix_(at, at)] = (Z * own[:, None]).T @ Z
     whole -= sides.T @ sides
     penalty = GroupPenalty.of(BlockL1(2.0), outputs * starts, np.ones(3))
-    problem = GroupProblem(blocks, penalty, (Z.astype(np.float32), p.astype(np.float32)))
+    operators = [OutputOperator(DenseOperator(np.arange(3), [Z], starts), outputs)]
+    blocks, shares = OutputCurvature(p, np.ones(n)).hessian(operators, n, intercept=False)
+    problem = GroupProblem(blocks, penalty, shares)
     q = 5.0 * rng.normal(size=place.size)
     q[place] -= q[place].mean(axis=0)  # of slopes nothing is the same for all outputs
     v, r = problem.solve(np.zeros(len(q)), q, 1e-6)

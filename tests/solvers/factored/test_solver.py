@@ -133,7 +133,22 @@ def test_hessians_of_a_sample_are_rounded_and_those_of_all_rows_are_not() -> Non
         assert np.allclose(one.gram(operators, rows, intercept=True), exact, rtol=0, atol=error * np.abs(exact).max())
         for curvature, whole in ((several, p.sum(axis=1)), (coupled, 1.0 - (p**2).sum(axis=1))):
             index, weights = sampled_rows(whole, rows)
-            found = curvature.hessian(operators, rows, intercept=True)[0]
-            for t, own in enumerate(found):
-                exact = (Z[index].T * (weights * p[index, t] / whole[index])) @ Z[index]
-                assert np.allclose(own, exact, rtol=0, atol=error * np.abs(exact).max())
+            blocks, shares = curvature.hessian(operators, rows, intercept=True)
+            diagonals = p if shares is None else p @ shares.basis**2 - (p @ shares.basis) ** 2
+            for found, own in zip(blocks, diagonals[index].T, strict=True):
+                exact = (Z[index].T * (weights * own / whole[index])) @ Z[index]
+                assert np.allclose(found, exact, rtol=0, atol=error * np.abs(exact).max())
+
+
+def test_between_blocks_of_a_multinomial_hessian_is_nothing_on_average() -> None:
+    """In the coordinates of `Shares`; a class that no row has a chance of leaves the basis orthogonal to ones."""
+    rng = np.random.default_rng(1)
+    p = rng.dirichlet([4.0, 2.0, 1.0], size=500)
+    p = np.column_stack([p, np.zeros(500)])
+    ones = FourierStack.grid(np.zeros((500, 1)), [1.0]).operators([0], 1e-3)  # a constant feature
+    blocks, shares = OutputCurvature(p, np.ones(500)).hessian(ones, 500, intercept=True)
+    assert shares is not None
+    assert np.allclose(shares.basis.T @ np.column_stack([shares.basis, np.ones(4)]), np.eye(3, 4), atol=1e-12)
+    assert np.allclose(shares.product(np.ones((blocks.shape[1], 3))), 0.0, atol=1e-4 * blocks.max())
+    mean = np.diag(p.sum(axis=0)) - p.T @ p
+    np.testing.assert_allclose(blocks[:, -1, -1], np.diag(shares.basis.T @ mean @ shares.basis), rtol=1e-12, atol=1e-12)

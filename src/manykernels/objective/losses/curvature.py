@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import abc
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from typing import Any, ClassVar
 
 import numpy as np
@@ -26,7 +27,7 @@ CERTAIN_ROUNDS = 3
 CHUNK_ENTRIES, MIN_ROWS = 2**19, 1024  # of rows of factors held at once for a Hessian: 4 MB
 MOST_ENTRIES = 2**25  # of factors that a Hessian of coupled samples holds at once: 256 MB
 SAMPLE_PER_RANK = 15  # rows that a Hessian is summed over, for each of its columns
-Shares = tuple[Array, Array]  # rows (n, r) of factors, and (n, T): ``sum_i (p_i (x) z_i) (p_i (x) z_i)'``
+TILE_ENTRIES = 2**17  # of rows of factors, which a cache keeps from one product to the next
 COUPLED_REACH = 10.0  # change of a logarithm of hazards in one step: beyond, the shares in risk sets are others
 
 NO_SHARES, NO_PLACES = np.zeros((0, 0)), np.zeros(0, dtype=np.intp)
@@ -52,6 +53,43 @@ def add_curved(weights: Array, shares: Array, risks: Any, image: Array, out: Arr
                 target[i] -= own[i] * means[i]
     if risks[0].size > 0:
         take_at_risk(risks, image[0], out[0])
+
+
+@dataclass(frozen=True, eq=False)
+class Shares:
+    """What is between outputs in ``sum_i z_i z_i' (x) (diag(p_i) - p_i p_i')``, in coordinates that make it small.
+
+    A change that is the same in all outputs bends nothing; the others have a basis in which the mean over rows of
+    ``diag(p_i) - p_i p_i'`` is diagonal. There are blocks on the diagonal, and what is between them is zero on average.
+
+    Attributes
+    ----------
+    rows : (n, r) float32
+        Rows ``z_i`` of factors.
+    p : (n, T) float32
+    basis : (T, T - 1)
+        Orthonormal.
+    diagonal : (n, T - 1) float32
+        Of ``basis' (diag(p_i) - p_i p_i') basis``.
+    """
+
+    rows: Array
+    p: Array
+    basis: Array
+    diagonal: Array
+
+    def product(self, V: Array) -> Array:
+        """Return what is between blocks times coordinates (r, T - 1) of factors."""
+        right, basis = np.ascontiguousarray(V, dtype=self.rows.dtype), self.basis.astype(self.rows.dtype)
+        total, step = np.zeros_like(right), max(TILE_ENTRIES // self.rows.shape[1], 1)
+        for low in range(0, len(self.rows), step):
+            part = slice(low, low + step)
+            moves = self.rows[part] @ right
+            own = moves @ basis.T
+            own -= np.einsum("it,it->i", own, self.p[part])[:, None]
+            own *= self.p[part]
+            total += self.rows[part].T @ (own @ basis - self.diagonal[part] * moves)
+        return total.astype(np.float64)
 
 
 class Curvature(abc.ABC):
@@ -109,7 +147,7 @@ class Curvature(abc.ABC):
         """
 
     def hessian(self, operators: Sequence[Any], rows: int, *, intercept: bool) -> tuple[Array, Shares | None]:
-        """Return `gram`, and what acts between outputs: rows of factors and shares of these that are taken away."""
+        """Return `gram`, and what acts between outputs: blocks are then those of the coordinates of `Shares`."""
         return self.gram(operators, rows, intercept=intercept), None
 
 
@@ -204,17 +242,19 @@ class OutputCurvature(Curvature):
         return SampleCurvature(alone).gram(operators, rows, intercept=intercept)
 
     def hessian(self, operators: Sequence[Any], rows: int, *, intercept: bool) -> tuple[Array, Shares | None]:
-        """Return that of ``diag(p)``, and ``p p'`` as rows and shares, from about so many of the rows; unbiased."""
+        """Return blocks of ``diag(p) - p p'``, and what is between them, from about so many of the rows; unbiased."""
         spread = 1.0 - (self.p**2).sum(axis=1)
         index, weights = sampled_rows(self.weight * spread, rows)
         ratios, p = weights / spread[index], self.p[index]  # sample weights over chances
         size = rank_of(operators) + intercept
-        H, kept = np.zeros((p.shape[1], size, size)), np.empty((len(index), size), dtype=np.float32)
-        sampled = len(index) < len(self.p)
-        for part, Z in _scaled_rows(operators, index, ratios, intercept=intercept, sampled=sampled):
-            _add_shares(H, Z, p[part])
-            kept[part] = Z
-        return H, (kept, p.astype(np.float32))
+        mean = np.diag(ratios @ p) - (ratios[:, None] * p).T @ p
+        basis = np.linalg.eigh(mean + mean.trace())[1][:, :-1]  # the last is the same in all outputs
+        own = np.maximum(p @ basis**2 - (p @ basis) ** 2, 0.0)
+        H, rows = np.zeros((basis.shape[1], size, size)), np.empty((len(index), size), dtype=np.float32)
+        for part, Z in _scaled_rows(operators, index, ratios, intercept=intercept, sampled=len(index) < len(self.p)):
+            _add_shares(H, Z, own[part])
+            rows[part] = Z
+        return H, Shares(rows, p.astype(np.float32), basis, own.astype(np.float32))
 
 
 # --- rows of factors ------------------------------------------------------------------------------------------------

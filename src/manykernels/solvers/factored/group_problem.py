@@ -248,7 +248,6 @@ def _turned(G: Array | None, low: int, blocks: Sequence[tuple[int, int, Array]])
 SWEEPS = 4  # between two attempts at a Newton step
 MAX_ROUNDS = 200
 SHORT = 0.1  # a step below it was stopped by a group that passes zero
-TILE_ENTRIES = 2**17  # of rows of what outputs have in common, which a cache keeps from one product to the next
 MOST_GRADIENTS, LEFT = 30, 0.1  # of the residual, in the norm of the blocks, where outputs have something in common
 RIDGE = 1e-12  # of the mean diagonal: keeps directions that no sample bends solvable
 
@@ -320,7 +319,7 @@ class GroupProblem:
     """The quadratic of one Newton step, in the eigenbasis of its diagonal blocks.
 
     Of several outputs every group is over all of them, one after the other, and so are coordinates here; the quadratic
-    has a block (r, r) for each output, less what `Shares` say that they have in common.
+    has a block (r, r) for each output, or for each coordinate of `Shares`, which say what is between these.
 
     Parameters
     ----------
@@ -331,10 +330,12 @@ class GroupProblem:
     """
 
     def __init__(self, H: Array, penalty: GroupPenalty, shares: Shares | None = None) -> None:
-        self.penalty, self._H, self._shares = penalty, H.reshape(-1, *H.shape[-2:]), shares
-        size = H.shape[-1]
-        self._outputs = int(penalty.starts[-1]) // size
-        self._starts = penalty.starts // self._outputs
+        self._H, self._shares, size = H.reshape(-1, *H.shape[-2:]), shares, H.shape[-1]
+        outputs = int(penalty.starts[-1]) // size
+        self._starts, self._given = penalty.starts // outputs, places_of(penalty.starts, outputs)
+        if shares is not None:  # a change that is the same in all outputs gains nothing
+            penalty = replace(penalty, starts=len(H) * self._starts)
+        self.penalty = penalty
         diagonal = np.einsum("tii->ti", self._H)
         diagonal += RIDGE * max(float(diagonal.sum()), 1e-300) / diagonal.size
         self._eigenvalues, bases = _eigenbases(self._H, self._starts.tolist())
@@ -346,7 +347,7 @@ class GroupProblem:
             self._H[:, low:high] = basis.swapaxes(1, 2) @ self._H[:, low:high]
             self._H[:, low:high, low:high] = 0.0
         diagonal[:] = self._eigenvalues
-        self._place = places_of(penalty.starts, self._outputs)
+        self._place = self._given if shares is None else places_of(penalty.starts, len(H))
         alone = [(low, high, basis[0]) for low, high, basis in self._bases]
         self._cones = Cones(penalty.cones, penalty.starts, alone) if penalty.coned else None
 
@@ -359,8 +360,13 @@ class GroupProblem:
         return out
 
     def _rotate(self, v: Array, *, back: bool = False) -> Array:
-        out = np.empty_like(v)
-        out[self._place] = self._turned(v[self._place], back=back)
+        """Return coordinates as the quadratic has them, or back from there."""
+        here, there = (self._place, self._given) if back else (self._given, self._place)
+        V, out = v[here], np.empty(there.size)
+        if self._shares is not None and not back:
+            V = self._shares.basis.T @ V
+        V = self._turned(V, back=back)
+        out[there] = V if self._shares is None or not back else self._shares.basis @ V
         return out
 
     def _product(self, v: Array) -> Array:
@@ -368,21 +374,13 @@ class GroupProblem:
         V, out = v[self._place], np.empty_like(v)
         one = len(self._H) == 1
         found = V @ self._H[0] if one else np.matmul(V[:, None], self._H)[:, 0]
-        out[self._place] = found if self._shares is None else found - self._in_common(V)
+        out[self._place] = found if self._shares is None else found + self._between(V)
         return out
 
-    def _in_common(self, V: Array) -> Array:
-        """Return what outputs have in common times coordinates (T, r)."""
+    def _between(self, V: Array) -> Array:
+        """Return what is between blocks times coordinates (T - 1, r)."""
         assert self._shares is not None
-        rows, shares = self._shares
-        right = np.ascontiguousarray(self._turned(V, back=True).T, dtype=rows.dtype)
-        total = np.zeros_like(right)
-        step = max(TILE_ENTRIES // rows.shape[1], 1)
-        for low in range(0, len(rows), step):
-            part, own = rows[low : low + step], shares[low : low + step]
-            means = np.einsum("it,it->i", part @ right, own)
-            total += part.T @ (means[:, None] * own)
-        return self._turned(total.T.astype(np.float64))
+        return self._turned(self._shares.product(self._turned(V, back=True).T).T)
 
     def solve(self, v: Array, gradient: Array, tol: float, outside: float | Array | None = None) -> tuple[Array, Array]:
         """Minimize from ``v``, at which the quadratic has this gradient; stop at ``tol`` times the first violation.
@@ -398,8 +396,7 @@ class GroupProblem:
             if penalty.tied:
                 v, r = self._leave_zero(v, r)
             before = penalty.norms(v) > 0
-            for _ in range(SWEEPS):
-                self._sweep(v, r)
+            v, r = self._swept(v, r)
             if self._violation(v, r) <= target:
                 break
             if np.array_equal(before, penalty.norms(v) > 0):
@@ -408,17 +405,22 @@ class GroupProblem:
                     break
         return self._rotate(v, back=True), self._rotate(r, back=True)
 
-    def _sweep(self, v: Array, r: Array) -> None:
-        """Let every group take its turn; changes coefficients and the gradient."""
-        rows, before = r[self._place], v.copy()
-        if self._cones is None:
-            self.penalty.sweep(self._H, self._eigenvalues, v, rows)
-        else:
-            assert self.penalty.shape is not None
-            self._cones.sweep(self._H, self._eigenvalues, self.penalty.shape, self.penalty.outside, v, rows)
-        if self._shares is not None:  # nowhere above the blocks, so that the whole falls with these
-            rows -= self._in_common((v - before)[self._place])
-        r[self._place] = rows
+    def _swept(self, v: Array, r: Array) -> tuple[Array, Array]:
+        """Let every group take its turn, some times; of blocks alone, and then as far that way as the whole falls."""
+        w, rows = v.copy(), r[self._place]
+        for _ in range(SWEEPS):
+            if self._cones is None:
+                self.penalty.sweep(self._H, self._eigenvalues, w, rows)
+            else:
+                assert self.penalty.shape is not None
+                self._cones.sweep(self._H, self._eigenvalues, self.penalty.shape, self.penalty.outside, w, rows)
+        if self._shares is None:
+            r[self._place] = rows
+            return w, r
+        step = w - v
+        image = self._product(step)
+        size = line_minimum(self.penalty, v, step, float(r @ step), float(step @ image))
+        return w if size == 1.0 else v + size * step, r + size * image
 
     def _violation(self, v: Array, r: Array) -> float:
         return self.penalty.violation(v, r, None if self._cones is None else self._cones.rests)

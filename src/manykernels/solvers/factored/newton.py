@@ -360,9 +360,11 @@ def minimize(
     objective: FactoredObjective, point: Point, tol: float, max_steps: int, deadline: float = np.inf
 ) -> NewtonFit:
     """Minimize until the gap on these factors is at most ``tol``, or no step decreases the objective."""
-    # So many rows for each coefficient of all outputs that act on each other leave a block an error of a fifth: steps
-    # that gain less have other reasons.
-    most = first_rows(objective) if len(objective.loss.outputs) < objective.n_outputs else objective.problem.n_samples
+    most = objective.problem.n_samples
+    if len(objective.loss.outputs) < objective.n_outputs:
+        # So many rows for each coefficient of all outputs that act on each other, which are kept, leave a block an
+        # error of a fifth: steps that gain less have other reasons.
+        most = min(most, max(SAMPLE_ROWS, SAMPLE_PER_RANK * objective.rank))
     hessians = Hessians(first_rows(objective), tol=tol, sweep_tol=tol)
     gap, value, best, begun = np.inf, np.inf, -np.inf, max_steps > 0 and _begun(objective, point, hessians)
     for step in range(int(begun), max_steps + 1):
@@ -418,8 +420,8 @@ def _begun(objective: FactoredObjective, point: Point, hessians: Hessians) -> bo
 
 
 def first_rows(objective: FactoredObjective) -> int:
-    """Return how many rows the first Hessian is summed over."""
-    return min(objective.problem.n_samples, max(SAMPLE_ROWS, SAMPLE_PER_RANK * objective.rank))
+    """Return how many rows the first Hessian is summed over: for each coefficient of a block, one output's."""
+    return min(objective.problem.n_samples, max(SAMPLE_ROWS, SAMPLE_PER_RANK * objective.rank // objective.n_outputs))
 
 
 def without_hessian(objective: FactoredObjective) -> bool:
