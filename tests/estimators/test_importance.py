@@ -28,12 +28,13 @@ from manykernels.estimators.supervised.importance import (
     Target,
     by_matrices,
     by_rows,
+    curvatures,
     losses_of_rows,
     of_support,
 )
 from manykernels.exceptions import InvalidInputError
 from manykernels.kernels import Gaussian, Linear
-from manykernels.objective.losses import CoxPartial, survival_target
+from manykernels.objective.losses import CoxPartial, get_loss, survival_target
 
 RNG = np.random.default_rng(0)
 N = 60
@@ -223,6 +224,14 @@ def test_a_model_file_keeps_importances(held: str, tmp_path: Path) -> None:
 def test_searches_with_kinks_have_importances() -> None:
     model = GaussianMKL(loss="hinge", resources={"max_iter": 3}, tol=0.5).fit(X, CLASSES)
     assert model.importance_frame()["importance"].iloc[0] > 0
+
+
+def test_kinks_of_a_class_without_kernels_are_no_infinity() -> None:
+    """Its scores have no variance that could say how stiff they are: a hinge fit of several classes ended here."""
+    y, none = np.array([[1.0], [-1.0], [-1.0]]), np.zeros((3, 1))
+    found = curvatures([get_loss("hinge")], y, none, 0.5 * y, np.ones(3), np.zeros(1))
+    assert np.isfinite(found).all()
+    assert (found > 0).all()
 
 
 def test_noise_that_is_fitted_is_worth_nothing() -> None:

@@ -150,7 +150,7 @@ def _curvature(loss: Loss, y: Array, z: Array, rho: Array, unit: float, weight: 
     inside = (r > low + edge) & (r < high - edge)
     if loss.kink:
         inside &= np.abs(r) > edge
-    return np.where(inside, STIFF / max(unit, np.finfo(np.float64).tiny), 0.0)
+    return np.where(inside, STIFF / (unit if unit > np.finfo(np.float64).tiny * STIFF else 1.0), 0.0)
 
 
 def by_matrices(target: Target, gram: Callable[[int], Array]) -> tuple[Array, Array]:

@@ -250,11 +250,11 @@ class OutputCurvature(Curvature):
         mean = np.diag(ratios @ p) - (ratios[:, None] * p).T @ p
         basis = np.linalg.eigh(mean + mean.trace())[1][:, :-1]  # the last is the same in all outputs
         own = np.maximum(p @ basis**2 - (p @ basis) ** 2, 0.0)
-        H, rows = np.zeros((basis.shape[1], size, size)), np.empty((len(index), size), dtype=np.float32)
+        H, kept = np.zeros((basis.shape[1], size, size)), np.empty((len(index), size), dtype=np.float32)
         for part, Z in _scaled_rows(operators, index, ratios, intercept=intercept, sampled=len(index) < len(self.p)):
             _add_shares(H, Z, own[part])
-            rows[part] = Z
-        return H, Shares(rows, p.astype(np.float32), basis, own.astype(np.float32))
+            kept[part] = Z
+        return H, Shares(kept, p.astype(np.float32), basis, own.astype(np.float32))
 
 
 # --- rows of factors ------------------------------------------------------------------------------------------------
