@@ -99,3 +99,20 @@ def test_the_scale_of_sample_weights_costs_no_steps(loss: str, penalty: str) -> 
     assert isinstance(many, Solution)
     assert many.newton_steps <= one.newton_steps + 2
     assert many.certificate.primal == pytest.approx(2.0**20 * one.certificate.primal, rel=1e-4)
+
+
+@pytest.mark.parametrize("loss", ["hinge", "logistic", "squared"])
+def test_a_set_of_all_kernels_is_certified_once(loss: str) -> None:
+    """No kernel is outside that could be violated: certificates on the way would say nothing."""
+    rng = np.random.default_rng(5)
+    points = rng.normal(size=(80, 6))
+    stack = np.stack([np.exp(-((column[:, None] - column) ** 2)) for column in points.T])
+    y = np.sign(3.0 * np.sin(points[:, 0]) + points[:, 1])
+    found = WorkingSet(tol=1e-3).solve(Problem(stack, y, get_loss(loss), BlockL1(1.0)).at_fraction(0.1))
+    assert found.status is Status.CONVERGED
+    assert found.n_iter == 1
+    norms = [
+        np.sqrt(d**2 * (found.dual_coef @ gram @ found.dual_coef))
+        for d, gram in zip(found.kernel_weights, stack, strict=True)
+    ]
+    np.testing.assert_allclose(found.kernel_norms, norms, rtol=1e-10)

@@ -119,6 +119,8 @@ class Certificate:
     dual_norms : ndarray of shape (n_kernels,)
         ``u_m`` of the projected dual coefficients before scaling: what the pass over the kernels was for, kept
         because the working set and screening need it again.
+    block_norms : ndarray of shape (n_kernels,)
+        ``t_m = w_m ||f_m||`` of the model, as the primal value has them; empty where functions tell their norms.
     """
 
     primal: float
@@ -129,6 +131,7 @@ class Certificate:
     rounding: float = 0.0
     relative_rounding: float = 0.0
     dual_norms: Array = field(default_factory=lambda: np.zeros(0), repr=False, compare=False)
+    block_norms: Array = field(default_factory=lambda: np.zeros(0), repr=False, compare=False)
 
     @classmethod
     def from_values(

@@ -631,12 +631,13 @@ class Problem:
             with np.errstate(over="ignore", invalid="ignore"):
                 rounding = self.bound.primal_rounding(self, (rho, d, b), f, t)
                 rounding += self.bound.dual_rounding(self, scaled, signed, point.conjugates, point.scores)
-                return replace(Certificate.from_values(primal, dual, denominator, kkt, rounding), dual_norms=u)
+                values = primal, dual, denominator, kkt, rounding
+                return replace(Certificate.from_values(*values), dual_norms=u, block_norms=t)
 
         gap = primal - dual
         if not 0.0 <= gap < np.inf:
             return whole(), whole
-        return Certificate(primal, dual, gap, gap / denominator, kkt, np.nan, np.nan, u), whole
+        return Certificate(primal, dual, gap, gap / denominator, kkt, np.nan, np.nan, u, t), whole
 
     def _best_dual(self, rho: Array, z: Array, primal: float) -> _DualPoint:
         """Return the best of the dual points that a model suggests; none is looked for once one is close enough."""

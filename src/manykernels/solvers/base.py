@@ -87,15 +87,6 @@ def _certified(problem: Problem, model: Model, before: int, newton_steps: int = 
     return Solution(*model, certificate, passes=passes, newton_steps=newton_steps, whole=whole)
 
 
-def _with_norms(solution: Solution, problem: Problem) -> Solution:
-    """Return a solution with the norms of its functions, before penalties, and what it cost to compute them."""
-    if solution.kernel_norms is not None:
-        return solution
-    before = problem.stack.counters.entries
-    norms = problem.model_parts(solution.dual_coef, solution.kernel_weights)[1] / problem.penalties
-    return replace(solution, kernel_norms=norms, passes=solution.passes + _passes_since(problem, before))
-
-
 SYSTEMS = 100  # for each iteration that is allowed: what one learner at fixed weights may take where it breaks down
 PATIENCE = 12  # certificates without any progress before a run counts as stalled
 WORTH_KEEPING = 0.5  # relative gap of a model above which a fallback starts afresh: a cold start is no worse
@@ -315,8 +306,9 @@ class Solver(ABC, Generic[State]):
         self.check(problem)
         with problem.stack.counted_apart() as stack:
             own = problem.over(stack)
-            solution = _with_norms(self._solve_apart(own, warm_start), own)
-            solution = solution.with_replaced(stack.replaced_kernels)
+            solution = self._solve_apart(own, warm_start).with_replaced(stack.replaced_kernels)
+        if solution.kernel_norms is None:
+            solution = replace(solution, kernel_norms=solution.certificate.block_norms / problem.penalties)
         if solution.status is not Status.CONVERGED:
             warn(solution.message, ConvergenceWarning)
         return solution

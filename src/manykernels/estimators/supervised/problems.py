@@ -241,7 +241,7 @@ def prune_dual_coefficients(problem: Problem, solution: Solution, tol: float) ->
         certificate = problem.certificate(rho, solution.kernel_weights, solution.intercept)
         if certificate.relative_gap <= tol:
             message = f"converged: relative duality gap {certificate.relative_gap:.2e} <= tol {tol:.2e}"
-            norms = problem.model_parts(rho, solution.kernel_weights)[1] / problem.penalties
+            norms = certificate.block_norms / problem.penalties
             return replace(solution, dual_coef=rho, kernel_norms=norms, certificate=certificate, message=message)
     return solution
 

@@ -218,8 +218,10 @@ class WorkingSet(Solver):
             self._open(problem, state)
         else:
             self._revise(problem, state, state.iteration)
-        wanted = max(state.share * self.tol, min(INNER_PROGRESS * state.gap, FIRST_GAP))
         assert state.iteration is not None
+        wanted = state.share * self.tol
+        if state.kernels.size < problem.n_kernels:
+            wanted = max(wanted, min(INNER_PROGRESS * state.gap, FIRST_GAP))
         self._descend(state.iteration, wanted)
         if state.trims < MOST_TRIMS and state.iteration.within(self.tol):
             self._trim(problem, state, state.share * self.tol)
