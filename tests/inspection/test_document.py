@@ -184,7 +184,7 @@ def test_the_card_tells_what_is_wrong() -> None:
     X = table(40, 2)
     assert "No kernel was selected" in summary_html(MKLClassifier(alpha=100.0).fit(X, X["c0"] > 0))
     assert "not finished (max_iter)" in summary_html(
-        MKLClassifier(resources={"max_iter": 1}, tol=1e-9).fit(X, X["c0"] > 0)
+        MKLClassifier(solver="interior_point", resources={"max_iter": 1}, tol=1e-9).fit(X, X["c0"] > 0)
     )
 
 
@@ -329,7 +329,7 @@ def test_the_rival_of_a_table_with_categories_is_gradient_boosting(tmp_path: Pat
 def test_what_to_distrust_is_told(tmp_path: Path) -> None:
     X = pd.concat([table(40), table(40)[:10]], ignore_index=True)
     y = np.where(X["c0"].rank() > 45, "rare", "common")
-    model = MKLClassifier(alpha=0.01, resources={"max_iter": 1}, tol=1e-10).fit(X, y)
+    model = MKLClassifier(alpha=0.01, solver="interior_point", resources={"max_iter": 1}, tol=1e-10).fit(X, y)
     text = Page(report(model, X, y, tmp_path / "r.html", cv=2, n_draws=50).read_text(encoding="utf-8")).text
     for title in ("The solver did not finish", "Refits did not finish", "Few samples", "A class with few samples"):
         assert title in text
