@@ -473,6 +473,22 @@ def test_more_folds_than_samples_are_refused_in_words(estimator: Any, y: Any, wo
         estimator.fit(X, y)
 
 
+def test_small_tables_get_as_many_folds_as_they_allow() -> None:
+    y = np.array(["no", "yes"] * 4)
+    assert MKLClassifierCV().fit(X[:8], y).n_folds_ == 4
+    assert MKLRegressorCV().fit(X[:4], TARGET[:4]).n_folds_ == 4
+    with pytest.raises(InvalidInputError, match="cv=5 makes no folds of these 8 samples"):
+        MKLClassifierCV(cv=5).fit(X[:8], y)
+    with pytest.raises(InvalidInputError, match=r"each class\. Take more samples"):
+        MKLClassifierCV().fit(X[:2], y[:2])
+
+
+@pytest.mark.filterwarnings("ignore:The least populated class:UserWarning")
+def test_a_class_of_one_sample_is_told_of() -> None:
+    with pytest.raises(InvalidInputError, match="from, 'no', of 2 in y: the other one has a single sample"):
+        MKLClassifierCV().fit(X, np.where(np.arange(len(X)) == 3, "yes", "no"))
+
+
 def test_folds_by_groups_ask_for_the_groups() -> None:
     y = np.where(np.arange(40) % 2, "yes", "no")
     with pytest.raises(InvalidInputError, match="splits by groups, and none were given: pass groups") as caught:

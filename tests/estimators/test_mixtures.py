@@ -32,7 +32,7 @@ from manykernels import (
     solve,
 )
 from manykernels.estimators.selection.averages import Spectrum, fit_averages
-from manykernels.estimators.selection.folds import OpenedKernels, begun, calibrated_loss, exchanges, of_fewer_rows
+from manykernels.estimators.selection.folds import OpenedKernels, begun, calibrated_loss, of_fewer_rows
 from manykernels.estimators.selection.mixtures import (
     EMPTY,
     EVERY,
@@ -44,7 +44,7 @@ from manykernels.estimators.selection.mixtures import (
     selections_of,
 )
 from manykernels.estimators.selection.search import MixtureSearch, Rung, rivals_of
-from manykernels.estimators.selection.strengths import COARSE, Evidence, Grid, StrengthPath, chosen
+from manykernels.estimators.selection.strengths import COARSE, Evidence, Grid, StrengthPath, chosen, exchanges
 from manykernels.estimators.supervised.problems import SolverChoice, _uninterrupted, descend
 from manykernels.exceptions import InvalidInputError
 from manykernels.grams.plan import MOST_ROOM, gram_seconds

@@ -16,7 +16,7 @@ from sklearn.utils.validation import check_is_fitted
 from manykernels.compiled import compiled
 from manykernels.estimators.parameters import Kernels, Resources, Search, check_parameters
 from manykernels.estimators.selection.choice import CrossValidated
-from manykernels.estimators.selection.folds import splits_of
+from manykernels.estimators.selection.folds import N_FOLDS, splits_of
 from manykernels.estimators.supervised.base import BaseMKL
 from manykernels.estimators.supervised.problems import Fit
 from manykernels.estimators.supervised.samples import Samples, sample_weights
@@ -554,9 +554,6 @@ class MKLSurvival(BaseMKL):
         return np.arange(1)
 
 
-DEFAULT_FOLDS = 5
-
-
 class MKLSurvivalCV(CrossValidated, MKLSurvival):
     """Hazards of many kernels, with the strength of the penalty chosen by the partial likelihood of held-out folds.
 
@@ -670,7 +667,7 @@ class MKLSurvivalCV(CrossValidated, MKLSurvival):
 
     def _splits(self, y: Array, groups: ArrayLike | None) -> Iterator[tuple[Array, Array]]:
         """Return folds that share the events among them: one without events teaches nothing."""
-        events, folds = y["event"], DEFAULT_FOLDS if self.cv is None else self.cv
+        events, folds = y["event"], min(N_FOLDS, len(y)) if self.cv is None else self.cv
         number = isinstance(folds, numbers.Integral)
         enough = bool(np.bincount(events, minlength=2).min() >= folds) if number else True
         return iter(splits_of(folds, events, groups, classifier=enough, events=True))

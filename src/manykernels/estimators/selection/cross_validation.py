@@ -84,8 +84,8 @@ class MKLRegressorCV(CrossValidated, MKLRegressor):  # fit also takes groups
     q, p, eta : float
         Shape of the penalties ``"lq"`` and ``"group_elasticnet"``, ``"lp_ball"``, and ``"elasticnet_ball"``.
     cv : int, splitter or iterable, default=None
-        Folds of K-fold selection (5 by default), or any splitter of scikit-learn, such as ``ShuffleSplit`` for
-        hold-out selection.
+        Folds of K-fold selection (5 by default, or one a sample), or any splitter of scikit-learn, such as
+        ``ShuffleSplit`` for hold-out selection.
     scoring : str, callable or None, default=None
         None is minus the mean loss of held-out rows, the loss that is minimized: squared or pinball errors, half the
         deviance of counts but for a constant. With several targets, a search scores and chooses for each of them.
@@ -264,7 +264,8 @@ class MKLClassifierCV(CrossValidated, MKLClassifier):  # fit also takes groups
     q, p, eta : float
         Shape of the penalties ``"lq"`` and ``"group_elasticnet"``, ``"lp_ball"``, and ``"elasticnet_ball"``.
     cv : int, splitter or iterable, default=None
-        Folds of stratified K-fold selection (5 by default), or any splitter of scikit-learn.
+        Folds of stratified K-fold selection (5 by default, or one for each sample of the largest class), or any
+        splitter of scikit-learn.
     scoring : str, callable or None, default=None
         None is minus the mean loss of held-out rows, the loss that is minimized, summed over classes that are learned
         one against the rest: a proper score, which the share of correct labels (``"accuracy"``) is not. Margins of

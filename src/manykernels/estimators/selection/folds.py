@@ -6,7 +6,6 @@ A fold scores whatever is tried on the rows that it holds out, which it does not
 from __future__ import annotations
 
 import copy
-import numbers
 from bisect import bisect_right
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field, replace
@@ -17,22 +16,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 from sklearn.base import BaseEstimator, RegressorMixin
 from sklearn.linear_model import LogisticRegression
-from sklearn.model_selection import (
-    BaseCrossValidator,
-    BaseShuffleSplit,
-    GroupKFold,
-    GroupShuffleSplit,
-    KFold,
-    LeaveOneGroupOut,
-    LeavePGroupsOut,
-    RepeatedKFold,
-    RepeatedStratifiedKFold,
-    ShuffleSplit,
-    StratifiedGroupKFold,
-    StratifiedKFold,
-    StratifiedShuffleSplit,
-    check_cv,
-)
+from sklearn.model_selection import BaseCrossValidator, BaseShuffleSplit, check_cv
 
 from manykernels.estimators.selection.averages import AverageModels, Spectrum, can_average, fit_averages
 from manykernels.estimators.supervised.problems import Fit, SolverChoice, descend, expanded, without_bar
@@ -61,13 +45,11 @@ if TYPE_CHECKING:
 Split = tuple[Array, Array]
 CrossValidation: TypeAlias = int | BaseCrossValidator | BaseShuffleSplit | Iterable[Split] | None
 
+N_FOLDS = 5  # where nothing is said of folds
 FIRST_FOLDS, FIRST_SHARE = 3, 0.5  # folds in which what is in doubt is tried first, at least, and of many folds
 SHARE_OF_COST = 0.15  # of the fits in all folds, that those of fewer rows in the first folds may be predicted to take
 WORTH_FEWER = 0.1  # seconds that a fit must be predicted to be shorter by: dozens are, and folds are opened once more
 MOST_LABELS = 100  # distinct targets that may be classes, none of which may be missing
-# Splitters that hold any samples out.
-EXCHANGING = (KFold, StratifiedKFold, RepeatedKFold, RepeatedStratifiedKFold, ShuffleSplit, StratifiedShuffleSplit)
-EXCHANGING_GROUPS = (GroupKFold, GroupShuffleSplit, LeaveOneGroupOut, LeavePGroupsOut, StratifiedGroupKFold)
 
 
 def splits_of(
@@ -75,10 +57,13 @@ def splits_of(
 ) -> list[tuple[Array, Array]]:
     """Return the rows to learn from and those held out of every fold; what makes no folds is refused in words.
 
-    ``events`` says that ``y`` are no classes to learn but events that folds share: some may have none without.
+    None is five folds, or as many as the samples, or those of the largest class, allow. ``events`` says that ``y`` are
+    no classes to learn but events that folds share: some may have none without.
     """
+    most = int(np.unique(y, return_counts=True)[1].max()) if classifier and np.ndim(y) == 1 else len(y)
+    asked = min(N_FOLDS, max(most, 2)) if cv is None else cv
     try:
-        splits = list(check_cv(cv, y, classifier=classifier).split(np.zeros(len(y)), y, groups))
+        splits = list(check_cv(asked, y, classifier=classifier).split(np.zeros(len(y)), y, groups))
     except InvalidInputError:
         raise
     except ValueError as error:
@@ -86,11 +71,10 @@ def splits_of(
             raise InvalidInputError(
                 f"cv={cv!r} splits by groups, and none were given: pass groups, one label a sample, along with X and y."
             ) from None
-        most = int(np.unique(y, return_counts=True)[1].max()) if classifier and np.ndim(y) == 1 else len(y)
         share = f", of which the largest class has {most}" if most < len(y) else ""
+        way = f"Take fewer folds, at most {most}, or" if most > 1 else "Take"
         raise InvalidInputError(
-            f"cv={cv!r} makes no folds of these {len(y)} samples{share}: {str(error).rstrip('.')}. "
-            f"Take fewer folds, at most {max(most, 2)}, or more samples."
+            f"cv={cv!r} makes no folds of these {len(y)} samples{share}: {str(error).rstrip('.')}. {way} more samples."
         ) from None
     if classifier and not events and np.ndim(y) == 1:
         _check_classes(cv, y, splits)
@@ -102,12 +86,15 @@ def _check_classes(cv: CrossValidation, y: Any, splits: Sequence[Split]) -> None
     codes = np.unique(y, return_inverse=True)[1]
     for number, (train, _) in enumerate(splits, 1):
         if len(train) and codes.max() > 0 and not np.ptp(codes[train]):
-            only = np.asarray(y)[train].tolist()[0]
-            raise InvalidInputError(
-                f"Fold {number} of {len(splits)} leaves one class to learn from, {only!r}, of "
-                f"{codes.max() + 1} in y: cv={cv!r} does not look at classes. Take a splitter that does, such as "
-                "StratifiedKFold, or one that shuffles rows that are sorted by class (KFold(shuffle=True))."
+            only, alone = np.asarray(y)[train].tolist()[0], np.count_nonzero(codes != codes[train[0]]) == 1
+            why = (
+                "the other one has a single sample. Give more of it, or alpha to an estimator without a search."
+                if alone
+                else f"cv={cv!r} does not look at classes. Take a splitter that does, such as StratifiedKFold, or one "
+                "that shuffles rows that are sorted by class (KFold(shuffle=True))."
             )
+            told = f"Fold {number} of {len(splits)} leaves one class to learn from, {only!r}, of {codes.max() + 1} in y"
+            raise InvalidInputError(f"{told}: {why}")
 
 
 def n_first_folds(n_folds: int) -> int:
@@ -148,24 +135,18 @@ def weighed_splits(splits: Sequence[Split], weight: Array) -> list[Split]:
     score.
     """
     found = [split for split in splits if all(weight[part].any() for part in split)]
-    left_out = len(splits) - len(found)
     if not found:
         raise InvalidInputError(
             f"All {len(splits)} folds lack samples of positive weight among those to learn from or those held out. "
             "Take fewer folds, shuffle them (KFold(5, shuffle=True)), or drop the samples of weight zero first."
         )
+    left_out = len(splits) - len(found)
     if left_out:
         warn(
             f"{left_out} of {len(splits)} folds lack samples of positive weight among those to learn from or those "
             "held out, and are left out. Shuffle the folds, or drop the samples of weight zero first.",
         )
     return found
-
-
-def exchanges(cv: Any, groups: Any) -> bool:
-    """Whether folds take samples, or groups of equal size, for exchangeable: then noise is known."""
-    splitters = (numbers.Integral, *EXCHANGING, *(() if groups is None else EXCHANGING_GROUPS))
-    return np.ndim(groups) < 2 and (cv is None or isinstance(cv, splitters))
 
 
 SINGLE_PRECISION_TOL = 1e-4  # from this gap on the matrices of a fold are held in float32: its rounding is not felt

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from manykernels.estimators.selection.averages import can_average
+from manykernels.estimators.selection.folds import N_FOLDS
 from manykernels.estimators.strength import AUTO
 from manykernels.exceptions import MemoryBudgetError
 from manykernels.grams.plan import (
@@ -32,7 +33,6 @@ if TYPE_CHECKING:
     from manykernels.estimators.supervised.samples import Samples
     from manykernels.objective.losses import Loss
 
-FOLDS = 5  # where nobody says how many, as in scikit-learn
 # Traced by `python benchmarks/memory_limits.py --traced`
 FOLD_SPECTRUM = 14_000  # bytes of what a fold knows of a kernel on factors, beside its functions in pieces
 FOLD_VECTORS = 96  # float64 a sample and target: models that all folds keep until a mixture is followed to its end
@@ -62,11 +62,11 @@ def form_of(plan: MemoryPlan | None) -> str:
 def n_folds_of(cv: Any, n_samples: int, groups: Any) -> int:
     """Return the number of folds, the usual one where that takes what is not known yet."""
     if cv is None or isinstance(cv, numbers.Integral):
-        return FOLDS if cv is None else max(int(cv), 2)
+        return max(min(N_FOLDS, n_samples) if cv is None else int(cv), 2)
     try:
         found = cv.get_n_splits(np.zeros(n_samples), groups=groups) if hasattr(cv, "get_n_splits") else len(cv)
     except (TypeError, ValueError):
-        return FOLDS
+        return N_FOLDS
     return max(int(found), 2)
 
 

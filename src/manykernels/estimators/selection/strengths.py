@@ -6,6 +6,7 @@ chooses among them, and evidence tells whether the choice is a finding.
 
 from __future__ import annotations
 
+import numbers
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
@@ -14,6 +15,19 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pandas as pd
+from sklearn.model_selection import (
+    GroupKFold,
+    GroupShuffleSplit,
+    KFold,
+    LeaveOneGroupOut,
+    LeavePGroupsOut,
+    RepeatedKFold,
+    RepeatedStratifiedKFold,
+    ShuffleSplit,
+    StratifiedGroupKFold,
+    StratifiedKFold,
+    StratifiedShuffleSplit,
+)
 
 from manykernels.estimators.selection.mixtures import EMPTY
 from manykernels.estimators.strength import SIGNIFICANT, NoiseLevel, p_value
@@ -29,6 +43,9 @@ if TYPE_CHECKING:
     from manykernels.estimators.selection.mixtures import Mixture
 
 
+# Splitters that hold any samples out.
+EXCHANGING = (KFold, StratifiedKFold, RepeatedKFold, RepeatedStratifiedKFold, ShuffleSplit, StratifiedShuffleSplit)
+EXCHANGING_GROUPS = (GroupKFold, GroupShuffleSplit, LeaveOneGroupOut, LeavePGroupsOut, StratifiedGroupKFold)
 USEFUL = 0.5  # errors by which a model of what may be noise is kept; see benchmarks/evidence.py --constant
 
 
@@ -68,6 +85,12 @@ def ahead(scores: Array, others: Array, needed: Array | float, *, at_least: bool
     errors = gaps.std(axis=0, ddof=min(1, len(gaps) - 1)) / np.sqrt(len(gaps))
     bar = needed * np.where(np.isfinite(errors), errors, 0.0)
     return np.asarray(gaps.mean(axis=0) >= bar if at_least else gaps.mean(axis=0) > bar)
+
+
+def exchanges(cv: Any, groups: Any) -> bool:
+    """Whether folds take samples, or groups of equal size, for exchangeable: then noise is known."""
+    splitters = (numbers.Integral, *EXCHANGING, *(() if groups is None else EXCHANGING_GROUPS))
+    return np.ndim(groups) < 2 and (cv is None or isinstance(cv, splitters))
 
 
 @dataclass(frozen=True, eq=False)
