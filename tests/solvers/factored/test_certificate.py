@@ -11,6 +11,8 @@ import pytest
 from manykernels import KernelBank, Linear, MKLClassifier, MKLRegressor
 from manykernels.grams.factored import factored_stack
 from manykernels.objective import Problem, get_loss, get_regularizer
+from manykernels.solvers.factored import newton
+from manykernels.solvers.factored.block_descent import DescentModel
 from manykernels.solvers.factored.certificate import DualBound, corrected, violators
 from manykernels.solvers.factored.newton import minimize
 from manykernels.solvers.factored.objective import FactoredObjective, Point
@@ -102,6 +104,40 @@ def test_steps_hand_over_the_dual_point_that_proves_the_gap_they_tell(seed: int)
     fit = minimize(objective, point, 1e-12 * objective.value(point), 3)
     proved = objective.value(fit.point) - objective.dual_value(fit.z, fit.rho, fit.adjoint)
     assert fit.gap == pytest.approx(proved, rel=1e-6)
+
+
+@pytest.mark.parametrize("seed", [0, 1, 2])
+def test_gradients_take_groups_together_where_sweeps_come_to_no_end(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Sweeps went on to a Hessian of all columns, which for many groups takes as long as hundreds of them."""
+    problem, objective = correlated(200, 60, seed=seed, size=5, fraction=0.02)
+    taken: list[np.ndarray] = []
+    gradients = newton.conjugate_step
+
+    def told(*arguments: Any) -> Any:
+        taken.append(arguments[1])
+        return gradients(*arguments)
+
+    monkeypatch.setattr(newton, "conjugate_step", told)
+    monkeypatch.setattr(newton, "quadratic_of", None)
+    point = Point(np.zeros(objective.rank), problem.best_constant, problem.constant_scores(problem.best_constant))
+    fit = minimize(objective, point, 1e-4 * objective.value(point), 30)
+    assert fit.gap <= 1e-4 * problem.empirical_loss(problem.constant_scores(problem.best_constant))
+    assert taken
+
+
+def test_turns_alone_precondition_gradients_of_groups_that_are_not_zero() -> None:
+    problem, objective = correlated(groups=6)
+    curvature = objective.loss.curvature(problem.constant_scores(0.0))
+    v, r = np.zeros(objective.rank), np.arange(1.0, objective.rank + 1.0)
+    v[3:9] = 1.0, -2.0, 3.0, 0.5, 0.0, -1.0
+    found = DescentModel(objective, curvature).preconditioner(v)(r)
+    Z = objective.operators[0].rows(slice(None))
+    for low in (3, 6):
+        own = slice(low, low + 3)
+        pull = problem.regularizer.strength / np.linalg.norm(v[own])
+        np.testing.assert_allclose(found[own], np.linalg.solve(Z[:, own].T @ Z[:, own] + pull * np.eye(3), r[own]))
+    assert not found[:3].any()
+    assert not found[9:].any()
 
 
 @pytest.mark.parametrize("penalty", [("elasticnet", {"l1_ratio": 0.5}), ("lq", {"q": 1.5})])

@@ -5,12 +5,15 @@
 with ``W = diag(s l'')`` and the slopes ``g = s l'`` at the present point. A group's own problem is solved exactly: in
 the eigenbasis of ``Z_m' W Z_m`` it is one scalar equation (`group_penalty.group_minimizer`). Slopes are kept for all
 rows, so that a group costs ``4 N r_m`` products and a sweep one reading of the factors; sweeps over the groups that are
-not zero alternate with sweeps over all of them. Where scores of several outputs, or samples, act on each other, slopes
-follow ``W`` as it is, and a group's turn is that of a diagonal matrix above it, the same in all outputs. Breheny and
-Huang, "Group descent algorithms for nonconvex penalized linear and logistic regression models with grouped predictors",
-Statistics and Computing 25 (2015), without their orthonormal groups.
+not zero alternate with sweeps over all of them. Groups of columns that correlate trade from turn to turn: where sweeps
+come to no end, conjugate gradients move all together that are not zero (`newton.conjugate_step`). Where scores of
+several outputs, or samples, act on each other, slopes follow ``W`` as it is, and a group's turn is that of a diagonal
+matrix above it, the same in all outputs. Breheny and Huang, "Group descent algorithms for nonconvex penalized linear
+and logistic regression models with grouped predictors", Statistics and Computing 25 (2015), without their orthonormal
+groups.
 """
 
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -18,14 +21,14 @@ import numpy as np
 from manykernels.compiled import compiled
 from manykernels.grams.loops import FAST, add_columns, column_products
 from manykernels.objective.losses.curvature import Curvature, add_curved
-from manykernels.solvers.factored.group_penalty import TINIEST, group_minimizer, sum_of_powers
+from manykernels.solvers.factored.group_penalty import TINIEST, PenaltyCurve, group_minimizer, sum_of_powers
 from manykernels.solvers.factored.line_search import minimum_ahead
 from manykernels.solvers.factored.objective import FactoredObjective, Point
 from manykernels.validation.arrays import Array
 
 USUAL_SWEEPS, FEW_SWEEPS = 15, 8  # that a step takes, and one on curvatures that the next step finds changed
 PRODUCT_COST = 4.0  # of a product in a sweep, beside one in a matrix product (benchmarks/group_path.py)
-SWEEPS = 30  # over the groups that are not zero, in one step
+SWEEPS = 15  # over the groups that are not zero, in one step: what they do not come to by then, gradients do
 STEPS_ON_HESSIAN = 1.0  # Cholesky factorizations that a step on a Hessian takes, products as those of the Hessian
 SWEEPS_OF_SOME = 3  # of which the last is over all groups: those that enter late take all others along
 LAST_MOVE = 4e-2  # a sweep whose groups move by this part of the largest sweep's ends the step
@@ -313,6 +316,18 @@ class DescentModel:
         self.sweeps = 0  # that the last step took
         self.enough = False  # whether the last step ended because its gap seemed small enough
         self.ended = False  # a Newton step in all groups is the better one where groups act on each other
+        self._penalty = penalty
+
+    @property
+    def exhausted(self) -> bool:
+        """Whether the last step came to no end: groups act on each other."""
+        return self.sweeps == SWEEPS and not self.enough
+
+    def preconditioner(self, v: Array) -> Callable[[Array], Array]:
+        """Return the division by the curvatures of groups alone and of the penalty; zero on groups at zero."""
+        curve = PenaltyCurve.at(self._penalty, v)
+        scale = np.where(curve.free, 1.0 / (self.eigenvalues + curve.pull), 0.0)
+        return lambda r: self.turned(scale * self.turned(r), back=True)
 
     def _response(self, objective: FactoredObjective) -> Array:
         """Return the shifts of scores (T, T) that sums of slopes of all outputs ask for."""

@@ -99,6 +99,14 @@ def shares(regularizer: Regularizer, u: Array) -> Array:
     return parts / max(float(parts.sum()), 1e-300)
 
 
+def correctable(objective: FactoredObjective) -> bool:
+    """Whether `corrected` knows these penalties and factors: one output, norms times what is not zero, columns."""
+    penalty = objective.penalty
+    if objective.in_place is None or objective.n_outputs > 1 or not objective.constant or penalty.shape is None:
+        return False
+    return not (penalty.coned or penalty.strength or penalty.curvature.any()) and bool(penalty.linear.all())
+
+
 @compiled(fastmath=FAST)
 def group_images(columns: Array, places: Array, starts: Array, chosen: Array, v: Array, out: Array) -> None:
     """Add what the columns of each of the chosen groups make of its coefficients to a row of ``out`` (g, N)."""
@@ -123,11 +131,10 @@ def corrected(
     sizes, of which the penalty is linear. From there once more, until the value is ``enough``. Whatever comes out is
     feasible once it is scaled. Returns also the factors' products. None where penalties or factors are of another kind.
     """
+    if not correctable(objective):
+        return None
     penalty, columns, best = objective.penalty, objective.in_place, None
-    if columns is None or objective.n_outputs > 1 or penalty.shape is None or penalty.coned or penalty.strength:
-        return None
-    if penalty.curvature.any() or not penalty.linear.all():
-        return None
+    assert columns is not None
     weights, alive = objective.loss.curvature(point.z).diagonal, penalty.norms(point.v) > 0
     for _ in range(CORRECTIONS):
         norms = penalty.norms(adjoint)

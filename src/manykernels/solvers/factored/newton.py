@@ -34,7 +34,7 @@ from manykernels.grams.rows.vectors import held
 from manykernels.objective.certificate import inner
 from manykernels.objective.losses.curvature import SAMPLE_PER_RANK, Curvature
 from manykernels.solvers.factored.block_descent import PRODUCT_COST, DescentModel, descends
-from manykernels.solvers.factored.certificate import corrected
+from manykernels.solvers.factored.certificate import correctable, corrected
 from manykernels.solvers.factored.group_penalty import GroupPenalty, PenaltyCurve
 from manykernels.solvers.factored.group_problem import GroupProblem
 from manykernels.solvers.factored.line_search import line_minimum
@@ -47,6 +47,7 @@ from manykernels.solvers.factored.tuning import (
     CYCLES,
     DENSE_WORK,
     FIRST_DAMPING,
+    GRADIENTS_LEFT,
     GROUP_TOL,
     LEAST_DAMPING,
     LESS_DAMPING,
@@ -75,22 +76,26 @@ from manykernels.validation.arrays import Array
 
 
 def conjugate_step(
-    objective: FactoredObjective, v: Array, slope: Array, curvature: Curvature, problems: list[Any], tol: float
+    objective: FactoredObjective,
+    v: Array,
+    slope: Array,
+    curvature: Curvature,
+    inverse: Callable[[Array], Array],
+    tol: float,
 ) -> tuple[Array, Any, Array, float]:
     """Move the groups that are not zero toward the minimum of the quadratic, whose slopes at ``v`` are given.
 
-    Solves ``(Z'DZ + Omega'') d = -gradient`` to a part of its first residual, or to a gap of ``tol``; blocks of columns
-    precondition it. The intercepts are last. Returns also the gap that the residual leaves, about: dual coefficients
-    are scaled by what the worst group is above its norm, ``|r_m| / |g_m|`` of ``Omega'(v) = g``.
+    Solves ``(Z'DZ + Omega'') d = -gradient`` to a part of its first residual, or to a gap of ``tol``; ``inverse`` of
+    columns that take turns preconditions it. The intercepts are last. Returns also the gap that the residual leaves,
+    about: dual coefficients are scaled by what the worst group is above its norm, ``|r_m| / |g_m|`` of
+    ``Omega'(v) = g``.
     """
     curve = PenaltyCurve.at(objective.penalty, v)
-    inverses = [p.preconditioner(part) for p, part in zip(problems, objective.split(v), strict=True)]
     rank, none, totals = objective.rank, np.zeros(objective.n_free), objective.totals(curvature.diagonal)
     totals[totals == 0] = np.inf
 
     def precondition(r: Array) -> Array:
-        parts = [apply(part) for apply, part in zip(inverses, objective.split(r[:rank]), strict=True)]
-        return np.concatenate([*parts, r[rank:] / totals])
+        return np.concatenate([inverse(r[:rank]), r[rank:] / totals])
 
     def spread(d: Array) -> Array:
         return objective.scores(d[:rank]) + objective.intercepts(d[rank:])
@@ -150,9 +155,13 @@ def backfitting_step(
             break
         if objective.penalty.coned:  # the step of all columns knows of no cones
             continue
-        *step, left = conjugate_step(
-            objective, np.concatenate(sweeps.parts), sweeps.slope, curvature, problems, STEP_SHARE * tol
-        )
+        inverses = [p.preconditioner(part) for p, part in zip(problems, sweeps.parts, strict=True)]
+
+        def inverse(r: Array, inverses: list[Callable[[Array], Array]] = inverses) -> Array:
+            return np.concatenate([own(part) for own, part in zip(inverses, objective.split(r), strict=True)])
+
+        here = np.concatenate(sweeps.parts)
+        *step, left = conjugate_step(objective, here, sweeps.slope, curvature, inverse, STEP_SHARE * tol)
         sweeps.move(*step)
         if left <= STEP_SHARE * tol:
             break
@@ -375,7 +384,7 @@ def minimize(
         if (proved := objective.dual_value(point.z, rho, adjoint)) > best or step == int(begun):
             best, dual = proved, (rho, adjoint, point.z)
         last, gap = gap, value - best
-        if gap > tol and hessians.descent is not None and objective.constant:
+        if gap > tol and step > 0:
             found = corrected(objective, point, rho, adjoint, value - CORRECTED * tol)
             if found is not None and found[2] > best:
                 rho, adjoint, best, moved = found
@@ -489,6 +498,11 @@ def _advance(
             hessians.descent = DescentModel(objective, curvature)
         v, shift, change = hessians.descent.step(objective, point, slopes, hessians.sweep_tol)
         hessians.sweeps += hessians.descent.sweeps
+        if hessians.descent.exhausted:  # groups that act on each other move together
+            near = (GRADIENTS_LEFT if correctable(objective) else STEP_SHARE) * hessians.tol
+            here, inverse = slopes + curvature.product(change), hessians.descent.preconditioner(v)
+            *along, _ = conjugate_step(objective, v, here, curvature, inverse, near)
+            v, shift, change, whole = v + along[0], shift + along[1], change + along[2], False
     elif gradient is None:
         return 0.0
     elif hessians.descending and rounded_products(objective) < hessians.rows * objective.products:
