@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+import copy
+import warnings
+from functools import partial
+
 import numpy as np
 import pytest
 
+import manykernels.estimators.permutations as permutations
 import manykernels.estimators.strength as strength
 import manykernels.grams.factored.fourier as fourier
 from manykernels import KernelBank, MKLClassifier, MKLRegressor
-from manykernels.estimators.permutations import multiple_of, noise_levels
+from manykernels.estimators.permutations import PermutedTargets, multiple_of, noise_levels
 from manykernels.estimators.strength import p_value
 from manykernels.grams.factored import FourierStack
 from manykernels.grams.factored.rounded import LEAST_ROWS
@@ -16,6 +21,7 @@ from manykernels.objective import Problem, get_regularizer
 from manykernels.objective.losses import get_loss
 from manykernels.validation.arrays import Array
 
+FACTORED = {"representation": "factored"}
 WIDTHS = [0.1, 0.3, 1.0, 3.0]
 N = LEAST_ROWS
 EXACT = N + 1  # rows at least that are rounded
@@ -118,3 +124,70 @@ def test_kernels_that_are_compared_a_few_at_a_time_tell_the_same(monkeypatch: py
     assert np.array_equal(parts.beyond, known[1])
     assert p_value([parts]) == known[2]
     assert whole.relations[0].std() > 0
+
+
+def among(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let some rows stand for all where there are as few as here."""
+    monkeypatch.setattr(permutations, "ENOUGH_ROWS", N // 2)
+
+
+def test_where_the_strength_is_given_some_rows_tell_what_is_clear(monkeypatch: pytest.MonkeyPatch) -> None:
+    X, y = drawn(3, 1.0)
+    fit = partial(MKLRegressor(KernelBank.per_feature(widths=WIDTHS), alpha="0.1*max", resources=FACTORED).fit, X, y)
+    whole = copy.copy(fit())
+    among(monkeypatch)
+    read, ask = [], PermutedTargets._levels_on
+    monkeypatch.setattr(PermutedTargets, "_levels_on", lambda own, *on: read.append(len(own.rhos[0])) or ask(own, *on))
+    some = fit()
+    assert read == [N // 2]
+    assert some.alpha_ == whole.alpha_
+    assert np.array_equal(some.kernel_weights_, whole.kernel_weights_)
+    assert some.noise_ratio_ != whole.noise_ratio_
+    assert some.noise_ratio_ == pytest.approx(whole.noise_ratio_, rel=0.2)  # of 19 other orders: 0.05 is their spread
+    assert some.noise_p_value_ == whole.noise_p_value_ == 0.05
+    assert some.above_noise_[:4].all()
+
+
+@pytest.mark.parametrize(("effect", "alpha"), [(0.0, "0.1*max"), (1.0, "auto")])
+def test_all_rows_tell_what_is_in_doubt_and_what_a_strength_is_a_multiple_of(
+    effect: float, alpha: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    X, y = drawn(3, effect)
+    bank = KernelBank.per_feature(widths=WIDTHS)
+    models = []
+    for patch in (lambda _: None, among):
+        patch(monkeypatch)
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", UserWarning)  # that it is noise
+            models.append(MKLRegressor(bank, alpha=alpha, resources=FACTORED).fit(X, y))
+    assert models[0].noise_ratio_ == models[1].noise_ratio_
+    assert models[0].noise_p_value_ == models[1].noise_p_value_
+    assert np.array_equal(models[0].above_noise_, models[1].above_noise_)
+
+
+def test_some_rows_are_told_from_noise_in_one_of_twenty_cases_too(monkeypatch: pytest.MonkeyPatch) -> None:
+    among(monkeypatch)
+    X, _ = drawn(2, 0.0)
+    stack, rng = FourierStack.grid(X, WIDTHS), np.random.default_rng(2)
+    chances = []
+    for seed in range(200):
+        problem = Problem(stack, rng.uniform(size=N) ** 2, get_loss("squared"), get_regularizer("l1", 1.0))
+        levels = PermutedTargets.of([problem], seed).levels_among(stack)
+        assert levels is not None
+        chances.append(p_value(levels))
+    assert 2 <= np.sum(np.array(chances) <= 0.05) <= 21  # ten expected; of a fair test beyond in 1 of 1,000 cases
+
+
+def test_rows_that_do_not_stand_for_all_are_not_asked(monkeypatch: pytest.MonkeyPatch) -> None:
+    among(monkeypatch)
+    X, y = drawn(2, 1.0)
+    stack = FourierStack.grid(X, WIDTHS)
+
+    def asked(target: Array, *, fit_intercept: bool = True, groups: Array | None = None) -> bool:
+        problem = Problem(stack, target, get_loss("squared"), get_regularizer("l1", 1.0), fit_intercept=fit_intercept)
+        return PermutedTargets.of([problem], 0, groups=groups).levels_among(stack) is not None
+
+    assert asked(y)
+    assert not asked(y, groups=np.arange(N) // 2)
+    assert not asked(np.eye(N)[0])  # one row decides
+    assert not asked(y + 3.0, fit_intercept=False)

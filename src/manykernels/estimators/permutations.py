@@ -26,6 +26,7 @@ from scipy.linalg import cholesky, solve_triangular
 from manykernels.compiled import compiled
 from manykernels.estimators.strength import N_PERMUTATIONS, SAME, NoiseLevel, clear
 from manykernels.grams import GramStack
+from manykernels.grams.factored import FactoredStack
 from manykernels.objective.problem import Problem
 from manykernels.validation.arrays import Array
 from manykernels.validation.parameters import RandomSource, seed_from
@@ -33,6 +34,8 @@ from manykernels.validation.parameters import RandomSource, seed_from
 MOST_PERMUTATIONS = 199  # more of them tell apart what is weak, which 19 standard deviations of 20 numbers blur
 PERMUTED_ENTRIES = 100_000  # of all targets, beyond which fewer permutations are drawn: weak effects are clear there
 PERMUTED_COST = 2.5e9  # multiplications of all quadratic forms of permuted targets, beyond which fewer are drawn, too
+ENOUGH_ROWS = 2**14  # that tell what is clear where the strength is given: one thousandth of the variance is
+FEWEST_ROWS, FREE = 100, 1e-6  # of these that decide at least; sum of a target without a constant, beside its size
 SMOOTHED = 0.01  # strength at which the sum of kernels is fitted, over its trace; benchmarks/evidence.py --constant
 FEW_ROWS, ABOUT = 100, 1e-6  # rows of two targets, which tell most of them apart, and how alike they are otherwise
 ORDERS_AT_ONCE = 20  # that are drawn together
@@ -103,22 +106,60 @@ class PermutedTargets:
         each = ("rhos", "penalties", "roundings", "losses", "constant")
         return replace(self, **{name: getattr(self, name)[:count] for name in each})
 
-    def levels(self, problems: Sequence[Problem], n_permutations: int = N_PERMUTATIONS) -> list[NoiseLevel]:
-        """Return the levels of these problems by so many orders: a pass over the kernels, if all of them fit."""
-        stack = problems[0].stack
+    def levels(
+        self, problems: Sequence[Problem], n_permutations: int = N_PERMUTATIONS, *, some: bool = False
+    ) -> list[NoiseLevel]:
+        """Return the levels of these problems by so many orders: a pass over the kernels, if all of them fit.
+
+        Or those of ``some`` rows, where these are enough.
+        """
+        known = self.levels_among(problems[0].stack) if some else None
+        if known is not None and clear(known):
+            return known
+        levels, first = self._levels_on(problems[0].stack, n_permutations)
+        for problem, own, bounds in zip(problems, self.rhos, first, strict=True):
+            if bounds is not None and _begins_at(problem, own):  # a fit begins with this pass, where it is one
+                problem.__dict__["empty_quads"] = bounds
+        return levels
+
+    def levels_among(self, stack: GramStack) -> list[NoiseLevel] | None:
+        """Return the levels by the orders of the unit among some rows that are drawn, as large as those of all rows.
+
+        None of few rows, of groups, which would be cut, and where few of those that are drawn would decide.
+        """
+        n = len(self.rhos[0])
+        if n < 2 * ENOUGH_ROWS or self.groups is not None or not isinstance(stack, FactoredStack):
+            return None
+        if stack.table.chunked or stack.shaped:
+            return None
+        rows = np.sort(np.random.default_rng(self.seed).choice(n, ENOUGH_ROWS, replace=False))
+        rhos = []
+        for rho in self.rhos:
+            squares, free = np.sum(rho**2, axis=1), np.abs(rho.sum(axis=0)) <= FREE * np.abs(rho).sum(axis=0)
+            if not free.all() or not len(rows) * squares.sum() ** 2 > FEWEST_ROWS * n * np.sum(squares**2):
+                return None
+            some = rho[rows] - rho[rows].mean(axis=0)  # constants would hide what kernels have to do with the rest
+            rhos.append(some * np.sqrt(squares.sum() / np.sum(some**2)))
+        strata = None if self.strata is None else self.strata[rows]
+        among = replace(self, rhos=tuple(rhos), strata=strata)
+        return among._levels_on(stack.taken(np.arange(stack.n_kernels), rows), N_PERMUTATIONS)[0]
+
+    def _levels_on(
+        self, stack: GramStack, n_permutations: int
+    ) -> tuple[list[NoiseLevel], list[tuple[Array, Array] | None]]:
+        """Return the levels, and bounds on squares of norms of each target, where there are any from above."""
         orders = np.vstack([np.arange(len(self.rhos[0])), self._orders(n_permutations)])
         sums: list[Array] = []  # known where every order of the samples is as likely as any other
         exchangeable = self.strata is None and self.groups is None
         squares = _squares_of(stack, self.rhos, orders, sums if exchangeable else None)
         traces = stack.diag_sums(np.ones(stack.n_samples)) if sums else None
-        for problem, own, (low, high) in zip(problems, self.rhos, squares, strict=True):
-            if high is not None and _begins_at(problem, own):  # a fit begins with this pass, where it is one
-                problem.__dict__["empty_quads"] = low[0].copy(), high
+        first = [None if high is None else (low[0].copy(), high) for low, high in squares]
         norms = (self._norms(target, squares[target][0]) for target in range(len(squares)))
-        return [
+        levels = [
             self._level(target, own[0], own[1:], self._scale(target, own[1:], traces, sums))
             for target, own in enumerate(norms)
         ]
+        return levels, first
 
     def _scale(self, target: int, permuted: Array, traces: Array | None, sums: list[Array]) -> float:
         """Return the root of how large squares are on average over all orders, beside those of the first orders."""

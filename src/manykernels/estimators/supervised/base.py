@@ -341,9 +341,10 @@ class BaseMKL(SaysWhichParameter, NotebookCard, Explanations, TakesGroups):
         Strengths in units of noise, and what a search found, are worth all orders, but the fit itself needs those of
         the unit only, and enough to know whether to warn.
         """
-        levels, searched = permuted.levels(problems), "alpha" not in self.get_params(deep=False)
-        no_doubt = clear(levels)
-        if no_doubt and not searched and (asked is None or asked.unit == "max"):
+        searched = "alpha" not in self.get_params(deep=False)
+        given = not searched and (asked is None or asked.unit == "max")
+        levels = permuted.levels(problems, some=given)
+        if (no_doubt := clear(levels)) and given:
             return levels, None
         stack = training.again(MOST_BYTES) if no_doubt or searched else None
         if stack is None:

@@ -116,7 +116,8 @@ def _sums(table: ColumnTable, columns: Sequence[KnottedColumn], rhos: Array) -> 
 
 def _coarser(sums: Array) -> Array:
     """Return sums at knots of which only every fourth is left, (knots, T): those between go to their neighbors."""
-    padded = np.pad(sums, ((0, TOGETHER - (len(sums) - 1) % TOGETHER), (0, 0)))
+    padded = np.zeros((len(sums) + TOGETHER - (len(sums) - 1) % TOGETHER, sums.shape[1]), dtype=np.float32)
+    padded[: len(sums)] = sums
     out = np.array(padded[::TOGETHER])
     for step in range(1, TOGETHER):
         between, share = padded[step::TOGETHER], np.float32(step / TOGETHER)
