@@ -80,7 +80,7 @@ def _passes_since(problem: Problem, entries: int) -> float:
     return (counters.entries - entries) / counters.entries_per_pass
 
 
-def _certified(problem: Problem, model: Model, before: int, newton_steps: int = 0) -> Solution:
+def certified_model(problem: Problem, model: Model, before: int, newton_steps: int = 0) -> Solution:
     """Return a model with its certificate and its costs since so many entries were read."""
     certificate, whole = problem.certificate_apart(*model)
     passes = _passes_since(problem, before)
@@ -356,7 +356,8 @@ class Solver(ABC, Generic[State]):
         enough = self.good_enough(problem)
         run: Run[Solution] = Run(self._limits, f"Solver '{self.name}'", converged=enough)
         with deadline(self.time_limit), blas_threads(problem.stack.n_samples, problem.stack.n_threads):
-            run.follow(self._models(problem, warm_start, run), lambda: _certified(problem, _empty(problem), before))
+            models = self._models(problem, warm_start, run)
+            run.follow(models, lambda: certified_model(problem, _empty(problem), before))
         return replace(run.solution(), passes=_passes_since(problem, before))
 
     def _models(self, problem: Problem, warm_start: Solution | None, run: Run[Solution]) -> Iterator[Solution | None]:
@@ -364,7 +365,7 @@ class Solver(ABC, Generic[State]):
         before = problem.stack.counters.entries
 
         def certified(model: Model, newton_steps: int) -> Solution:
-            return _certified(problem, model, before, newton_steps)
+            return certified_model(problem, model, before, newton_steps)
 
         start = zero = _empty(problem)
         if warm_start is not None:

@@ -111,6 +111,10 @@ class Fold(Generic[Opened, HeldOut]):
         """Return the models of a family, by strength, that outlast what was forgotten."""
         return {strength: model for (of, strength), model in self._kept.items() if of == id(family)}
 
+    def kept_of(self, kind: type) -> list[tuple[float, Any]]:
+        """Return the models of a kind, of whatever family, that outlast what was forgotten, with their strengths."""
+        return [(strength, model) for (_, strength), model in self._kept.items() if isinstance(model, kind)]
+
     def model(self, family: object, strength: float) -> Any:
         """Return the model of a strength that was tried."""
         return self._models[id(family)][strength]

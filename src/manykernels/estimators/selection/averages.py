@@ -62,7 +62,9 @@ class AverageModels:
     spectrum: Spectrum | None  # None once it is let go
     coefficients: Array  # (r, K) float64
     intercepts: Array  # (K,) float64: for centered features
+    strengths: Array  # (K,)
     finished: bool = True  # whether every model is within the tolerance
+    weights: Array | None = None  # (M,): of the kernels in the sum, where that is known
 
     def scores(self, features: Array) -> Array:
         """Return the scores of rows with these features, (n, K)."""
@@ -86,6 +88,13 @@ class AverageModels:
         assert self.spectrum is not None
         coefficients = _product(self.spectrum.features, self.coefficients / self.spectrum.values[:, None])
         return coefficients, self.intercepts - self.spectrum.means @ coefficients
+
+    @property
+    def by_kernel(self) -> tuple[Array, Array, Array]:
+        """The models as dual coefficients (K, n), weights of the single kernels (K, M), and intercepts (K,)."""
+        assert self.weights is not None
+        coefficients, intercepts = self.expanded
+        return (coefficients * self.strengths).T, self.weights / self.strengths[:, None], intercepts
 
 
 def _product(features: Array, vectors: Array) -> Array:
@@ -121,7 +130,7 @@ def _closed_form(
     means = targets.mean(axis=0) if spectrum.centered else np.zeros(targets.shape[1])
     slopes = _product(spectrum.features.T, targets - means)
     coefficients = slopes * curvatures / (spectrum.values[:, None] * curvatures + strengths)
-    return AverageModels(spectrum, coefficients, means)
+    return AverageModels(spectrum, coefficients, means, strengths)
 
 
 class _Newton:
@@ -153,7 +162,7 @@ class _Newton:
             if not length.any():
                 break
             v, b, scores = v + length * step, b + length * shift, scores + length * along
-        return AverageModels(self.spectrum, v, b, finished)
+        return AverageModels(self.spectrum, v, b, self.strengths, finished)
 
     def _constants(self) -> tuple[Array, Array]:
         """Return the best constants."""

@@ -245,10 +245,13 @@ class CrossValidated(KeepsHeldOut):
     ) -> tuple[Folds, None]:
         """Return folds that learn their kernels from their own training rows; held-out rows are not looked at."""
         stop = Event()
-        return [
+        folds: Folds = [
             Fold(partial(opened, train), held, stop, rows=train[weight[train] > 0])
             for (train, _), held in zip(splits, held_out, strict=True)
-        ], None
+        ]
+        for fold in folds:
+            fold.begin = partial(begun_in, fold, None)
+        return folds, None
 
     def _shares(
         self,

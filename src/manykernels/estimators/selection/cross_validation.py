@@ -43,8 +43,8 @@ class MKLRegressorCV(CrossValidated, MKLRegressor):  # fit also takes groups
     must be ahead of them by more than half a standard error of the difference over the folds, a view alone ahead of
     everything else by more than a whole one. It is a race: what takes time is tried at a few strengths in three
     folds first, where a fit is predicted to take long also with fewer rows, and given up where it is behind by more
-    than a standard error of the difference. The winner is learned anew on all samples, to ``tol`` and with its
-    certificate.
+    than half a standard error of the difference there, or a whole one in all folds. The winner is learned anew on all
+    samples, to ``tol`` and with its certificate.
 
     The empty model is among the candidates. Where y is more strongly related to the kernels than y in random order is
     (``noise_p_value_``), to be ahead of it in the mean will do; else half a standard error of the folds is asked for,
@@ -227,8 +227,8 @@ class MKLClassifierCV(CrossValidated, MKLClassifier):  # fit also takes groups
     must be ahead of them by more than half a standard error of the difference over the folds, a view alone ahead of
     everything else by more than a whole one. It is a race: what takes time is tried at a few strengths in three
     folds first, where a fit is predicted to take long also with fewer rows, and given up where it is behind by more
-    than a standard error of the difference. The winner is learned anew on all samples, to ``tol`` and with its
-    certificate.
+    than half a standard error of the difference there, or a whole one in all folds. The winner is learned anew on all
+    samples, to ``tol`` and with its certificate.
 
     The empty model is among the candidates. Where y is more strongly related to the kernels than y in random order is
     (``noise_p_value_``), to be ahead of it in the mean will do; else half a standard error of the folds is asked for,

@@ -25,6 +25,7 @@ from manykernels.grams import build_stack, cross_combine, cross_scores
 from manykernels.grams.expansion import Expansion
 from manykernels.grams.plan import factored_seconds, gram_seconds, pieces_nbytes
 from manykernels.kernels.bank.columns import Table
+from manykernels.objective.certificate import Certificate, KKTResiduals
 from manykernels.objective.losses import survival_target
 from manykernels.objective.losses.survival import FIELDS
 from manykernels.solvers import Solution, Status
@@ -488,11 +489,10 @@ class OpenedKernels:
         if (models := solved) is None:
             spectrum = (start and start.spectrum) or self._spectrum(family, held_out)
             models = fit_averages(spectrum, losses, targets, samples.weight, strengths, tol=self.tol, start=start)
+            models = replace(models, weights=family.weights / problems[0].penalties ** 2)
 
         def complete() -> BaseMKL:
-            coefficients, intercepts = models.expanded
-            weights = family.weights / problems[0].penalties ** 2 / strengths[:, None]
-            rho = (coefficients * strengths).T
+            rho, weights, intercepts = models.by_kernel
             expansion = Expansion.of(training.bank, training.prepared, weights, rho)
             return model._predicting(expansion, intercepts, losses[0])
 
@@ -527,6 +527,8 @@ class OpenedKernels:
         return fit.solutions, self.score(family, strength, held_out, embedded)
 
 
+UNKNOWN = Certificate.from_values(np.inf, -np.inf, 1.0, KKTResiduals(*[np.inf] * 5))  # of a model to begin from
+
 Folds = list[Fold[OpenedKernels, HeldOut]]
 
 
@@ -550,7 +552,12 @@ def begun(
 
 
 def begun_in(
-    fold: Fold[OpenedKernels, HeldOut], fewer: Fold[OpenedKernels, HeldOut], family: Any, strength: float
+    fold: Fold[OpenedKernels, HeldOut], fewer: Fold[OpenedKernels, HeldOut] | None, family: Any, strength: float
 ) -> list[Solution] | None:
-    """Return where the first model of a family in a fold begins: that of a fold of fewer of its rows."""
-    return None if fold.rows is None else begun(fold.opened, fold.rows, fewer, family, strength)
+    """Return where the first model of a family in a fold begins: an average, or one of a fold of fewer of its rows."""
+    opened = fold.opened
+    known = {} if opened.averages(family) else {at: own for at, own in fold.kept_of(AverageModels) if own.weights.all()}
+    if not known:
+        return None if fewer is None or fold.rows is None else begun(opened, fold.rows, fewer, family, strength)
+    rho, weights, b = known[nearest(known, strength)].by_kernel
+    return [Solution(*own, UNKNOWN) for own in zip(rho, weights, b.tolist(), strict=True)]

@@ -20,6 +20,7 @@ from manykernels.estimators.selection.mixtures import SPECIAL, Mixture, PenaltyF
 from manykernels.estimators.selection.shared_folds import pooled_fits
 from manykernels.estimators.selection.strengths import (
     HOPELESS,
+    UNLIKELY,
     Grid,
     StopReason,
     StrengthPath,
@@ -121,11 +122,11 @@ class Rung:
     def _can_win(self, path: StrengthPath, rivals: Sequence[StrengthPath]) -> bool:
         """Whether a mixture may be ahead of others, after a look at it where that is predicted to be worth it.
 
-        It is tried at few strengths in some folds, then at its best strength in all of them. It is out as soon as it
-        is behind the best of the others by more than a standard error of the difference over these folds, for every
-        score, even at the top of a parabola through its strengths; and if it is behind at all in all folds, once
-        strengths are as close as a rung below allows: to be chosen it would have to be ahead. Of fewer rows, averages
-        are walked in the first folds alone before.
+        It is tried at few strengths in some folds, then at its best strength in all of them. It is out if it is behind
+        the best of the others by more than half a standard error of the difference over the first, or a whole one over
+        all of them, for every score, even at the top of a parabola through its strengths; and if it is behind at all in
+        all folds, once strengths are as close as a rung below allows: to be chosen it would have to be ahead. Of fewer
+        rows, averages are walked in the first folds alone before.
         """
         free = self.finest > 1 and self.folds[0].opened.averages(path.mixture)
         if rivals and free and not self._begins_well(path, rivals):
@@ -139,7 +140,7 @@ class Rung:
             look = StrengthPath(mixture, grid, path.around, path.stride).look(
                 self._try_at(mixture, grid, slice(n_first))
             )
-            if look.can_win(best[:n_first]):
+            if look.can_win(best[:n_first], UNLIKELY):
                 path.around = sorted(set(look.best().tolist()))
                 found = dict(self._try_at(mixture, grid)(path.around))
                 best_numbers = enumerate(look.best().tolist())

@@ -236,6 +236,7 @@ RISEN = 0.5  # standard errors by which what lies beyond the grid must be better
 PLATEAU = 1e-3  # standard deviations over the folds that make no difference
 LOOKED_AT = 3  # strengths of a first look, equally spaced inside the grid
 HOPELESS = 1.0  # standard errors of the difference over the folds by which what is behind is given up
+UNLIKELY = 0.5  # the same after a first look at what takes time: it would have to be ahead by as much in the end
 
 Viability = Callable[["StrengthPath"], bool]
 TryAt = Callable[[Sequence[int]], Iterator[tuple[int, list[Candidate]]]]
