@@ -15,7 +15,9 @@ from typing import Any
 import numpy as np
 from scipy.linalg import eigh
 
+from manykernels.objective.certificate import Certificate, KKTResiduals
 from manykernels.objective.losses import Loss
+from manykernels.solvers import Solution
 from manykernels.validation.arrays import Array
 
 NEGLIGIBLE = 1e-11  # eigenvalues below this share of the largest are rounding
@@ -65,6 +67,15 @@ class AverageModels:
     strengths: Array  # (K,)
     finished: bool = True  # whether every model is within the tolerance
     weights: Array | None = None  # (M,): of the kernels in the sum, where that is known
+    # what a step down of one in the logarithm of the strength changed: coefficients (r, K) and intercepts (K,)
+    slopes: tuple[Array, Array] | None = None
+
+    def toward(self, strengths: Array) -> tuple[Array, Array]:
+        """Return coefficients and intercepts to begin from: along a line in the logarithms of the strengths."""
+        if self.slopes is None:
+            return self.coefficients, self.intercepts
+        way = np.log(self.strengths / strengths)
+        return self.coefficients + self.slopes[0] * way, self.intercepts + self.slopes[1] * way
 
     def scores(self, features: Array) -> Array:
         """Return the scores of rows with these features, (n, K)."""
@@ -72,7 +83,7 @@ class AverageModels:
 
     def without_spectrum(self) -> AverageModels:
         """Return the same models, whose expansion and scores of held-out rows are known, without a matrix."""
-        light = replace(self, spectrum=None)
+        light = replace(self, spectrum=None, slopes=None)
         vars(light).update(expanded=self.expanded, held_out=self.held_out)
         return light
 
@@ -95,6 +106,18 @@ class AverageModels:
         assert self.weights is not None
         coefficients, intercepts = self.expanded
         return (coefficients * self.strengths).T, self.weights / self.strengths[:, None], intercepts
+
+    @property
+    def of_all(self) -> bool:
+        """Whether it is known that all kernels take part."""
+        return self.weights is not None and bool(self.weights.all())
+
+    @property
+    def solutions(self) -> list[Solution]:
+        """The models for others to begin from, of which nothing is certified."""
+        nothing = Certificate.from_values(np.inf, -np.inf, 1.0, KKTResiduals(*[np.inf] * 5))
+        rho, weights, intercepts = self.by_kernel
+        return [Solution(*own, nothing) for own in zip(rho, weights, intercepts.tolist(), strict=True)]
 
 
 def _product(features: Array, vectors: Array) -> Array:
@@ -145,7 +168,7 @@ class _Newton:
 
     def solve(self, tol: float, start: AverageModels | None) -> AverageModels:
         """Return the models within ``tol``, or where the steps ran out."""
-        v, b = (start.coefficients, start.intercepts) if start is not None else self._constants()
+        v, b = start.toward(self.strengths) if start is not None else self._constants()
         scores, finished = _product(self.spectrum.features, v) + b, False
         for _ in range(MOST_STEPS):
             slopes = self.weight * self._of("derivative", scores)
@@ -156,13 +179,19 @@ class _Newton:
             little = 2 * tol * np.maximum(values, np.finfo(float).tiny)
             step, shift, along = self._direction(gradient, rise, curves, little)
             decrement = -((gradient * step).sum(axis=0) + rise * shift)
-            if finished := bool((decrement <= little).all()):
-                break
+            finished = bool((decrement <= little).all())
             length = self._length(v, scores, step, along, decrement, values)
-            if not length.any():
-                break
             v, b, scores = v + length * step, b + length * shift, scores + length * along
-        return AverageModels(self.spectrum, v, b, self.strengths, finished)
+            if finished or not length.any():
+                break
+        return AverageModels(self.spectrum, v, b, self.strengths, finished, slopes=self._slopes(v, b, start))
+
+    def _slopes(self, v: Array, b: Array, start: AverageModels | None) -> tuple[Array, Array] | None:
+        """Return what changed from a model of other strengths, for each unit of the logarithm."""
+        if start is None or (start.strengths == self.strengths).any():
+            return None
+        way = np.log(start.strengths / self.strengths)
+        return (v - start.coefficients) / way, (b - start.intercepts) / way
 
     def _constants(self) -> tuple[Array, Array]:
         """Return the best constants."""

@@ -245,13 +245,10 @@ class CrossValidated(KeepsHeldOut):
     ) -> tuple[Folds, None]:
         """Return folds that learn their kernels from their own training rows; held-out rows are not looked at."""
         stop = Event()
-        folds: Folds = [
-            Fold(partial(opened, train), held, stop, rows=train[weight[train] > 0])
+        return [
+            Fold(partial(opened, train), held, stop, train[weight[train] > 0], begun_in)
             for (train, _), held in zip(splits, held_out, strict=True)
-        ]
-        for fold in folds:
-            fold.begin = partial(begun_in, fold, None)
-        return folds, None
+        ], None
 
     def _shares(
         self,
@@ -309,7 +306,7 @@ class CrossValidated(KeepsHeldOut):
                     if scouting is not None and pooled is None:
                         folds.below = replace(folds, folds=scouting()[0], finest=COARSE)
                         for fold, fewer in zip(own, folds.below.folds, strict=False):
-                            fold.begin = partial(begun_in, fold, fewer)
+                            fold.begin = partial(begun_in, fewer=fewer)
                     found = tried.scored(folds)
                     break
                 except (IncompatibleError, MemoryBudgetError):

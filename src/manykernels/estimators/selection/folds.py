@@ -25,7 +25,6 @@ from manykernels.grams import build_stack, cross_combine, cross_scores
 from manykernels.grams.expansion import Expansion
 from manykernels.grams.plan import factored_seconds, gram_seconds, pieces_nbytes
 from manykernels.kernels.bank.columns import Table
-from manykernels.objective.certificate import Certificate, KKTResiduals
 from manykernels.objective.losses import survival_target
 from manykernels.objective.losses.survival import FIELDS
 from manykernels.solvers import Solution, Status
@@ -527,14 +526,11 @@ class OpenedKernels:
         return fit.solutions, self.score(family, strength, held_out, embedded)
 
 
-UNKNOWN = Certificate.from_values(np.inf, -np.inf, 1.0, KKTResiduals(*[np.inf] * 5))  # of a model to begin from
+OpenFold = Fold[OpenedKernels, HeldOut]
+Folds = list[OpenFold]
 
-Folds = list[Fold[OpenedKernels, HeldOut]]
 
-
-def begun(
-    opened: OpenedKernels, rows: Array, fewer: Fold[OpenedKernels, HeldOut], family: Family, strength: float
-) -> list[Solution] | None:
+def begun(opened: OpenedKernels, rows: Array, fewer: OpenFold, family: Any, strength: float) -> list[Solution] | None:
     """Return models of a fold of some of these rows to start from: the same functions, without part of the others.
 
     None where it has none, or where Newton's method is better started afresh.
@@ -551,13 +547,9 @@ def begun(
     return [each.scattered(places, len(rows)) for each in found]
 
 
-def begun_in(
-    fold: Fold[OpenedKernels, HeldOut], fewer: Fold[OpenedKernels, HeldOut] | None, family: Any, strength: float
-) -> list[Solution] | None:
+def begun_in(fold: OpenFold, family: Any, strength: float, fewer: OpenFold | None = None) -> list[Solution] | None:
     """Return where the first model of a family in a fold begins: an average, or one of a fold of fewer of its rows."""
-    opened = fold.opened
-    known = {} if opened.averages(family) else {at: own for at, own in fold.kept_of(AverageModels) if own.weights.all()}
-    if not known:
-        return None if fewer is None or fold.rows is None else begun(opened, fold.rows, fewer, family, strength)
-    rho, weights, b = known[nearest(known, strength)].by_kernel
-    return [Solution(*own, UNKNOWN) for own in zip(rho, weights, b.tolist(), strict=True)]
+    known = {} if fold.opened.averages(family) else {at: own for at, own in fold.kept_of(AverageModels) if own.of_all}
+    if known:
+        return known[nearest(known, strength)].solutions
+    return None if fewer is None or fold.rows is None else begun(fold.opened, fold.rows, fewer, family, strength)
