@@ -99,6 +99,23 @@ def test_averages_are_those_of_the_solver(loss: str, centered: bool) -> None:
         np.testing.assert_allclose(found[:, k], scores, atol=2e-4)
 
 
+def test_averages_begin_along_a_line_in_the_logarithm_of_the_strength() -> None:
+    rng = np.random.default_rng(4)
+    points = rng.normal(size=(120, 3))
+    gram = np.exp(-((points[:, None] - points) ** 2).sum(axis=2) / 4.0)
+    targets = np.sign(np.sin(2 * points[:, :2]) + 0.5 * rng.normal(size=(120, 2)))
+    spectrum = Spectrum.of(gram.copy(), gram[:10].copy(), centered=True)
+    losses, weight, model = [get_loss("logistic")] * 2, np.ones(120), None
+    for strength in 3.0 ** -np.arange(4.0):
+        strengths, before = np.array([1.0, 2.0]) * strength, model
+        model = fit_averages(spectrum, losses, targets, weight, strengths, tol=1e-11, start=before)
+        fresh = fit_averages(spectrum, losses, targets, weight, strengths, tol=1e-13)
+        np.testing.assert_allclose(model.held_out, fresh.held_out, atol=1e-4)
+    straight = np.linalg.norm(before.toward(strengths)[0] - fresh.coefficients)
+    assert straight < 0.5 * np.linalg.norm(before.coefficients - fresh.coefficients)
+    assert model.without_spectrum().slopes is None
+
+
 def test_averages_of_a_bank_are_told_by_kind() -> None:
     found = {mixture.label: mixture.kernels.tolist() for mixture in averages_of(bank().fit(X), np.ones(8))}
     assert found == {
