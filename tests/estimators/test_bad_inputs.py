@@ -168,6 +168,7 @@ CASES = [
         "a kernel in place of a bank", lambda: classify(kernels=Gaussian(1.0)), r"KernelBank.joint\(Gaussian\(1.0\)\)"
     ),
     Case("X as a dict of columns", lambda: classify(dict(FRAME)), r"X is a dict.*pandas.DataFrame\(X\)"),
+    Case("X as a dict of tables", lambda: classify({"left": FRAME}), r"X is a dict.*as views, Views\(X\)"),
     Case("X as a generator", lambda: classify(row for row in X), r"only once. Pass list\(X\)"),
     Case("X with masked entries", lambda: classify(np.ma.masked_greater(X, 2.0)), "masked array with 3 masked values"),
     Case("an array of dates as X", lambda: classify(DATES[:, None]), r"X holds dates or durations \(datetime64\[D\]\)"),

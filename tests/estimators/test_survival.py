@@ -380,3 +380,17 @@ def test_folds_of_a_penalty_that_keeps_every_kernel_solve_each_strength() -> Non
     model = MKLSurvivalCV(bank, penalty="ridge", n_alphas=3, cv=2).fit(X, survival_array(event, time))
     assert model.dual_gap_ <= 1e-4
     assert np.isfinite(model.cv_frame()["mean_score"]).all()
+
+
+@pytest.mark.filterwarnings("ignore:The best strength", "ignore:No kernel predicts better", "ignore:The kernels are")
+def test_small_tables_have_an_event_in_every_fold() -> None:
+    """Where few were censored, folds were blocks of rows: one of those had no event, and no strength a score."""
+    rng = np.random.default_rng(1)
+    X, event = rng.normal(size=(12, 3)), np.arange(12) >= 3
+    y = survival_array(event, rng.exponential(size=12))
+    model = MKLSurvivalCV(LINEAR, penalty="ridge", alphas=[0.1, 1.0]).fit(X, y)
+    assert model.n_folds_ == 5
+    assert np.isfinite(model.cv_results_["mean_score"]).all()
+    assert MKLSurvivalCV(LINEAR, penalty="ridge", alphas=[1.0]).fit(X[:6], y[:6]).n_folds_ == 3  # one an event
+    with pytest.raises(InvalidInputError, match="no event for each of 4 folds to hold out: 6 samples have 3"):
+        MKLSurvivalCV(LINEAR, penalty="ridge", alphas=[1.0], cv=4).fit(X[:6], y[:6])

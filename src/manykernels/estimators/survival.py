@@ -4,13 +4,13 @@ Predictions of hazards take Breslow's baseline. How good they are: concordance o
 under censoring.
 """
 
-import numbers
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, ClassVar
 
 import numpy as np
 import pandas as pd
 from numpy.typing import ArrayLike
+from sklearn.model_selection import PredefinedSplit
 from sklearn.utils.validation import check_is_fitted
 
 from manykernels.compiled import compiled
@@ -577,8 +577,8 @@ class MKLSurvivalCV(CrossValidated, MKLSurvival):
     q, p, eta : float
         Shape of the penalties ``"lq"``, ``"lp_ball"`` and ``"elasticnet_ball"``.
     cv : int, splitter or iterable, default=None
-        Folds of K-fold selection (5 by default), with events in equal shares, or any splitter of scikit-learn, which
-        gets the events (true or false) as y.
+        Folds of K-fold selection (5 by default, or one an event), with events in equal shares, or any splitter of
+        scikit-learn, which gets the events (true or false) as y.
     scoring : str, callable or None, default=None
         None is minus the loss of held-out rows an event, the logarithm of their partial likelihood: a proper score,
         which the concordance is not.
@@ -666,11 +666,22 @@ class MKLSurvivalCV(CrossValidated, MKLSurvival):
         self.random_state, self.resources = random_state, resources
 
     def _splits(self, y: Array, groups: ArrayLike | None) -> Iterator[tuple[Array, Array]]:
-        """Return folds that share the events among them: one without events teaches nothing."""
-        events, folds = y["event"], min(N_FOLDS, len(y)) if self.cv is None else self.cv
-        number = isinstance(folds, numbers.Integral)
-        enough = bool(np.bincount(events, minlength=2).min() >= folds) if number else True
-        return iter(splits_of(folds, events, groups, classifier=enough, events=True))
+        """Return folds that share the events among them: one without events teaches nothing, and tells nothing."""
+        events = np.asarray(y["event"], dtype=bool)
+        n_events, n_censored = int(events.sum()), int((~events).sum())
+        folds = min(N_FOLDS, max(n_events, 2)) if self.cv is None else self.cv
+        if not isinstance(folds, int | np.integer):
+            return iter(splits_of(folds, events, groups, classifier=False, events=True))
+        if n_events < folds <= len(events):
+            raise InvalidInputError(
+                f"There is no event for each of {folds} folds to hold out: {len(events)} samples have {n_events}. Take "
+                "fewer folds, or a strength of your own: MKLSurvival(alpha=...)."
+            )
+        if n_censored < folds <= n_events:  # too few for the shares of scikit-learn
+            dealt = np.empty(len(events), dtype=np.intp)
+            dealt[np.argsort(~events, kind="stable")] = np.arange(len(events)) % folds
+            return iter(splits_of(PredefinedSplit(dealt), events, classifier=False))
+        return iter(splits_of(folds, events, groups, classifier=True, events=True))
 
     def _checked_loss(self) -> Any:
         if isinstance(self.penalty, str) and self.penalty == "auto":

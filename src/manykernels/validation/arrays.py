@@ -64,7 +64,9 @@ def check_readable(values: Any, name: str) -> None:
     if sparse.issparse(values):
         what = f"is a sparse matrix, but kernels are computed from dense rows. Pass {name}.toarray()"
     elif isinstance(values, Mapping):
-        what = f"is a {type(values).__name__}, which has no rows. Pass a table, such as pandas.DataFrame({name})"
+        views = any(np.ndim(value) == 2 for value in values.values() if hasattr(value, "shape"))
+        way = f"its tables as views, Views({name})" if views else f"a table, such as pandas.DataFrame({name})"
+        what = f"is a {type(values).__name__}, which has no rows. Pass {way}"
     elif isinstance(values, Iterator):
         what = f"is a {type(values).__name__}, which can be read only once. Pass list({name})"
     elif getattr(getattr(values, "dtype", None), "kind", "b") in "Mm":
