@@ -1,7 +1,7 @@
 """Whether untouched estimators predict as well as others' tuned ones, what they cost, and what they select.
 
 ``python benchmarks/accuracy.py [--data DIR] [--rows 200] [--splits 3] [--sets NAME,...]
-[--pairwise] [--resume] [--markdown FILE] [--smoke] [--output DIR]``
+[--pairwise] [--searches] [--resume] [--markdown FILE] [--smoke] [--output DIR]``
 
 On every set, the same random splits for all: `MKLClassifier()` or `MKLRegressor()` and their cross-validated forms, all
 untouched; a support vector machine or kernel ridge regression with a Gaussian kernel, scaled and tuned by a grid; the
@@ -10,8 +10,9 @@ installed, himalaya's multiple kernel ridge and MKLpy's EasyMKL on the default b
 those that are not in the folder of ``--data`` are named. Differences are taken split by split, with their own standard
 errors. The last table has many targets on few kernels, himalaya's own ground. ``--pairwise`` adds, on sets of three
 classes and more, two rivals that tell what voting among pairs of classes does: ours with a model for each pair, and the
-machine on the uniform sum with each class against the rest, like ours. ``--resume`` keeps what ``accuracy.csv`` has and
-measures the rest.
+machine on the uniform sum with each class against the rest, like ours. ``--searches`` adds ours with every mixture
+followed to its end, without a race, and on classes ours that chooses by accuracy. ``--resume`` keeps what
+``accuracy.csv`` has and measures the rest.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ import argparse
 import json
 import time
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from importlib.util import find_spec
 from pathlib import Path
@@ -52,6 +53,7 @@ WIDTHS = (0.03, 0.1, 0.3, 1.0, 3.0)  # gamma, times the number of columns
 MOST_TEST_ROWS = 1000
 OURS = "MKL CV"
 PAIRWISE = ("MKL CV, one against one", "uniform sum, one against the rest")
+SEARCHES = ("MKL CV without a race", "MKL CV by accuracy")
 MARGIN, SHARES = ("EasyMKL", "tuned EasyMKL"), (0.1, 0.5, 0.9)  # of MKLpy; how far its margins are softened
 SINGLE = ("tuned SVC, KRR", "uniform sum")  # that the search may not be worse than
 
@@ -204,12 +206,19 @@ def pairwise(data: Data, bank: KernelBank) -> dict[str, Callable[[], Any]]:
     }
 
 
-def rivals(data: Data, *, pairs: bool = False) -> dict[str, Callable[[], Any]]:
+def searches(data: Data) -> dict[str, Callable[[], Any]]:
+    """Return ours without a race, and of classes by accuracy."""
+    ours: Any = MKLClassifierCV if data.classes else MKLRegressorCV
+    found = {SEARCHES[0]: lambda: ours(data.bank, l1_ratios=(1.0, 0.5, 0.0))}
+    return found | ({SEARCHES[1]: lambda: ours(data.bank, scoring="accuracy")} if data.classes else {})
+
+
+def rivals(data: Data, *, pairs: bool = False, ways: bool = False) -> dict[str, Callable[[], Any]]:
     """Return who takes part on a set: names and makers of fresh models."""
     bank = KernelBank.auto(normalize="mean_diagonal") if data.bank is None else data.bank
     if data.classes:
         grid = {"svc__C": CONSTANTS, "svc__gamma": [width / data.X.shape[1] for width in WIDTHS]}
-        more = pairwise(data, bank) if pairs else {}
+        more = (pairwise(data, bank) if pairs else {}) | (searches(data) if ways else {})
         if find_spec("MKLpy"):
             more |= {MARGIN[0]: lambda: EasyMKL(bank), MARGIN[1]: lambda: EasyMKL(bank, tuned=True)}
         return more | {
@@ -226,6 +235,7 @@ def rivals(data: Data, *, pairs: bool = False) -> dict[str, Callable[[], Any]]:
         "uniform sum": lambda: Uniform(bank, False),
         "boosting": lambda: HistGradientBoostingRegressor(random_state=0),
     }
+    found |= searches(data) if ways else {}
     return found | ({"himalaya": lambda: Himalaya(bank)} if find_spec("himalaya") else {})
 
 
@@ -233,13 +243,20 @@ def rivals(data: Data, *, pairs: bool = False) -> dict[str, Callable[[], Any]]:
 
 
 def measured(
-    data: Data, rows: int, seeds: range, known: set[tuple[str, int, str]], *, pairs: bool = False, methods: str = ""
+    data: Data,
+    rows: int,
+    seeds: range,
+    known: set[tuple[str, int, str]],
+    *,
+    pairs: bool = False,
+    ways: bool = False,
+    methods: str = "",
 ) -> list[dict[str, Any]]:
     """Return a row for each rival and split that is not known: score, CPU seconds of fitting, kernels with a weight."""
     found = []
     for seed in seeds:
         X_train, X_test, y_train, y_test = data.split(rows, seed)
-        for name, make in rivals(data, pairs=pairs).items():
+        for name, make in rivals(data, pairs=pairs, ways=ways).items():
             if (data.name, seed, name) in known or (methods and name not in methods.split(",")):
                 continue
             started = time.process_time()
@@ -287,17 +304,17 @@ def gaps(frame: pd.DataFrame, method: str) -> pd.DataFrame:
     return pd.DataFrame(found).round(9)
 
 
-def differences(frame: pd.DataFrame) -> pd.DataFrame:
-    """Return a row a set: paired differences to the tuned machines, with their standard error and the corrected one."""
+def differences(frame: pd.DataFrame, methods: Sequence[str] = SINGLE) -> pd.DataFrame:
+    """Return a row a set: paired differences to other methods, with their standard error and the corrected one."""
     found: dict[str, pd.Series] = {}
-    for method in SINGLE:
+    for method in methods:
         own = gaps(frame, method)
-        found["splits"] = own["splits"]
+        found.setdefault("splits", own["splits"])
         texts = [f"{g.mean:+.3f} ± {g.error:.3f} ({g.corrected:.3f})" for g in own.itertuples(index=False)]
         found[method] = pd.Series(texts, index=own.index)
         found[f"{method}: verdict"] = own["mean"].gt(own["error"]).map({True: "win", False: "tie"})
         found[f"{method}: verdict"][own["mean"] < -own["error"]] = "loss"
-    return pd.DataFrame(found).reset_index(names="set")
+    return pd.DataFrame(found).fillna("-").reset_index(names="set")
 
 
 def duels(frame: pd.DataFrame) -> pd.DataFrame:
@@ -366,7 +383,7 @@ def kept(parser: argparse.ArgumentParser, options: argparse.Namespace) -> list[d
 
 def in_order(frame: pd.DataFrame, names: list[str]) -> pd.DataFrame:
     """Return the rows of these sets, in the order of the sets and of the methods, however many runs they took."""
-    methods = [OURS, *SINGLE, "MKL", "boosting", "himalaya", *MARGIN, *PAIRWISE]
+    methods = [OURS, *SINGLE, "MKL", "boosting", "himalaya", *MARGIN, *PAIRWISE, *SEARCHES]
     places = {"set": {name: k for k, name in enumerate(names)}, "method": {name: k for k, name in enumerate(methods)}}
     mine = frame[frame["set"].isin(names)]
     return mine.sort_values(
@@ -383,6 +400,7 @@ def main() -> int:
     parser.add_argument("--sets", default="", help="names of sets, separated by commas; all by default")
     parser.add_argument("--methods", default="", help="names of methods, separated by commas; all by default")
     parser.add_argument("--pairwise", action="store_true", help="also a model for each pair of classes")
+    parser.add_argument("--searches", action="store_true", help="also ours without a race, and by accuracy")
     parser.add_argument("--resume", action="store_true", help="keep what the folder of results has, measure the rest")
     parser.add_argument("--markdown", type=Path, help="also write the tables to this file")
     options: argparse.Namespace = parser.parse_args()
@@ -407,7 +425,8 @@ def main() -> int:
     for name, classes in named:
         data = load(name, options.data, classes=classes)
         if data is not None:
-            rows += measured(data, options.rows, seeds, known, pairs=options.pairwise, methods=options.methods)
+            asked = {"pairs": options.pairwise, "ways": options.searches, "methods": options.methods}
+            rows += measured(data, options.rows, seeds, known, **asked)
             common.save(pd.DataFrame(rows), record, options.output, "accuracy")
     frame = in_order(pd.DataFrame(rows), [name for name, _ in named])
     tables = {"Scores (accuracy, R2) and CPU seconds": overview(frame)}
@@ -417,6 +436,9 @@ def main() -> int:
         )
     if OURS in set(frame["method"]):
         tables["Untouched MKL CV"] = duels(frame)
+    if options.searches:
+        ways = [name for name in SEARCHES if name in set(frame["method"])]
+        tables["Untouched MKL CV minus other searches"] = differences(frame, ways)
     if not options.sets and not options.methods:
         targets = many_targets(*((12, 40) if options.smoke else (200, 300)), options.seed)
         common.save(targets, record, options.output, "accuracy_targets")
