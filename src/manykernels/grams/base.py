@@ -314,8 +314,10 @@ class GramStack(ABC):
         self._count(self.n_kernels)
         return self._quad_each(R[:, :, 0]) if R.shape[2] == 1 else self._squares_each(R)
 
-    def apply_each(self, R: ArrayLike, kernels: Index = None) -> Array:
+    def apply_each(self, R: ArrayLike, kernels: Index = None, *, once: bool = False) -> Array:
         """Products ``K_m R``, (m, N) or (m, N, k), of the given kernels, each on its own.
+
+        Those with a vector that will not be asked about again, as with the direction of a step, are asked for ``once``.
 
         Examples
         --------
@@ -329,7 +331,7 @@ class GramStack(ABC):
         every = kernels is None
         indices = np.arange(self.n_kernels) if every else check_indices(kernels, self.n_kernels, "kernels")
         self._count(len(indices))
-        if right.ndim == 1 and 2 * len(indices) >= self.n_kernels:
+        if right.ndim == 1 and 2 * len(indices) >= self.n_kernels and not once:
             known = self._remembered_products(right)
             if known is not None:
                 return known if every else known[indices]

@@ -481,6 +481,12 @@ class Problem:
         b : float
             The best constant score; 0 without an intercept.
         """
+        rho, b = self._zero_model
+        return (rho.copy() if isinstance(rho, np.ndarray) else rho), b
+
+    @cached_property
+    def _zero_model(self) -> tuple[Array, Any]:
+        """The same, computed once: it depends on neither the kernels nor the penalty."""
         b = self.best_constant
         return self.bound.coefficients_of(b, sums=self.fit_intercept), b
 

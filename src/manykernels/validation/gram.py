@@ -211,6 +211,8 @@ def examined(
     if psd == "auto" and len(kernels) * kernels.shape[1] ** 3 / 3 > most:
         chosen = np.flatnonzero((np.diagonal(kernels, axis1=1, axis2=2) < 0).any(axis=1))
         unproven = Unproven(~np.isin(np.arange(len(kernels)), chosen), tolerance, name)
+        if not chosen.size:
+            return kernels, unproven
     with blas_threads(kernels.shape[1]):
         verdicts = {int(m): is_definite(kernels[m], tolerance) for m in chosen}
         bad = {m: kernels[m] for m, verdict in verdicts.items() if verdict is False}

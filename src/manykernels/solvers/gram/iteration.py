@@ -57,6 +57,7 @@ class PrimalDual:
     def __post_init__(self, products: Array | None) -> None:
         self.n_steps = 0  # Newton steps so far, those on other kernels included
         self._inverse_penalties = self.problem.penalties**-2.0
+        self._plain = bool((self._inverse_penalties == 1.0).all())  # products need no scaling
         self._penalty = self.problem.regularizer.formulas
         self._pairs = self.samples.n_pairs, self.kernels.n_pairs  # complementarity products of either side
         self._n_pairs = sum(self._pairs)
@@ -425,7 +426,8 @@ class PrimalDual:
         self._set_products(products)
 
     def _products_of(self, vector: Array) -> Array:
-        return self.problem.stack.apply_each(vector) * self._inverse_penalties[:, None]
+        products = self.problem.stack.apply_each(vector, once=True)
+        return products if self._plain else products * self._inverse_penalties[:, None]
 
     def _set_products(self, products: Array) -> None:
         self._products = products
