@@ -92,6 +92,8 @@ def test_an_alpha_relative_to_the_largest_can_be_asked_for_by_numbers() -> None:
     [
         ({"C": 1.0}, r"solve has no parameter 'C'\. Take strength: C of scikit-learn is strength=1 / C"),
         ({"penalty": "l1"}, "Take regularizer, such as regularizer='l1'"),
+        ({"regularizer": "elasticnet", "l1_ratio": 0.9}, r"Take regularizer, which has it, .*, l1_ratio=0\.9\)"),
+        ({"loss_parameters": {"tau": 0.9}}, r"Take loss, which has them, such as loss=get_loss\('quantile', tau=0.9\)"),
         ({"regularizer": "l1", "n_iter": 5}, "Take max_iter"),
     ],
 )

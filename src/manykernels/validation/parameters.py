@@ -75,6 +75,8 @@ SOLVE_NAMES: Mapping[str, str] = {
     "weights": "outputs, such as outputs='shared'",
     "kernels_as": "representation, such as representation='factored'",
     "max_time": "time_limit, in seconds", "n_iter": "max_iter",
+    "l1_ratio": "regularizer, which has it, such as regularizer=get_regularizer('elasticnet', 0.1, l1_ratio=0.9)",
+    "loss_parameters": "loss, which has them, such as loss=get_loss('quantile', tau=0.9)",
 }  # fmt: skip
 
 ALIKE = 0.75  # similarity of two names of parameters, one of which is a slip
