@@ -17,6 +17,7 @@ from sklearn.model_selection import (
 )
 
 from manykernels import KernelBank, KernelStack, Linear, MKLClassifier, MKLRegressor, PrecomputedBank
+from manykernels.exceptions import NotPSDError
 
 
 def test_cross_validation_is_the_loop_by_hand(data: Any) -> None:
@@ -90,3 +91,24 @@ def test_weight_zero_leaves_rows_of_a_stack_out(data: Any) -> None:
     weighted = model.fit(stack, data.labels, sample_weight=weight)
     np.testing.assert_array_equal(weighted.decision_function(stack), expected)
     assert weighted.support_.max() < 45
+
+
+def test_matrices_given_to_a_fit_are_proven_where_the_model_reads_them() -> None:
+    """To factorize all of them takes as long as the fit; as `solve`, it looks at those in the model."""
+    n = 130
+    rng = np.random.default_rng(0)
+    y = np.where(np.arange(n) % 2 == 0, 1.0, -1.0)
+    points = rng.normal(size=(69, n, 3))
+    grams = points @ points.transpose(0, 2, 1)
+    helpful = np.outer(y, y)
+    crooked = helpful - 0.5 * np.eye(n)  # its other eigenvalues are negative, which no diagonal entry shows
+    useless = 1e-6 * np.eye(n)
+    useless[0, 1] = useless[1, 0] = 3e-6
+    model = MKLClassifier("precomputed", loss="hinge", alpha="0.5*max")
+    weights = model.fit(np.stack([*grams, helpful, useless]), y).kernel_weights_
+    assert weights[69] > 0
+    assert weights[70] == 0
+    with pytest.raises(NotPSDError, match="not positive semidefinite"):
+        KernelStack(np.stack([*grams, helpful, useless]))
+    with pytest.raises(NotPSDError, match=r"kernels\[69\] is not positive semidefinite"):
+        model.fit(np.stack([*grams, crooked]), y)

@@ -58,8 +58,18 @@ class KernelStack:
         if psd not in PSD:
             raise InvalidInputError(f"psd must be 'auto', 'check', 'clip' or 'ignore', got {psd!r}.")
         kernels, names = _by_name(kernels, names)
-        base, self._unproven = examined(check_gram_array(kernels), PSD[psd])
-        self._set(base, _kernel_names(names, len(base)), np.arange(base.shape[1]))
+        self._set_checked(kernels, names, PSD[psd])
+
+    @classmethod
+    def _of_one_fit(cls, kernels: object) -> KernelStack:
+        """Return kernels that come with a fit, whose proof may wait for what the model reads: it would take as long."""
+        return cls.__new__(cls)._set_checked(*_by_name(kernels, None), "auto", one_fit=True)
+
+    def _set_checked(
+        self, kernels: object, names: Sequence[str] | None, psd: str, *, one_fit: bool = False
+    ) -> KernelStack:
+        base, self._unproven = examined(check_gram_array(kernels), psd, one_fit=one_fit)
+        return self._set(base, _kernel_names(names, len(base)), np.arange(base.shape[1]))
 
     @classmethod
     def rectangular(cls, kernels: Any, names: Sequence[str] | None = None, *, diagonal: Any = None) -> KernelStack:
@@ -296,7 +306,7 @@ def as_kernel_stack(X: object, *, square: bool = True) -> KernelStack:
     """Return precomputed kernels as a stack: a KernelStack as it is, (M, N, N) to fit, (M, n_new, n_train) else."""
     if are_kernels(X):
         return X
-    return KernelStack(X) if square else KernelStack.rectangular(X)
+    return KernelStack._of_one_fit(X) if square else KernelStack.rectangular(X)
 
 
 def _by_name(kernels: object, names: Sequence[str] | None) -> tuple[Any, Sequence[str] | None]:

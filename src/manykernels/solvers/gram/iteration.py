@@ -187,10 +187,11 @@ class PrimalDual:
         """Norm below which no kernel of a weight set has a weight; None where each kernel has a bound of its own."""
         return float(np.sqrt(self.kernels.least_bound)) if isinstance(self.kernels, SetWeights) else None
 
-    def fit_weights(self, first: int = 0, largest: float = tuning.LARGEST_FACTOR) -> None:
+    def fit_weights(self, first: int = 0, ends: tuple[float, float] = (1.0, tuning.LARGEST_FACTOR)) -> None:
         """Multiply the weights from position ``first`` on by the factor with the smallest primal value.
 
-        A start whose scores are far from what the loss wants would otherwise need long steps in the weights alone.
+        A start whose scores are far from what the loss wants would otherwise need long steps in the weights alone; so
+        would one whose weights are below the central path, which fit no score better.
         (Elastic nets keep so many kernels that small starting weights cost more steps than they save; their weights
         have a pole.)
         """
@@ -202,7 +203,7 @@ class PrimalDual:
         def scaled(factor: float) -> Array:
             return np.where(chosen, factor, 1.0) * self.kernels.weights
 
-        best = _best_factor(lambda factor: self._primal(scaled(factor)), largest)
+        best = _best_factor(lambda factor: self._primal(scaled(factor)), *ends)
         self.kernels.weights = scaled(best)
         self._keep_origin()
         self._set_products(self._products)
@@ -220,7 +221,7 @@ class PrimalDual:
         kernels = self.kernels.resized(keep, norms_added**2, barrier, problem.regularizer)
         moved = type(self)(problem, self.samples, kernels, self.b)
         moved.n_steps = self.n_steps
-        moved.fit_weights(int(np.count_nonzero(keep)), largest=1.0)
+        moved.fit_weights(int(np.count_nonzero(keep)), (tuning.SMALLEST_FACTOR, 1.0))
         return moved
 
     def _make_room(self, problem: Problem, norms_added: Array) -> float:
@@ -435,8 +436,8 @@ class PrimalDual:
         self._squared_norms = np.maximum(products @ self.samples.rho, 0.0)
 
 
-def _best_factor(primal: Callable[[float], float], largest: float) -> float:
-    """Return about the factor with the smallest primal value, by parabolas through three values.
+def _best_factor(primal: Callable[[float], float], smallest: float, largest: float) -> float:
+    """Return about the factor between these with the smallest primal value, by parabolas through three values.
 
     The value is convex, and for squared losses with linear penalties a parabola.
     """
@@ -453,10 +454,10 @@ def _best_factor(primal: Callable[[float], float], largest: float) -> float:
             best = factors[k] + (falling * right - rising * left) / (2 * bend)
         else:  # a line
             best = tuning.FARTHEST * factors[-1] if falling > 0 else 0.0
-        best = float(np.clip(best, tuning.SMALLEST_FACTOR, min(largest, tuning.FARTHEST * factors[-1])))
+        best = float(np.clip(best, smallest, min(largest, tuning.FARTHEST * factors[-1])))
         if min(abs(factor - best) for factor in factors) <= tuning.CLOSE_FACTOR * best:
             return best
         place = bisect(factors, best)
         factors.insert(place, best)
         values.insert(place, primal(best))
-    return max(factors[int(np.argmin(values))], tuning.SMALLEST_FACTOR)
+    return max(factors[int(np.argmin(values))], smallest)
