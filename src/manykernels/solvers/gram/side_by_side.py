@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from manykernels.validation.arrays import Array
 
 COARSEST = 1e-3  # tolerance from which on single precision is enough
-MOST_BYTES = 2**26  # of the systems of all targets that go on together
+MOST_BYTES = 2**25  # of the systems of all targets that go on together
 MOST_STEPS = 12  # from a start that is near: four or fewer are usual
 FACTORS = 2.0 ** np.arange(-3.0, 1.5, 0.5)  # of weights at a start
 NEGLIGIBLE = 1e-6  # of the largest coefficient, by which others move without their products
@@ -98,16 +98,18 @@ def _solved(problems: Sequence[Problem], starts: Sequence[Solution], tol: float)
 class Kernels:
     """Triangles of kernels divided by squared penalties, in single precision, for products with many vectors."""
 
-    def __init__(self, problem: Problem) -> None:
-        stack = problem.stack
+    def __init__(self, problem: Problem, n_targets: int) -> None:
+        stack, n = problem.stack, problem.n_samples
         if isinstance(stack, PackedStack) and stack.dtype == np.float32:
             self._triangles = stack.packed
         else:
-            shape = stack.n_kernels, stack.n_samples * (stack.n_samples + 1) // 2
+            shape = stack.n_kernels, n * (n + 1) // 2
             self._triangles = stack.triangles(out=np.empty(shape, dtype=np.float32), prove=False)
+        # Written to in every step: memory that is fresh costs as much as what is done there.
+        self._sums = np.empty((n_targets, self._triangles.shape[1]), dtype=np.float32)
+        self._matrices = np.empty((n_targets, n, n), dtype=np.float32)
         self.inverse = problem.penalties**-2.0
         self._counters = stack.counters
-        self._square = np.empty((stack.n_samples, stack.n_samples), dtype=np.float32)
 
     def products(self, rho: Array) -> Array:
         """Return ``K_m rho / w_m^2`` (k, M, N) for vectors (k, N)."""
@@ -116,15 +118,19 @@ class Kernels:
         right = rho.astype(np.float32).T
         found = np.empty((len(rho), len(self._triangles), n))
         for m, triangle in enumerate(self._triangles):
-            unpack_upper(triangle, n, self._square)
-            found[:, m] = ssymm(1.0, self._square.T, right, lower=1).T
+            unpack_upper(triangle, n, self._matrices[0])
+            found[:, m] = ssymm(1.0, self._matrices[0].T, right, lower=1).T
         found *= self.inverse[:, None]
         return found
 
     def sums(self, weights: Array) -> Array:
-        """Return packed ``sum_m d_m K_m / w_m^2`` (k, N(N+1)/2) for weights (k, M)."""
+        """Return ``sum_m d_m K_m / w_m^2`` (k, N, N) for weights (k, M), of which upper triangles are written anew."""
         self._count()
-        return (weights * self.inverse).astype(np.float32) @ self._triangles
+        n, k = self._matrices.shape[1], len(weights)
+        np.matmul((weights * self.inverse).astype(np.float32), self._triangles, out=self._sums[:k])
+        for triangle, matrix in zip(self._sums[:k], self._matrices, strict=False):
+            unpack_upper(triangle, n, matrix)
+        return self._matrices[:k]
 
     def _count(self) -> None:
         self._counters.add(self._triangles.size, self._triangles.itemsize)
@@ -135,7 +141,7 @@ class Points:
 
     def __init__(self, problems: Sequence[Problem], starts: Sequence[Solution]) -> None:
         first = problems[0]
-        self._loss, self._border, self._kernels = first.loss, first.fit_intercept, Kernels(first)
+        self._loss, self._border, self._kernels = first.loss, first.fit_intercept, Kernels(first, len(problems))
         self.numbers = np.arange(len(problems))
         self._y, self._share = (np.array([getattr(own, name) for own in problems]) for name in ("y", "weight"))
         low, high = zip(*(own.dual_box for own in problems), strict=True)
@@ -155,7 +161,9 @@ class Points:
         given = np.array([own.dual_coef for own in starts])
         weights = np.array([own.kernel_weights for own in starts]) * problems[0].penalties ** 2
         self.b = np.array([float(own.intercept) for own in starts])
-        self.products = self._kernels.products(given)
+        # What they were certified with is remembered.
+        each = [own.stack.apply_each(rho) for own, rho in zip(problems, given, strict=True)]
+        self.products = np.array(each) * self._kernels.inverse[:, None]
         scores = (weights[:, None] @ self.products)[:, 0]
         self.z, growth = scores + self.b[:, None], 1.0
         slopes = -self._share * self._of("derivative", self.z)
@@ -306,13 +314,10 @@ class Points:
 
     def _factorized(self, diagonal: Array, coupling: Array) -> tuple[list[Array], Array]:
         """Return Cholesky factors of the systems, and which there are."""
-        factors, n = [], diagonal.shape[1]
-        able = np.ones(len(diagonal), dtype=bool)
+        factors, able = [], np.ones(len(diagonal), dtype=bool)
         rows = (self.products * np.sqrt(coupling)[:, :, None]).astype(np.float32)
-        for place, triangle in enumerate(self._kernels.sums(self.weights)):
+        for place, matrix in enumerate(self._kernels.sums(self.weights)):
             check_deadline()
-            matrix = np.empty((n, n), dtype=np.float32)
-            unpack_upper(triangle, n, matrix)
             np.einsum("ii->i", matrix)[:] += diagonal[place]
             ssyrk(1.0, rows[place].T, beta=1.0, c=matrix.T, lower=1, overwrite_c=1)
             factor, failed = spotrf(matrix.T, lower=1, clean=0, overwrite_a=1)
