@@ -113,3 +113,18 @@ def test_what_does_not_go_side_by_side() -> None:
     assert not goes_side_by_side([replace(own, loss=get_loss("hinge")) for own in problems], 1e-2)
     assert not goes_side_by_side(posed("logistic", BlockL1(1.0), n_kernels=31), 1e-2)
     assert not goes_side_by_side([problems[0], posed("logistic", BlockL1(1.0))[1]], 1e-2)  # on a stack of its own
+
+
+def test_the_scale_of_sample_weights_changes_nothing() -> None:
+    """Weights of a million a sample: kernels in use were set to zero, and no target came within the tolerance."""
+    unit = 2.0**20
+    problems = posed("logistic", BlockL1(1.0))
+    large = [
+        replace(own, sample_weight=unit * own.weight, regularizer=own.regularizer.multiplied(unit)) for own in problems
+    ]
+    found = [solve_side_by_side(each, solved(at(each, 0.6)), TOL) for each in (problems, large)]
+    for own, other in zip(*found, strict=True):
+        assert own is not None
+        assert other is not None
+        assert np.array_equal(own.active, other.active)
+        assert other.certificate.primal == pytest.approx(unit * own.certificate.primal, rel=TOL)

@@ -267,8 +267,10 @@ class Points:
         allowed = self.dual + tol * np.maximum(np.abs(self.primal), self._tiny)
         found: list[Array | None] = [None] * len(self.numbers)
         bound = self._bound()[0]
+        shares = self.weights * bound  # of the penalty, as slacks are shares of bounds: neither has a unit
+        sizes = shares * bound / shares.max(axis=1, keepdims=True)
         for factor in tuning.PRUNING_FACTORS:
-            weights = np.where(self.weights * bound < factor * self.slack, 0.0, self.weights)
+            weights = np.where(sizes < factor * self.slack, 0.0, self.weights)
             good = self._primal(weights) <= allowed
             each = zip(weights, found, good, strict=True)
             found = [own if known is None and well else known for own, known, well in each]
