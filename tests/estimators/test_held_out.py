@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import tracemalloc
 from pathlib import Path
 from typing import Any
 
@@ -38,6 +39,28 @@ def test_predictions_of_the_folds_are_those_of_refits(held: str) -> None:
     expected = cross_val_predict(MKLRegressor(BANK, alpha=0.03, **given), X, Y, cv=KFold(3))
     assert_allclose(search.cv_predictions_, expected, atol=1e-3)
     assert_allclose(-np.mean((search.cv_predictions_ - Y) ** 2), search.best_score_, rtol=1e-2)
+
+
+def test_folds_of_a_grid_are_held_one_at_a_time_on_factors() -> None:
+    """The models of all of them were kept with their factors, and the pieces that scored held-out rows."""
+
+    def peak(n_folds: int) -> int:
+        search = MKLRegressorCV(
+            KernelBank.per_feature(widths=[0.3, 1.0, 3.0], standardize=True),
+            penalty="l1",
+            alphas=[0.1, 0.03],
+            cv=KFold(n_folds),
+            resources={"representation": "factored"},
+        )
+        tracemalloc.start()
+        try:
+            search.fit(X, Y)
+            return tracemalloc.get_traced_memory()[1]
+        finally:
+            tracemalloc.stop()
+
+    peak(2)  # what is compiled and imported is there
+    assert peak(15) <= 1.3 * peak(3)
 
 
 def test_importances_are_what_held_out_rows_lose() -> None:

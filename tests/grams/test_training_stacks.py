@@ -57,6 +57,14 @@ def test_every_kind_holds_the_kernels_of_the_bank(bank, kind, cls, dtype, rtol):
     assert stack.counters.passes == 2 * 40 / 41  # the block just read, in triangles
 
 
+def test_losses_that_couple_samples_take_more_matrices(bank):
+    squares = {coupled: 2**20 + 8 * (each * 40**2 + 8 * 5 + 16 * 40) for coupled, each in ((False, 4), (True, 8))}
+    budget = (squares[False] + squares[True]) // 2 + 8 * 8 * 40**2
+    build_stack(bank, X, kind="lazy", memory_budget=budget)
+    with pytest.raises(MemoryBudgetError, match="working arrays"):
+        build_stack(bank, X, kind="lazy", memory_budget=budget, coupled=True)
+
+
 def test_auto_follows_the_budget(bank):
     assert isinstance(build_stack(bank, bank.prepare(X), memory_budget="1 GB"), PackedStack)
     assert isinstance(build_stack(bank, X, memory_budget="1 GB", n_targets=10), DenseStack)

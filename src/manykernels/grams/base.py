@@ -25,6 +25,7 @@ if TYPE_CHECKING:
 
 Index = ArrayLike | slice | None
 
+PRODUCT_BYTES = 2**20  # of products of a few kernels with many vectors, which a cache keeps until they are summed
 CHUNK_BYTES = 32 * 2**20  # of float64 blocks held at once; with the products of a block this stays below 64 MB
 MOST_SAMPLES = 0.9  # share of the samples from which on a copy of these alone would save less time than it takes
 
@@ -545,7 +546,7 @@ class GramStack(ABC):
 
     def _quad_each(self, columns: Array) -> Array:
         """Return ``r' K_m r`` of every column; products of a few kernels at a time are held."""
-        together = max(1, CHUNK_BYTES // (8 * columns.size))
+        together = max(1, PRODUCT_BYTES // (8 * columns.size))
         found = np.empty((self.n_kernels, columns.shape[1]))
         for first in range(0, self.n_kernels, together):
             some = slice(first, min(first + together, self.n_kernels))

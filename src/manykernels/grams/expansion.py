@@ -100,6 +100,11 @@ class Expansion:
             out[target] += function(points[group])
         return out.T
 
+    def let_go(self) -> None:
+        """Let go of the pieces that functions of single columns are evaluated by, which are soon made again."""
+        for part in self.parts:
+            part.function.__dict__.pop("_pieces", None)
+
     def __getstate__(self) -> dict[str, Any]:
         """Leave out the functions kernel by kernel, which repeat the support samples and are soon made again."""
         return {name: value for name, value in self.__dict__.items() if name not in ("_of_kernels", "_places")}

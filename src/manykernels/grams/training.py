@@ -217,13 +217,14 @@ def open_training(
     refusal: Callable[[], str | None] = no_refusal,
     fit_intercept: bool = True,
     kinked: bool = False,
+    coupled: bool = False,
     kind: str = "auto",
 ) -> Training:
     """Fit the bank on training rows and build the stack that fits the memory budget: Gram matrices, or factors.
 
     ``shared`` says whether several targets are fitted together, ``refusal()`` why the rest of the problem cannot do
-    with factors, if so, ``kinked`` whether its loss has a kink; ``kind`` how matrices are held: "lazy" for a search,
-    which reads averages of all of them.
+    with factors, if so, ``kinked`` whether its loss has a kink, ``coupled`` whether it couples samples; ``kind`` how
+    matrices are held: "lazy" for a search, which reads averages of all of them.
     """
     budget = memory_bytes(memory_budget)
     check_n_jobs(n_jobs)
@@ -232,15 +233,16 @@ def open_training(
         memory_budget = budget  # what is free is read once, so that all that is decided is decided by one number
     if representation != GRAM or keeps_shapes(given):
         asked: dict[str, Any] = {"representation": representation, "memory_budget": memory_budget, "shared": shared}
-        asked |= {"n_targets": n_targets, "refusal": refusal, "fit_intercept": fit_intercept, "kinked": kinked}
+        asked |= {"n_targets": n_targets, "refusal": refusal, "fit_intercept": fit_intercept}
+        asked |= {"kinked": kinked, "coupled": coupled}
         plan = plan_for(given, X, averages=kind == LAZY, **asked)
         if plan is not None and plan.kind == FACTORED and isinstance(given, KernelBank):
             fitted, factors = fit_factors(given, X, fit_intercept=fit_intercept)
             factors.spare_bytes = plan.spare_bytes // max(n_targets, 1)
             return Training(fitted, None, factors, centered=given.center)
     bank, prepared = given.fit_prepare(X)
-    together = n_targets if shared else 1
-    build = partial(build_stack, bank, kind=kind, memory_budget=memory_budget, n_jobs=n_jobs, n_targets=together)
+    build = partial(build_stack, bank, kind=kind, memory_budget=memory_budget, n_jobs=n_jobs)
+    build = partial(build, n_targets=n_targets if shared else 1, coupled=coupled)
     return Training(bank, prepared, build(prepared), build=build)
 
 
@@ -485,6 +487,7 @@ def build_stack(
     dtype: DTypeLike | None = None,
     n_jobs: int | None = None,
     n_targets: int = 1,
+    coupled: bool = False,
 ) -> GramStack:
     """Return the Gram matrices of a bank's kernels on rows, held as `plan_stack` decides.
 
@@ -502,6 +505,8 @@ def build_stack(
         Threads that the stack may use, in joblib's convention; None means one.
     n_targets : int
         Number of outputs the stack will serve.
+    coupled : bool
+        Whether it will serve a loss that couples samples.
 
     Raises
     ------
@@ -529,26 +534,21 @@ def build_stack(
     prepared = X if isinstance(X, PreparedRows) else bank.prepare(X)
     if isinstance(bank.raw, ProductKernels):
         return stack_of(bank.raw, bank.narrow(prepared).data)  # whose memory is that of the members
+    planned = partial(plan_stack, memory_budget=memory_budget, n_targets=n_targets, coupled=coupled)
     held = bank.grams(prepared)
     if held is not None:
         n_samples = len(held.samples)
         if memory_budget is not None:
-            plan_stack(len(held.array), n_samples, memory_budget=memory_budget, n_targets=n_targets, kind="dense")
+            planned(len(held.array), n_samples, kind="dense")
         whole = DenseStack(held.array, names=bank.names, n_threads=n_threads(n_jobs), unproven=held.unproven)
         every = n_samples == whole.n_samples and np.array_equal(held.samples, np.arange(n_samples))
         return whole if every else whole.restrict(held.samples)
     distinct = worthwhile(bank, prepared) if kind in ("auto", "lazy") else []
     lines = lines_of(bank, prepared, distinct) if kind in ("auto", "lazy") else None
     rounded = kind == "auto" and dtype is not None and np.dtype(dtype) == np.float32
-    plan = plan_stack(
-        bank.n_kernels,
-        prepared.n_samples,
-        memory_budget=memory_budget,
-        dtype=dtype,
-        n_targets=n_targets,
-        kind=kind,
-        repeats=_apart(bank, prepared, [*distinct, *([] if lines is None else [lines])], rounded=rounded),
-    )
+    apart: list[Distinct | Lines] = [*distinct, *([] if lines is None else [lines])]
+    repeats = _apart(bank, prepared, apart, rounded=rounded)
+    plan = planned(bank.n_kernels, prepared.n_samples, dtype=dtype, kind=kind, repeats=repeats)
     lazy = LazyStack(
         bank,
         prepared,

@@ -276,6 +276,7 @@ class _Given:
             "refusal": partial(refusal_of_factors, self.loss, self.regularizer, "auto"),
             "fit_intercept": self.fit_intercept or self.loss.couples_samples,
             "kinked": not self.loss.smooth,
+            "coupled": self.loss.couples_samples,
         }
         plan = plan_for(self.kernels, self.X, **settings)
         if plan is not None and plan.kind == FACTORED and reads_rows(self.kernels):

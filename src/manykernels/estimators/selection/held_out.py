@@ -36,8 +36,9 @@ class Recording(HeldOut):
     said: list[tuple[Array, Any]] = field(default_factory=list)  # scores (n, K), and the model
 
     def score(self, model: BaseMKL, losses: Sequence[Any], scores: Array, complete: Callable[[], BaseMKL]) -> Array:
-        """Note scores and model."""
+        """Note scores and model, without what its functions have been evaluated by: all folds are kept."""
         self.said.append((scores, complete()))
+        self.said[-1][1]._expansion.let_go()
         return np.zeros(scores.shape[1])
 
 
@@ -91,6 +92,7 @@ def said_of(held: Recording, rows: Array, columns: Sequence[Sequence[int]]) -> P
         if expansion.active.size:
             added = expansion.active_contributions(held.rows)
             parts[np.searchsorted(kernels, expansion.active)[:, None], :, mine] = added[:, :, mine].transpose(0, 2, 1)
+            expansion.let_go()
     weight = np.ones(len(rows)) if held.weight is None else held.weight
     intercepts = tuple(np.atleast_1d(model.intercept_) for model in models)
     fold = FoldModel(rows, np.asarray(_shown(models[0], scores)), expansions, intercepts, own)

@@ -38,7 +38,7 @@ FOLD_SPECTRUM = 14_000  # bytes of what a fold knows of a kernel on factors, bes
 FOLD_VECTORS = 96  # float64 a sample and target: models that all folds keep until a mixture is followed to its end
 AVERAGE_SQUARES = 4  # float64 among the samples of a fold: the sum of the kernels, its eigenvectors, two in passing
 LIKELY_FOLDS = 3  # in which selections are tried first, and as often only
-PERMUTED, PRODUCT_BYTES = 200, 2**25  # orders of a target in one product with the kernels, and the most that it takes
+PERMUTED, PRODUCT_BYTES = 200, 2**22  # orders of a target in one product with the kernels, and the most that it takes
 COPIED_KERNELS = (12, 25)  # triangles of kernels in use beside matrices that are not held: as often, and of many
 
 
@@ -81,10 +81,10 @@ def plan_search(
 ) -> MemoryPlan:
     """Return what a search over folds holds, from few kernels that take part to many.
 
-    On factors folds have columns, spectra and models of their own, and one at a time has functions in pieces, unless
-    those of several fit beside what a fit takes. On matrices it is the largest of four: eigenvectors of the averages of
-    all folds, matrices of the folds that fit side by side, a product of the kernels with permuted targets, the fit of
-    what was chosen.
+    On factors folds have columns, spectra and models of their own, all of them or of a grid one at a time; and one at a
+    time has functions in pieces, unless those of several fit beside what a fit takes. On matrices it is the largest of
+    four: eigenvectors of the averages of all folds, matrices of the folds that fit side by side, a product of the
+    kernels with permuted targets, the fit of what was chosen.
 
     Parameters
     ----------
@@ -117,9 +117,10 @@ def plan_search(
     rows, room = n - n // n_folds, fit.room_for_folds
     if plan.kind == FACTORED:
         pieces = pieces_nbytes(rows, plan.n_columns)
-        own = 8 * (n_folds - 1) * n * plan.n_columns + FOLD_SPECTRUM * m * (n_folds + 1) + 8 * FOLD_VECTORS * n * k
+        n_open = n_folds if mixtures else 1
+        own = 8 * n_open * rows * plan.n_columns + FOLD_SPECTRUM * m * (n_open + 1) + 8 * FOLD_VECTORS * n * k
         least = plan.least_nbytes + own
-        most = plan.most_nbytes + own + (_side_by_side(pieces, n_folds, room) - 1) * pieces
+        most = plan.most_nbytes + own + (_side_by_side(pieces, n_open, room) - 1) * pieces
     elif not mixtures:
         least, most = (nbytes + int(plan.nbytes * (rows / n) ** 2) for nbytes in (plan.least_nbytes, plan.most_nbytes))
     else:

@@ -267,6 +267,7 @@ class Rung:
                 return [fold.tried(family, strength) for strength in strengths]
             finally:
                 if self.in_turn:
+                    fold.forget()  # models know the factors that they are of
                     fold.close()
                 elif not self._stay_open(fold):
                     fold.opened.let_go()

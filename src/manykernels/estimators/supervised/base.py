@@ -382,7 +382,7 @@ class BaseMKL(SaysWhichParameter, NotebookCard, Explanations, TakesGroups):
     ) -> MemoryPlan | None:
         """Return the plan of kernels on these samples, for a fit or a search; None for kernels that are matrices."""
         asked = self._plan_of(samples.y.shape[1], loss, regularizer)
-        return plan_for(self.kernels, samples.rows, averages=kind == LAZY, coupled=loss.couples_samples, **asked)
+        return plan_for(self.kernels, samples.rows, averages=kind == LAZY, **asked)
 
     def _plan_of(self, n_targets: int, loss: Loss, regularizer: Regularizer) -> dict[str, Any]:
         """Return what decides how kernels are held."""
@@ -395,6 +395,7 @@ class BaseMKL(SaysWhichParameter, NotebookCard, Explanations, TakesGroups):
             "refusal": partial(refusal_of_factors, loss, regularizer, self.solver),
             "fit_intercept": self._free_constant,
             "kinked": not loss.smooth,
+            "coupled": loss.couples_samples,
         }
 
     @property
