@@ -54,7 +54,9 @@ def test_the_callback_sees_every_record_and_changes_nothing() -> None:
 
 def test_a_true_value_stops_and_keeps_the_model() -> None:
     with pytest.warns(ConvergenceWarning, match="stopped_by_callback"):
-        model = MKLRegressor(BANK, **HARD, resources={"callback": lambda record: record.iteration >= 2}).fit(X, Y)
+        model = MKLRegressor(
+            BANK, solver="spicymkl", **HARD, resources={"callback": lambda record: record.iteration >= 2}
+        ).fit(X, Y)
     assert model.n_iter_ == 2
     assert np.isfinite(model.predict(X)).all()
 
