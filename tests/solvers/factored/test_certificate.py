@@ -125,6 +125,42 @@ def test_gradients_take_groups_together_where_sweeps_come_to_no_end(seed: int, m
     assert taken
 
 
+def test_gradients_read_columns_in_single_precision_where_steps_may_be_in_that() -> None:
+    problem, objective = correlated(groups=6)
+    double = FactoredObjective(problem, problem.stack.operators([1, 3], 0.0), 0.0)
+    assert double.rounded is double
+    objective.known.single = True
+    other = FactoredObjective(problem, problem.stack.operators([1, 3], 0.0), 0.0)
+    other.known = objective.known
+    rng = np.random.default_rng(0)
+    for whole in (other, objective):  # of the columns that were copied before, and of others
+        v, rho = rng.normal(size=whole.rank), rng.normal(size=problem.n_samples)
+        assert whole.rounded.in_place.columns.dtype == np.float32
+        np.testing.assert_allclose(whole.rounded.scores(v), whole.scores(v), atol=1e-5)
+        np.testing.assert_allclose(whole.rounded.adjoint(rho), whole.adjoint(rho), atol=1e-4)
+        assert np.abs(whole.rounded.scores(v) - whole.scores(v)).max() > 0
+
+
+@pytest.mark.parametrize("seed", [0, 1, 2])
+def test_steps_have_the_slopes_of_their_point_whatever_dual_point_is_better(
+    seed: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Newton steps from the products of another dual point decreased nothing."""
+    problem, objective = correlated(200, 60, seed=seed, size=5, fraction=0.02)
+    advance, steps = newton._advance_somehow, []
+
+    def told(objective: FactoredObjective, point: Point, slopes: np.ndarray, gradient: np.ndarray, *rest: Any) -> bool:
+        expected = objective.adjoint(slopes)
+        np.testing.assert_allclose(gradient, expected, atol=1e-8 * np.abs(expected).max())
+        steps.append(gradient)
+        return advance(objective, point, slopes, gradient, *rest)
+
+    monkeypatch.setattr(newton, "_advance_somehow", told)
+    point = Point(np.zeros(objective.rank), problem.best_constant, problem.constant_scores(problem.best_constant))
+    minimize(objective, point, 1e-7 * objective.value(point), 6)
+    assert len(steps) > 1
+
+
 def test_turns_alone_precondition_gradients_of_groups_that_are_not_zero() -> None:
     problem, objective = correlated(groups=6)
     curvature = objective.loss.curvature(problem.constant_scores(0.0))

@@ -132,7 +132,7 @@ class ColumnFactors:
 
     Parameters
     ----------
-    columns : (p, N) float64
+    columns : (p, N) float64 or float32
         Those of the table.
     kernels : (g,) int
     firsts, ranks : (g,) int
@@ -192,7 +192,8 @@ class ColumnFactors:
     def add_scores(self, v: Array, out: Array) -> None:
         """Add ``Z v`` to ``out``."""
         used, own = np.flatnonzero(v), np.ascontiguousarray(out)
-        add_columns(self.columns, self.places[used], (self.scale * v)[used], own)
+        sizes = (self.scale * v)[used].astype(self.columns.dtype, copy=False)
+        add_columns(self.columns, self.places[used], sizes, own)
         if own is not out:
             out[:] = own
 
@@ -200,7 +201,7 @@ class ColumnFactors:
         """Return ``Z' rho``, of one vector or of several in columns."""
         out = np.empty((*rho.shape[1:], len(self.places)))
         for own, column in zip(np.atleast_2d(out), np.atleast_2d(rho.T), strict=True):
-            column_products(self.columns, self.places, np.ascontiguousarray(column), own)
+            column_products(self.columns, self.places, np.ascontiguousarray(column, dtype=self.columns.dtype), own)
         return (self.scale * out).T
 
     def products(self, weights: Array, chosen: Array, *, single: bool = False) -> tuple[Array, Array]:

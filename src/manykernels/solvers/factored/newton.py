@@ -76,12 +76,7 @@ from manykernels.validation.arrays import Array
 
 
 def conjugate_step(
-    objective: FactoredObjective,
-    v: Array,
-    slope: Array,
-    curvature: Curvature,
-    inverse: Callable[[Array], Array],
-    tol: float,
+    objective: FactoredObjective, v: Array, slope: Array, curvature: Curvature, inverse: Any, tol: float
 ) -> tuple[Array, Any, Array, float]:
     """Move the groups that are not zero toward the minimum of the quadratic, whose slopes at ``v`` are given.
 
@@ -387,10 +382,10 @@ def minimize(
         if gap > tol and step > 0:
             found = corrected(objective, point, rho, adjoint, value - CORRECTED * tol)
             if found is not None and found[2] > best:
-                rho, adjoint, best, moved = found
-                dual = rho, adjoint, moved.z
+                rho, products, best, moved = found
+                dual = rho, products, moved.z
                 if (other := objective.value(moved)) < value:
-                    value, slopes = other, -rho
+                    value, slopes, adjoint = other, -rho, products
                     point.v, point.b, point.z, point.whole = moved.v, moved.b, moved.z, False
                 gap = value - best
         if gap <= tol or step == max_steps or time.perf_counter() > deadline:
@@ -494,15 +489,7 @@ def _advance(
     # Where single precision does, so do differences of scores, and points keep those of their coefficients.
     hessians.missed, whole = np.inf, objective.known.single
     if hessians.descending and descends(objective, curvature, first_rows(objective), hessians.sweeps):
-        if not isinstance(hessians.descent, DescentModel):
-            hessians.descent = DescentModel(objective, curvature)
-        v, shift, change = hessians.descent.step(objective, point, slopes, hessians.sweep_tol)
-        hessians.sweeps += hessians.descent.sweeps
-        if hessians.descent.exhausted:  # groups that act on each other move together
-            near = (GRADIENTS_LEFT if correctable(objective) else STEP_SHARE) * hessians.tol
-            here, inverse = slopes + curvature.product(change), hessians.descent.preconditioner(v)
-            *along, _ = conjugate_step(objective, v, here, curvature, inverse, near)
-            v, shift, change, whole = v + along[0], shift + along[1], change + along[2], False
+        v, shift, change = _swept(objective, point, slopes, hessians, curvature)
     elif gradient is None:
         return 0.0
     elif hessians.descending and rounded_products(objective) < hessians.rows * objective.products:
@@ -540,6 +527,22 @@ def _advance(
             return size
         size *= 0.5
     return 0.0
+
+
+def _swept(
+    objective: FactoredObjective, point: Point, slopes: Array, hessians: Hessians, curvature: Curvature
+) -> tuple[Array, Any, Array]:
+    """Return where groups that take turns come to; those that act on each other then move together."""
+    if not isinstance(hessians.descent, DescentModel):
+        hessians.descent = DescentModel(objective, curvature)
+    v, shift, change = hessians.descent.step(objective, point, slopes, hessians.sweep_tol)
+    hessians.sweeps += hessians.descent.sweeps
+    if not hessians.descent.exhausted:
+        return v, shift, change
+    near = (GRADIENTS_LEFT if correctable(objective) else STEP_SHARE) * hessians.tol
+    here, inverse = slopes + curvature.product(change), hessians.descent.preconditioner(v)
+    along, moves, *_ = conjugate_step(objective.rounded, v, here, curvature, inverse, near)
+    return v + along, shift + moves, objective.scores(v + along) + (point.b + shift + moves) - point.z
 
 
 def quadratic_of(objective: FactoredObjective, curvature: Curvature, rows: int) -> GroupProblem:

@@ -316,6 +316,16 @@ class FactoredObjective:
             return self
         return FactoredObjective(self.problem, self.in_place.apart(), self.mu)
 
+    @cached_property
+    def rounded(self) -> FactoredObjective:
+        """The same objective on columns in single precision, where steps may be in that and factors are in place."""
+        own = self.in_place
+        if own is None or not self.known.single:
+            return self
+        columns = self.known.in_single(own.columns, own.places)
+        factors: Any = ColumnFactors(columns, own.kernels, own.firsts, own.ranks, own.roots)
+        return FactoredObjective(self.problem, [factors], self.mu)
+
     def carried(self, old: Coefficients) -> Array:
         """Return coefficients of other factors on these."""
         return old.onto(self.kernels, self.penalty.starts, self.problem.n_targets)
