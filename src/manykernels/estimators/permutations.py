@@ -148,7 +148,7 @@ class PermutedTargets:
         self, stack: GramStack, n_permutations: int
     ) -> tuple[list[NoiseLevel], list[tuple[Array, Array] | None]]:
         """Return the levels, and bounds on squares of norms of each target, where there are any from above."""
-        orders = np.vstack([np.arange(len(self.rhos[0])), self._orders(n_permutations)])
+        orders = np.vstack([np.arange(len(self.rhos[0]), dtype=np.int32), self._orders(n_permutations)])
         sums: list[Array] = []  # known where every order of the samples is as likely as any other
         exchangeable = self.strata is None and self.groups is None
         squares = _squares_of(stack, self.rhos, orders, sums if exchangeable else None)
@@ -376,12 +376,12 @@ def random_orders(
     as any other, and one more sample leaves all others but one where they were.
     """
     exchanged = _exchanged(n_samples, strata, groups)
-    orders = np.tile(np.arange(n_samples), (n_permutations, 1))
+    orders = np.tile(np.arange(n_samples, dtype=np.int32), (n_permutations, 1))
     for start in range(0, n_permutations, ORDERS_AT_ONCE):  # by sample: those of the first do not depend on the others
         draws = np.random.default_rng(rng.integers(2**63)).random((n_samples, ORDERS_AT_ONCE))
         own = orders[start : start + ORDERS_AT_ONCE]
         for units in exchanged:
-            places = np.empty((len(own), len(units)), dtype=np.int64)
+            places = np.empty((len(own), len(units)), dtype=np.int32)
             _change_places(draws[units[:, 0]], places)
             own[:, units] = units[places]
     return orders
