@@ -294,12 +294,15 @@ def between_in_vain(path: StrengthPath, known: Sequence[StrengthPath]) -> bool:
 
 
 def beside(known: Sequence[StrengthPath], grid: Grid) -> list[int]:
-    """Return the numbers on a grid at which the best path is best, of one on another grid a single one inside."""
+    """Return the numbers on a grid at which the best path is best; of one on another grid a single one, with neighbors.
+
+    Averages are best at strengths that may be far beyond the grid, where models of few kernels fit all there is.
+    """
     if not known:
         return []
     best = max(known, key=lambda own: float(own.at_tops().mean()))
     numbers = sorted({grid.nearest(best.grid.fraction(number)) for number in best.best().tolist()})
-    return numbers if best.grid == grid else [max(numbers[len(numbers) // 2], grid.stride)]
+    return numbers if best.grid == grid else [int(np.clip(numbers[len(numbers) // 2], grid.stride, grid.n_first - 1))]
 
 
 def _viable_beside(rivals: Sequence[StrengthPath], lenience: float) -> Viability:
