@@ -111,7 +111,9 @@ def test_what_does_not_go_side_by_side() -> None:
     assert not goes_side_by_side(posed("logistic", get_regularizer("lq", 1.0, q=1.5)), 1e-2)
     assert not goes_side_by_side(posed("logistic", get_regularizer("ridge", 1.0)), 1e-2)
     assert not goes_side_by_side([replace(own, loss=get_loss("hinge")) for own in problems], 1e-2)
-    assert not goes_side_by_side(posed("logistic", BlockL1(1.0), n_kernels=31), 1e-2)
+    assert not goes_side_by_side(posed("logistic", BlockL1(1.0), n_kernels=600), 1e-2)  # read in every step
+    assert goes_side_by_side(posed("logistic", BlockL1(1.0), n_kernels=250), 1e-2)
+    assert not goes_side_by_side(posed("logistic", BlockL1(1.0), n_kernels=250)[:1], 1e-2)  # for one target alone
     assert not goes_side_by_side([problems[0], posed("logistic", BlockL1(1.0))[1]], 1e-2)  # on a stack of its own
 
 

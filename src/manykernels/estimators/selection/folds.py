@@ -29,6 +29,7 @@ from manykernels.objective.losses import survival_target
 from manykernels.objective.losses.survival import FIELDS
 from manykernels.solvers import Solution, Status
 from manykernels.solvers.fold import Candidate, Fold, nearest
+from manykernels.solvers.gram.side_by_side import goes_side_by_side
 from manykernels.solvers.gram.start import starts_warm
 from manykernels.validation.arrays import Array
 
@@ -506,6 +507,13 @@ class OpenedKernels:
         dtype = np.float32 if self.tol >= SINGLE_PRECISION_TOL and held_out.scorer is None else np.float64
         return Spectrum.of(gram, cross, centered=self.problems[0].fit_intercept, dtype=dtype)
 
+    def goes_side_by_side(self, family: Family, strength: float) -> bool:
+        """Whether the targets of a family that selects take their steps together."""
+        penalties = family.penalties(strength, self)
+        problems = family.posed(self.stored(), self.names)
+        pairs = zip(problems, penalties, strict=True)
+        return goes_side_by_side([problem.with_penalty(own) for problem, own in pairs], self.tol)
+
     def _solved(
         self,
         family: Family,
@@ -548,8 +556,12 @@ def begun(opened: OpenedKernels, rows: Array, fewer: OpenFold, family: Any, stre
 
 
 def begun_in(fold: OpenFold, family: Any, strength: float, fewer: OpenFold | None = None) -> list[Solution] | None:
-    """Return where the first model of a family in a fold begins: an average, or one of a fold of fewer of its rows."""
-    known = {} if fold.opened.averages(family) else {at: own for at, own in fold.kept_of(AverageModels) if own.of_all}
-    if known:
+    """Return where the first model of a family in a fold begins: an average, or one of a fold of fewer of its rows.
+
+    An average is of all kernels, which steps side by side read anyway; others would not be rid of them.
+    """
+    opened = fold.opened
+    known = {} if opened.averages(family) else {at: own for at, own in fold.kept_of(AverageModels) if own.of_all}
+    if known and opened.goes_side_by_side(family, strength):
         return known[nearest(known, strength)].solutions
-    return None if fewer is None or fold.rows is None else begun(fold.opened, fold.rows, fewer, family, strength)
+    return None if fewer is None or fold.rows is None else begun(opened, fold.rows, fewer, family, strength)

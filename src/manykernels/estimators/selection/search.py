@@ -108,8 +108,8 @@ class Rung:
             if first and not path.mixture.averages and not leads(found[first], found[:first]):
                 break
             sparsest, rivals = found[first : first + 1] if first else [], rivals_of(path, found)
-            if not path.around and not path.mixture.averages:  # fractions mean about the same to all
-                path.around = beside(sparsest or rivals, path.grid)
+            if sparsest and not path.around:  # fractions mean about the same to both
+                path.around = sorted(set(sparsest[0].best().tolist()))
             if self._can_win(path, rivals):
                 scout = rivals if self.finest > 1 else []  # what is tried with all rows is tried to its end
                 found.append(self.follow(path, _viable_beside(sparsest or scout, 0.0 if sparsest else HOPELESS)))
@@ -291,18 +291,6 @@ def between_in_vain(path: StrengthPath, known: Sequence[StrengthPath]) -> bool:
     """
     sparser = [own for own in known if own.mixture.mixing > path.mixture.mixing]
     return not path.mixture.averages and bool(sparser) and not leads(path, sparser)
-
-
-def beside(known: Sequence[StrengthPath], grid: Grid) -> list[int]:
-    """Return the numbers on a grid at which the best path is best; of one on another grid a single one, with neighbors.
-
-    Averages are best at strengths that may be far beyond the grid, where models of few kernels fit all there is.
-    """
-    if not known:
-        return []
-    best = max(known, key=lambda own: float(own.at_tops().mean()))
-    numbers = sorted({grid.nearest(best.grid.fraction(number)) for number in best.best().tolist()})
-    return numbers if best.grid == grid else [int(np.clip(numbers[len(numbers) // 2], grid.stride, grid.n_first - 1))]
 
 
 def _viable_beside(rivals: Sequence[StrengthPath], lenience: float) -> Viability:

@@ -273,10 +273,6 @@ class Grid:
         """Return the fraction of that number."""
         return float(self.step**-number)
 
-    def nearest(self, fraction: float) -> int:
-        """Return the number of the nearest fraction."""
-        return min(max(round(-np.log(fraction) / np.log(self.step)), 0), self.last)
-
     def fractions(self, numbers: Iterable[int]) -> list[float]:
         """Return the fractions of those numbers."""
         return [self.fraction(number) for number in numbers]

@@ -38,20 +38,26 @@ FACTORS = 2.0 ** np.arange(-3.0, 1.5, 0.5)  # of weights at a start
 NEGLIGIBLE = 1e-6  # of the largest coefficient, by which others move without their products
 TINY = 1e-300
 AIM = 0.5  # share of the tolerance that is aimed at
-WORTH_READING = 3  # samples for each kernel: to read all kernels in every step then takes less than the factorization
+# Predicted seconds of a step, of one core: to lay an entry of a kernel out, to multiply it for one target, a product
+# of a factorization, and what a step of one target alone takes besides; by the rows of `benchmarks/everyday.py`.
+LAID_OUT, MULTIPLIED, FACTORIZED, ALONE = 1e-9, 2e-10, 3.3e-11, 2e-3
 
 
 def goes_side_by_side(problems: Sequence[Problem], tol: float) -> bool:
     """Whether these are targets on the same few kernels in memory, under penalties that select them.
 
-    The second derivative of their loss must not vanish: it is an entropy or a square.
+    The second derivative of their loss must not vanish: it is an entropy or a square. Steps side by side read all
+    kernels, those of one target alone a few: it must take less than what targets do by themselves, and no copy of
+    kernels that are held in fewer numbers than their triangles.
     """
     first = problems[0]
     loss, stack = first.loss, first.stack
     if tol < COARSEST or loss.couples_samples or stack.has_factors or not stack.in_memory or first.shared:
         return False
     curved = loss.smooth and (loss.entropic or loss.linear_dual)
-    if not curved or WORTH_READING * stack.n_kernels > stack.n_samples:
+    n, entries, k = stack.n_samples, stack.n_kernels * stack.n_samples**2, len(problems)
+    dear = entries * (LAID_OUT + MULTIPLIED * k) > k * (FACTORIZED * n**3 + ALONE)
+    if not curved or dear or stack.nbytes < 2 * entries:
         return False
     alike = all(own.stack is stack and own.loss == loss for own in problems)
     same = all(np.array_equal(own.penalties, first.penalties) for own in problems)

@@ -24,6 +24,7 @@ WANTED_SHARE = 0.01  # of the wanted gap that all products together may keep
 FALLEN = 0.01  # of their largest size; products that fell below it are computed anew, free of the rounding of that size
 PRUNING_SHARE = 0.1  # of the gap that setting small weights to zero may cost
 PRUNING_FACTORS = (1e4, 1e3, 1e2, 1e1, 1.0)  # how far in favor of zero the doubtful kernels are judged, tried in turn
+SMALL_SHARE = 0.1  # of the largest share of the penalty, beside which shares of kernels and of slacks are compared
 SMALL_SHARES = (1e-2, 1e-3, 1e-4, 1e-6, 1e-8)  # of the largest block norm: what is left out where no factor helps
 PRUNING_TOLERANCE = 0.9  # of tol: the gap within which a model with zeros is preferred to a better one without
 MOST_INNER_STEPS = 60  # on one set of kernels

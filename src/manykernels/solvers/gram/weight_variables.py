@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 import numpy as np
 
-from manykernels.solvers.gram.tuning import HIGHEST_START, SMALLEST_RELATIVE_SLACK
+from manykernels.solvers.gram.tuning import HIGHEST_START, SMALL_SHARE, SMALLEST_RELATIVE_SLACK
 
 if TYPE_CHECKING:
     from manykernels.objective.regularizers import Regularizer
@@ -137,7 +137,7 @@ class PairedWeights:
     def inactive(self, factor: float | Array = 1.0) -> Array:
         bound = self.squared_bound()
         shares = self.weights * bound  # of the penalty, as slacks are shares of bounds: neither has a unit
-        return shares * bound < factor * self.slack * float(shares.max(initial=0.0))
+        return shares * bound < SMALL_SHARE * factor * self.slack * float(shares.max(initial=0.0))
 
     def _wanted(self) -> Array:
         return self._target - self.weights * self.slack - self._second
