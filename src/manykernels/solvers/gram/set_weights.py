@@ -29,7 +29,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from manykernels.solvers.gram.tuning import SMALLEST_NORM, SMALLEST_RELATIVE_SLACK
+from manykernels.solvers.gram.tuning import INACTIVE_FACTOR, SMALLEST_NORM, SMALLEST_RELATIVE_SLACK
 from manykernels.solvers.gram.weight_variables import LinearWeights, PairedWeights, lift
 
 if TYPE_CHECKING:
@@ -200,7 +200,7 @@ class SetWeights(PairedWeights):
     def squared_bound(self) -> Array:
         return self.bound * self.regularizer.weight_limit(self.weights)[0]
 
-    def inactive(self, factor: float | Array = 1.0) -> Array:
+    def inactive(self, factor: float | Array = INACTIVE_FACTOR) -> Array:
         if not self.regularizer.sparse:
             return np.zeros(np.broadcast_shapes(np.shape(factor), self.weights.shape), dtype=bool)
         return super().inactive(factor)
@@ -261,7 +261,7 @@ class RootWeights:
         """Take the step; a weight falls to a tenth at most, as no other variable depends on it staying linear."""
         self.weights = np.maximum(self.weights + dual_step * self.weight_change, 0.1 * self.weights)
 
-    def inactive(self, factor: float | Array = 1.0) -> Array:
+    def inactive(self, factor: float | Array = INACTIVE_FACTOR) -> Array:
         return np.zeros(np.broadcast_shapes(np.shape(factor), self.weights.shape), dtype=bool)
 
     def resized(self, keep: Array, squared_norms_added: Array, barrier: float, regularizer: Regularizer) -> RootWeights:

@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 import numpy as np
 
-from manykernels.solvers.gram.tuning import HIGHEST_START, SMALL_SHARE, SMALLEST_RELATIVE_SLACK
+from manykernels.solvers.gram.tuning import HIGHEST_START, INACTIVE_FACTOR, SMALLEST_RELATIVE_SLACK
 
 if TYPE_CHECKING:
     from manykernels.objective.regularizers import Regularizer
@@ -67,7 +67,7 @@ class WeightVariables(Protocol):
     def move(self, primal_step: float, dual_step: float) -> None:
         """Take the step."""
 
-    def inactive(self, factor: float | Array = 1.0) -> Array:
+    def inactive(self, factor: float | Array = INACTIVE_FACTOR) -> Array:
         """Return which kernels have zero weight at the optimum, in doubt those whose weight is small by ``factor``.
 
         (M,), or (k, M) for factors (k, 1).
@@ -134,10 +134,10 @@ class PairedWeights:
     def longest_steps(self) -> tuple[float, float]:
         return longest_step((self.slack, self._dslack)), longest_step((self.weights, self.weight_change))
 
-    def inactive(self, factor: float | Array = 1.0) -> Array:
+    def inactive(self, factor: float | Array = INACTIVE_FACTOR) -> Array:
         bound = self.squared_bound()
         shares = self.weights * bound  # of the penalty, as slacks are shares of bounds: neither has a unit
-        return shares * bound < SMALL_SHARE * factor * self.slack * float(shares.max(initial=0.0))
+        return shares * bound < factor * self.slack * float(shares.max(initial=0.0))
 
     def _wanted(self) -> Array:
         return self._target - self.weights * self.slack - self._second
@@ -196,7 +196,7 @@ class PowerWeights:
     def squared_bound(self) -> Array:
         return (self.scale * self.weights ** (1.0 / self.exponent)) ** 2
 
-    def inactive(self, factor: float | Array = 1.0) -> Array:
+    def inactive(self, factor: float | Array = INACTIVE_FACTOR) -> Array:
         return np.zeros(np.broadcast_shapes(np.shape(factor), self.weights.shape), dtype=bool)
 
     def resized(
@@ -242,7 +242,7 @@ class FixedWeights:
     def move(self, primal_step: float, dual_step: float) -> None:
         """Nothing moves."""
 
-    def inactive(self, factor: float | Array = 1.0) -> Array:
+    def inactive(self, factor: float | Array = INACTIVE_FACTOR) -> Array:
         return np.zeros(np.broadcast_shapes(np.shape(factor), self.weights.shape), dtype=bool)
 
     def resized(
@@ -389,7 +389,7 @@ class PartlyFixedWeights:
     def move(self, primal_step: float, dual_step: float) -> None:
         self.inner.move(primal_step, dual_step)
 
-    def inactive(self, factor: float | Array = 1.0) -> Array:
+    def inactive(self, factor: float | Array = INACTIVE_FACTOR) -> Array:
         inactive = self.inner.inactive(factor)
         whole = np.zeros((*inactive.shape[:-1], self.free.size), dtype=bool)
         whole[..., self.free] = inactive
