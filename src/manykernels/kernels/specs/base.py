@@ -475,7 +475,11 @@ class Sum(CompositeSpec):
     """
 
     kind: ClassVar[str] = "sum"
-    operation: ClassVar[np.ufunc] = np.add
+
+    @property
+    def operation(self) -> np.ufunc:
+        """Addition."""
+        return np.add
 
     @cached_property
     def label(self) -> str:
@@ -501,7 +505,11 @@ class Product(CompositeSpec):
     """
 
     kind: ClassVar[str] = "product"
-    operation: ClassVar[np.ufunc] = np.multiply
+
+    @property
+    def operation(self) -> np.ufunc:
+        """Multiplication."""
+        return np.multiply
 
     @property
     def unit_diagonal(self) -> bool:  # type: ignore[override]  # a constant of others
