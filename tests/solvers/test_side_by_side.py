@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+import time
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 import pytest
 
+from manykernels.estimators.selection import search
+from manykernels.estimators.selection.mixtures import Mixture
+from manykernels.estimators.supervised.problems import solve_problems
 from manykernels.grams import DenseStack, PackedStack
 from manykernels.objective import Problem, get_loss, get_regularizer
 from manykernels.objective.regularizers import BlockL1, ElasticNet, Regularizer
@@ -130,3 +135,25 @@ def test_the_scale_of_sample_weights_changes_nothing() -> None:
         assert other is not None
         assert np.array_equal(own.active, other.active)
         assert other.certificate.primal == pytest.approx(unit * own.certificate.primal, rel=TOL)
+
+
+def test_a_time_limit_holds_for_steps_side_by_side_and_what_follows_together(monkeypatch: pytest.MonkeyPatch) -> None:
+    problems, left = posed("logistic", BlockL1(1.0)), []
+
+    def slow(*args: Any) -> list[None]:
+        time.sleep(0.05)
+        return [None] * len(problems)
+
+    def noted(*args: Any, time_limit: float, **settings: Any) -> Any:
+        left.append(time_limit)
+        return solve_problems(*args, **settings)
+
+    monkeypatch.setattr(search, "solve_side_by_side", slow)
+    monkeypatch.setattr(search, "solve_problems", noted)
+    mixture = Mixture("all kernels", np.ones(4), 1.0)
+    penalties = [own.regularizer for own in problems]
+    starts = solved(problems)
+    fit = search.learned(problems, [mixture] * 3, penalties, starts, "auto", 1, tol=1e-3, time_limit=60.0)
+    assert all(own.status is Status.CONVERGED for own in fit.solutions)
+    assert len(left) == 1
+    assert left[0] <= 60.0 - 0.05

@@ -26,7 +26,6 @@ from scipy.linalg import cholesky, solve_triangular
 from manykernels.compiled import compiled
 from manykernels.estimators.strength import N_PERMUTATIONS, SAME, NoiseLevel, clear
 from manykernels.grams import GramStack
-from manykernels.grams.factored import FactoredStack
 from manykernels.objective.problem import Problem
 from manykernels.validation.arrays import Array
 from manykernels.validation.parameters import RandomSource, seed_from
@@ -122,13 +121,13 @@ class PermutedTargets:
                 problem.__dict__["empty_quads"] = bounds
         return levels
 
-    def levels_among(self, stack: GramStack) -> list[NoiseLevel] | None:
+    def levels_among(self, stack: Any) -> list[NoiseLevel] | None:
         """Return the levels by the orders of the unit among some rows that are drawn, as large as those of all rows.
 
         None of few rows, of groups, which would be cut, and where few of those that are drawn would decide.
         """
         n = len(self.rhos[0])
-        if n < 2 * ENOUGH_ROWS or self.groups is not None or not isinstance(stack, FactoredStack):
+        if n < 2 * ENOUGH_ROWS or self.groups is not None or not stack.has_factors:
             return None
         if stack.table.chunked or stack.shaped:
             return None

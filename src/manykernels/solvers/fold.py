@@ -71,9 +71,7 @@ class Fold(Generic[Opened, HeldOut]):
     held_out: HeldOut
     stop: Event = field(default_factory=Event)  # set when nothing more is wanted
     rows: Array | None = None  # (n,) int: numbers of the rows to learn from, where others begin from their models
-    begin: Callable[[Any, Any, float], Any] | None = (
-        None  # the model that its first one of a family starts from, or None
-    )
+    begin: Callable[[Any, Any, float], Any] | None = None  # where its first model of a family starts from, or None
     _models: dict[int, dict[float, Any]] = field(default_factory=dict)
     _scores: dict[tuple[int, float], Candidate] = field(default_factory=dict)
     _kept: dict[tuple[int, float], Any] = field(default_factory=dict)

@@ -500,7 +500,11 @@ def _solved(
     n_jobs: int | None,
     settings: dict[str, Any],
 ) -> Fit:
-    """Return averages from one eigendecomposition if that is accurate enough, else what the solver finds."""
+    """Return averages from one eigendecomposition if that is accurate enough, else what the solver finds.
+
+    A time limit holds for all of it together.
+    """
+    until = end_of(settings.get("time_limit"))
     if in_closed_form(problems, mixture, solver):
         fit = _averaged(problems, settings)
         if all(found.status is Status.CONVERGED for found in fit.solutions):
@@ -516,7 +520,7 @@ def _solved(
                 starts = [found or own for found, own in zip(near, starts, strict=True)]
         except KeyboardInterrupt:  # what they begin from is the best so far
             settings = settings | {"callback": _interrupt}
-    return solve_problems(problems, solver, n_jobs, starts, **settings)
+    return solve_problems(problems, solver, n_jobs, starts, **settings | {"time_limit": time_left(until)})
 
 
 def _interrupt(record: object) -> None:

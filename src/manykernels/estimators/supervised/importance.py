@@ -150,7 +150,8 @@ def _curvature(loss: Loss, y: Array, z: Array, rho: Array, unit: float, weight: 
     inside = (r > low + edge) & (r < high - edge)
     if loss.kink:
         inside &= np.abs(r) > edge
-    return np.where(inside, STIFF / (unit if unit > np.finfo(np.float64).tiny * STIFF else 1.0), 0.0)
+    unit = unit if unit > np.finfo(np.float64).tiny * STIFF else 1.0  # of a class without kernels, which nothing moves
+    return np.where(inside, STIFF / unit, 0.0)
 
 
 def by_matrices(target: Target, gram: Callable[[int], Array]) -> tuple[Array, Array]:

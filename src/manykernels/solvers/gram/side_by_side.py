@@ -38,9 +38,9 @@ FACTORS = 2.0 ** np.arange(-3.0, 1.5, 0.5)  # of weights at a start
 NEGLIGIBLE = 1e-6  # of the largest coefficient, by which others move without their products
 TINY = 1e-300
 AIM = 0.5  # share of the tolerance that is aimed at
-# Predicted seconds of a step, of one core: to lay an entry of a kernel out, to multiply it for one target, a product
-# of a factorization, and what a step of one target alone takes besides; by the rows of `benchmarks/everyday.py`.
-LAID_OUT, MULTIPLIED, FACTORIZED, ALONE = 1e-9, 2e-10, 3.3e-11, 2e-3
+# Seconds of a step by which it is decided: to lay an entry of a kernel out, to multiply it for one target, a product of
+# a factorization, and what a target alone takes besides (benchmarks/gram_or_factored.py --problem classes)
+LAID_OUT, MULTIPLIED, FACTORIZED, ALONE = 6.6e-10, 7.3e-11, 1e-11, 1e-3
 
 
 def goes_side_by_side(problems: Sequence[Problem], tol: float) -> bool:
