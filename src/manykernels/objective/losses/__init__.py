@@ -82,7 +82,18 @@ def get_loss(loss: str | AnyLoss, **params: object) -> Any:
 
 
 def get_shared_loss(loss: str | Loss | SharedLoss, *, kinks: bool = False) -> SharedLoss:
-    """Return the loss of several scores that a loss of one score stands for, or refuse ``kinks`` unless they will do.
+    """Return the loss of several scores that a loss of one score stands for: ``"logistic"`` for the multinomial one.
+
+    Parameters
+    ----------
+    loss : str, Loss or SharedLoss
+    kinks : bool, default=False
+        Whether a loss with kinks will do, as it does where it is smoothed.
+
+    Raises
+    ------
+    IncompatibleError
+        If it has kinks.
 
     Examples
     --------

@@ -96,6 +96,10 @@ def _by_group(mapping: Mapping[Any, Any], strength: float | None, params: dict[s
 def parameters_of(penalty: Penalty) -> tuple[str, ...]:
     """Return the parameters of a named penalty, or of all that a mapping names; strength left out.
 
+    Parameters
+    ----------
+    penalty : str, Regularizer or mapping
+
     Examples
     --------
     >>> parameters_of({"subject": "ridge", "*": "elasticnet"})
@@ -112,7 +116,15 @@ def parameters_of(penalty: Penalty) -> tuple[str, ...]:
 def with_l1_ratio(penalty: Penalty, ratio: float) -> Penalty:
     """Return a penalty, or a mapping to penalties, with another mixture in all objects that have one.
 
-    Names stay what they are: their parameters are given beside them.
+    Parameters
+    ----------
+    penalty : str, Regularizer or mapping
+    ratio : float
+
+    Returns
+    -------
+    str, Regularizer or dict
+        Names stay what they are: their parameters are given beside them.
 
     Examples
     --------
@@ -127,6 +139,11 @@ def with_l1_ratio(penalty: Penalty, ratio: float) -> Penalty:
 
 def check_penalty(penalty: object) -> None:
     """Raise ``InvalidInputError`` unless it is a regularizer, the name of one, or a mapping of kernels to these.
+
+    Raises
+    ------
+    InvalidInputError
+        If it is none.
 
     Examples
     --------
