@@ -200,7 +200,7 @@ def test_too_large_a_strength_says_from_where_on(data: Any) -> None:
 
 
 def test_constant_targets_need_no_kernel(data: Any) -> None:
-    with pytest.warns(UserWarning, match="Is y constant"):
+    with pytest.warns(UserWarning, match="y has one value"):
         model = MKLRegressor().fit(data.X, np.full(60, 2.5))
     np.testing.assert_allclose(model.predict(data.X), 2.5, atol=1e-12)
     np.testing.assert_array_equal(model.decompose(data.X), np.zeros((16, 60)))

@@ -831,8 +831,25 @@ def test_what_cannot_be_searched_is_said() -> None:
         MKLRegressorCV(search={"rule": "median"}).fit(X, Y)
     with pytest.raises(InvalidInputError, match="fold_tol must be a finite positive number"):
         MKLRegressorCV(search={"fold_tol": 0}).fit(X, Y)
-    with pytest.raises(InvalidInputError, match="nothing that a search could choose by"):
-        MKLRegressorCV(bank()).fit(X, np.ones(60))
+
+
+@pytest.mark.parametrize("given", [{}, {"penalty": "l1"}, {"scoring": "r2"}])
+def test_where_there_is_nothing_to_learn_the_constant_is_the_model(given: dict[str, Any]) -> None:
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        model = MKLRegressorCV(bank(), **given).fit(X, np.full(60, 3.0))
+        flat = MKLRegressorCV(**given).fit(np.ones((60, 3)), Y)
+        MKLRegressor().fit(np.ones((60, 3)), Y)
+        labels = MKLClassifierCV(penalty=given.get("penalty", "auto")).fit(np.ones((60, 3)), Y > 0)
+    told = [str(each.message) for each in caught]
+    assert "y has one value" in told[0]
+    assert "every kernel is constant" in told[1]
+    assert told[1:] == told[1:2] * 3  # the same of plain estimators, and nothing else
+    np.testing.assert_allclose(model.predict(X), 3.0, rtol=1e-12)
+    np.testing.assert_allclose(flat.predict(np.zeros((1, 3))), Y.mean(), rtol=1e-9)
+    np.testing.assert_allclose(labels.predict_proba(np.ones((1, 3)))[0, 1], np.mean(Y > 0), rtol=1e-9)
+    assert len(model.cv_frame()) == 1
+    assert np.isfinite(model.best_score_)
 
 
 def test_plain_labels_need_no_warning() -> None:

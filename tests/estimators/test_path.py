@@ -164,6 +164,8 @@ def test_a_constant_target_has_no_path() -> None:
     _, kernels, y = data()
     with pytest.raises(InvalidInputError, match="nothing that a path could select"):
         regularization_path(as_stack(kernels), np.full(len(y), 3.0))
+    with pytest.raises(InvalidInputError, match="nothing that a path could select"):
+        regularization_path(np.ones((len(y), 3)), y)
 
 
 def test_grids() -> None:

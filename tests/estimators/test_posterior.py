@@ -114,7 +114,7 @@ def test_several_outputs_and_empty_models_have_deviations() -> None:
     with pytest.warns(UserWarning, match="No kernel was selected"):
         constant = MKLRegressor(BANK, alpha="2*max", resources={"representation": "gram"}).fit(X, Y)
     np.testing.assert_allclose(constant.predict(NEW, return_std=True)[1], Y.std(ddof=1) / np.sqrt(40), rtol=1e-9)
-    with pytest.warns(UserWarning, match="Is y constant"):
+    with pytest.warns(UserWarning, match="y has one value"):
         same = MKLRegressor(BANK, resources={"representation": "gram"}).fit(X, np.full(40, 3.0))
     np.testing.assert_allclose(same.predict(NEW, return_std=True), np.repeat([[3.0], [0.0]], 7, axis=1), atol=1e-9)
 

@@ -589,7 +589,7 @@ def test_targets_without_kernels_are_named_unless_they_are_constant() -> None:
     with pytest.warns(UserWarning, match=r"1 of 3 outputs \(1\).*alpha='auto' gives each of the outputs"):
         MKLRegressor(BANK, alpha=0.05).fit(X, y)
     assert (MKLRegressor(BANK).fit(X, y).kernel_weights_.max(axis=1) > 0).tolist() == [True, True, False]
-    with pytest.warns(UserWarning, match="Is y constant"):
+    with pytest.warns(UserWarning, match="y has one value"):
         MKLRegressor(BANK).fit(X, y[:, 2])
 
 

@@ -535,19 +535,16 @@ class Problem:
     def at_fraction(self, fraction: float) -> Problem:
         """Return the problem with its penalty at a fraction of the strength that leaves nothing to gain: one pass.
 
-        With the block 1-norm that strength is `strength_max`; see :meth:`Regularizer.relative`. Where the target is
-        constant there is none, and the fraction is that of the sum of weights.
+        With the block 1-norm that strength is `strength_max`; see :meth:`Regularizer.relative`. Where the target or all
+        kernels are constant there is none, and the fraction is that of the sum of weights.
 
         Parameters
         ----------
         fraction : float
             Positive.
         """
-        if self.constant_target:
-            return self.with_penalty(replace(self.regularizer, strength=fraction * self.total_weight))
-        norms = self.empty_norms()
-        norms = np.where(norms <= self.empty_rounding(), 0.0, norms)
-        if not norms.any():  # X says nothing: a fraction of rounding would be no strength
+        norms = self.beyond_rounding(self.empty_norms())
+        if not norms.any():  # there is nothing to gain, and a fraction of rounding would be no strength
             return self.with_penalty(replace(self.regularizer, strength=fraction * self.total_weight))
         loss = self.empirical_loss(self.constant_scores(self.zero_model()[1]))
         return self.with_penalty(self.regularizer.relative(fraction, norms, loss))
@@ -556,6 +553,16 @@ class Problem:
     def constant_target(self) -> bool:
         """Whether the targets are one value but for rounding, so that dual norms of the empty model are rounding."""
         return bool(np.ptp(self.y, axis=0).max() <= FEW * EPS * np.abs(self.y).max())
+
+    def beyond_rounding(self, norms: Array) -> Array:
+        """Return norms at the model without kernels as they are where they say something, zero where they may be rounding.
+
+        Parameters
+        ----------
+        norms : ndarray of shape (M,)
+            Those of `empty_norms`.
+        """
+        return np.zeros_like(norms) if self.constant_target else np.where(norms <= self.empty_rounding(), 0.0, norms)
 
     def empty_rounding(self) -> Array:
         """Return what `empty_norms` may be by rounding alone, (M,).

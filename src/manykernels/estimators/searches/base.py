@@ -254,7 +254,8 @@ class BaseKernelSearch(BaseMKL):
 
     def _why_none(self, fit: Fit) -> str:
         alpha = float(np.max(self.alpha_))
-        return f"at alpha={alpha:g} the best constant is optimal within tol={self.tol:g}. Decrease alpha or tol."
+        told = f"at alpha={alpha:g} the best constant is optimal within tol={self.tol:g}"
+        return f"{told}. Decrease alpha or tol, unless y or all columns are constant."
 
     # --- predicting -------------------------------------------------------------------------------------------------
 

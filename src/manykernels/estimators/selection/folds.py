@@ -267,8 +267,7 @@ def empty_models(problems: Sequence[Problem]) -> list[tuple[Array, float]]:
     """
     found = []
     for problem, norms in zip(problems, _empty_norms(problems), strict=True):
-        # What the best constant leaves of a constant target is rounding.
-        own = np.zeros(problem.n_kernels) if problem.constant_target else problem.penalized(norms)
+        own = problem.beyond_rounding(problem.penalized(norms))
         found.append((own, problem.empirical_loss(np.full(problem.n_samples, problem.best_constant))))
     return found
 

@@ -100,27 +100,24 @@ class PenaltyFamily:
         return {"alpha": strength} | ({} if self.factors is None else {"kernel_penalties": self.factors})
 
     def alpha_max(self, problems: list[Problem]) -> float:
-        """Smallest ``alpha`` at which no problem selects a kernel; the problems' own penalties do not count."""
+        """Smallest ``alpha`` at which no problem selects a kernel; the problems' own penalties do not count.
+
+        Zero where the best constants leave nothing to gain.
+        """
         unit = self.at(1.0, 1.0)
-        told = [problem for problem in problems if not problem.constant_target]
-        posed = [problem.with_penalty(unit) for problem in told]
+        posed = [problem.with_penalty(unit) for problem in problems]
         # What a pass over the model without kernels finds stays with the problem, which every penalty begins with.
         asked = [
             problem if np.array_equal(problem.unpenalized, one.unpenalized) else one
-            for problem, one in zip(told, posed, strict=True)
+            for problem, one in zip(problems, posed, strict=True)
         ]
-        norms = (problem.empty_norms() for problem in asked)
+        norms = (problem.beyond_rounding(problem.empty_norms()) for problem in asked)
         starts = (p.regularizer.path_start(own) / p.total_weight for p, own in zip(posed, norms, strict=True))
-        largest = max(starts, default=0.0)
+        largest = max(starts)
         if not np.isfinite(largest):
             raise InvalidInputError(
                 f"Under penalty {self.penalty!r} with {self.parameters} every kernel has a weight at any strength, so "
                 "no alpha is the largest to start from: give alphas, for example numpy.geomspace(10, 1e-3, 25)."
-            )
-        if not largest > 0:
-            raise InvalidInputError(
-                "The best constant model fits the target perfectly, or every kernel is zero: there is nothing that a "
-                "path could select. Check y and the kernels, or give alphas."
             )
         return float(largest)
 
@@ -157,6 +154,11 @@ def alpha_grid(alpha_max: float, n_alphas: int, alpha_min_ratio: float) -> Array
     if not 0 < check_positive(alpha_min_ratio, "alpha_min_ratio") < 1:
         raise InvalidInputError(
             f"alpha_min_ratio, the smallest alpha over the largest, must be between 0 and 1, got {alpha_min_ratio!r}."
+        )
+    if not alpha_max > 0:
+        raise InvalidInputError(
+            "y or every kernel is constant, and the best model is a constant at any strength: there is nothing that a "
+            "path could select. Check y and the kernels, or give alphas."
         )
     grid = np.geomspace(alpha_max, alpha_min_ratio * alpha_max, n_alphas)
     grid[0] = alpha_max
@@ -292,16 +294,8 @@ class Mixture:
         return [other.times(share) if scale.empty else scale for scale, other in zip(own, self.scales, strict=True)]
 
     def scaled(self, whole: OpenedKernels) -> Mixture:
-        """Return this mixture with the scales of all rows; those of a target that nothing explains are of no account.
-
-        Raises `InvalidInputError` where nothing explains any target.
-        """
+        """Return this mixture with the scales of all rows; those of a target that nothing explains are of no account."""
         found = [self.scale(*model) for model in whole.empty]
-        if all(scale.empty for scale in found):
-            raise InvalidInputError(
-                "The best constant model fits the target perfectly, or every kernel is zero: there is nothing that a "
-                "search could choose by. Check y and the kernels."
-            )
         own = [Scale(self.mixing, 1.0, 1.0) if scale.empty else scale for scale in found]
         return replace(self, scales=tuple(scale.times(1.0 / whole.samples.total_weight) for scale in own))
 
@@ -358,7 +352,7 @@ def mixtures_of(
 ) -> tuple[list[Mixture], list[Mixture]]:
     """Return averages and selections to try on all rows; averages need a matrix among samples.
 
-    Those by which no target gains are left out, if there are others: kernels of a kind may all be constant.
+    Those by which no target gains are left out: kernels of a kind, or all of them, may be constant, and so may y.
     """
     training, own = whole.training, np.ones(len(whole.names))
     ratios = [
@@ -378,13 +372,11 @@ def mixtures_of(
         if len(whole.problems) > MOST_SELECTED:
             averages, selections = averages + drawn_averages(own, seed), []
         averages = averages if 0.0 in ratios else averages[:1]
-    useful = [[own.scaled(whole) for own in _of_use(kind, whole)] for kind in (averages, selections)]
+    useful = [
+        [own.scaled(whole) for own in kind if not all(own.scale(*model).empty for model in whole.empty)]
+        for kind in (averages, selections)
+    ]
     return useful[0], useful[1]
-
-
-def _of_use(mixtures: list[Mixture], whole: OpenedKernels) -> list[Mixture]:
-    """Return the mixtures by which some target gains, or all if none does."""
-    return [own for own in mixtures if not all(own.scale(*model).empty for model in whole.empty)] or mixtures
 
 
 def averages_of(bank: FittedBank, own: Array) -> list[Mixture]:

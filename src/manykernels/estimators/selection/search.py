@@ -330,6 +330,8 @@ class PenaltyGrid:
     ) -> PenaltyGrid:
         """Return grids of strengths from the largest useful one down, on these rows."""
         largest = [family.alpha_max(family.posed(whole.problems, whole.names)) for family in families]
+        if not all(largest):  # where there is nothing to gain, one strength is as good as any
+            return cls(families, [np.ones(1)] * len(families))
         return cls(families, [alpha_grid(top, n_alphas, alpha_min_ratio) for top in largest])
 
     def n_told(self, n_folds: int) -> int:
@@ -419,7 +421,7 @@ class MixtureSearch:
 
     def unscored(self, n_samples: int, n_targets: int) -> Candidate:
         """Return what is learned where there was no time: what a plain estimator takes by default."""
-        mixture = (self.selections or self.averages)[0]
+        mixture = [*self.selections, *self.averages, self.nothing][0]
         return Candidate(mixture, default_fraction(n_samples), np.full((1, n_targets), np.nan), np.nan, 0)
 
     def scored(self, folds: Rung) -> list[Candidate]:
@@ -445,7 +447,7 @@ class MixtureSearch:
                 if fold.is_open:
                     fold.opened.let_go()  # what comes next asks for models that are known
             found = [candidate for path in paths if path.trials for candidate in path.candidates()]
-        if found and (folds.ending.status is None or folds.folds[0].held_out.scorer is None):
+        if (found or not paths) and (folds.ending.status is None or folds.folds[0].held_out.scorer is None):
             found = [folds.nothing(self.nothing), *found]  # a scorer takes time
         return found
 

@@ -178,6 +178,8 @@ def _or_nothing(taken: Array, doubts: Array, scores: Array, means: Array, eviden
 def _with_evidence(doubts: Array, scores: Array, means: Array) -> Array:
     """Take the best of what is in least doubt, unless what is in more is ahead by as many standard errors of folds."""
     levels, columns = np.unique(doubts[doubts > EMPTY]), np.arange(means.shape[1])
+    if not len(levels):  # there is nothing but the empty model
+        return np.zeros(len(columns), dtype=np.intp)
     taken = _best_where(doubts == levels[0], means)
     for doubt in levels[1:]:
         first = _best_where(doubts == doubt, means)

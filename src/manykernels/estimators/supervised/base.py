@@ -38,6 +38,7 @@ from manykernels.estimators.supervised.problems import (
     constant_targets,
     expanded,
     solve_problems,
+    why_constant,
     why_none,
     why_some,
 )
@@ -500,7 +501,7 @@ class BaseMKL(SaysWhichParameter, NotebookCard, Explanations, TakesGroups):
             return
         empty = [number for number, found in enumerate(fit.solutions) if not found.kernel_weights.any()]
         if len(empty) == len(fit.solutions):
-            warn(f"No kernel was selected: {self._why_none(fit)}")
+            warn(f"No kernel was selected: {why_constant(fit) or self._why_none(fit)}")
             return
         constant = constant_targets(fit)  # the best that a model of them can be is empty
         empty = [number for number in empty if number not in constant]

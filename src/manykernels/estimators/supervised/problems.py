@@ -304,7 +304,22 @@ PLURALS = {"class": "classes", "output": "outputs"}
 
 def constant_targets(fit: Fit) -> set[int]:
     """Return the numbers of the targets that have one value only."""
-    return {number for number, problem in enumerate(fit.problems) if not np.ptp(problem.y, axis=0).any()}
+    return {number for number, problem in enumerate(fit.problems) if problem.constant_target}
+
+
+def why_constant(fit: Fit) -> str | None:
+    """Return why the best constant is the best model at any strength; None where it need not be."""
+    if not fit.problems:  # kernels that were found: nobody knows of those that were not
+        return None
+    if len(constant_targets(fit)) == len(fit.problems):
+        return "y has one value for all samples, and that constant is the model. Check the column that was given as y."
+    # Of constant columns norms are sums of what cancels, and no strength is to be judged by their rounding.
+    if any(problem.beyond_rounding(problem.empty_norms()).any() for problem in fit.problems):
+        return None
+    return (
+        "every kernel is constant over the samples, or so nearly that the rest is rounding, and the best constant is "
+        "the model. Check that the columns of X vary."
+    )
 
 
 def why_none(fit: Fit, tol: float) -> str:
@@ -313,10 +328,6 @@ def why_none(fit: Fit, tol: float) -> str:
     alpha = max(problem.regularizer.strength for problem in fit.problems) / total
     norms = [problem.empty_norms() for problem in fit.problems]
     largest = max(problem.regularizer.strength_max(u) for problem, u in zip(fit.problems, norms, strict=True)) / total
-    # Of constant columns that are sums of what cancels, and no strength is to be judged by their rounding.
-    silent = all((u <= problem.empty_rounding()).all() for problem, u in zip(fit.problems, norms, strict=True))
-    if silent or len(constant_targets(fit)) == len(fit.problems):
-        return "none of them can improve on the best constant. Is y constant, or are all kernels zero?"
     if alpha < largest:
         return f"at alpha={alpha:g} the best constant is optimal within tol={tol:g}. Decrease alpha or tol."
     return f"alpha={alpha:g} is not below alpha_max={largest:.6g}, where the model becomes constant. Decrease alpha."
