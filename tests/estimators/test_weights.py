@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from typing import Any
 
 import numpy as np
@@ -46,6 +47,20 @@ def test_class_weights_are_sample_weights(data: Any) -> None:
     by_sample = model.fit(data.grams, data.labels, sample_weight=weight).decision_function(data.grams)
     by_class = model.set_params(class_weight={"yes": 3.0}).fit(data.grams, data.labels)
     np.testing.assert_allclose(by_class.decision_function(data.grams), by_sample, atol=1e-6)
+
+
+@pytest.mark.parametrize("factor", [1e-6, 0.2, 20.0])
+@pytest.mark.parametrize("alpha", ["auto", "0.3*noise", "0.1*max"])
+def test_a_strength_that_data_give_is_that_of_weights_whichever_way_they_are_given(factor: float, alpha: str) -> None:
+    X = np.random.default_rng(0).normal(size=(80, 2))
+    y = np.where(X[:, 0] ** 2 + X[:, 1] > 1, "yes", "no")
+    weight = np.where(y == "yes", factor, 1.0)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        by_class = MKLClassifier(alpha=alpha, class_weight={"yes": factor}).fit(X, y)
+        by_sample = MKLClassifier(alpha=alpha).fit(X, y, sample_weight=weight)
+    np.testing.assert_allclose(by_class.alpha_, by_sample.alpha_, rtol=1e-12)
+    np.testing.assert_allclose(by_class.decision_function(X), by_sample.decision_function(X), rtol=1e-9)
 
 
 def test_balanced_gives_every_class_the_same_total(data: Any) -> None:

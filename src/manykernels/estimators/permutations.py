@@ -42,20 +42,6 @@ COLUMN_BYTES = 128 * 2**20  # of permuted dual coefficients that are held at onc
 MOST_COLUMNS = 512  # of these, for each of which a pass over factors holds sums
 
 
-def share_first_pass(problem: Problem, twin: Problem) -> None:
-    """Let one of a problem on factors and its twin know the pass that it begins with, a multiple of the other's.
-
-    So it is of two classes, of which weights multiply the dual coefficients of both by one factor.
-    """
-    if not problem.stack.has_factors or problem.shared or problem.unpenalized.size:
-        return
-    known, other = (problem, twin) if "empty_quads" in vars(problem) else (twin, problem)
-    factor = multiple_of(known.empty_start, other.empty_start)
-    if factor is not None:
-        low, high = known.empty_quads
-        other.__dict__["empty_quads"] = factor**2 * low, factor**2 * high
-
-
 def noise_seed(random_state: RandomSource) -> int:
     """Return the seed of permutations; a generator of the user's is read, and goes on from where it was."""
     return 0 if random_state is None else seed_from(copy.deepcopy(random_state))
@@ -99,11 +85,6 @@ class PermutedTargets:
             tuple(problem.empirical_loss(problem.constant_scores(problem.best_constant)) for problem in problems),
             tuple(problem.constant_target for problem in problems),
         )
-
-    def first(self, count: int) -> PermutedTargets:
-        """Return the first of these targets."""
-        each = ("rhos", "penalties", "roundings", "losses", "constant")
-        return replace(self, **{name: getattr(self, name)[:count] for name in each})
 
     def levels(
         self, problems: Sequence[Problem], n_permutations: int = N_PERMUTATIONS, *, some: bool = False

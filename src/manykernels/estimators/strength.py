@@ -248,20 +248,30 @@ def p_value(levels: Sequence[NoiseLevel]) -> float:
     return float(np.mean((ahead > ahead[0]) | ((ahead == ahead[0]) & (largest >= largest[0]))))
 
 
-def at_strength(problem: Problem, level: NoiseLevel | None, asked: RelativeStrength) -> Problem:
-    """Return the problem with its penalty at a strength that its data give, one without a level not in units of it."""
-    if asked.unit == "max" or level is None:
+def at_strength(problem: Problem, level: NoiseLevel, asked: RelativeStrength) -> Problem:
+    """Return the problem with its penalty at a strength that its data give."""
+    if asked.unit == "max":
         return problem.at_fraction(asked.factor)
-    factor = max(asked.factor, level.balance(problem.regularizer)) if asked.at_least else asked.factor
+    factor = asked.factor
+    if asked.at_least:
+        factor = max(factor, level.balance(problem.regularizer)) * lightness(problem)
     return problem.with_penalty(level.penalty(problem.regularizer, factor, problem.total_weight))
 
 
-def stronger(problem: Problem, other: Problem) -> Problem:
-    """Return the problem, with the penalty of its twin of other sample weights if that is relatively stronger."""
-    strength = other.regularizer.strength * problem.total_weight / other.total_weight
-    if strength <= problem.regularizer.strength:
-        return problem
-    return problem.with_penalty(replace(other.regularizer, strength=strength))
+def lightness(problem: Problem) -> float:
+    """Return how much larger noise would be if samples of all labels weighed the same in the mean, at least 1.
+
+    Weights that all but remove a label leave little to gain, of noise as of truth, and it is not worth fitting what is
+    left of it any closer for that. Norms of noise grow with the length of the dual coefficients.
+    """
+    loss: Any = problem.loss
+    if loss.task != "classification" or not np.ptp(problem.weight) > 0:
+        return 1.0
+    label = np.unique(problem.y, axis=0, return_inverse=True)[1].ravel()
+    means = np.bincount(label, weights=problem.weight) / np.bincount(label)
+    alike = replace(problem, sample_weight=problem.weight / means[label])
+    own, other = (np.linalg.norm(each.empty_coefficients) / each.total_weight for each in (problem, alike))
+    return max(float(other / own), 1.0) if own > 0 else 1.0
 
 
 def clear(levels: Sequence[NoiseLevel]) -> bool:

@@ -447,7 +447,7 @@ class MixtureSearch:
                 if fold.is_open:
                     fold.opened.let_go()  # what comes next asks for models that are known
             found = [candidate for path in paths if path.trials for candidate in path.candidates()]
-        if (found or not paths) and (folds.ending.status is None or folds.folds[0].held_out.scorer is None):
+        if folds.ending.status is None or (found and folds.folds[0].held_out.scorer is None):
             found = [folds.nothing(self.nothing), *found]  # a scorer takes time
         return found
 

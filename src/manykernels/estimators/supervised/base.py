@@ -13,7 +13,7 @@ from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import check_is_fitted
 
 from manykernels.estimators.parameters import TakesGroups, check_parameters, shape_of
-from manykernels.estimators.permutations import PermutedTargets, noise_seed, share_first_pass
+from manykernels.estimators.permutations import PermutedTargets, noise_seed
 from manykernels.estimators.strength import (
     AUTO,
     IN_UNIT_SPREAD,
@@ -27,7 +27,6 @@ from manykernels.estimators.strength import (
     p_value,
     relative_strength,
     strength_from_alpha,
-    stronger,
 )
 from manykernels.estimators.supervised.deferred import MOST_BYTES, QUESTIONS, Answer, forget, put_off, settle
 from manykernels.estimators.supervised.explanation import Explanations, NotebookCard
@@ -306,22 +305,11 @@ class BaseMKL(SaysWhichParameter, NotebookCard, Explanations, TakesGroups):
     ) -> Fit:
         """Solve one problem a column of targets and keep the model; each with a strength of its own if asked for."""
         training, problems = self._open(samples, loss, regularizer)
-        # Weights of classes that all but remove a class leave little to gain, and it is not worth fitting what is left
-        # of it any closer for that: the strength is at least that without them.
-        own = None if asked is None else samples.own_weight
-        plain = [] if own is None else [replace(problem, sample_weight=own) for problem in problems]
-        posed = [*problems, *plain]
-        permuted = PermutedTargets.of(posed, noise_seed(self.random_state), self._noise_strata(samples), samples.groups)
-        of_noise = asked is None or asked.unit != "max"
-        measured = posed if of_noise else problems  # twins are for the strength only
-        levels, rest = self._noise_levels(permuted.first(len(measured)), measured, training, asked)
+        seed, strata = noise_seed(self.random_state), self._noise_strata(samples)
+        permuted = PermutedTargets.of(problems, seed, strata, samples.groups)
+        levels, rest = self._noise_levels(permuted, problems, training, asked)
         if asked is not None:
-            for pair in () if of_noise else zip(problems, plain, strict=False):
-                share_first_pass(*pair)
-            known = levels if of_noise else [None] * len(posed)
-            posed = [at_strength(*pair, asked) for pair in zip(posed, known, strict=True)]
-            n = len(problems)
-            problems = [stronger(*pair) for pair in zip(posed[:n], posed[n:], strict=True)] if plain else posed
+            problems = [at_strength(*pair, asked) for pair in zip(problems, levels, strict=True)]
         fit = solve_problems(
             problems,
             self.solver,

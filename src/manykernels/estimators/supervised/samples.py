@@ -135,8 +135,6 @@ class Samples:
     weight: Array  # (n,) float64: Positive
     kept: Array  # (n,) int: positions of these samples among the given ones
     n_given: int
-    # (n,) float64 or None: the weights without those of the classes, where there are such
-    own_weight: Array | None = None
     groups: Array | None = None  # (n,) int: samples that belong together, whose targets change places as a whole
 
     @classmethod
@@ -158,9 +156,7 @@ class Samples:
 
     def with_targets(self, targets: Array, weight: Array | None = None) -> Samples:
         """Return the samples with other targets, and other positive weights if they are given."""
-        if weight is None:
-            return replace(self, y=targets)
-        return replace(self, y=targets, weight=weight, own_weight=self.weight)
+        return replace(self, y=targets, weight=self.weight if weight is None else weight)
 
 
 # --- targets and weights --------------------------------------------------------------------------------------------
