@@ -23,9 +23,12 @@ from manykernels import (
     survival_array,
 )
 from manykernels.estimators import Resources
+from manykernels.estimators.selection.strengths import limited
 from manykernels.exceptions import ConvergenceWarning, InvalidInputError
+from manykernels.grams.plan import FACTORED
 from manykernels.inspection import summary_html
 from manykernels.solvers import IterationRecord, WorkingSet
+from manykernels.solvers.run import seconds_left
 
 RNG = np.random.default_rng(3)
 X = RNG.normal(size=(45, 3))
@@ -147,9 +150,28 @@ def test_without_any_time_the_strength_is_the_default(given: dict[str, Any]) -> 
     assert np.isnan(model.best_score_)
     assert model.n_folds_ == 0
     assert "nan" not in summary_html(model)
-    if not given:  # the fraction of the largest strength that needs no look at noise
-        plain = MKLRegressor(BANK, alpha=f"{0.5 / np.sqrt(len(Y))}*max").fit(X, Y)
-        assert model.alpha_ == pytest.approx(plain.alpha_)
+    if not given:
+        plain = MKLRegressor(BANK).fit(X, Y)
+        assert (model.alpha_, model.l1_ratio_, model.mixing_) == (plain.alpha_, 1.0, 1.0)
+        assert model.cv_frame()["alpha"].tolist() == pytest.approx([plain.alpha_])
+
+
+def test_a_search_leaves_to_the_last_fit_what_that_is_predicted_to_take() -> None:
+    for last, left in ((0.0, 80.0), (1.0, 80.0), (70.0, 30.0), (1e9, 0.0)):
+        with limited(100.0, last) as end:
+            assert seconds_left() == pytest.approx(left, abs=1.0)
+            assert end == pytest.approx(time.perf_counter() + 100.0, abs=1.0)
+
+
+def test_a_search_that_cannot_score_anything_in_time_takes_the_way_of_a_plain_fit() -> None:
+    rng = np.random.default_rng(0)
+    rows = rng.normal(size=(1200, 30))
+    y = np.sin(rows[:, 0]) + 0.5 * rng.normal(size=1200)
+    limit = {"time_limit": 0.5}  # less than a fit on matrices among 1,200 rows is predicted to take
+    with pytest.warns(ConvergenceWarning, match="time_limit") as caught:
+        model = MKLRegressorCV(resources=limit).fit(rows, y)
+    assert any("nothing was scored" in str(one.message) for one in caught)
+    assert model.representation_ == FACTORED  # as a plain estimator holds the kernels; a search holds matrices
 
 
 class SlowScorer:

@@ -298,8 +298,9 @@ class Resources(ParameterGroup):
     time_limit : float or None, default=None
         Most seconds of the solver, for all classes or targets together; Gram matrices are not counted. What is reached
         by then is kept, with its gap and a ConvergenceWarning; classes that found no time left are constant. With
-        cross-validation it is for search and last fit together: four fifths are for the search, which then takes the
-        best of what it scored, with a warning; the rest, and what the search leaves, is for the last fit.
+        cross-validation it is for search and last fit together: at most four fifths are for the search, and nothing of
+        what the last fit is predicted to take. It then takes the best of what it scored, with a warning, or where that
+        is nothing the model of the plain estimator.
     callback : callable or None, default=None
         Called with an :class:`IterationRecord` after each certified iteration; a true value stops and keeps the model.
         With several classes it is called for each, in threads with ``n_jobs``, and stops that one only. With

@@ -555,7 +555,7 @@ class Problem:
         return bool(np.ptp(self.y, axis=0).max() <= FEW * EPS * np.abs(self.y).max())
 
     def beyond_rounding(self, norms: Array) -> Array:
-        """Return norms at the model without kernels as they are where they say something, zero where they may be rounding.
+        """Return norms at the model without kernels, with zeros where they may be rounding.
 
         Parameters
         ----------

@@ -52,7 +52,7 @@ from manykernels.estimators.selection.strengths import (
     results_of,
     told_of_doubt,
 )
-from manykernels.estimators.strength import AUTO, NoiseLevel, default_fraction
+from manykernels.estimators.strength import AUTO, NoiseLevel, default_fraction, relative_strength
 from manykernels.estimators.supervised.base import BaseMKL
 from manykernels.estimators.supervised.problems import Fit, time_left
 from manykernels.estimators.supervised.samples import Rows, Samples, part_of, sample_weights
@@ -143,8 +143,8 @@ class CrossValidated(KeepsHeldOut):
         Notes
         -----
         Ctrl-C among the folds ends the search: the best of what was scored is learned on all samples, with a warning;
-        so does ``time_limit``, four fifths of which are for the search. Before anything was scored the strength is
-        that of an estimator without a search. In the last fit Ctrl-C keeps the best model so far. Of a grid, folds
+        so does ``time_limit``, at most four fifths of which are for the search. Before anything was scored the model
+        is that of an estimator without a search. In the last fit Ctrl-C keeps the best model so far. Of a grid, folds
         that are complete count, or as much as is known of the first.
         """
         self.__dict__.pop("kernel_penalties_", None)
@@ -162,7 +162,8 @@ class CrossValidated(KeepsHeldOut):
         opened = partial(self._opened, loss=loss, penalty=penalty, kind=kind)
         whole = cache(partial(opened, given, tol=self.tol))
         tried = self._mixtures(whole()) if searches else self._grid(families, whole)
-        with limited(self._resources.time_limit) as end:
+        last = whole().seconds(len(samples.weight)) if searches else 0.0
+        with limited(self._resources.time_limit, last) as end:
             splits = weighed_splits(list(self._splits(target, self._groups_of(rows, groups))), weight)
             held_out = self._held_out(rows, target, scoring_weight, splits, by_target=searches)
 
@@ -184,7 +185,7 @@ class CrossValidated(KeepsHeldOut):
             scouting = partial(own_folds, fewer, held_out[: len(fewer)]) if fewer else None
             folds, found = self._scored(tried, openings, len(splits), scouting)
         exchangeable = exchanges(self.cv, groups)
-        asked = searches or (found and self.alphas is None and exchangeable)
+        asked = found and (searches or (self.alphas is None and exchangeable))
         levels = self._levels_of_noise(whole().problems, samples) if asked else []
         evidence = partial(Evidence.of, splits, levels if exchangeable and levels else None)
         if isinstance(tried, MixtureSearch):
@@ -192,7 +193,9 @@ class CrossValidated(KeepsHeldOut):
         else:
             candidates = self._choose_strength(tried, found, folds, samples, evidence(1))
         self._close(folds, found, splits, begins=searches and form != FACTORED)
-        if searches:
+        if searches and not found:
+            self._learn_default(candidates[0], samples, loss, time_left(end))
+        elif searches:
             first = next(iter(folds.folds), None)
             begin = None if first is None else partial(begun, whole(), np.flatnonzero(weight), first)
             self._learn_choice(candidates, whole(), begin, samples, time_left(end), levels)
@@ -541,6 +544,21 @@ class CrossValidated(KeepsHeldOut):
                 "alphas, or a smaller alpha_min_ratio.",
             )
         self._warn_of_unfinished(found, f"of a relative gap of {self._fold_tol:g}: raise max_iter, or loosen fold_tol")
+
+    def _learn_default(self, candidate: Candidate, samples: Samples, loss: Loss, time_limit: float | None) -> None:
+        """Learn what a plain estimator would, in the way that is fastest for one fit: nothing was scored."""
+        mixing, plain = candidate.family.mixing, self._plain_estimator()
+        plain.set_params(penalty=candidate.family.penalty, l1_ratio=mixing)
+        penalty, asked = plain._checked_penalty(samples.total_weight), relative_strength(AUTO)
+        fit = self._solve(samples, loss, penalty, asked, time_limit=time_limit)
+        self._keep_strengths(fit)
+        self.__dict__.setdefault("l1_ratio_", mixing)
+        self.mixing_, self.kernel_penalties_ = mixing, self.kernel_penalties
+        self.alphas_ = np.exp(np.mean(np.log(self.alpha_), keepdims=True))
+        self.cv_results_ = self.cv_results_.assign(
+            alpha=self.alphas_, l1_ratio=np.mean(self.l1_ratio_), fraction=np.nan
+        )
+        self._warn(fit)
 
     def _warn_of_unfinished(self, found: list[Candidate], short: str) -> None:
         unfinished = sum(candidate.unfinished for candidate in found)

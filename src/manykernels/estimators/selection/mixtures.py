@@ -294,7 +294,7 @@ class Mixture:
         return [other.times(share) if scale.empty else scale for scale, other in zip(own, self.scales, strict=True)]
 
     def scaled(self, whole: OpenedKernels) -> Mixture:
-        """Return this mixture with the scales of all rows; those of a target that nothing explains are of no account."""
+        """Return this mixture with the scales of all rows; of a target that nothing explains they are of no account."""
         found = [self.scale(*model) for model in whole.empty]
         own = [Scale(self.mixing, 1.0, 1.0) if scale.empty else scale for scale in found]
         return replace(self, scales=tuple(scale.times(1.0 / whole.samples.total_weight) for scale in own))

@@ -450,7 +450,7 @@ def leads(path: StrengthPath, rivals: Sequence[StrengthPath]) -> bool:
 
 # How a walk ends before its end, with what was scored so far.
 
-SEARCH_SHARE = 0.8  # of a time limit; the rest is for the last fit
+SEARCH_SHARE = 0.8  # of a time limit, at most: the rest is for the last fit, and what that is predicted to take
 
 
 @dataclass(eq=False)
@@ -482,8 +482,11 @@ class StopReason:
 
 
 @contextmanager
-def limited(time_limit: float | None) -> Iterator[float]:
-    """Hold a search to its share of a time limit; yields when all of it is over, by the clock of the solvers."""
+def limited(time_limit: float | None, last: float) -> Iterator[float]:
+    """Hold a search to its share of a time limit, without the seconds that the last fit is predicted to take.
+
+    Yields when all of it is over, by the clock of the solvers.
+    """
     end = float("inf") if time_limit is None else time.perf_counter() + time_limit
-    with deadline(None if time_limit is None else SEARCH_SHARE * time_limit):
+    with deadline(None if time_limit is None else min(SEARCH_SHARE * time_limit, time_limit - last)):
         yield end

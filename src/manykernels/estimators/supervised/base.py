@@ -285,15 +285,19 @@ class BaseMKL(SaysWhichParameter, NotebookCard, Explanations, TakesGroups):
         asked = relative_strength(self.alpha) if named else None
         fit = self._solve(samples, loss, self._checked_penalty(samples.total_weight), asked)
         if named:
-            alphas = np.array([alpha_from_strength(p.regularizer.strength, p.total_weight) for p in fit.problems])
-            one = self._single or self._shares_weights
-            self.alpha_ = float(alphas[0]) if one else alphas
-            penalties = [problem.regularizer for problem in fit.problems]
-            self.__dict__.pop("l1_ratio_", None)
-            ratios = np.array([getattr(penalty, "l1_ratio", np.nan) for penalty in penalties])
-            if not np.isnan(ratios).any():
-                self.l1_ratio_ = float(ratios[0]) if one else ratios
+            self._keep_strengths(fit)
         return fit
+
+    def _keep_strengths(self, fit: Fit) -> None:
+        """Set the strengths that were taken, and how they are mixed."""
+        alphas = np.array([alpha_from_strength(p.regularizer.strength, p.total_weight) for p in fit.problems])
+        one = self._single or self._shares_weights
+        self.alpha_ = float(alphas[0]) if one else alphas
+        penalties = [problem.regularizer for problem in fit.problems]
+        self.__dict__.pop("l1_ratio_", None)
+        ratios = np.array([getattr(penalty, "l1_ratio", np.nan) for penalty in penalties])
+        if not np.isnan(ratios).any():
+            self.l1_ratio_ = float(ratios[0]) if one else ratios
 
     def _solve(
         self,
