@@ -46,11 +46,9 @@ from manykernels.estimators.selection.strengths import (
     counted,
     exchanges,
     first_best,
-    in_doubt,
     limited,
     of_family,
     results_of,
-    told_of_doubt,
 )
 from manykernels.estimators.strength import AUTO, NoiseLevel, default_fraction, relative_strength
 from manykernels.estimators.supervised.base import BaseMKL
@@ -76,7 +74,6 @@ RULES = ("best", "1se")
 FOLD_TOL = 1e-2  # relative gap of the models of the folds of a search: no score can see more
 
 Opening = Callable[[], tuple[Folds, PooledNewton | None]]
-Judged = Callable[[Array, Array], Array]
 
 
 class CrossValidated(KeepsHeldOut):
@@ -162,8 +159,7 @@ class CrossValidated(KeepsHeldOut):
         opened = partial(self._opened, loss=loss, penalty=penalty, kind=kind)
         whole = cache(partial(opened, given, tol=self.tol))
         tried = self._mixtures(whole()) if searches else self._grid(families, whole)
-        last = whole().seconds(len(samples.weight)) if searches else 0.0
-        with limited(self._resources.time_limit, last) as end:
+        with limited(self._resources.time_limit, whole().seconds(len(samples.weight)) if searches else 0.0) as end:
             splits = weighed_splits(list(self._splits(target, self._groups_of(rows, groups))), weight)
             held_out = self._held_out(rows, target, scoring_weight, splits, by_target=searches)
 
@@ -196,8 +192,7 @@ class CrossValidated(KeepsHeldOut):
         if searches and not found:
             self._learn_default(candidates[0], samples, loss, time_left(end))
         elif searches:
-            first = next(iter(folds.folds), None)
-            begin = None if first is None else partial(begun, whole(), np.flatnonzero(weight), first)
+            begin = partial(begun, whole(), np.flatnonzero(weight), folds.folds[0])
             self._learn_choice(candidates, whole(), begin, samples, time_left(end), levels)
             self._warn_of_search(candidates, evidence)
         else:
@@ -505,7 +500,7 @@ class CrossValidated(KeepsHeldOut):
         self,
         found: list[Candidate],
         whole: OpenedKernels,
-        begin: Callable[[Any, float], list[Solution] | None] | None,
+        begin: Callable[[Any, float], list[Solution] | None],
         samples: Samples,
         time_limit: float | None,
         levels: Sequence[NoiseLevel],
@@ -517,7 +512,7 @@ class CrossValidated(KeepsHeldOut):
         penalties = [own.family.penalties(own.strength, whole)[k] for k, own in enumerate(mine)]
         settings = self._resources.limits() | {"tol": self.tol, "random_state": self.random_state}
         mixtures = [own.family for own in mine]
-        models = [None if begin is None or self.solver != AUTO else begin(own.family, own.strength) for own in mine]
+        models = [None if self.solver != AUTO else begin(own.family, own.strength) for own in mine]
         starts = [None if own is None else own[k] for k, own in enumerate(models)]
         pairs, stack = zip(mixtures, starts, strict=True), whole.training.stack
         # From a start, larger ones are read too rarely to be held.
@@ -566,24 +561,6 @@ class CrossValidated(KeepsHeldOut):
             total = sum(len(candidate.scores) for candidate in found)
             told = f"{unfinished} of {total} models of the folds stopped short {short}."
             warn(told, ConvergenceWarning)
-
-    def _against_constant(self, judged: Judged, candidates: list[Candidate], folds: Rung) -> Array:
-        """Return what is judged of the best candidate of a grid beside the constant, (1,); (0,) where nobody knows."""
-        if (constants := folds.constants) is None or not len(constants) or not np.isfinite(constants).all():
-            return np.zeros(0, dtype=bool)
-        return judged(candidates[self.best_index_].scores, constants)
-
-    def _warn_of_search(self, candidates: list[Candidate], evidence: Callable[[int], Evidence]) -> None:
-        """Warn of what a search chose although it may be luck."""
-        taken = np.atleast_1d(self.best_index_ if self.best_per_target_ is None else self.best_per_target_)
-        self._warn_of_doubt(in_doubt(candidates, taken, own := evidence(len(taken))), own)
-
-    def _warn_of_doubt(self, doubts: Array, evidence: Evidence) -> None:
-        """Say so if the kernels were kept although they may be luck."""
-        kept = np.any(np.atleast_2d(self.kernel_weights_), axis=1, keepdims=True)
-        doubts = doubts & (kept[:, 0] if len(doubts) == len(kept) else kept.any())
-        if doubts.any():
-            warn(told_of_doubt(doubts, evidence, self._target_labels(), self.n_folds_))
 
     def _why_none(self, fit: Fit) -> str:
         """Return why no target has a kernel."""

@@ -14,9 +14,11 @@ import numpy as np
 from sklearn.base import BaseEstimator
 
 from manykernels.estimators.selection.folds import HeldOut, OpenedKernels, encoded_like
+from manykernels.estimators.selection.strengths import Evidence, in_doubt, told_of_doubt
 from manykernels.estimators.supervised.base import BaseMKL
 from manykernels.estimators.supervised.explanation import FOLDS
 from manykernels.estimators.supervised.importance import LeftOut, units_of
+from manykernels.exceptions import warn
 from manykernels.kernels import Pairs
 from manykernels.objective.losses.coupled import STRATUM
 from manykernels.validation.arrays import Array
@@ -140,6 +142,26 @@ class KeepsHeldOut(BaseMKL):
             self._fold_models = models
         if self._expansion.active.size and not isinstance(samples.rows, Pairs):
             self._lost_by, self._importance_method = self._lost_in_folds(told, losses), FOLDS
+
+    def _against_constant(
+        self, judged: Callable[[Array, Array], Array], candidates: list[Candidate], folds: Rung
+    ) -> Array:
+        """Return what is judged of the best candidate of a grid beside the constant, (1,); (0,) where nobody knows."""
+        if (constants := folds.constants) is None or not len(constants) or not np.isfinite(constants).all():
+            return np.zeros(0, dtype=bool)
+        return judged(candidates[self.best_index_].scores, constants)
+
+    def _warn_of_search(self, candidates: list[Candidate], evidence: Callable[[int], Evidence]) -> None:
+        """Warn of what a search chose although it may be luck."""
+        taken = np.atleast_1d(self.best_index_ if self.best_per_target_ is None else self.best_per_target_)
+        self._warn_of_doubt(in_doubt(candidates, taken, own := evidence(len(taken))), own)
+
+    def _warn_of_doubt(self, doubts: Array, evidence: Evidence) -> None:
+        """Say so if the kernels were kept although they may be luck."""
+        kept = np.any(np.atleast_2d(self.kernel_weights_), axis=1, keepdims=True)
+        doubts = doubts & (kept[:, 0] if len(doubts) == len(kept) else kept.any())
+        if doubts.any():
+            warn(told_of_doubt(doubts, evidence, self._target_labels(), self.n_folds_))
 
     def _lost_in_folds(self, told: Sequence[Parts], losses: Sequence[Any]) -> dict[str, Array]:
         """Return what predictions of held-out rows lose, by the columns and by the kernels of the final model."""
