@@ -69,6 +69,26 @@ def test_intercepts_are_optimal_and_duals_feasible(name):
     assert np.isfinite(loss.conjugate(y, 0.3 * rough / WEIGHT[:, None])).all()
 
 
+@pytest.mark.parametrize("far", [100.0, 1000.0])  # beyond 745 the exponentials of a class are all zero
+def test_intercepts_of_classes_whose_scores_are_far_apart_are_optimal(far):
+    shift = np.array([0.0, -far, far])
+    b = Multinomial().best_intercepts(LABELS, SCORES + shift, WEIGHT)
+    slopes = WEIGHT[:, None] * Multinomial().derivative(LABELS, SCORES + shift + b)
+    np.testing.assert_allclose(slopes.sum(axis=0), 0.0, atol=1e-10)
+    near = Multinomial().best_intercepts(LABELS, SCORES, WEIGHT)
+    np.testing.assert_allclose(b + shift, near, atol=1e-9)
+
+
+def test_slopes_that_sum_to_zero_are_their_own_nearest_dual_coefficients():
+    loss = Multinomial()
+    rho = -loss.derivative(LABELS, SCORES + loss.best_intercepts(LABELS, SCORES, np.ones(7)))
+    np.testing.assert_array_equal(loss.feasible(LABELS, rho, np.ones(7), sums=True), rho)
+    off = -loss.derivative(LABELS, SCORES)  # in the simplex, but of other sums
+    moved = loss.feasible(LABELS, off, np.ones(7), sums=True)
+    assert np.abs(off.sum(axis=0)).max() > 0.1
+    np.testing.assert_allclose(moved.sum(axis=0), 0.0, atol=1e-12)
+
+
 def test_the_multinomial_conjugate_is_infinite_outside_the_simplex():
     outside = np.where(LABELS > 0, -0.1, 0.05)
     assert np.isinf(Multinomial().conjugate(LABELS, outside)).all()

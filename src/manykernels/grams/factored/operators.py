@@ -106,8 +106,9 @@ class DenseOperator:
 
     def add_scores(self, v: Array, out: Array) -> None:
         """Add ``Z v`` to ``out``."""
+        rows = out.T  # of several vectors one after the other, as scores are held
         for own, root, part in zip(self._factors, self.roots, np.split(v, self._ends), strict=True):
-            out += own @ (root * part)
+            rows += (root * part).T @ own.T
 
     def adjoint(self, rho: Array) -> Array:
         """Return ``Z' rho``."""

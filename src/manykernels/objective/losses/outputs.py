@@ -10,7 +10,6 @@ from functools import partial
 from typing import ClassVar
 
 import numpy as np
-from scipy.special import xlogy
 
 from manykernels.exceptions import InvalidInputError
 from manykernels.objective.capabilities import Capability
@@ -181,7 +180,7 @@ class Separable(SharedLoss):
 
     def check_target(self, y: Array) -> Array:
         """Return ``y`` as float64 (N, T), every column checked by the loss."""
-        return np.column_stack([self.loss.check_target(column) for column in _matrix(y).T])
+        return np.array([self.loss.check_target(column) for column in _matrix(y).T], dtype=np.float64).T
 
     def parts(self, y: Array, z: Array) -> Array:
         """``l(y_it, z_it)`` (N, T)."""
@@ -229,29 +228,26 @@ MOST_STEPS = 200
 MOST_HALVINGS = 60
 ENOUGH_DECREASE = 1e-4  # of what the slope promises
 SUMMED = 2e-15  # of a sum of slopes, for each root of their number, that is rounding as well
+LONG, FAR = 1.0, 30.0  # changes of intercepts: steps of scaling go on, and exponentials of scores are taken anew
 ROUNDED, SLOW = 1e-13, 0.1  # slopes, of the sum of weights, that only rounding keeps from falling to a tenth in a step
 
 
 def _exponentials(z: Array) -> tuple[Array, Array, Array]:
-    """Return the largest score of each sample, exponentials of all beside it, and their sum.
+    """Return scores below the largest of each sample, class by class (T, N), their exponentials, and the sums (N,).
 
     NumPy takes several times as long to reduce a few neighboring entries of every row.
     """
-    top = np.ascontiguousarray(z.T).max(axis=0)[:, None]
-    powers = np.exp(z - top)
-    return top, powers, (powers @ np.ones(z.shape[1]))[:, None]
+    columns = np.ascontiguousarray(z.T)
+    below = columns - columns.max(axis=0)
+    powers = np.exp(below)
+    return below, powers, powers.sum(axis=0)
 
 
 def _softmax(z: Array) -> Array:
     """Return probabilities (N, T): those of SciPy take several times as long for a few scores a sample."""
     _, powers, total = _exponentials(z)
-    return powers / total
-
-
-def _logsumexp(z: Array) -> Array:
-    """Return ``log sum_t exp(z_t)``, (N,)."""
-    top, _, total = _exponentials(z)
-    return (top + np.log(total))[:, 0]
+    powers /= total
+    return powers.T
 
 
 @dataclass(frozen=True)
@@ -281,7 +277,7 @@ class Multinomial(SharedLoss):
 
     def check_target(self, y: Array) -> Array:
         """Return ``y`` as float64 (N, T): +1 in the column of the class, -1 elsewhere."""
-        target = np.asarray(y, dtype=np.float64)
+        target = np.asarray(y, dtype=np.float64, order="F")  # class by class, as scores are
         if target.ndim != 2 or 0 in target.shape:
             raise InvalidInputError(
                 f"The multinomial loss needs one column of y a class, shape (n_samples, n_classes), got {target.shape}."
@@ -297,12 +293,14 @@ class Multinomial(SharedLoss):
 
     def parts(self, y: Array, z: Array) -> Array:
         """Loss of each sample, (N, 1)."""
-        top, _, total = _exponentials(z)
-        return np.log(total) - (np.where(y > 0, z - top, 0.0) @ np.ones(z.shape[1]))[:, None]
+        below, _, total = _exponentials(z)
+        return (np.log(total) - np.where(y.T > 0, below, 0.0).sum(axis=0))[:, None]
 
     def derivative(self, y: Array, z: Array) -> Array:
         """``p - e_c`` (N, T)."""
-        return _softmax(z) - (y > 0)
+        p = _softmax(z)
+        p -= y > 0
+        return p
 
     def curvature(self, y: Array, z: Array) -> Array:
         """``p`` (N, T): the matrix of second derivatives is ``diag(p) - p p'``."""
@@ -312,14 +310,21 @@ class Multinomial(SharedLoss):
         """``sum_t p_t log p_t`` (N,) with ``p = e_c - r``."""
         p: Array = np.ascontiguousarray(((y > 0) - r).T)
         inside = (p.min(axis=0) >= -SLACK) & (np.abs(p.sum(axis=0) - 1.0) <= SLACK * len(p))
-        p = np.clip(p, 0.0, 1.0)
-        return np.where(inside, xlogy(p, p).sum(axis=0), np.inf)
+        np.clip(p, 0.0, 1.0, out=p)
+        p *= np.log(np.maximum(p, SMALLEST))  # SciPy's product of the two takes several times as long
+        return np.where(inside, p.sum(axis=0), np.inf)
 
     def feasible(self, y: Array, rho: Array, weight: Array, *, sums: bool) -> Array:
         """Return ``s (e_c - p)`` with ``p`` scaled by a factor a class, so that the columns sum to zero if ``sums``."""
+        p = (y > 0) - rho / weight[:, None]
+        near = SUMMED * y.shape[1]
+        if p.min() >= 0.0 and np.abs(p.T.sum(axis=0) - 1.0).max() <= near:  # slopes where sums were zero before
+            left = np.abs(rho.sum(axis=0)).max() if sums else 0.0
+            if left <= _rounded(weight):
+                return rho
         logs = self.scores_behind(y, rho, weight)
         shift = self.best_intercepts(y, logs, weight) if sums else np.zeros(y.shape[1])
-        return weight[:, None] * ((y > 0) - _softmax(logs + shift))
+        return -weight[:, None] * self.derivative(y, logs + shift)
 
     def scores_behind(self, y: Array, rho: Array, weight: Array) -> Array:
         """Return scores ``log p`` whose slopes are ``-rho``, or near where a probability would not be positive."""
@@ -328,43 +333,63 @@ class Multinomial(SharedLoss):
     def best_intercepts(self, y: Array, f: Array, weight: Array) -> Array:
         """Minimizer over ``b`` with a mean of zero, by Newton's method; its optimality is ``sum_i s_i (e_c - p) = 0``.
 
-        The classes must all occur, or there is no minimizer.
+        The first step, and more of them while they are long, multiply the probabilities of each class to where they
+        would sum to what they should: iterative scaling, which always gains. Exponentials of ``f`` serve all steps, as
+        long as these are not far. The classes must all occur, or there is no minimizer.
         """
-        totals = weight @ (y > 0)
-        b, size, unit = np.zeros(y.shape[1]), np.inf, float(weight.sum())
-        rounded = max(ROUNDED, SUMMED * float(np.sqrt(len(y)))) * unit
+        totals, unit, rounded = weight @ (y > 0), float(weight.sum()), _rounded(weight)
+        base = b = np.zeros(y.shape[1])
+        powers = _exponentials(f)[1]
+
+        def at(b: Array) -> tuple[float, Array]:
+            """Return the loss, less what scores ``f`` add, and the probabilities (T, N)."""
+            p = powers * np.exp(b - base)[:, None]
+            total = p.sum(axis=0)
+            p /= total
+            return float(weight @ np.log(total) - totals @ (b - base)), p
+
+        (value, p), size, scales = at(b), np.inf, True
         for _ in range(MOST_STEPS):
-            p = _softmax(f + b)
-            slope = weight @ p - totals
+            sums = p @ weight
+            slope = sums - totals
             last, size = size, float(np.abs(slope).max())
             if size <= 4e-16 * unit or (size <= rounded and size > SLOW * last):
                 break
-            step = -self._solved(p, weight, slope)
-            moved = self._moved(totals, f, weight, b, step, float(slope @ step))
-            if np.array_equal(moved, b):
-                break
-            b = moved - moved.mean()
-        return b
+            if scales:
+                step = np.log(totals / np.maximum(sums, SMALLEST))
+                b, scales = b + step, bool(np.abs(step).max() > LONG)
+                value, p = at(b)
+            else:
+                step = -_solved(p, weight, sums, slope)
+                before, (b, value, p) = b, _moved(at, b, value, p, step, float(slope @ step), unit)
+                if np.array_equal(b, before):
+                    break
+            if np.abs(b - base).max() > FAR:
+                base, powers = b, _exponentials(f + b)[1]
+                value, p = at(b)
+        return b - b.mean()
 
-    def _solved(self, p: Array, weight: Array, slope: Array) -> Array:
-        """Solve with the Hessian in the intercepts, whose null vector is the one that changes no probability."""
-        scaled = weight[:, None] * p
-        hessian = np.diag(scaled.sum(axis=0)) - p.T @ scaled
-        hessian += hessian.trace() / len(slope) ** 2  # a multiple of 11' for the null vector
-        return np.linalg.lstsq(hessian, slope, rcond=1e-15)[0]
 
-    def _moved(self, totals: Array, f: Array, weight: Array, b: Array, step: Array, slope: float) -> Array:
-        """Return ``b`` after the longest of the halved steps that decreases the loss; near the end, the whole one."""
+def _rounded(weight: Array) -> float:
+    """Return sums of slopes that only rounding keeps from being zero."""
+    return max(ROUNDED, SUMMED * float(np.sqrt(len(weight)))) * float(weight.sum())
 
-        def objective(at: Array) -> float:
-            return float(weight @ _logsumexp(f + at) - totals @ at)
 
-        start = objective(b)
-        if -slope <= 1e-13 * max(abs(start), float(weight.sum())):
-            return b + step
-        length = 1.0
-        for _ in range(MOST_HALVINGS):
-            if objective(b + length * step) <= start + ENOUGH_DECREASE * length * slope:
-                return b + length * step
-            length /= 2
-        return b
+def _solved(p: Array, weight: Array, sums: Array, slope: Array) -> Array:
+    """Solve with the Hessian in the intercepts, whose null vector is the one that changes no probability."""
+    hessian = np.diag(sums) - (p * weight) @ p.T
+    hessian += hessian.trace() / len(slope) ** 2  # a multiple of 11' for the null vector
+    return np.linalg.lstsq(hessian, slope, rcond=1e-15)[0]
+
+
+def _moved(
+    at: Callable[[Array], tuple[float, Array]], b: Array, value: float, p: Array, step: Array, slope: float, unit: float
+) -> tuple[Array, float, Array]:
+    """Return ``b``, value and probabilities after the longest halved step that gains; near the end the whole one."""
+    near, length = -slope <= 1e-13 * max(abs(value), unit), 1.0
+    for _ in range(MOST_HALVINGS):
+        trial, there = at(b + length * step)
+        if near or trial <= value + ENOUGH_DECREASE * length * slope:
+            return b + length * step, trial, there
+        length /= 2
+    return b, value, p

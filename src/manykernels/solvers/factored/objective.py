@@ -337,7 +337,7 @@ class FactoredObjective:
             rows = out.reshape(-1, self.n_outputs).T.copy()
             for part, own in zip(v[self.place], rows, strict=True):
                 self.in_place.add_scores(part, own)
-            return rows.T.copy() if self.problem.shared else rows[0]
+            return rows.T if self.problem.shared else rows[0]
         for operator, part in zip(self.operators, self.split(v), strict=True):
             if part.any():
                 operator.add_scores(part, out)
