@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 Index = ArrayLike | slice | None
 
 PRODUCT_BYTES = 2**20  # of products of a few kernels with many vectors, which a cache keeps until they are summed
-CHUNK_BYTES = 32 * 2**20  # of float64 blocks held at once; with the products of a block this stays below 64 MB
+CHUNK_BYTES = 4 * 2**20  # of float64 blocks held at once
 MOST_SAMPLES = 0.9  # share of the samples from which on a copy of these alone would save less time than it takes
 
 

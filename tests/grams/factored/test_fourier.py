@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import gc
+import weakref
+
 import numpy as np
 import pytest
 
@@ -9,6 +12,7 @@ from manykernels import Gaussian, KernelBank, Linear
 from manykernels.grams.factored import ColumnTable, FourierStack, factored_stack
 from manykernels.grams.factored.fourier_factor import FourierFactor, FourierPlan
 from manykernels.grams.factored.loops import add_moments
+from manykernels.grams.factored.operators import DenseOperator
 
 WIDTHS = [0.1, 0.7, 8.0]
 
@@ -97,3 +101,20 @@ def test_an_exact_quadratic_form_is_known_beside_itself_and_not_beside_the_vecto
         assert error <= 1e-12 * np.abs(rho).sum() * np.sqrt(exact) + 1e-24 * np.abs(rho).sum() ** 2
         if weak < 1e-4:  # such a bound said nothing
             assert exact < 1e-14 * np.abs(rho).sum() ** 2
+
+
+def test_factors_that_are_held_keep_no_pieces() -> None:
+    rng = np.random.default_rng(0)
+    stack = FourierStack.grid(rng.normal(size=(100, 1)), WIDTHS[1:])
+    (held,) = stack.operators([0, 1], 1e-3)
+    pieces = [weakref.ref(found) for found in stack._pieces.values()]
+    assert isinstance(held, DenseOperator)
+    v = rng.normal(size=held.starts[-1])
+    (again,) = stack.templates([0, 1], 1e-3)
+    for bound, expected in zip(held.excess(v), again.excess(v), strict=True):
+        np.testing.assert_array_equal(bound, expected)
+    del again
+    stack.let_go()
+    gc.collect()
+    assert len(pieces) == 2
+    assert all(found() is None for found in pieces)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import tracemalloc
 from dataclasses import replace
 from types import SimpleNamespace
 from typing import Any
@@ -15,8 +16,10 @@ from tests.support.factored import largest_strength, on_factors
 
 from manykernels import KernelBank, MKLRegressor, solve
 from manykernels.exceptions import ConvergenceWarning
+from manykernels.grams.base import CHUNK_BYTES
 from manykernels.grams.factored import FactoredStack, factored_stack
 from manykernels.grams.factored import landmarks as cholesky
+from manykernels.grams.packed import PackedStack
 from manykernels.objective import CoxPartial, survival_target
 from manykernels.objective.losses import get_loss
 from manykernels.objective.problem import Problem
@@ -210,6 +213,19 @@ def test_matrices_of_all_kernels_are_stored_where_there_is_room(monkeypatch: pyt
     exact = fallback.solve_gram(problem, stack, 1e-6, np.inf)
     assert stored == [spare == 10**9]
     assert exact.primal == pytest.approx(solve_gram_primal(problem), rel=2e-6)
+
+
+def test_all_kernels_become_matrices_a_few_at_a_time() -> None:
+    X = np.random.default_rng(0).normal(size=(300, 5))
+    stack = factored_stack(X, KernelBank.per_feature(widths=[0.2, 0.5, 1.0, 2.0, 5.0, 10.0]))
+    stack.block([0, 1], [0, 1])  # what is learned once
+    stack.diag()
+    tracemalloc.start()
+    packed = PackedStack.from_stack(stack)
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert packed.nbytes > 10e6
+    assert peak < packed.nbytes + 2 * CHUNK_BYTES + 8 * 8 * stack.n_samples**2
 
 
 def solve_gram_primal(problem: Problem) -> float:

@@ -223,6 +223,8 @@ class CompositeStack(FactoredStack):
         return out
 
     def _block(self, rows: Array, cols: Array, kernels: Array) -> Array:
+        if self._as_numbered:
+            return self.parts[0]._block(rows, cols, kernels)
         out = np.empty((len(kernels), len(rows), len(cols)))
         for number, part in enumerate(self.parts):
             slots = np.flatnonzero(self._part[kernels] == number)

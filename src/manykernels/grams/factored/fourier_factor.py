@@ -460,9 +460,9 @@ class ColumnOperator:
         ranks = [part.shape[2] for part in parts]
         self.starts = np.concatenate([[0], np.cumsum(ranks)])
         self._origin, self._inverse, _ = geometry
-        self._errors = np.array([factor.error for factor in factors])
-        self._taylor = np.array([f.taylor_error(spacing) for f in factors])
-        self._spectrum = np.concatenate([f.eigenvalues[:r] for f, r in zip(factors, ranks, strict=True)])
+        errors, taylor = zip(*((f.error, f.taylor_error(spacing)) for f in factors), strict=True)
+        spectrum = np.concatenate([f.eigenvalues[:r] for f, r in zip(factors, ranks, strict=True)])
+        self.excess = SeriesErrors(self.starts, np.array(errors), np.array(taylor), spectrum, n_samples)
         self._table = np.concatenate(parts, axis=2) if len(parts) > 1 else parts[0]
         self._parts = int(np.ceil(spacing / (ROUNDED * min(factor.width for factor in factors))))
 
@@ -507,13 +507,24 @@ class ColumnOperator:
         bin_codes(self._x, self._origin, self._inverse, self._parts, bins, codes)
         return table
 
-    def excess(self, v: Array) -> tuple[Array, Array]:
+
+@dataclass(frozen=True, eq=False)
+class SeriesErrors:
+    """What the exact kernels add to functions of a column, without the pieces that these are evaluated by."""
+
+    starts: Array  # (g + 1,) int: where the coefficients of each kernel begin
+    errors: Array  # (g,): of the kernels' values
+    taylor: Array  # (g,): of a function of unit norm, in pieces
+    spectrum: Array  # (r,): eigenvalues
+    n_samples: int
+
+    def __call__(self, v: Array) -> tuple[Array, Array]:
         """Bound squared norms and scores of the same function in the exact kernel.
 
         With ``alpha = Z Lambda^-1 v`` the exact function ``K alpha`` differs from ``Z v`` by at most
         ``error ||alpha||_1`` and its squared norm from ``||v||^2`` by at most ``error ||alpha||_1^2``, and
         ``||alpha||_1^2 <= N sum_k v_k^2 / lambda_k``.
         """
-        sizes = np.add.reduceat(v**2 / self._spectrum, self.starts[:-1]) * self._n
+        sizes = np.add.reduceat(v**2 / self.spectrum, self.starts[:-1]) * self.n_samples
         norms = np.sqrt(np.add.reduceat(v**2, self.starts[:-1]))
-        return self._errors * sizes, self._errors * np.sqrt(sizes) + self._taylor * norms
+        return self.errors * sizes, self.errors * np.sqrt(sizes) + self.taylor * norms

@@ -98,6 +98,10 @@ class KnownCurvature:
             self.weights, self.bases, self.places = weights, {}, {}
         return self
 
+    def let_go(self) -> None:
+        """Forget the products, which take as much as the factors."""
+        self.under(np.zeros(0)).hessian = np.zeros((0, 0))
+
     def basis(
         self, kernel: int, Z: Array, start: int, stop: int, root: float, alike: float = 0.0
     ) -> tuple[Array, Array]:

@@ -437,6 +437,8 @@ class FactoredWorkingSet:
 
     def _fall_back(self, state: State) -> Generator[Array | State, Quads, tuple[State, str]]:
         """Solve with N x N matrices: they are smaller than Hessians in coefficients of factors would be."""
+        self.stack.let_go()
+        state.known.let_go()
         _, gap = yield from self._taken_over(state, solve_gram(self.problem, self.stack, 0.5 * self.tol, self._left))
         yield state
         _pass_interrupt_on(state)
