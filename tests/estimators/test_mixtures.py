@@ -430,7 +430,7 @@ def test_a_mixture_between_goes_on_to_all_rows_only_where_it_is_ahead_of_the_spa
         assert {mixing for mixing, _ in search.folds[0].asked} - {0.0} == gone_on
 
 
-@pytest.mark.parametrize("most", [0, 3, 5, 6])
+@pytest.mark.parametrize("most", [0, 3, 4, 5])
 def test_a_search_that_ends_between_a_look_and_a_walk_keeps_what_was_scored(most: int) -> None:
     class Ending(KnownFold):
         def tried(self, mixture: Mixture, fraction: float) -> Candidate:
@@ -441,7 +441,7 @@ def test_a_search_that_ends_between_a_look_and_a_walk_keeps_what_was_scored(most
     folds = Rung([Ending(lambda mixing, _: 0.7 + 0.1 * mixing) for _ in range(5)], 1, lambda line: None)
     found = searched(folds, [Mixture(EVERY, np.ones(2), mixing) for mixing in (0.0, 1.0, 0.5)])
     assert folds.ending.status is not None
-    assert {candidate.family.mixing for candidate in found} == ({0.0, 1.0} if most == 6 else {0.0})
+    assert {candidate.family.mixing for candidate in found} == ({0.0, 1.0} if most == 5 else {0.0})
 
 
 def test_folds_of_fewer_rows_keep_every_class_and_hold_out_the_same_rows() -> None:
@@ -470,15 +470,36 @@ def test_what_cannot_win_is_not_walked() -> None:
     assert won(0.7, 0.8) == won(0.8, 0.7, every=True) == {0.0, 0.5, 1.0}
 
 
-def test_scouts_try_three_folds_at_few_strengths() -> None:
-    folds = [KnownFold(lambda mixing, fraction: 0.5 if mixing else 0.8) for _ in range(5)]
-    assert raced(folds) == {0.0}
-    sparse = [[fraction for mixing, fraction in fold.asked if mixing] for fold in folds]
-    assert [len(own) for own in sparse] == [4, 4, 4, 0, 0]  # three, and one more where the best is the first of them
-    np.testing.assert_allclose(sorted(sparse[0]), 1e-3 ** (np.array([18, 12, 6, 0]) / 24))
-    many = [KnownFold(lambda mixing, fraction: 0.5 if mixing else 0.8) for _ in range(10)]
-    assert raced(many) == {0.0}
-    assert [sum(mixing > 0 for mixing, _ in fold.asked) for fold in many] == [4] * 5 + [0] * 5
+def test_scouts_try_three_folds_at_few_strengths_around_that_of_the_best_average() -> None:
+    def scouted(best: float, n_folds: int) -> list[list[float]]:
+        def score(mixing: float, fraction: float) -> float:
+            return (0.5 if mixing else 0.8) - 0.01 * abs(np.log(fraction / best))
+
+        folds = [KnownFold(score) for _ in range(n_folds)]
+        assert raced(folds) == {0.0}
+        return [[fraction for mixing, fraction in fold.asked if mixing] for fold in folds]
+
+    sparse = scouted(1e-2, 5)
+    assert [len(own) for own in sparse] == [3, 3, 3, 0, 0]
+    np.testing.assert_allclose(sorted(sparse[0]), 1e-3 ** (np.array([19, 16, 13]) / 24))
+    assert [len(own) for own in scouted(1e-2, 10)] == [3] * 5 + [0] * 5
+    # Where the best average has the largest strength, at which a selection is empty, or one beyond its grid: inside.
+    np.testing.assert_allclose(sorted(scouted(1.0, 5)[0]), 1e-3 ** (np.array([6, 3, 0]) / 24))
+    np.testing.assert_allclose(sorted(scouted(1e-5, 5)[0][:3]), 1e-3 ** (np.array([24, 21, 18]) / 24))
+
+
+def test_a_look_ends_as_soon_as_it_cannot_come_level() -> None:
+    def n_asked(gains: Sequence[float]) -> int:
+        def score(mixing: float, fraction: float) -> float:
+            number = round(-np.log(fraction) / np.log(1e3) * 8)  # of three steps of the grid
+            return 0.5 + sum(gains[:number]) if mixing else 1.0 - 0.01 * abs(np.log(fraction))
+
+        folds = [KnownFold(score) for _ in range(5)]
+        raced(folds)
+        return sum(mixing == 1.0 for mixing, _ in folds[0].asked)
+
+    # Every step gains half of the one before, which leaves it behind for good; or as much again.
+    assert n_asked([0.1, 0.05, 0.025, 0.0125, 0.006]) == 3 < n_asked([0.08] * 5)
 
 
 def test_a_narrow_top_between_the_strengths_of_scouts_is_found() -> None:

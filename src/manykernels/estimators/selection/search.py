@@ -50,7 +50,6 @@ if TYPE_CHECKING:
     from manykernels.solvers.fold import Fold
 
 
-WORTH_A_LOOK = 0.5  # share of the predicted cost of following a mixture up to which a look at it first is worth that
 FAR = 3.0  # standard deviations over folds by which an average may be behind in the first ones, to be tried in all
 BEYOND = 1.0 + 1e-6  # fraction of the strength at which a model is empty
 AVERAGING_RATIO, AVERAGING_STEPS = 1e-6, 25  # smallest fraction of the first grid of an average, and its length
@@ -108,8 +107,8 @@ class Rung:
             if first and not path.mixture.averages and not leads(found[first], found[:first]):
                 break
             sparsest, rivals = found[first : first + 1] if first else [], rivals_of(path, found)
-            if sparsest and not path.around:  # fractions mean about the same to both
-                path.around = sorted(set(sparsest[0].best().tolist()))
+            if not path.around and not self.folds[0].opened.averages(path.mixture):
+                path.around = expected_around(path.grid, sparsest or rivals)
             if self._can_win(path, rivals):
                 scout = rivals if self.finest > 1 else []  # what is tried with all rows is tried to its end
                 found.append(self.follow(path, _viable_beside(sparsest or scout, 0.0 if sparsest else HOPELESS)))
@@ -121,71 +120,46 @@ class Rung:
         return found or known
 
     def _can_win(self, path: StrengthPath, rivals: Sequence[StrengthPath]) -> bool:
-        """Whether a mixture may be ahead of others, after a look at it where that is predicted to be worth it.
+        """Whether a mixture may be ahead of others, after a look at it in the first folds.
 
-        It is tried at few strengths in some folds, then at its best strength in all of them. It is out if it is behind
-        the best of the others by more than half a standard error of the difference over the first, or a whole one over
-        all of them, for every score, even at the top of a parabola through its strengths; and if it is behind at all in
-        all folds, once strengths are as close as a rung below allows: to be chosen it would have to be ahead. Of fewer
-        rows, averages are walked in the first folds alone before.
+        What takes time is out if it is behind the best of the others by more than half a standard error of the
+        difference over the first folds, for every score, even at the top of a parabola through its strengths; and if at
+        its best strength it is behind by a whole one over all folds, or at all where a rung below told its strengths:
+        to be chosen it would have to be ahead. Averages take one fit for all strengths: of fewer rows they are looked
+        at in the folds that are tried at once, where one tells no error; but what scores of the best differ by from
+        fold to fold is larger than that of a difference within a fold.
         """
-        free = self.finest > 1 and self.folds[0].opened.averages(path.mixture)
-        if rivals and free and not self._begins_well(path, rivals):
-            self.forget()
-            return False
-        if not rivals or not self._looks_first(path):
-            return self.ending.status is None
+        best = best_scores(rivals) if rivals else np.empty((0, 1))
+        free = self.folds[0].opened.averages(path.mixture)
+        n_first = self.workers if free else n_first_folds(len(self.folds))
+        if not rivals or (free and (self.finest == 1 or len(best) <= n_first)):
+            return True
+        far = FAR * best.std(axis=0, ddof=1) if free else 0.0
+
+        def near(own: StrengthPath, *, beyond: bool = True) -> bool:
+            if free:
+                return bool(((own.at_tops() - best[:n_first]).mean(axis=0) + own.rise(beyond=beyond) >= -far).any())
+            return own.can_win(best[:n_first], UNLIKELY, beyond=beyond)
+
+        look = StrengthPath(path.mixture, path.grid, path.around, path.stride)
         with self.ending.noted():
-            mixture, grid, best = path.mixture, path.grid, best_scores(rivals)
-            n_first = n_first_folds(len(self.folds))
-            look = StrengthPath(mixture, grid, path.around, path.stride).look(
-                self._try_at(mixture, grid, slice(n_first))
-            )
-            if look.can_win(best[:n_first], UNLIKELY):
-                path.around = sorted(set(look.best().tolist()))
-                found = dict(self._try_at(mixture, grid)(path.around))
-                best_numbers = enumerate(look.best().tolist())
-                tops = [[trial.scores[0, k] for trial in found[number]] for k, number in best_numbers]
-                if ahead(np.transpose(tops) + look.rise(), best, -self.lenience, at_least=True).any():
-                    return True
+            look.follow(self._try_at(path.mixture, path.grid, slice(n_first)), finest=path.stride, viable=near)
+            if self.ending.status is None and near(look, beyond=False) and (free or self._stays(path, look, best)):
+                return True
         self.forget()
         return False
 
-    def _begins_well(self, path: StrengthPath, rivals: Sequence[StrengthPath]) -> bool:
-        """Whether an average comes near the best of others in the folds that are tried at once: each decomposes anew.
-
-        One fold tells no error. What scores of the best differ by from fold to fold is larger than that of a difference
-        within a fold.
-        """
-        best, n_first = best_scores(rivals), self.workers
-        if len(best) <= n_first:
-            return True
-        needed = best[:n_first].mean(axis=0) - FAR * best.std(axis=0, ddof=1)
-
-        def near(own: StrengthPath, *, beyond: bool = True) -> bool:
-            return bool((own.at_tops().mean(axis=0) + own.rise(beyond=beyond) >= needed).any())
-
-        first = StrengthPath(path.mixture, path.grid, path.around, path.stride)
-        with self.ending.noted():
-            first.follow(self._try_at(path.mixture, path.grid, slice(n_first)), finest=path.stride, viable=near)
-        return self.ending.status is None and near(first, beyond=False)
+    def _stays(self, path: StrengthPath, look: StrengthPath, best: Array) -> bool:
+        """Whether a mixture is not behind the best of others in all folds, where it was best at a look."""
+        path.around = sorted(set(look.best().tolist()))
+        found = dict(self._try_at(path.mixture, path.grid)(path.around))
+        tops = [[trial.scores[0, k] for trial in found[number]] for k, number in enumerate(look.best().tolist())]
+        return bool(ahead(np.transpose(tops) + look.rise(), best, -self.lenience, at_least=True).any())
 
     @property
     def lenience(self) -> float:
         """Standard errors by which what is tried in all folds may be behind."""
         return HOPELESS if self.below is None else 0.0
-
-    def _looks_first(self, path: StrengthPath) -> bool:
-        """Whether a look costs little beside what it may spare, in fits: an average takes one for all strengths.
-
-        Where it is known around which strengths to look, a walk begins with the same ones.
-        """
-        free = self.folds[0].opened.averages(path.mixture)
-        if path.around and not free:
-            return True
-        look, whole = (1, 1) if free else (len(path.looked_at), path.n_expected)
-        n_folds = len(self.folds)
-        return n_first_folds(n_folds) * look <= WORTH_A_LOOK * n_folds * whole
 
     def follow(self, path: StrengthPath, viable: Viability = always) -> StrengthPath:
         """Walk down one mixture as far as there is time and it is viable, then let the folds forget it."""
@@ -282,6 +256,20 @@ class Rung:
             except BaseException:
                 self.folds[0].stop.set()  # Ctrl-C reaches this thread only; the others end at their next model
                 raise
+
+
+def expected_around(grid: Grid, known: Sequence[StrengthPath]) -> list[int]:
+    """Return the numbers of strengths beside which a mixture is expected to be best, of what is known of others.
+
+    Fractions mean about the same to all. Averages alone are best far beyond the grid of what selects, where few kernels
+    fit all there is: of those a single number is returned, with its neighbors on the grid.
+    """
+    if not known:
+        return []
+    best = max(known, key=lambda own: float(own.at_tops().mean()))
+    numbers = sorted({grid.nearest(best.grid.fraction(number)) for number in best.best().tolist()})
+    inside = np.clip(numbers[len(numbers) // 2], grid.stride, max(grid.n_first - 1 - grid.stride, grid.stride))
+    return numbers if best.grid == grid else [int(inside)]
 
 
 def between_in_vain(path: StrengthPath, known: Sequence[StrengthPath]) -> bool:

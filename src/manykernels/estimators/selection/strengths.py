@@ -236,7 +236,6 @@ BEHIND = 2  # coarse steps that must have brought nothing better before a path e
 FARTHEST = 1e-4  # share of the smallest strength of the grid to which it may extend itself
 RISEN = 0.5  # standard errors by which what lies beyond the grid must be better than what lay before, for still more
 PLATEAU = 1e-3  # standard deviations over the folds that make no difference
-LOOKED_AT = 3  # strengths of a first look, equally spaced inside the grid
 HOPELESS = 1.0  # standard errors of the difference over the folds by which what is behind is given up
 UNLIKELY = 0.5  # the same after a first look at what takes time: it would have to be ahead by as much in the end
 
@@ -275,6 +274,10 @@ class Grid:
         """Return the fraction of that number."""
         return float(self.step**-number)
 
+    def nearest(self, fraction: float) -> int:
+        """Return the number of the nearest fraction."""
+        return min(max(round(-np.log(fraction) / np.log(self.step)), 0), self.last)
+
     def fractions(self, numbers: Iterable[int]) -> list[float]:
         """Return the fractions of those numbers."""
         return [self.fraction(number) for number in numbers]
@@ -293,18 +296,6 @@ class StrengthPath:
 
     def __post_init__(self) -> None:
         self.stride = self.stride or self.grid.stride
-
-    @property
-    def n_expected(self) -> int:
-        """How many strengths it is expected to try."""
-        return self.grid.n_first if self.stride == 1 else self.grid.n_first // COARSE + BEHIND
-
-    @property
-    def looked_at(self) -> list[int]:
-        """Numbers of the strengths of a first look."""
-        if self.around:
-            return self._beside(self.around, self.stride)
-        return sorted({k * (self.grid.n_first - 1) // (LOOKED_AT + 1) for k in range(1, LOOKED_AT + 1)})
 
     def _beside(self, numbers: Iterable[int], step: int) -> list[int]:
         """Return numbers and their neighbors on both sides, as far as the grid may extend."""
@@ -339,7 +330,7 @@ class StrengthPath:
         """
         stride, behind = self.stride, 1 if self.around else BEHIND
         if self.around:
-            self._try(self.looked_at, try_at)
+            self._try(self._beside(self.around, stride), try_at)
             while (first := self.numbers[0]) > 0 and bool((self.best() == first).any()) and viable(self):
                 self._try([max(first - stride, 0)], try_at)
         else:
@@ -348,16 +339,6 @@ class StrengthPath:
             self._try(range(last + stride, min(last + behind * stride, self.grid.last + stride) + 1, stride), try_at)
         if stride > finest and viable(self):
             self._try(self._untried(self.best().tolist(), 1), try_at)
-        return self
-
-    def look(self, try_at: TryAt) -> StrengthPath:
-        """Try a few strengths, and further ones where the score rises to an end."""
-        wanted = self.looked_at
-        step = max(1, wanted[-1] - wanted[-2] if len(wanted) > 1 else 1)
-        while wanted:
-            self._try(wanted, try_at)
-            last = self.grid.last if self._goes_on(1, step) else max(self.numbers[-1], self.grid.n_first - 1)
-            wanted = [number for number in self._untried(self.best().tolist(), step) if number <= last]
         return self
 
     def _untried(self, numbers: Iterable[int], step: int) -> list[int]:
