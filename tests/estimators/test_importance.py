@@ -33,6 +33,8 @@ from manykernels.estimators.supervised.importance import (
     of_support,
 )
 from manykernels.exceptions import InvalidInputError
+from manykernels.grams.factored import nystroem
+from manykernels.grams.factored.landmarks import drawn_features
 from manykernels.kernels import Gaussian, Linear
 from manykernels.objective.losses import CoxPartial, get_loss, survival_target
 
@@ -169,6 +171,30 @@ def test_factors_of_more_ranks_than_rows_tell_the_same_by_matrices(monkeypatch: 
     assert asked == ["by_factors", "by_rows"]
     assert drops[0].max() > 0
     assert_allclose(drops[1], drops[0], rtol=1e-6, atol=1e-9)
+
+
+def test_kernels_that_became_matrices_tell_the_same_and_cost_a_fit_no_landmarks(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(300, 3))
+    y = np.sin(2 * X[:, 0]) * np.sign(X[:, 1]) + X[:, 2] + 0.1 * rng.normal(size=300)
+    bank = KernelBank.per_feature(Linear(), widths=[1.0]) + KernelBank.joint(Gaussian(0.5))
+    shares: set[float] = set()
+
+    def noted(*given: Any) -> Any:
+        shares.add(given[3])
+        return drawn_features(*given)
+
+    drops = []
+    for held in HELD:
+        monkeypatch.setattr(nystroem, "drawn_features", noted)
+        model = MKLRegressor(bank, alpha=1e-2, tol=1e-6, resources={"representation": held}).fit(X, y)
+        monkeypatch.undo()
+        drops.append(model.importance_frame("kernel").set_index("kernel")["importance"])
+    assert shares == {nystroem.PASS_TOL}
+    assert drops[0].iloc[0] > 0.1
+    assert_allclose(drops[1][drops[0].index], drops[0], rtol=1e-2, atol=1e-3)
 
 
 @pytest.mark.parametrize("outputs", ["own", "shared"])

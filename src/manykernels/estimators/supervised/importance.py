@@ -420,34 +420,38 @@ def of_factors(model: BaseEstimator, stack: FactoredStack, fit: Fit, y: Array, w
     values = np.zeros((len(active), len(kept), n_targets))
     none = np.zeros((len(kept), 0)), np.zeros(0)
     factors, tols = [[none] * len(active) for _ in range(n_targets)], np.full(len(active), FACTOR_TOL)
-    first, many, rows_of = 0, False, _rows_once(stack, kept)
+    sizes: Any = np.zeros((n_targets, len(active)))
+    first, many, whole, rows_of = 0, False, False, _rows_once(stack, kept)
     for found in fit.solutions:
         functions: Any = found.functions
         for component in (each for each in functions.components if each.kernel in place):
-            at, target = place[component.kernel], first + component.target
+            at, target, kernel = place[component.kernel], first + component.target, component.kernel
+            if component.tol is None and not (stack.table.chunked or stack.shaped or stack.for_products(kernel)):
+                # Factors of what is held as a matrix are large, and are made when they are asked for.
+                whole, values[at, :, target] = True, component.values(stack, stack.table, kept)
+                sizes[target, at] = stack._kernel_diag(kernel)[kept].mean()
+                continue
             tol = FACTOR_TOL if component.tol is None else component.tol
             tols[at] = tol
-            Z, v = rows_of(component.kernel, tol), component.coefficients
+            Z, v = rows_of(kernel, tol), component.coefficients
             if Z is None:
                 many = True
-                values[at, :, target] = component.values(stack, stack.table)[kept]
+                values[at, :, target] = component.values(stack, stack.table, kept)
                 continue
             if component.tol is None:
-                values[at, :, target] = _sums(stack, component.kernel, kept, v)
+                values[at, :, target] = component.values(stack, stack.table, kept)
                 support = np.flatnonzero(v)
-                operator = stack.templates([component.kernel], tol)[0].over(stack.table)
-                v = operator.rows(support).T @ v[support]
+                v = stack.templates([kernel], tol)[0].over(stack.table).rows(support).T @ v[support]
             else:
                 values[at, :, target] = Z @ v
-                if (G := stack.constraints_of(component.kernel)) is not None:  # without a row, curves move along faces
+                if (G := stack.constraints_of(kernel)) is not None:  # without a row, curves move along faces
                     Z, v = Z @ face(G, v), face(G, v).T @ v
-            factors[target][at] = Z, v
+            factors[target][at], sizes[target, at] = (Z, v), float(np.mean(np.sum(Z**2, axis=1)))
         first += np.size(found.intercept)
     losses = tuple(problem.loss for problem in fit.problems)
     rho = np.column_stack([found.dual_coef for found in fit.solutions])[kept]
     intercepts = np.concatenate([np.atleast_1d(found.intercept) for found in fit.solutions])
     weights = np.broadcast_to(model._expansion.weights, (n_targets, len(active)))
-    sizes: Any = [[float(np.mean(np.sum(Z**2, axis=1))) for Z, _ in own] for own in factors]
     grams = stack.block(kept, kept, active) if many else None
     if grams is not None:  # features: among some rows, matrices are less
         sizes = np.tile(np.einsum("mii->m", grams) / len(kept), (n_targets, 1))
@@ -456,15 +460,8 @@ def of_factors(model: BaseEstimator, stack: FactoredStack, fit: Fit, y: Array, w
     fitted = _targets(model, values, intercepts, rho, losses, y[kept], weight[kept], unit, share)
     left = FactorRows(fitted, [] if many else factors, grams, losses, y[kept], weight[kept])
     rank = max((sum(Z.shape[1] for Z, _ in own) for own in left.factors), default=0)
-    return left.in_columns(stack, active, kept, tuple(tols.tolist())) if rank > RANK_PER_ROW * len(kept) else left
-
-
-def _sums(stack: FactoredStack, kernel: int, rows: Array, rho: Array) -> Array:
-    """Return ``sum_i rho_i k_m(x, x_i)`` at some rows of the fit."""
-    spec, columns, support = stack.spec_of(kernel), stack.columns_of(kernel), np.flatnonzero(rho)
-    left, right = (stack.table.reading(spec, columns, some) for some in (rows, support))
-    products = spec(left.points, right.points) @ right.masked(rho[support])
-    return np.asarray(stack.scales[kernel] * left.masked(products))
+    late = whole or rank > RANK_PER_ROW * len(kept)
+    return left.in_columns(stack, active, kept, tuple(tols.tolist())) if late else left
 
 
 def _targets(

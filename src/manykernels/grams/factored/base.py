@@ -15,9 +15,10 @@ from manykernels.grams.base import GramStack
 from manykernels.grams.factored.landmarks import NystroemFeatures, rank_limit
 from manykernels.grams.factored.operators import DenseOperator
 from manykernels.grams.factored.prediction import KernelFunction, LandmarkFunction, on_landmarks, spanning_rows
+from manykernels.grams.lazy import gaussian_coefficient, gaussian_quad, gaussian_tile
 from manykernels.grams.rows.columns import ColumnTable
 from manykernels.grams.rows.vectors import RowVector, here
-from manykernels.kernels import KernelSpec, Linear
+from manykernels.kernels import Gaussian, KernelSpec, Linear
 from manykernels.validation.arrays import Array
 
 ROUNDING = 1e-14  # of sums of kernel values, beside ||rho||_1^2 and the largest diagonal entry
@@ -235,9 +236,8 @@ class FactoredStack(GramStack):
 
     def cross_apply(self, kernel: int, X: ColumnTable, rho: Array) -> Array:
         """Return ``sum_i rho_i k_m(x, x_i)`` at new rows, (n,), from kernel values."""
-        spec, columns, support = self.spec_of(kernel), self.columns_of(kernel), np.flatnonzero(rho)
-        left, right = X.reading(spec, columns), self.table.reading(spec, columns, support)
-        return self.scales[kernel] * left.masked(spec(left.points, right.points) @ right.masked(rho[support]))
+        left = X.reading(self.spec_of(kernel), self.columns_of(kernel))
+        return left.masked(self.expansion(kernel, rho)(left.points))
 
     @cached_property
     def largest(self) -> Array:
@@ -255,8 +255,8 @@ class FactoredStack(GramStack):
         for slot, m in enumerate(kernels.tolist()):
             spec = self.spec_of(m)
             left, right = (self.table.reading(spec, self.columns_of(m), index) for index in (rows, cols))
-            values = right.masked(spec(left.points, right.points).T).T
-            out[slot] = self.scales[m] * left.masked(values)
+            values = right.masked(_values(spec, left.points, right.points).T).T
+            np.multiply(left.masked(values), self.scales[m], out=out[slot])
         return out
 
     def _kernel_diag(self, kernel: int) -> Array:
@@ -285,9 +285,15 @@ class FactoredStack(GramStack):
         if self.exact_passes:
             one = self._take(np.array([kernel]))
             return float(one.quad(rho)[0]), float(one.error_bound(rho)[0])
-        rho = here(rho)
+        rho, spec = here(rho), self.spec_of(kernel)
         rows = np.flatnonzero(rho)
-        value = float(self.restrict(rows).take([kernel]).quad(rho[rows])[0])
+        if type(spec) is Gaussian:  # no entry of which has to be held
+            reading, quad = self.table.reading(spec, self.columns_of(kernel), rows), np.empty(1)
+            coefficients = np.array([gaussian_coefficient(spec)])
+            gaussian_quad(_as_loops_read(reading.points), coefficients, reading.masked(rho[rows]), False, quad)
+            value = float(self.scales[kernel] * quad[0])
+        else:
+            value = float(self.restrict(rows).take([kernel]).quad(rho[rows])[0])
         return value, ROUNDING * float(self._kernel_diag(kernel).max()) * float(np.abs(rho).sum()) ** 2
 
     @property
@@ -331,6 +337,21 @@ class FactoredStack(GramStack):
 def columns_of(R: Any) -> list[Any]:
     """Return the columns of vectors (N, k), or the one vector (N,)."""
     return [R] if R.ndim == 1 else [np.ascontiguousarray(column) for column in R.T]
+
+
+def _values(spec: KernelSpec, left: Any, right: Any) -> Array:
+    """Return the values of a kernel at points (n, d) and (r, d), (n, r)."""
+    if type(spec) is not Gaussian:
+        return spec(left, right)
+    out = np.empty((1, len(left), len(right)))
+    coefficients = np.array([gaussian_coefficient(spec)])
+    gaussian_tile(_as_loops_read(left), _as_loops_read(right), coefficients, np.ones(1), False, out)
+    return np.asarray(out[0])
+
+
+def _as_loops_read(points: Array) -> Array:
+    """Return points (n, d) one column a sample, (d, n)."""
+    return np.ascontiguousarray(points.T, dtype=np.float64)
 
 
 def _largest(parts: Sequence[tuple[KernelSpec, tuple[int, ...]]], table: ColumnTable) -> Array:

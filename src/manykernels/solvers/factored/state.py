@@ -45,9 +45,9 @@ class Component:
             return stack.expansion(self.kernel, self.coefficients)
         return stack.function(self.kernel, self.coefficients, self.tol)
 
-    def values(self, stack: FactoredStack, rows: ColumnTable) -> Array:
-        """Return the function at new rows, (n,)."""
-        reading = rows.reading(stack.spec_of(self.kernel), stack.columns_of(self.kernel))
+    def values(self, stack: FactoredStack, table: ColumnTable, rows: Array | slice = slice(None)) -> Array:
+        """Return the function at rows of a table, (n,)."""
+        reading = table.reading(stack.spec_of(self.kernel), stack.columns_of(self.kernel), rows)
         return reading.masked(self.function(stack)(reading.points))
 
 
