@@ -16,6 +16,8 @@ from manykernels.objective.losses import get_loss
 from manykernels.objective.problem import Problem
 from manykernels.objective.regularizers import BlockL1
 from manykernels.solvers import InteriorPoint, Status, WorkingSet
+from manykernels.solvers.gram.iteration import PrimalDual
+from manykernels.solvers.gram.start import start_iteration
 from manykernels.solvers.gram.working_set import WorkingCopy
 
 
@@ -116,3 +118,64 @@ def test_a_set_of_all_kernels_is_certified_once(loss: str) -> None:
         for d, gram in zip(found.kernel_weights, stack, strict=True)
     ]
     np.testing.assert_allclose(found.kernel_norms, norms, rtol=1e-10)
+
+
+def stored(fraction: float, scale: float = 1.0) -> Problem:
+    """Gaussian kernels of single columns, of which two matter."""
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(150, 10))
+    y = np.where(np.sin(2 * X[:, 0]) + 0.5 * X[:, 1] ** 2 - 0.5 + 0.5 * rng.logistic(size=150) > 0, 1.0, -1.0)
+    squares = (X.T[:, :, None] - X.T[:, None]) ** 2
+    grams = scale * np.concatenate([np.exp(-squares / (2.0 * width**2)) for width in (0.3, 0.6, 1.2, 2.4)])
+    return Problem(grams, y, get_loss("hinge"), BlockL1(1.0)).at_fraction(fraction)
+
+
+def test_kernels_whose_weights_vanish_leave_the_set_between_steps(monkeypatch: pytest.MonkeyPatch) -> None:
+    sizes: list[int] = []
+    step = PrimalDual.newton_step
+
+    def counted(iteration: PrimalDual, wanted: float) -> None:
+        sizes.append(iteration.kernels.n_pairs)
+        step(iteration, wanted)
+
+    monkeypatch.setattr(PrimalDual, "newton_step", counted)
+    problem = stored(0.1)
+    found = WorkingSet(tol=1e-3).solve(problem)
+    assert found.status == "converged"
+    assert sizes[0] == problem.n_kernels
+    assert sizes[-1] < 0.7 * problem.n_kernels
+    best = InteriorPoint(tol=1e-8).solve(problem)
+    assert found.certificate.dual <= best.certificate.primal <= found.certificate.primal * (1 + 1e-9)
+
+
+def test_an_iteration_on_fewer_kernels_goes_on_from_its_point() -> None:
+    problem = stored(0.1)
+    iteration = start_iteration(problem, *problem.zero_model())
+    for _ in range(4):
+        iteration.newton_step(1e-3)
+    rho, weights, norms = iteration.samples.rho, iteration.kernels.weights, iteration.squared_norms
+    keep = np.arange(problem.n_kernels) % 3 != 0
+    iteration.narrow(problem.take(keep), keep)
+    np.testing.assert_array_equal(iteration.samples.rho, rho)
+    np.testing.assert_array_equal(iteration.kernels.weights, weights[keep])
+    np.testing.assert_allclose(iteration.squared_norms, norms[keep], rtol=1e-12)
+    scores = np.tensordot(weights[keep], problem.stack.block(kernels=keep), axes=1) @ rho + iteration.b
+    np.testing.assert_allclose(iteration.scores(), scores, atol=1e-9 * np.abs(scores).max())
+
+
+@pytest.mark.parametrize(
+    ("fraction", "scale", "tol", "dtype"),
+    [
+        (0.1, 1.0, 1e-3, np.float32),
+        (0.1, 1e12, 1e-3, np.float32),  # the unit of the kernels decides nothing
+        (0.1, 1.0, 1e-7, np.float64),
+        (1e-4, 1.0, 1e-3, np.float64),  # whose weights multiply rounding
+        (0.1, 1e60, 1e-3, np.float64),  # beyond the range of single precision
+    ],
+)
+def test_copies_are_in_single_precision_where_rounding_is_predicted_to_matter_little(
+    fraction: float, scale: float, tol: float, dtype: type
+) -> None:
+    problem = stored(fraction, scale)
+    assert WorkingCopy(problem, tol).choose(np.arange(20)).stack.dtype == dtype
+    assert WorkingSet(tol=tol).solve(problem).status == "converged"

@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 
     from manykernels.objective.losses.bound import SampleSum
     from manykernels.objective.problem import Problem
-    from manykernels.solvers.gram.sample_variables import SampleVariables
+    from manykernels.solvers.gram.sample_variables import BoxSamples, SampleVariables
     from manykernels.solvers.gram.weight_variables import LinearWeights, WeightVariables
     from manykernels.validation.arrays import Array
 
@@ -208,6 +208,13 @@ class PrimalDual:
         self._keep_origin()
         self._set_products(self._products)
 
+    def fit_multipliers(self, balance: float) -> None:
+        """Let the multipliers of the samples make the scores of the model: steps are short where the two disagree."""
+        samples = cast("BoxSamples", self.samples)
+        samples.fit(self.scores(), balance)
+        self._keep_origin()
+        self._bounds = None
+
     def moved_to(self, problem: Problem, keep: Array, norms_added: Array, distance: float) -> PrimalDual:
         """Return this point on other kernels: those of ``keep`` followed by new ones with these norms.
 
@@ -252,13 +259,28 @@ class PrimalDual:
         pruned = self._primal(np.where(inactive, 0.0, self.kernels.weights)) if inactive.any() else primal
         return bool(pruned - dual <= wanted * max(abs(primal), self.problem.tiny))
 
-    def descend(self, wanted: float, with_zeros: float) -> None:
+    def narrow(self, problem: Problem, keep: Array) -> None:
+        """Go on with some of the kernels, those of ``problem``, from this very point; the others' weights are lost."""
+        samples, kernels, b = self._origin
+        nothing, penalty = np.zeros(0), problem.regularizer
+        self._origin = samples, kernels.resized(keep, nothing, 0.0, penalty), b
+        self.kernels = self.kernels.resized(keep, nothing, 0.0, penalty)
+        self.problem, self._penalty = problem, penalty.formulas
+        self._inverse_penalties = self._inverse_penalties[keep]
+        self._pairs = self.samples.n_pairs, self.kernels.n_pairs
+        self._n_pairs = sum(self._pairs)
+        self._set_products(self._products[keep])
+
+    def descend(self, wanted: float, with_zeros: float, leave_out: Callable[[], None] | None = None) -> None:
         """Take steps until the gap is within ``wanted``, and a few more for inactive kernels to become negligible.
 
-        That is until the model without them is within ``with_zeros``.
+        That is until the model without them is within ``with_zeros``. Before each further step ``leave_out`` may
+        `narrow` the iteration.
         """
         spare, share = tuning.STEPS_FOR_ZEROS, 1.0
-        for _ in range(tuning.MOST_INNER_STEPS):
+        for step in range(tuning.MOST_INNER_STEPS):
+            if step and leave_out is not None:
+                leave_out()
             self.newton_step(share * wanted * max(abs(self.bounds()[0]), self.problem.tiny))
             if not self.within(wanted):
                 continue

@@ -10,7 +10,7 @@ kernels, and with them the certificate; those with ``u_m`` above the bound ``B_m
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from functools import partial
+from functools import cached_property, partial
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
@@ -22,6 +22,7 @@ from manykernels.solvers.gram.block_coordinate import BlockCoordinate
 from manykernels.solvers.gram.iteration import PrimalDual
 from manykernels.solvers.gram.start import scores_of, start_iteration
 from manykernels.solvers.gram.tuning import PRUNING_TOLERANCE
+from manykernels.solvers.gram.weight_variables import BoundedWeights
 from manykernels.validation.arrays import check_count
 
 if TYPE_CHECKING:
@@ -47,13 +48,19 @@ DENSE_START = 20  # regularizers without a hard dual constraint keep many kernel
 MOST_TRIMS = 3
 GROWTH = 3  # most kernels added to a working set, in sizes of it
 WORTH_DROPPING = 0.25  # share of the working set below which copying the rest costs more than it saves
+VANISHING = 0.01  # the factor of `PairedWeights.inactive` by which a kernel leaves the set between two steps
 SLOW = 0.7  # a gap that shrinks by less calls for solving more closely and for dropping no kernel
+
+# Seconds on one core, of which only the ratio decides anything
+ENTRY_SECONDS, NARROWING_SECONDS = 4e-10, 1.5e-4  # to read an entry of a copy, and to go on with fewer kernels
+READINGS = 1.0  # of whole matrices in a step: two of triangles, and at least one step is to come
 
 # Copies
 FULL = 1.5  # sizes of its triangles from which a stack holds more than them
 SPARED_ROWS = 1.5  # kernels that a buffer has room for, in those of the working set that it is for
 CACHED_BYTES = 2**24  # most bytes of a copy of kernels that are in memory
-SINGLE_PRECISION_GAP = 1e-5  # loosest gap that single precision of a copy could be felt in
+SINGLE_PRECISION_GAP = 1e-5  # loosest gap that single precision of a copy could be felt in, of kernels to be evaluated
+ROUNDED_SHARE = 0.1  # of tol, that single precision of a copy of kernels in memory may be predicted to move
 
 
 # Where the kernels of a working set are read from: the stack itself if in memory, unless its matrices are full and few,
@@ -110,13 +117,30 @@ class WorkingCopy:
         """Number of entries of a triangle."""
         return self.problem.n_samples * (self.problem.n_samples + 1) // 2
 
-    @property
+    @cached_property
     def _dtype(self) -> Any:
-        if self.problem.stack.in_memory:
-            return self.problem.stack.dtype
-        single = self.tol >= SINGLE_PRECISION_GAP or self.problem.stack.dtype == np.float32
-        single &= not self.problem.unpenalized.size  # whose weights multiply rounding
+        problem, stack = self.problem, self.problem.stack
+        if stack.dtype == np.float32:
+            return stack.dtype
+        single = self._rounding <= ROUNDED_SHARE * self.tol if stack.in_memory else self.tol >= SINGLE_PRECISION_GAP
+        single &= not problem.unpenalized.size  # whose weights multiply rounding
         return np.dtype(np.float32 if single else np.float64)
+
+    @property
+    def _rounding(self) -> float:
+        """By what share single precision of the kernels is predicted to move the objective; infinite out of its range.
+
+        Kernels ``K + E`` move it by ``rho'E rho / 2`` times their weights. These add up to its value over the square
+        of the bound ``B(0)`` on norms at most, and ``|E|`` is ``sqrt(N)`` roundings of a diagonal entry, about.
+        """
+        problem, numbers = self.problem, np.finfo(np.float32)
+        tops = problem.entry_roots.max(axis=1) ** 2
+        bounds = np.broadcast_to(problem.regularizer.inactive_below, tops.shape) * problem.penalties
+        if not (bounds > 0).all() or tops.max() > numbers.max or tops.min() * numbers.eps < numbers.tiny:
+            return np.inf
+        rho = problem.zero_model()[0]
+        relative = float((np.sqrt(tops) * float(np.linalg.norm(rho)) / bounds).max())
+        return 0.5 * float(numbers.eps) * float(np.sqrt(problem.n_samples)) * relative * relative
 
     @property
     def _most_rows(self) -> int:
@@ -222,7 +246,7 @@ class WorkingSet(Solver):
         wanted = state.share * self.tol
         if state.kernels.size < problem.n_kernels:
             wanted = max(wanted, min(INNER_PROGRESS * state.gap, FIRST_GAP))
-        self._descend(state.iteration, wanted)
+        self._descend(problem, state, wanted)
         if state.trims < MOST_TRIMS and state.iteration.within(self.tol):
             self._trim(problem, state, state.share * self.tol)
 
@@ -293,14 +317,32 @@ class WorkingSet(Solver):
         if keep.all() or not keep.any() or state.iteration.within_with_zeros(self._with_zeros(wanted)):
             return
         state.trims += 1
-        state.trimmed, state.kernels = state.kernels[~keep], state.kernels[keep]
+        state.trimmed = np.union1d(state.trimmed, state.kernels[~keep])
+        state.kernels = state.kernels[keep]
         chosen = state.copy.choose(state.kernels)
         distance = wanted * max(abs(state.iteration.bounds()[0]), problem.tiny)
         state.iteration = state.iteration.moved_to(chosen, keep, np.zeros(0), distance)
-        self._descend(state.iteration, wanted)
+        self._descend(problem, state, wanted)
 
-    def _descend(self, iteration: PrimalDual, wanted: float) -> None:
-        iteration.descend(wanted, self._with_zeros(wanted))
+    def _descend(self, problem: Problem, state: _State, wanted: float) -> None:
+        assert state.iteration is not None
+        state.iteration.descend(wanted, self._with_zeros(wanted), partial(self._leave_out, problem, state))
+
+    def _leave_out(self, problem: Problem, state: _State) -> None:
+        """Take no further step on kernels whose weights vanish, if it is predicted to spare more than it takes."""
+        iteration = state.iteration
+        assert iteration is not None
+        kernels = iteration.kernels
+        if state.missed.size or iteration.alone or not (isinstance(kernels, BoundedWeights) and kernels.hard_bound):
+            return
+        gone = kernels.inactive(VANISHING)
+        spared = READINGS * ENTRY_SECONDS * problem.n_samples**2 * np.count_nonzero(gone)
+        if spared <= NARROWING_SECONDS or gone.all():
+            return
+        state.trimmed = np.union1d(state.trimmed, state.kernels[gone])
+        keep = np.flatnonzero(~gone)
+        state.kernels = state.kernels[keep]
+        iteration.narrow(iteration.problem.on(iteration.problem.stack.view(keep, prove=False), keep), ~gone)
 
     def _with_zeros(self, wanted: float) -> float:
         """Return the relative gap within which a model without inactive kernels is as good as one with them."""
