@@ -162,24 +162,48 @@ def largest_squares(columns: Array, starts: Array, out: Array) -> None:
 
 
 @compiled(fastmath=FAST)
-def block_gram(rows: Array, weights: Array, out: Array) -> None:
-    """Set ``out`` (r, r) to ``Z' W Z`` of one group of factors, the rows (r, N) here, tile by tile."""
-    tile = np.empty(GROUP_TILE)
+def add_norms(columns: Array, firsts: Array, ranks: Array, sizes: Array, out: Array) -> None:
+    """Add ``sizes[m]`` times the root of the sum over rows of squares of the columns of each group to ``out`` (N,)."""
+    sums = np.empty(GROUP_TILE)
+    for start in range(0, out.size, GROUP_TILE):
+        target = out[start : start + GROUP_TILE]
+        for m in range(firsts.size):
+            sums[: target.size] = 0.0
+            for k in range(firsts[m], firsts[m] + ranks[m]):
+                part = columns[k, start : start + GROUP_TILE]
+                for i in range(target.size):
+                    sums[i] += part[i] * part[i]
+            for i in range(target.size):
+                target[i] += sizes[m] * np.sqrt(sums[i])
+
+
+@compiled(fastmath=FAST)
+def block_grams(rows: Array, firsts: Array, weights: Array, out: Array, sums: Array) -> None:
+    """Set ``out`` (g, r, r) to ``Z' W Z`` and ``sums`` (g, r) to ``Z' W 1`` of groups of r factors, tile by tile.
+
+    Those of a group are rows, here, from its first on.
+    """
+    tile, rank = np.empty(GROUP_TILE), sums.shape[1]
     out[:] = 0.0
-    for start in range(0, weights.size, GROUP_TILE):
-        own = weights[start : start + GROUP_TILE]
-        for j in range(rows.shape[0]):
-            right = rows[j, start : start + GROUP_TILE]
-            for i in range(own.size):
-                tile[i] = own[i] * right[i]
-            for k in range(j + 1):
-                left, total = rows[k, start : start + GROUP_TILE], 0.0
+    sums[:] = 0.0
+    for m in range(firsts.size):
+        gram, first = out[m], firsts[m]
+        for start in range(0, weights.size, GROUP_TILE):
+            own = weights[start : start + GROUP_TILE]
+            for j in range(rank):
+                right, total = rows[first + j, start : start + GROUP_TILE], 0.0
                 for i in range(own.size):
-                    total += left[i] * tile[i]
-                out[k, j] += total
-    for j in range(rows.shape[0]):
-        for k in range(j):
-            out[j, k] = out[k, j]
+                    tile[i] = own[i] * right[i]
+                    total += tile[i]
+                sums[m, j] += total
+                for k in range(j + 1):
+                    left, total = rows[first + k, start : start + GROUP_TILE], 0.0
+                    for i in range(own.size):
+                        total += left[i] * tile[i]
+                    gram[k, j] += total
+        for j in range(rank):
+            for k in range(j):
+                gram[j, k] = gram[k, j]
 
 
 @compiled(fastmath=FAST)

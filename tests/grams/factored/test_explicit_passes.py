@@ -32,6 +32,17 @@ def test_singular_values_are_bounded_from_above_and_tightly(X: np.ndarray) -> No
     np.testing.assert_allclose(found, own, rtol=1e-6)
 
 
+@pytest.mark.parametrize("more", [[], [Gaussian(1.0)]], ids=["in place", "beside others"])
+def test_functions_are_as_large_as_diagonals_allow(X: np.ndarray, more: list[Gaussian]) -> None:
+    kernels = bank().kernels + tuple((f"more {j}", kernel, [j]) for j, kernel in enumerate(more))
+    stack = factored_stack(X, KernelBank(kernels, normalize="mean_diagonal"))
+    chosen, start = np.arange(0, stack.n_kernels, 5), np.linspace(0.0, 1.0, N)
+    sizes, out = np.random.default_rng(1).uniform(size=len(chosen)), start.copy()
+    sizes[1] = 0.0
+    stack.add_largest(chosen, sizes, out)
+    np.testing.assert_allclose(out, start + sizes @ np.sqrt(stack.diag()[chosen]), rtol=1e-12)
+
+
 @pytest.mark.parametrize(("size", "shape"), [(1, (N,)), (3, (N,)), (3, (N, 2))], ids=["columns", "groups", "outputs"])
 def test_bounds_hold_along_a_path_and_what_is_near_the_threshold_is_as_a_pass_has_it(
     X: np.ndarray, size: int, shape: tuple[int, ...]

@@ -53,9 +53,25 @@ def test_other_weights_begin_anew() -> None:
         np.testing.assert_allclose(known.gram(operators, intercept=True), hessian(operators, weights), rtol=1e-12)
 
 
-def test_bases_make_a_kernels_block_diagonal() -> None:
-    (operator,), weights = stack().operators([1], 1e-3), np.linspace(0.5, 1.5, N_SAMPLES)
-    (alone,) = operator.apart()
-    values, vectors = KnownCurvature().under(weights).basis(1, alone.held.T, 0, 3, alone.root)
-    turned = alone.held @ vectors
-    np.testing.assert_allclose(turned.T @ (weights[:, None] * turned), np.diag(values), atol=1e-12 * values.max())
+def test_bases_make_the_blocks_of_kernels_diagonal() -> None:
+    kernels, known, weights = stack(), KnownCurvature(), np.linspace(0.5, 1.5, N_SAMPLES)
+    for chosen in ([0, 2], [0, 1, 2, 3], [1]):  # more and wider ones follow, and then those that are known
+        (columns,) = kernels.operators(chosen, 1e-3)
+        own = columns.columns, columns.firsts, columns.ranks, columns.roots
+        values, vectors = known.under(weights).eigenbases(columns.kernels, *own)
+        for slot, (first, rank, root) in enumerate(zip(columns.firsts, columns.ranks, columns.roots, strict=True)):
+            turned = root * columns.columns[first : first + rank].T @ vectors[slot, :rank, :rank]
+            gram, top = turned.T @ (weights[:, None] * turned), values[slot].max()
+            np.testing.assert_allclose(gram, np.diag(values[slot, :rank]), atol=1e-12 * top)
+            assert not values[slot, rank:].any()
+            assert not vectors[slot, rank:].any()
+            assert not vectors[slot, :, rank:].any()
+
+
+def test_bases_leave_means_out_where_shifts_change_nothing() -> None:
+    (columns,), weights = stack().operators([1], 1e-3), np.linspace(0.5, 1.5, N_SAMPLES)
+    own = columns.kernels, columns.columns, columns.firsts, columns.ranks, columns.roots
+    values, vectors = KnownCurvature().under(weights).eigenbases(*own, alike=float(weights.sum()))
+    Z = columns.rows(slice(None))
+    turned = (Z - weights @ Z / weights.sum()) @ vectors[0]
+    np.testing.assert_allclose(turned.T @ (weights[:, None] * turned), np.diag(values[0]), atol=1e-12 * values.max())

@@ -263,6 +263,12 @@ class FactoredStack(GramStack):
         """Return the diagonal of one kernel, (N,)."""
         return self.scales[kernel] * self.table.diagonal(self.spec_of(kernel), self.columns_of(kernel))
 
+    def add_largest(self, kernels: Array, sizes: Array, out: Array) -> None:
+        """Add ``sum_m sizes_m sqrt(k_m(x_i, x_i))`` to ``out`` (N,), what functions of norms (g,) can be at most."""
+        for kernel, size in zip(kernels.tolist(), sizes.tolist(), strict=True):
+            if size > 0.0:
+                out += size * np.sqrt(self._kernel_diag(kernel)[: len(out)])
+
     def diag_sums(self, weight: Array) -> Array:
         """Return ``sum_i s_i k_m(x_i, x_i)``, (M,), one kernel at a time."""
         out, total = np.empty(self.n_kernels), float(weight.sum())

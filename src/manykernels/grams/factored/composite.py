@@ -236,6 +236,12 @@ class CompositeStack(FactoredStack):
         part, place = self._at(kernel)
         return part._kernel_diag(place)
 
+    def add_largest(self, kernels: Array, sizes: Array, out: Array) -> None:
+        """Add ``sum_m sizes_m sqrt(k_m(x_i, x_i))`` to ``out`` (N,)."""
+        for number, part in enumerate(self.parts):
+            own = self._part[kernels] == number
+            part.add_largest(self._place[kernels[own]], sizes[own], out)
+
     def _over(self, table: ColumnTable, kernels: Array) -> FactoredStack:
         parts, members = [], []
         for number, part in enumerate(self.parts):

@@ -34,7 +34,7 @@ from manykernels.grams.factored.operators import (
     reads_columns,
     stored,
 )
-from manykernels.grams.loops import column_products, largest_squares
+from manykernels.grams.loops import add_norms, column_products, largest_squares
 from manykernels.grams.rows.columns import ColumnTable
 from manykernels.kernels import KernelSpec, Shaped
 from manykernels.validation.arrays import Array
@@ -287,6 +287,16 @@ class ExplicitStack(FactoredStack):
         out = np.empty(self.n_kernels)
         largest_squares(self.table.block(columns), np.append(starts, len(columns)), out)
         return out * self.scales
+
+    def add_largest(self, kernels: Array, sizes: Array, out: Array) -> None:
+        """Add ``sum_m sizes_m sqrt(k_m(x_i, x_i))`` to ``out`` (N,); of columns in place by one loop."""
+        if self._whole is None:
+            super().add_largest(kernels, sizes, out)
+            return
+        (columns, starts), used = self._whole, kernels[sizes > 0.0]
+        ranks = np.append(starts[1:], len(columns))[used] - starts[used]
+        roots = sizes[sizes > 0.0] * np.sqrt(self.scales[used])
+        add_norms(self.table.block(columns), starts[used], ranks, roots, out)
 
     def _apply_each(self, columns: Array, kernels: Array) -> Array:
         out = np.empty((len(kernels), self.n_samples, columns.shape[1]))

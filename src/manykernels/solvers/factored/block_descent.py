@@ -302,16 +302,10 @@ class DescentModel:
         self._places = firsts[owner] + within
         self._slots = objective.place, np.arange(n_outputs)[:, None] * most + within + n_outputs * most * owner
         alike = float(above.sum()) if curvature.shifts_alike else 0.0
-        slots = zip(objective.kernels.tolist(), firsts.tolist(), ranks.tolist(), roots.tolist(), strict=True)
-        found = [
-            known.bases.get(kernel) or known.basis(kernel, self._Z, first, first + rank, root, alike)
-            for kernel, first, rank, root in slots
-        ]
-        self.eigenvalues, self.bases = np.empty(objective.rank), np.zeros((len(ranks), most, most))
-        self.eigenvalues[objective.place] = np.concatenate([own for own, _ in found])
-        own = np.arange(most) < ranks[:, None]
-        self.bases[own[:, :, None] & own[:, None]] = np.concatenate([vectors.ravel() for _, vectors in found])
-        self._turns = self.bases / roots[:, None, None]
+        found, self._turns = known.eigenbases(objective.kernels, self._Z, firsts, ranks, roots, alike)
+        self.eigenvalues = np.empty(objective.rank)
+        self.eigenvalues[objective.place] = found[owner, within]
+        self.bases = roots[:, None, None] * self._turns
         self._of_shifts = self._response(objective) if objective.n_free else np.zeros((0, 0))
         self.sweeps = 0  # that the last step took
         self.enough = False  # whether the last step ended because its gap seemed small enough
@@ -334,6 +328,8 @@ class DescentModel:
         ones = np.ones(self._Z.shape[1], dtype=self._Z.dtype)
         moves = [np.outer(row, ones).astype(ones.dtype) for row in np.eye(objective.n_outputs)]
         totals = [self._product(own).sum(axis=1, dtype=np.float64) for own in moves]
+        if len(totals) == 1:
+            return -1.0 / np.maximum(totals, TINIEST)
         return -np.linalg.pinv(totals, rcond=NO_SHIFT, hermitian=True)
 
     def _product(self, image: Array) -> Array:

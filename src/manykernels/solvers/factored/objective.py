@@ -19,7 +19,7 @@ from scipy.optimize import brentq
 from manykernels.grams.factored import FactorOperator
 from manykernels.grams.factored.base import columns_of
 from manykernels.grams.factored.operators import ColumnFactors, DenseOperator, neighbors_from
-from manykernels.grams.loops import block_gram, copy_block
+from manykernels.grams.loops import block_grams, copy_block
 from manykernels.grams.rows.vectors import RowVector, sums
 from manykernels.objective.losses.smoothing import ScoreFunction
 from manykernels.objective.problem import Problem
@@ -28,6 +28,7 @@ from manykernels.solvers.factored.tuning import BALANCED, CROSSING_STEPS, EXPANS
 from manykernels.validation.arrays import Array, read_only
 
 NO_CURVATURE = 50.0  # roundings of the largest eigenvalue of a kernel: below them, another one is given so much
+NO_BASES = np.zeros((0, 0)), np.zeros((0, 0, 0))
 
 
 @dataclass(frozen=True, eq=False)
@@ -82,8 +83,10 @@ class KnownCurvature:
     single: bool = False  # whether products in single precision do: gradients are exact, steps go on until the gap is
     weights: Array = field(default_factory=lambda: np.zeros(0))  # (N,): the curvature
     sweeps: int = 0  # over groups that the last solve took, if it took any
-    # Eigenvalues of ``Z_m' W Z_m`` of a kernel, and its eigenvectors times the root of the factors
-    bases: dict[int, tuple[Array, Array]] = field(default_factory=dict)
+    # Eigenvalues (g, r) of ``Z_m' W Z_m`` and eigenvectors (g, r, r) of kernels of fewer factors filled up with zeros,
+    # and where each kernel's stand
+    bases: tuple[Array, Array] = NO_BASES
+    slots: dict[int, int] = field(default_factory=dict)
     # (r, r): ``Z' W Z`` of all kernels in ``places``, which says where each kernel's coefficients begin
     hessian: Array = field(default_factory=lambda: np.zeros((0, 0)))
     totals: Array = field(default_factory=lambda: np.zeros(0))  # (r,): ``Z' W 1``
@@ -95,30 +98,44 @@ class KnownCurvature:
     def under(self, weights: Array) -> KnownCurvature:
         """Return what is known under these weights: nothing if they differ from those before."""
         if not np.array_equal(self.weights, weights):
-            self.weights, self.bases, self.places = weights, {}, {}
+            self.weights, self.slots, self.places, self.bases = weights, {}, {}, NO_BASES
         return self
 
     def let_go(self) -> None:
         """Forget the products, which take as much as the factors."""
         self.under(np.zeros(0)).hessian = np.zeros((0, 0))
 
-    def basis(
-        self, kernel: int, Z: Array, start: int, stop: int, root: float, alike: float = 0.0
+    def eigenbases(
+        self, kernels: Array, Z: Array, firsts: Array, ranks: Array, roots: Array, alike: float = 0.0
     ) -> tuple[Array, Array]:
-        """Return eigenvalues and eigenvectors of one kernel, whose factors are ``root`` times these rows of Z.
+        """Return eigenvalues and eigenvectors of kernels: factors are ``roots`` times rows of Z from ``firsts`` on.
 
         Less their means where ``alike``, the sum of weights, says that a shift of all scores changes nothing.
         """
-        if kernel not in self.bases:
-            gram = np.empty((stop - start, stop - start))
-            block_gram(read_only(Z[start:stop]), self.weights, gram)
+        new = np.flatnonzero([kernel not in self.slots for kernel in kernels.tolist()])
+        if len(new):
+            self._add_bases(kernels[new], Z, firsts[new], ranks[new], roots[new], alike)
+        slots, most = [self.slots[kernel] for kernel in kernels.tolist()], int(ranks.max())
+        return self.bases[0][slots, :most], self.bases[1][slots, :most, :most]
+
+    def _add_bases(self, kernels: Array, Z: Array, firsts: Array, ranks: Array, roots: Array, alike: float) -> None:
+        old, (values, vectors) = len(self.slots), self.bases
+        most, width = max(int(ranks.max()), values.shape[1]), values.shape[1]
+        if old + len(kernels) > len(values) or most > width:
+            size = max(2 * old, old + len(kernels))
+            self.bases = np.zeros((size, most)), np.zeros((size, most, most))
+            self.bases[0][:old, :width], self.bases[1][:old, :width, :width] = values[:old], vectors[:old]
+        least = NO_CURVATURE * float(np.finfo(Z.dtype).eps)
+        for rank in np.unique(ranks).tolist():
+            own = np.flatnonzero(ranks == rank)
+            grams, sums = np.empty((len(own), rank, rank)), np.empty((len(own), rank))
+            block_grams(read_only(Z), firsts[own], self.weights, grams, sums)
             if alike > 0.0:
-                sums = Z[start:stop] @ self.weights
-                gram -= np.outer(sums, sums / alike)
-            values, vectors = np.linalg.eigh(root**2 * gram)
-            least = NO_CURVATURE * float(np.finfo(Z.dtype).eps)
-            self.bases[kernel] = np.maximum(values, least * max(float(values[-1]), 1e-300)), root * vectors
-        return self.bases[kernel]
+                grams -= sums[:, :, None] * (sums / alike)[:, None]
+            found, turns = np.linalg.eigh(roots[own, None, None] ** 2 * grams)
+            self.bases[0][old + own, :rank] = np.maximum(found, least * np.maximum(found[:, -1:], 1e-300))
+            self.bases[1][old + own, :rank, :rank] = turns
+        self.slots.update(zip(kernels.tolist(), range(old, old + len(kernels)), strict=True))
 
     def in_single(self, columns: Array, places: Array) -> Array:
         """Return columns of a table (P, N) in single precision where they stand, but those alone that have been used.

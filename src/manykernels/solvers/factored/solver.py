@@ -6,7 +6,6 @@
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
-from itertools import groupby
 from typing import Any, ClassVar, cast
 
 import numpy as np
@@ -294,12 +293,12 @@ def as_evaluated(problem: Problem, model: Solution) -> Solution:
     if loss.largest(point.z, noise + float(np.sqrt(eps) * (largest @ roots))) - here <= NOTICED * size:
         return model  # not even if every row were the largest
     components = _components(problem, model.state)
-    for kernel, own in groupby(components, key=lambda component: component.kernel):
-        roots = np.sqrt(stack._kernel_diag(kernel)[: stack.table.n_rows])
-        for component in own:
-            v = component.coefficients
-            terms = np.linalg.norm(v) if component.tol is not None else np.abs(v) @ roots
-            _output(noise, component.target)[:] += float(terms) * roots
+    for target in range(problem.n_targets):
+        own = [component for component in components if component.target == target]
+        sizes = np.array([_terms(stack, component) for component in own])
+        row = np.zeros(stack.table.n_rows)
+        stack.add_largest(np.array([component.kernel for component in own], dtype=np.int64), sizes, row)
+        _output(noise, target)[:] = row
     if loss.largest(point.z, np.sqrt(eps) * noise) - here <= NOTICED * size:
         return model  # as many digits as conversions of coefficients may lose
     scores = problem.constant_scores(point.b)
@@ -311,6 +310,14 @@ def as_evaluated(problem: Problem, model: Solution) -> Solution:
     state = replace(model.state, primal=model.state.primal + moved, point=Point(point.v, point.b, scores))
     assert state.best is not None
     return replace(model, state=state, certificate=certificate_of(problem, state.primal, state.best, state.point.z))
+
+
+def _terms(stack: FactoredStack, component: Component) -> float:
+    """Return the size of the terms that a function is a sum of, beside ``sqrt(k(x, x))``."""
+    v = component.coefficients
+    if component.tol is not None:
+        return float(np.sqrt(v @ v))
+    return float(np.abs(v) @ np.sqrt(stack._kernel_diag(component.kernel)[: stack.table.n_rows]))
 
 
 def _output(scores: Array, output: int) -> Array:
