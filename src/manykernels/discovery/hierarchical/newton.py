@@ -320,7 +320,7 @@ class HierarchicalNewton(PrimalDual):
         matrix += coupled.T @ coupled
         return NewtonSystem(matrix, self.problem.fit_intercept)
 
-    def _step(self, wanted: float) -> None:
+    def step(self, wanted: float) -> None:
         """Take one Newton step toward a share of the present gap.
 
         No predictor: group weights enter nonlinearly, and products that fall too fast leave the region in which the

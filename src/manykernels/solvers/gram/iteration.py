@@ -20,7 +20,7 @@ import copy
 from bisect import bisect
 from dataclasses import InitVar, dataclass
 from functools import cached_property, partial
-from typing import TYPE_CHECKING, TypeAlias, cast
+from typing import TYPE_CHECKING, Any, TypeAlias, cast
 
 import numpy as np
 from scipy.linalg import LinAlgError
@@ -29,7 +29,16 @@ from manykernels.objective.certificate import EPS, term_sizes
 from manykernels.solvers.gram import tuning
 from manykernels.solvers.gram.newton_system import NewtonSystem
 from manykernels.solvers.gram.set_weights import RootWeights, SetWeights
-from manykernels.solvers.gram.weight_variables import BoundedWeights, PowerWeights
+from manykernels.solvers.gram.weight_variables import (
+    BoundedWeights,
+    PowerWeights,
+    along,
+    combined,
+    either,
+    inner,
+    least,
+    most,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -41,6 +50,8 @@ if TYPE_CHECKING:
     from manykernels.validation.arrays import Array
 
 
+TINY = 1e-300
+
 Linearized: TypeAlias = "tuple[tuple[Array, Array], LinearWeights]"  # (h, g - rho / h) and (q, c, e), as above
 
 
@@ -51,7 +62,7 @@ class PrimalDual:
     problem: Problem
     samples: SampleVariables
     kernels: WeightVariables
-    b: float
+    b: Any  # a number, or one for each of several targets
     products: InitVar[Array | None] = None
 
     def __post_init__(self, products: Array | None) -> None:
@@ -80,7 +91,7 @@ class PrimalDual:
         """
         with np.errstate(over="ignore", invalid="ignore", divide="ignore"):
             try:
-                self._step(wanted)
+                self.step(wanted)
             except (LinAlgError, FloatingPointError):
                 self._restart()
         gap = self.bounds()[0] - self.bounds()[1]
@@ -109,31 +120,35 @@ class PrimalDual:
         """Keep the point to start again from; its arrays are replaced as it moves, never written to."""
         self._origin = copy.copy(self.samples), copy.copy(self.kernels), self.b
 
-    def _step(self, wanted: float) -> None:
+    def step(self, wanted: Any) -> None:
+        """Take one step toward a gap of ``wanted``."""
         self._tracked, self._modeled = self.samples.scores(), self.scores()
         linear = self._linearized(0.0)
         system = self._factorize(linear)
         barrier = self.barrier()
         _, _, (primal_step, dual_step) = self._direction(system, linear)
-        target = max(barrier * self._centering(primal_step, dual_step, barrier), self._lowest_target(wanted))
+        target = most(barrier * self._centering(primal_step, dual_step, barrier), self._lowest_target(wanted))
         drho, db, longest = self._direction(system, self._linearized(target, linear))
-        if not np.isfinite(drho).all():
-            raise FloatingPointError("the Newton direction is not finite")
+        self._check_finite("the Newton direction", drho)
         dproducts = self._products_of(drho)
         trusted = self._trusted_step(drho, dproducts, linear[1].squared_bound)
         if self._steady:
             trusted = min(trusted, self._steady_step(drho, dproducts))
-        steps = min(self._shortened(longest[0]), trusted), min(self._shortened(longest[1]), trusted)
+        steps = least(self._shortened(longest[0]), trusted), least(self._shortened(longest[1]), trusted)
         if self._cautious:
             steps = min(steps[0], self.samples.interior_steps(tuning.SHORTEST_FRACTION)[0]), steps[1]
-        agree = np.abs(self._tracked - self._modeled).max() <= tuning.AGREEMENT * np.abs(self._modeled).max()
-        if agree or self._steady:
-            steps = min(steps), min(steps)
+        agree = self._apart <= tuning.AGREEMENT * np.abs(self._modeled).max(axis=0)
+        both = either(agree | self._steady, least(*steps), np.inf)
+        steps = least(steps[0], both), least(steps[1], both)
         if self._cautious:
             steps = self._tamed(steps, drho, dproducts, db)
-        self._move(*steps, dproducts, db)
-        if not np.isfinite(self.bounds()).all():
-            raise FloatingPointError("the iteration left the range of float64")
+        self._move(steps, dproducts, db)
+        self._check_finite("a bound", self.bounds())
+
+    def _check_finite(self, what: str, values: Any) -> None:
+        """Break off where numbers left the range of float64."""
+        if not np.isfinite(values).all():
+            raise FloatingPointError(f"{what} is not finite")
 
     def _restart(self) -> None:
         if self._patience >= tuning.LONGEST_PATIENCE:
@@ -163,9 +178,9 @@ class PrimalDual:
 
     def scores(self) -> Array:
         """Scores of the model, ``sum_m d_m K_m rho + b``."""
-        return self.kernels.weights @ self._products + self.b
+        return combined(self.kernels.weights, self._products) + self.b
 
-    def bounds(self) -> tuple[float, float]:
+    def bounds(self) -> tuple[Any, Any]:
         """Return the primal value of the current model and the dual value of its (rescaled) coefficients.
 
         What ``sum rho = 0`` misses is subtracted at its price; only the certificate is exact.
@@ -174,12 +189,12 @@ class PrimalDual:
             self._bounds = self._primal(self.kernels.weights), self._dual()
         return self._bounds
 
-    def _dual(self) -> float:
+    def _dual(self) -> Any:
         problem = self.problem
         rho, norms = self.samples.rho, np.sqrt(self._squared_norms)
         scale, penalty = self._penalty.scaled_conjugate(norms)
-        dual = -problem.bound.conjugate(scale * rho) - penalty
-        missing = abs(float(rho.sum())) if problem.fit_intercept else 0.0
+        dual = -np.sum(problem.bound.conjugate_parts(rho, scale, rho), axis=0) - penalty
+        missing = abs(rho.sum(axis=0)) if problem.fit_intercept else 0.0
         return dual - missing * (1.0 + abs(self.b))
 
     @property
@@ -319,13 +334,13 @@ class PrimalDual:
         """Squared norms ``rho' K_m rho / w_m^2`` of the kernels, (M,)."""
         return self._squared_norms
 
-    def _primal(self, weights: Array) -> float:
+    def _primal(self, weights: Array) -> Any:
         block_norms = weights * np.sqrt(self._squared_norms)
-        return self._loss(weights @ self._products + self.b) + self._penalty.value(block_norms)
+        return self._loss(combined(weights, self._products) + self.b) + self._penalty.value(block_norms)
 
-    def _loss(self, scores: Array) -> float:
+    def _loss(self, scores: Array) -> Any:
         weight, losses = self._losses
-        return float(weight @ losses(scores))
+        return inner(weight, losses(scores))
 
     @cached_property
     def _losses(self) -> tuple[Array, Callable[[Array], Array]]:
@@ -333,7 +348,7 @@ class PrimalDual:
         bound = cast("SampleSum", self.problem.bound)
         return bound.weight, partial(bound.loss.value, bound.y)
 
-    def _linearized(self, target: float, at_zero: Linearized | None = None) -> Linearized:
+    def _linearized(self, target: Any, at_zero: Linearized | None = None) -> Linearized:
         """Return ``(h, shift)`` of the samples and the linearized weights for complementarity products of ``target``.
 
         ``at_zero`` is what they are at a target of zero, if known: a side without such products has no other.
@@ -351,38 +366,42 @@ class PrimalDual:
         gram = self.problem.stack.combine(self.kernels.weights * self._inverse_penalties)
         return NewtonSystem.of(gram, diagonal, (weights.rows, weights.coupling), self.problem.fit_intercept)
 
-    def _direction(self, system: NewtonSystem, linear: Linearized) -> tuple[Array, float, tuple[float, float]]:
+    def _direction(self, system: NewtonSystem, linear: Linearized) -> tuple[Array, Any, tuple[Any, Any]]:
         """Set the direction of all variables; return those of ``rho`` and ``b``, and the longest steps along it."""
         (_, shift), weights = linear
-        right = shift + self._tracked - self._modeled - weights.shift @ self._products
-        drho, db = system.solve(right, -float(self.samples.rho.sum()))
-        sample_steps, kernel_steps = self.samples.set_direction(drho), self.kernels.set_direction(self._products @ drho)
-        return drho, db, (min(sample_steps[0], kernel_steps[0]), min(sample_steps[1], kernel_steps[1]))
+        right = shift + self._tracked - self._modeled - combined(weights.shift, self._products)
+        drho, db = system.solve(right, -self.samples.rho.sum(axis=0))
+        of_samples = self.samples.set_direction(drho)
+        of_kernels = self.kernels.set_direction(along(self._products, drho))
+        return drho, db, (least(of_kernels[0], of_samples[0]), least(of_kernels[1], of_samples[1]))
 
-    def _centering(self, primal_step: float, dual_step: float, barrier: float) -> float:
-        if barrier == 0:
-            return 0.0
+    def _centering(self, primal_step: Any, dual_step: Any, barrier: Any) -> Any:
         after = self.samples.complementarity_after(primal_step, dual_step) if self._pairs[0] else 0.0
         after += self.kernels.complementarity_after(primal_step, dual_step) if self._pairs[1] else 0.0
-        share = min(max(after / (barrier * self._n_pairs), 0.0), 1.0) ** 3
+        share = least(most(after / most(barrier * self._n_pairs, TINY), 0.0), 1.0) ** 3
         return max(share, tuning.STEADY_SHARE) if self._steady else share
 
-    def _trusted_step(self, drho: Array, dproducts: Array, bound: Array) -> float:
+    def _trusted_step(self, drho: Array, dproducts: Array, bound: Array) -> Any:
         """Return the step at which what the linearization leaves out is as large as what it is about.
 
         Left out are ``drho' K_m drho / 2`` in the constraints and ``sum_m dd_m K_m drho`` in the scores.
         """
-        curvature = np.abs(dproducts @ drho) / 2
+        curvature = np.abs(along(dproducts, drho)) / 2
         room = bound + np.abs(self._squared_norms - bound)
         if isinstance(self.kernels, PowerWeights | SetWeights | RootWeights):
             # What matters little, as a kernel that has next to no norm, should hinder no step: hence the mean.
             weights = np.maximum(self.kernels.weights, np.finfo(np.float64).tiny)
             room = room + self._norm_rounding() + np.average(room, weights=weights)
-        bilinear = np.abs(self.kernels.weight_change @ dproducts).max()
-        size = np.abs(self._tracked - self._modeled).max() + np.abs(self._tracked).max()
-        ratio = max(float((curvature / room).max()), float(bilinear / max(size, self.problem.tiny)))
+        bilinear = np.abs(combined(self.kernels.weight_change, dproducts)).max(axis=0)
+        size = self._apart + np.abs(self._tracked).max(axis=0)
+        ratio = most((curvature / room).max(axis=0), bilinear / most(size, self.problem.tiny))
         trust = tuning.CAUTIOUS_TRUST if self._cautious else tuning.TRUST
-        return 1.0 if ratio <= trust else float(np.sqrt(trust / ratio))
+        return np.sqrt(trust / most(ratio, trust))
+
+    @property
+    def _apart(self) -> Any:
+        """The largest difference between scores that are tracked and those of the model."""
+        return np.abs(self._tracked - self._modeled).max(axis=0)
 
     def _steady_step(self, drho: Array, dproducts: Array) -> float:
         """Return the step at which what the linearization leaves out costs half of what the step gains.
@@ -420,32 +439,32 @@ class PrimalDual:
             primal_step, dual_step = primal_step / 2, dual_step / 2
         return primal_step, dual_step
 
-    def _lowest_target(self, wanted: float) -> float:
+    def _lowest_target(self, wanted: Any) -> Any:
         """Keep products from vanishing while the residuals are still large, or below what is asked for."""
         primal, dual = self.bounds()
-        gap = max(primal - dual, 0.0)
-        if self._n_pairs == 0 or not np.isfinite(gap):
-            return 0.0
-        share = tuning.LOWEST_TARGET_NEAR if gap < tuning.NEAR * abs(primal) else tuning.LOWEST_TARGET
-        return max(share * gap, tuning.WANTED_SHARE * wanted) / self._n_pairs
+        gap = most(primal - dual, 0.0)
+        share = either(gap < tuning.NEAR * abs(primal), tuning.LOWEST_TARGET_NEAR, tuning.LOWEST_TARGET)
+        lowest = most(share * gap, tuning.WANTED_SHARE * wanted) / max(self._n_pairs, 1)
+        return either(np.isfinite(gap), lowest, 0.0)
 
-    def _shortened(self, step: float) -> float:
-        return step if step == 1.0 else self._fraction() * step
+    def _shortened(self, step: Any) -> Any:
+        return either(step == 1.0, 1.0, self._fraction() * step)
 
-    def _fraction(self) -> float:
+    def _fraction(self) -> Any:
         primal, dual = self.bounds()
-        gap = (primal - dual) / abs(primal) if primal else 0.0
-        return max(tuning.SHORTEST_FRACTION, 1.0 - gap) if np.isfinite(gap) else tuning.SHORTEST_FRACTION
+        gap = (primal - dual) / most(abs(primal), self.problem.tiny)
+        return np.fmax(tuning.SHORTEST_FRACTION, 1.0 - gap)
 
-    def _move(self, primal_step: float, dual_step: float, dproducts: Array, db: float) -> None:
+    def _move(self, steps: tuple[Any, Any], dproducts: Array, db: Any) -> None:
+        primal_step, dual_step = steps
         linear = self.samples.move(primal_step, dual_step)
         self.kernels.move(primal_step, dual_step)
-        self.b += dual_step * db
+        self.b = self.b + dual_step * db
         products = self._products + primal_step * dproducts
-        size = float(np.abs(products).max())
-        if not linear or size < tuning.FALLEN * self._largest_product:
+        size = np.abs(products).max(axis=(0, 1))
+        if not linear or (size < tuning.FALLEN * self._largest_product).any():
             products, self._largest_product = self._products_of(self.samples.rho), size
-        self._largest_product = max(self._largest_product, size)
+        self._largest_product = most(size, self._largest_product)
         self._set_products(products)
 
     def _products_of(self, vector: Array) -> Array:
@@ -455,7 +474,7 @@ class PrimalDual:
     def _set_products(self, products: Array) -> None:
         self._products = products
         self._bounds = None
-        self._squared_norms = np.maximum(products @ self.samples.rho, 0.0)
+        self._squared_norms = np.maximum(along(products, self.samples.rho), 0.0)
 
 
 def _best_factor(primal: Callable[[float], float], smallest: float, largest: float) -> float:

@@ -172,11 +172,11 @@ class BoxSamples:
     def longest_steps(self) -> tuple[float, float]:
         if not self.n_pairs:
             return 1.0, 1.0
-        primal = longest_step((self.slack, self._dslack), (self.split, self._dsplit))
-        multipliers = [(self.multiplier, self._dmultiplier)]
+        slacks, multipliers = [(self.slack, self._dslack)], [(self.multiplier, self._dmultiplier)]
         if self.split.size:
-            multipliers.append((self._split_multiplier(self.tilt), np.array([[1.0], [-1.0]]) * self._dtilt))
-        return primal, longest_step(*multipliers)
+            slacks += zip(self.split, self._dsplit, strict=True)
+            multipliers += zip(self._split_multiplier(self.tilt), (self._dtilt, -self._dtilt), strict=True)
+        return longest_step(*slacks), longest_step(*multipliers)
 
     def complementarity_after(self, primal_step: float, dual_step: float) -> float:
         slack = self.slack + primal_step * self._dslack
@@ -220,7 +220,7 @@ class BoxSamples:
             self.split = split + np.maximum(barrier / self._split_multiplier(self.tilt) - split, 0.0).max(axis=0)
 
     def interior_steps(self, share: float) -> tuple[float, float]:
-        primal = longest_step((share * self.slack, self._dslack), (share * self.split, self._dsplit))
+        primal = longest_step((share * self.slack, self._dslack), *zip(share * self.split, self._dsplit, strict=True))
         dual = self.longest_steps()[1]
         return primal, dual if dual == 1.0 else share * dual
 
@@ -290,7 +290,7 @@ class EntropicSamples:
     """Losses whose conjugate is its own barrier (logistic): ``rho = -s l'(y, z)`` with ``z`` tracked on its own.
 
     Linearizing in ``z`` instead of in ``rho`` keeps Newton fast near the ends of the domain, where the derivative of
-    the conjugate is a logarithm.
+    the conjugate is a logarithm. Of several targets arrays have an axis of these last.
     """
 
     loss: Loss
@@ -322,7 +322,7 @@ class EntropicSamples:
             self._linear_at = self.rho, self.z
         return self._diagonal, self._shift
 
-    def set_direction(self, drho: Array) -> tuple[float, float]:
+    def set_direction(self, drho: Array) -> tuple[Any, Any]:
         self._drho = drho
         self._dz = self._shift - self._diagonal * drho
         return self.longest_steps()
@@ -331,15 +331,15 @@ class EntropicSamples:
         """Overwrite the changes of the scores of some samples, whose coefficients were cut."""
         self._dz[samples] = changes
 
-    def longest_steps(self) -> tuple[float, float]:
+    def longest_steps(self) -> tuple[Any, Any]:
         """Limit the change of scores to the range in which the curvature of the loss means anything."""
-        step = min(1.0, LARGEST_SCORE_CHANGE / max(float(np.abs(self._dz).max()), LARGEST_SCORE_CHANGE))
+        step = LARGEST_SCORE_CHANGE / np.maximum(np.abs(self._dz).max(axis=0), LARGEST_SCORE_CHANGE)
         return step, step
 
     def complementarity_after(self, primal_step: float, dual_step: float) -> float:
         return 0.0
 
-    def move(self, primal_step: float, dual_step: float) -> bool:
+    def move(self, primal_step: Any, dual_step: Any) -> bool:
         """Take the step; coefficients that would leave the domain stop short of its end."""
         self.z = self.z + dual_step * self._dz
         rho = self.rho + primal_step * self._drho
@@ -347,7 +347,7 @@ class EntropicSamples:
         lowest = self.low + np.where(np.isfinite(below), below, 0.0)
         highest = self.high - np.where(np.isfinite(above), above, 0.0)
         self.rho = np.clip(rho, lowest, highest)
-        return bool(np.array_equal(self.rho, rho))
+        return bool((self.rho == rho).all())
 
     def recenter(self, barrier: float) -> None:
         """Nothing to do: no multipliers."""

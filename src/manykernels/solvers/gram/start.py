@@ -161,7 +161,7 @@ def _warm_start(problem: Problem, rho: Array, weights: Array, b: float) -> Prima
     barrier = tuning.START_BARRIER * max(primal, problem.tiny) / n_pairs
     samples = start_samples(problem, rho, b, barrier)
     if isinstance(samples, EntropicSamples):
-        samples.z = _curved(samples, scores, given)
+        samples.z = curved(samples, scores, given)
     kernels = start_weights(problem.regularizer, problem.dual_norms(rho) ** 2, barrier)
     kernels.weights = np.maximum(kernels.weights, grown)
     iteration = PrimalDual(problem, samples, kernels, b)
@@ -171,7 +171,7 @@ def _warm_start(problem: Problem, rho: Array, weights: Array, b: float) -> Prima
     return iteration
 
 
-def _curved(samples: EntropicSamples, scores: Array, rho: Array) -> Array:
+def curved(samples: EntropicSamples, scores: Array, rho: Array) -> Array:
     """Return scores of a start, halfway (by slope) to those of the coefficients where the two are far from agreeing.
 
     A model of other rows may be far off at some of these. There the loss is nearly linear, so that Newton's method

@@ -10,13 +10,15 @@ its multiplier, and equality where ``d_m > 0``. The bounds are those of `Regular
 
 With the slack ``s_m = (B^2 - u_m^2)/2`` and ``q_m = K_m rho`` the linearized weights are
 ``dd_m = shift_m + coupling_m q_m'drho`` (for weight sets with ``q_m`` measured from a coupling-weighted mean).
+
+Weights with bounds of their own may be those of several targets: arrays have an axis of targets last, as steps have.
 """
 
 from __future__ import annotations
 
 import copy
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 import numpy as np
 
@@ -85,12 +87,49 @@ class WeightVariables(Protocol):
 # Products of slacks and multipliers, which a primal-dual iteration drives to its barrier parameter.
 
 
-def longest_step(*pairs: tuple[Array, Array]) -> float:
+def longest_step(*pairs: tuple[Array, Array]) -> Any:
     """Largest step in [0, 1] that keeps ``value + step * change`` of each pair of them non-negative."""
-    fastest = -1.0
+    fastest: Any = -1.0
     for value, change in pairs:
-        fastest = min(fastest, float(np.fmin.reduce(change / value, axis=None, initial=-1.0)))
+        fastest = least(np.fmin.reduce(change / value, axis=0, initial=-1.0), fastest)
     return -1.0 / fastest
+
+
+# Numbers of one target, and of several in arrays, whose last axis they are: for one Python is several times as fast.
+
+
+def least(x: Any, y: Any) -> Any:
+    """Return the smaller one."""
+    return np.minimum(x, y) if isinstance(x, np.ndarray) else min(x, y)
+
+
+def most(x: Any, y: Any) -> Any:
+    """Return the larger one."""
+    return np.maximum(x, y) if isinstance(x, np.ndarray) else max(x, y)
+
+
+def either(condition: Any, x: Any, y: Any) -> Any:
+    """Return the first where the condition holds, else the second."""
+    return np.where(condition, x, y) if isinstance(condition, np.ndarray) else (x if condition else y)
+
+
+def inner(x: Array, y: Array) -> Any:
+    """Return the sum of the products of two vectors, one for each target."""
+    return float(x @ y) if x.ndim == 1 else np.einsum("nk,nk->k", x, y)
+
+
+def combined(weights: Array, rows: Array) -> Array:
+    """Return ``sum_m d_m q_m``, (N,) or (N, k)."""
+    if weights.ndim == 1:
+        return weights @ rows
+    return np.matmul(weights.T[:, None], np.moveaxis(rows, -1, 0))[:, 0].T
+
+
+def along(rows: Array, vector: Array) -> Array:
+    """Return the inner products ``q_m' v`` of all kernels, (M,) or (M, k)."""
+    if vector.ndim == 1:
+        return rows @ vector
+    return np.matmul(np.moveaxis(rows, -1, 0), vector.T[:, :, None])[:, :, 0].T
 
 
 def lift(slack: Array, multiplier: Array, barrier: float, slope: Array | float) -> tuple[Array, Array]:
@@ -117,27 +156,27 @@ class PairedWeights:
     slack: Array
 
     def __post_init__(self) -> None:
-        self._target, self._second = 0.0, 0.0  # type: float, Array | float
+        self._target, self._second = 0.0, 0.0  # type: Any, Any
         self._residual = self.weight_change = self._dslack = np.zeros_like(self.weights)
 
     @property
     def n_pairs(self) -> int:
-        return self.weights.size
+        return len(self.weights)
 
-    def complementarity(self) -> float:
-        return float(self.weights @ self.slack)
+    def complementarity(self) -> Any:
+        return inner(self.weights, self.slack)
 
-    def complementarity_after(self, primal_step: float, dual_step: float) -> float:
+    def complementarity_after(self, primal_step: Any, dual_step: Any) -> Any:
         slack = self.slack + primal_step * self._dslack
-        return float(slack @ (self.weights + dual_step * self.weight_change))
+        return inner(slack, self.weights + dual_step * self.weight_change)
 
-    def longest_steps(self) -> tuple[float, float]:
+    def longest_steps(self) -> tuple[Any, Any]:
         return longest_step((self.slack, self._dslack)), longest_step((self.weights, self.weight_change))
 
     def inactive(self, factor: float | Array = INACTIVE_FACTOR) -> Array:
         bound = self.squared_bound()
         shares = self.weights * bound  # of the penalty, as slacks are shares of bounds: neither has a unit
-        return shares * bound < factor * self.slack * float(shares.max(initial=0.0))
+        return shares * bound < factor * self.slack * shares.max(axis=0, initial=0.0)
 
     def _wanted(self) -> Array:
         return self._target - self.weights * self.slack - self._second
@@ -289,7 +328,7 @@ class BoundedWeights(PairedWeights):
         self._second = self.weight_change * self._dslack
         return self.longest_steps()
 
-    def longest_steps(self) -> tuple[float, float]:
+    def longest_steps(self) -> tuple[Any, Any]:
         if not self._limited:
             return super().longest_steps()
         room = self._pole - self.weights, -self.weight_change
@@ -339,7 +378,7 @@ class BoundedWeights(PairedWeights):
 
 def _first_bounds(regularizer: Regularizer, squared_norms: Array) -> Array:
     """Return ``B_m(0)^2``, the natural size of a slack, or the size of the norms where that is zero."""
-    bound, _ = regularizer.norm_bound(np.zeros(squared_norms.size))
+    bound, _ = regularizer.norm_bound(np.zeros(squared_norms.shape))
     return np.where(bound > 0, bound, max(float(squared_norms.max(initial=0.0)), np.finfo(np.float64).tiny))
 
 
