@@ -206,6 +206,18 @@ def test_a_walk_that_cannot_come_level_is_left() -> None:
     assert n_tried(lambda number: 0.01 * min(number, 18) ** 2, 1e9) > whole[0]
 
 
+@pytest.mark.parametrize("noise", [0.0, 0.05])
+def test_a_walk_ends_where_less_is_left_to_gain_than_scores_can_tell(noise: float) -> None:
+    def tried(numbers: Sequence[int]) -> Iterator[tuple[int, list[Candidate]]]:
+        for number in numbers:
+            scores = (np.array([[side * number - 0.5**number]]) for side in (-noise, noise))
+            yield number, [Candidate(Mixture(EVERY, np.ones(2), 1.0), 1.0, own, 1.0) for own in scores]
+
+    # Half of what is left to gain is gained by every step, whose standard error is the noise.
+    path = StrengthPath(Mixture(EVERY, np.ones(2), 1.0), Grid(25, 1e-3), (4,), 1).follow(tried)
+    assert path.numbers[-1] == 6 if noise else path.numbers[-1] >= 24
+
+
 @pytest.mark.parametrize("behind", [0.1, 0.5])
 def test_averages_of_fewer_rows_that_cannot_win_are_not_walked_to_their_end(behind: float) -> None:
     def score(doubt: float, fraction: float, luck: float) -> float:
@@ -428,6 +440,21 @@ def test_a_mixture_between_goes_on_to_all_rows_only_where_it_is_ahead_of_the_spa
         search.below = Rung(folds, 1, lambda line: None, search.ending, finest=COARSE)
         assert {candidate.family.mixing for candidate in searched(search, mixtures)} >= gone_on
         assert {mixing for mixing, _ in search.folds[0].asked} - {0.0} == gone_on
+
+
+@pytest.mark.parametrize("more", [-0.01, 0.01])
+def test_a_selection_goes_on_to_all_rows_only_where_it_is_ahead_of_averages(more: float) -> None:
+    def of_luck(luck: float) -> KnownFold:
+        def parabola(mixing: float, fraction: float) -> float:
+            return 0.8 + (more + luck) * (mixing == 1.0) - (mixing == 0.5) - 0.01 * float(np.log(fraction / 0.05)) ** 2
+
+        return KnownFold(parabola)
+
+    lucks = (0.08, -0.08, 0.0)  # equal but for luck: a fifth of a standard error
+    search = Rung([of_luck(lucks[k % 3]) for k in range(5)], 1, lambda line: None)
+    search.below = Rung([of_luck(luck) for luck in lucks], 1, lambda line: None, search.ending, finest=COARSE)
+    searched(search, [Mixture(EVERY, np.ones(2), mixing) for mixing in (0.0, 1.0, 0.5)])
+    assert any(mixing == 1.0 for mixing, _ in search.folds[0].asked) == (more > 0)
 
 
 @pytest.mark.parametrize("most", [0, 3, 4, 5])

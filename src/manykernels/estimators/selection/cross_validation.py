@@ -42,9 +42,9 @@ class MKLRegressorCV(CrossValidated, MKLRegressor):  # fit also takes groups
     decides. The averages of all kernels, and of those on several columns, are to beat: one kind alone, or a selection,
     must be ahead of them by more than half a standard error of the difference over the folds, a view alone ahead of
     everything else by more than a whole one. It is a race: what takes time is tried at a few strengths in three
-    folds first, where a fit is predicted to take long also with fewer rows, and given up where it is behind by more
-    than half a standard error of the difference there, or a whole one in all folds. The winner is learned anew on all
-    samples, to ``tol`` and with its certificate.
+    folds first, and given up where it is behind by more than half a standard error of the difference there, or a whole
+    one in all folds; where a fit is predicted to take long, with fewer rows before, and given up where it is behind at
+    all. The winner is learned anew on all samples, to ``tol`` and with its certificate.
 
     The empty model is among the candidates. Where y is more strongly related to the kernels than y in random order is
     (``noise_p_value_``), to be ahead of it in the mean will do; else half a standard error of the folds is asked for,
@@ -226,9 +226,9 @@ class MKLClassifierCV(CrossValidated, MKLClassifier):  # fit also takes groups
     decides. The averages of all kernels, and of those on several columns, are to beat: one kind alone, or a selection,
     must be ahead of them by more than half a standard error of the difference over the folds, a view alone ahead of
     everything else by more than a whole one. It is a race: what takes time is tried at a few strengths in three
-    folds first, where a fit is predicted to take long also with fewer rows, and given up where it is behind by more
-    than half a standard error of the difference there, or a whole one in all folds. The winner is learned anew on all
-    samples, to ``tol`` and with its certificate.
+    folds first, and given up where it is behind by more than half a standard error of the difference there, or a whole
+    one in all folds; where a fit is predicted to take long, with fewer rows before, and given up where it is behind at
+    all. The winner is learned anew on all samples, to ``tol`` and with its certificate.
 
     The empty model is among the candidates. Where y is more strongly related to the kernels than y in random order is
     (``noise_p_value_``), to be ahead of it in the mean will do; else half a standard error of the folds is asked for,

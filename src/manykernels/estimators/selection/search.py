@@ -122,12 +122,14 @@ class Rung:
     def _can_win(self, path: StrengthPath, rivals: Sequence[StrengthPath]) -> bool:
         """Whether a mixture may be ahead of others, after a look at it in the first folds.
 
-        What takes time is out if it is behind the best of the others by more than half a standard error of the
-        difference over the first folds, for every score, even at the top of a parabola through its strengths; and if at
-        its best strength it is behind by a whole one over all folds, or at all where a rung below told its strengths:
-        to be chosen it would have to be ahead. Averages take one fit for all strengths: of fewer rows they are looked
-        at in the folds that are tried at once, where one tells no error; but what scores of the best differ by from
-        fold to fold is larger than that of a difference within a fold.
+        What takes time is out if it is behind the best of the others for every score, both at the tops of parabolas
+        through their strengths: by more than half a standard error of the difference over the first folds, then by a
+        whole one at its best strength over all of them. Where there are fewer rows first, it is out if it is behind at
+        all: all rows would tell no more of two that are equal but for luck, and to be chosen it would have to be ahead.
+
+        Averages take one fit for all strengths: of fewer rows they are looked at in the folds that are tried at once,
+        where one tells no error; but what scores of the best differ by from fold to fold is larger than that of a
+        difference within a fold.
         """
         best = best_scores(rivals) if rivals else np.empty((0, 1))
         free = self.folds[0].opened.averages(path.mixture)
@@ -139,7 +141,7 @@ class Rung:
         def near(own: StrengthPath, *, beyond: bool = True) -> bool:
             if free:
                 return bool(((own.at_tops() - best[:n_first]).mean(axis=0) + own.rise(beyond=beyond) >= -far).any())
-            return own.can_win(best[:n_first], UNLIKELY, beyond=beyond)
+            return own.can_win(best[:n_first], UNLIKELY if self.finest == 1 else 0.0, beyond=beyond)
 
         look = StrengthPath(path.mixture, path.grid, path.around, path.stride)
         with self.ending.noted():
@@ -158,8 +160,8 @@ class Rung:
 
     @property
     def lenience(self) -> float:
-        """Standard errors by which what is tried in all folds may be behind."""
-        return HOPELESS if self.below is None else 0.0
+        """Standard errors by which what is tried in all folds may be behind: none where there are fewer rows first."""
+        return HOPELESS if self.below is None and self.finest == 1 else 0.0
 
     def follow(self, path: StrengthPath, viable: Viability = always) -> StrengthPath:
         """Walk down one mixture as far as there is time and it is viable, then let the folds forget it."""

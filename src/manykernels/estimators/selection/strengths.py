@@ -82,9 +82,14 @@ def chosen(candidates: Sequence[Candidate], rule: str, evidence: Evidence | None
 def ahead(scores: Array, others: Array, needed: Array | float, *, at_least: bool = False) -> Array:
     """Whether scores (n_folds, T) are ahead of others in the mean, by standard errors of the difference by fold."""
     gaps = scores - others
-    errors = gaps.std(axis=0, ddof=min(1, len(gaps) - 1)) / np.sqrt(len(gaps))
-    bar = needed * np.where(np.isfinite(errors), errors, 0.0)
+    bar = needed * standard_errors(gaps)
     return np.asarray(gaps.mean(axis=0) >= bar if at_least else gaps.mean(axis=0) > bar)
+
+
+def standard_errors(gaps: Array) -> Array:
+    """Return the standard errors of the means of differences over the folds, (n_folds, T); zero where none is known."""
+    errors = gaps.std(axis=0, ddof=min(1, len(gaps) - 1)) / np.sqrt(len(gaps))
+    return np.where(np.isfinite(errors), errors, 0.0)
 
 
 def exchanges(cv: Any, groups: Any) -> bool:
@@ -185,8 +190,7 @@ def _with_evidence(doubts: Array, scores: Array, means: Array) -> Array:
         first = _best_where(doubts == doubt, means)
         second = _best_where((doubts < doubt) & (doubts > EMPTY), means)
         gaps = scores[first, :, columns] - scores[second, :, columns]
-        errors = gaps.std(axis=1, ddof=min(1, gaps.shape[1] - 1)) / np.sqrt(gaps.shape[1])
-        needed = means[second, columns] + doubt * np.where(np.isfinite(errors), errors, 0.0)
+        needed = means[second, columns] + doubt * standard_errors(gaps.T)
         taken = np.where(means[first, columns] > needed, first, taken)
     return taken
 
@@ -234,7 +238,7 @@ def of_family(candidates: Sequence[Candidate], family: object) -> list[int]:
 COARSE = 3  # steps of the grid that a path takes at once first
 BEHIND = 2  # coarse steps that must have brought nothing better before a path ends
 FARTHEST = 1e-4  # share of the smallest strength of the grid to which it may extend itself
-RISEN = 0.5  # standard errors by which what lies beyond the grid must be better than what lay before, for still more
+RISEN = 0.5  # standard errors by which what lies beyond must be better than what lay before, for a walk to go on
 PLATEAU = 1e-3  # standard deviations over the folds that make no difference
 HOPELESS = 1.0  # standard errors of the difference over the folds by which what is behind is given up
 UNLIKELY = 0.5  # the same after a first look at what takes time: it would have to be ahead by as much in the end
@@ -331,7 +335,7 @@ class StrengthPath:
         stride, behind = self.stride, 1 if self.around else BEHIND
         if self.around:
             self._try(self._beside(self.around, stride), try_at)
-            while (first := self.numbers[0]) > 0 and bool((self.best() == first).any()) and viable(self):
+            while (first := self.numbers[0]) > 0 and (self.promising() & (self.best() == first)).any() and viable(self):
                 self._try([max(first - stride, 0)], try_at)
         else:
             self._try(range(0, min(BEHIND * stride + 1, self.grid.n_first), stride), try_at)
@@ -388,10 +392,22 @@ class StrengthPath:
         for number, trials in try_at(list(numbers)):
             self.trials[number] = trials
 
+    def promising(self) -> Array:
+        """Whether more may be gained beyond the best strength than scores can tell, (T,).
+
+        That is, more than half a standard error of what lies between it and the next: two strengths that differ by less
+        are told apart by luck. Without ``around`` a local top may be far from the best.
+        """
+        tops, scores = self.tops(), self.scores()
+        if not self.around or len(scores) < 3:
+            return np.ones(len(tops), dtype=bool)
+        beside = scores[np.where(tops > 0, tops - 1, 1), :, np.arange(len(tops))].T
+        return self.rise(beyond=True) > RISEN * standard_errors(self.at_tops() - beside)
+
     def _goes_on(self, behind: int, stride: int) -> bool:
         """Whether the best of any score is near the end; beyond that of the grid, if it is better by more than luck."""
         since = self.numbers[-1] - behind * stride
-        near = self.best() > since
+        near = (self.best() > since) & self.promising()
         if self.numbers[-1] < self.grid.n_first - 1:
             return bool(near.any())
         return not self.flat() and bool((near & self._risen(since)).any())
@@ -417,10 +433,10 @@ class StrengthPath:
 
 
 def best_scores(paths: Sequence[StrengthPath]) -> Array:
-    """Return the scores of the folds at the best mean, (n_folds, T)."""
-    scores = np.concatenate([path.scores() for path in paths])
-    best = scores.mean(axis=1).argmax(axis=0)
-    return np.array(scores[best, :, np.arange(scores.shape[2])]).T
+    """Return the scores of the folds at the best mean, (n_folds, T), at the tops of parabolas through strengths."""
+    tops = np.array([path.at_tops() + path.rise() for path in paths])
+    best = tops.mean(axis=1).argmax(axis=0)
+    return np.array(tops[best, :, np.arange(tops.shape[2])]).T
 
 
 def leads(path: StrengthPath, rivals: Sequence[StrengthPath]) -> bool:
