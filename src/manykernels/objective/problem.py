@@ -526,7 +526,7 @@ class Problem:
 
     def empty_norms(self) -> Array:
         """Return the dual norms (M,) at the optimal dual coefficients of the model without kernels: one pass."""
-        if self.stack.has_factors and not (self.shared or self.bound.couples_samples):
+        if self.stack.has_factors and not self.bound.couples_samples:
             low, high = self.empty_quads
             if np.all(high - low <= dual_norms.SHARP * high.max(initial=0.0)):
                 return self.penalized(np.sqrt(0.5 * (low + high)) / self.penalties)

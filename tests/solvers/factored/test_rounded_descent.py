@@ -7,7 +7,10 @@ import pytest
 
 from manykernels import KernelBank, solve
 from manykernels.grams.factored import factored_stack, fourier_factor
+from manykernels.objective import Problem, get_regularizer
+from manykernels.objective.losses import get_shared_loss
 from manykernels.solvers.factored import rounded_descent
+from manykernels.solvers.factored.objective import FactoredObjective
 
 N_SAMPLES, N_COLUMNS = 900, 6
 WIDTHS = [0.8, 1.0, 2.5]
@@ -31,6 +34,7 @@ def steps(monkeypatch: pytest.MonkeyPatch) -> list[bool]:
 
     monkeypatch.setattr(rounded_descent, "TURN_COST", 0.0)
     monkeypatch.setattr(rounded_descent, "TURN_BASE", 0.0)
+    monkeypatch.setattr(rounded_descent, "EIGEN_COST", 0.0)
     monkeypatch.setattr(rounded_descent.RoundedModel, "step", told)
     return taken
 
@@ -89,6 +93,31 @@ def test_the_optimum_of_several_outputs_is_that_on_hessians(
     exact = solve(stack, y, **settings)
     assert len(steps) == taken
     assert found.certificate.primal == pytest.approx(exact.certificate.primal, rel=2 * tol)
+
+
+@pytest.mark.parametrize("loss", ["logistic", "squared_hinge"])
+def test_a_turn_minimizes_in_the_coefficients_of_all_outputs(loss: str) -> None:
+    """The quadratic of a column is that of its rows, with the intercepts at their best."""
+    X, scores, weight = data(8)
+    y = np.where(np.digitize(scores, [-0.5, 0.5])[:, None] == np.arange(3), 1.0, -1.0)
+    stack = factored_stack(X, bank())
+    penalty = get_regularizer("l1", 1.0)
+    problem = Problem(stack, y, get_shared_loss(loss), penalty, sample_weight=weight)
+    objective = FactoredObjective(problem, stack.operators([0, 1, 2], 1e-3), 0.0)
+    rng = np.random.default_rng(2)
+    curvature = problem.bound.curvature(3.0 * rng.normal(size=y.shape))  # classes that are nearly certain
+    model = rounded_descent.RoundedModel(objective, curvature)
+    codes = np.empty(N_SAMPLES, dtype=np.int16)
+    table = objective.bases[0].rounded(codes)
+    gram, answers = model._quadratic(codes, table, intercepts=True)
+    moves = rng.normal(size=(3, table.shape[1]))
+    moves -= moves.mean(axis=0)  # what is the same in all classes bends nothing
+    image = table[codes] @ moves.T
+    shifts = rng.normal(size=(200, 3)) * np.abs(image).mean() + answers @ moves.ravel()
+    least = curvature.square(image + answers @ moves.ravel())
+    whole = moves.reshape(len(gram), 1, -1)
+    assert float((whole @ gram @ whole.swapaxes(1, 2)).sum()) == pytest.approx(least, rel=1e-9)
+    assert min(curvature.square(image + shift) for shift in shifts) >= least
 
 
 def test_kernels_of_one_column_move_together(steps: list[bool]) -> None:

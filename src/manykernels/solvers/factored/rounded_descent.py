@@ -8,9 +8,10 @@ than curvatures change in a Newton step. Bins are a tenth of a width. A column's
 a product with a table, and its Hessian needs one reading of the rows: a sweep over hundreds of columns takes as long
 as a product with a few of the factors themselves.
 
-The intercept follows each step: features are those without their mean under ``W``, so that the constants that wide
-kernels have in common tie no column to another. Kernels that share a column are nearly the same functions: their own
-quadratic is solved as one.
+Where outputs act on each other, the curvature of a row is a matrix (T, T), which is summed in every bin: a kernel's
+turn minimizes the quadratic in its coefficients of all outputs. Intercepts follow each step: features are those less
+what intercepts answer to them under ``W``, so that the constants that wide kernels have in common tie no column to
+another. Kernels that share a column are nearly the same functions: their own quadratic is solved as one.
 """
 
 from __future__ import annotations
@@ -38,6 +39,7 @@ TURN_COST = 36.0  # of a row in a turn of a column, beside a product in a Hessia
 TURN_BASE = 6e5  # of a turn of a column, whatever its rows: the groups of its kernels are a problem of their own
 SWEEPS = 40  # in one step
 TURN_TOL = 0.03  # of the violation at the start of a turn of kernels that share a column
+EIGEN_COST = 20.0  # of the cube of a kernel's coefficients of outputs that act on each other, beside such a product
 NO_SHIFT = 1e-5  # of the largest sum of curvatures, below which intercepts are left as they are
 SLOW_FALL = 0.25  # of the square of a sweep's moves: one that leaves more is combined with those before
 LAST_MOVE = 1e-2  # a sweep whose groups move by this part of the largest sweep's ends the step
@@ -51,6 +53,35 @@ def sums_of_bins(code: Array, rows: Array, out: Array) -> None:
         out[j] = 0.0
     for i in range(code.size):
         out[code[i]] += rows[i]
+
+
+@compiled(fastmath=FAST)
+def curvatures_of_bins(code: Array, weights: Array, shares: Array, out: Array) -> None:
+    """Set ``out`` (B, T, T) to the sums of ``weights_t (1(t = u) - shares_u)`` of rows in every bin; it is symmetric.
+
+    The same change in all outputs, which bends nothing, is given as much curvature as a change of one has on average:
+    slopes have nothing there.
+    """
+    outputs = weights.shape[0]
+    for j in range(out.shape[0]):
+        for t in range(outputs):
+            for u in range(outputs):
+                out[j, t, u] = 0.0
+    for t in range(outputs):
+        for u in range(t + 1):
+            weight, share = weights[t], shares[u]
+            for i in range(code.size):
+                out[code[i], t, u] -= weight[i] * share[i]
+        for i in range(code.size):
+            out[code[i], t, t] += weights[t, i]
+    for j in range(out.shape[0]):
+        total = 0.0
+        for t in range(outputs):
+            total += out[j, t, t]
+        for t in range(outputs):
+            for u in range(t + 1):
+                out[j, t, u] += total / outputs**2
+                out[j, u, t] = out[j, t, u]
 
 
 @compiled(fastmath=FAST)
@@ -82,12 +113,51 @@ def add_step(code: Array, image: Array, weights: Array, shares: Array, slopes: A
 
 
 @compiled(fastmath=FAST)
+def add_turned(code: Array, slopes: Array, table: Array, basis: Array, sums: Array, raw: Array, out: Array) -> None:
+    """Add what a kernel's features make of slopes (T, N), in its eigenbasis, to ``out``; sets ``sums`` and ``raw``."""
+    (bins, rank), order = table.shape, basis.shape[1]
+    for t in range(slopes.shape[0]):
+        sums_of_bins(code, slopes[t], sums[t, :bins])
+        for k in range(rank):
+            raw[t * rank + k] = 0.0
+        for j in range(bins):
+            for k in range(rank):
+                raw[t * rank + k] += sums[t, j] * table[j, k]
+    for j in range(out.size):
+        first = j - j % order
+        for k in range(order):
+            out[first + k] += basis[j, k] * raw[j]
+
+
+@compiled(fastmath=FAST)
+def set_moves(step: Array, table: Array, basis: Array, answer: Array, raw: Array, out: Array) -> None:
+    """Set ``out`` (T, B) to what a step in the eigenbasis changes of scores in every bin; sets ``raw``."""
+    (bins, rank), order = table.shape, basis.shape[1]
+    for j in range(step.size):
+        first = j - j % order
+        raw[j] = 0.0
+        for k in range(order):
+            raw[j] += basis[j, k] * step[first + k]
+    for t in range(out.shape[0]):
+        follows = 0.0
+        for k in range(step.size):
+            follows += answer[t, k] * step[k]
+        for j in range(bins):
+            value = follows
+            for k in range(rank):
+                value += table[j, k] * raw[t * rank + k]
+            out[t, j] = value
+
+
+@compiled(fastmath=FAST)
 def sweep_columns(
     codes: Array,
     columns: Array,
+    ranks: Array,
     tables: Array,
+    bases: Array,
+    answers: Array,
     offsets: Array,
-    starts: Array,
     eigenvalues: Array,
     weights: Array,
     shares: Array,
@@ -103,34 +173,30 @@ def sweep_columns(
 ) -> tuple[float, float]:
     """Let every kernel take its turn, or every one that is not zero; return how far scores moved, squared, and turned.
 
-    Rows are in bins ``codes[columns[m]]`` for the m-th kernel, which has coordinates ``starts[m]`` to
-    ``starts[m + 1]`` of every output, one after the other; ``tables[offsets[m]:offsets[m + 1]]`` are features of its
-    bins in the eigenbasis of every output, ``missing`` what rounding left out of the gradient at the point of the
-    model. How far scores turned is the largest change of a group's slope, squared.
+    Rows are in bins ``codes[columns[m]]`` for the m-th kernel. Its features in these, the bases of its quadratic, in
+    blocks of outputs that do not act on each other, and what intercepts answer to a step in them begin at
+    ``offsets[:3, m]`` of their arrays, its coordinates at ``offsets[3, m]``; ``missing`` is what rounding left out of
+    the gradient at the point of the model. How far scores turned is the largest change of a group's slope, squared.
     """
     outputs, largest, widest = slopes.shape[0], 1, 1
     for m in range(columns.size):
-        rank = starts[m + 1] - starts[m]
-        widest = max(widest, outputs * rank)
-        largest = max(largest, (offsets[m + 1] - offsets[m]) // (outputs * rank))
-    sums, p, new = np.empty((outputs, largest)), np.empty(widest), np.empty(widest)
+        largest = max(largest, (offsets[0, m + 1] - offsets[0, m]) // ranks[m])
+        widest = max(widest, outputs * ranks[m])
+    sums, raw, p, new = np.empty((outputs, largest)), np.empty(widest), np.empty(widest), np.empty(widest)
     moved, turned = 0.0, 0.0
     for m in range(columns.size):
-        rank = starts[m + 1] - starts[m]
-        count, low, high = outputs * rank, outputs * starts[m], outputs * starts[m + 1]
-        old, own, code = v[low:high], eigenvalues[low:high], codes[columns[m]]
+        rank, low = ranks[m], offsets[3, m]
+        count = outputs * rank
+        old, own, code = v[low : low + count], eigenvalues[low : low + count], codes[columns[m]]
         if not everything and np.dot(old, old) == 0.0:
             continue
-        bins = (offsets[m + 1] - offsets[m]) // count
-        table = tables[offsets[m] : offsets[m + 1]].reshape(outputs, bins, rank)
-        for t in range(outputs):
-            sums_of_bins(code, slopes[t], sums[t, :bins])
-            part = p[t * rank : (t + 1) * rank]
-            for k in range(rank):
-                part[k] = missing[low + t * rank + k] - own[t * rank + k] * old[t * rank + k]
-            for j in range(bins):
-                for k in range(rank):
-                    part[k] += sums[t, j] * table[t, j, k]
+        table = tables[offsets[0, m] : offsets[0, m + 1]].reshape(-1, rank)
+        order = (offsets[1, m + 1] - offsets[1, m]) // count
+        basis = bases[offsets[1, m] : offsets[1, m + 1]].reshape(count, order)
+        answer, bins = answers[offsets[2, m] : offsets[2, m + 1]].reshape(outputs, count), table.shape[0]
+        for k in range(count):
+            p[k] = missing[low + k] - own[k] * old[k]
+        add_turned(code, slopes, table, basis, sums, raw, p[:count])
         group_minimizer(p[:count], own, linear[m], curvature[m], power[m], q, strength, False, 0.0, new[:count])
         turn, steps = 0.0, 0.0
         for k in range(count):
@@ -140,12 +206,7 @@ def sweep_columns(
             old[k] += new[k]
         if steps > 0.0:
             turned = max(turned, turn)
-            for t in range(outputs):
-                for j in range(bins):
-                    value = 0.0
-                    for k in range(rank):
-                        value += table[t, j, k] * new[t * rank + k]
-                    sums[t, j] = value
+            set_moves(new[:count], table, basis, answer, raw, sums)
             moved += add_step(code, sums[:, :bins], weights, shares, slopes)
     return moved, turned
 
@@ -157,33 +218,53 @@ class RoundedModel:
         weights, shares, _ = curvature.terms
         self.weights, self.shares = np.ascontiguousarray(weights, dtype=np.float64), shares
         operators, penalty, alone = rounded_operators(objective), objective.penalty, []
-        totals = self.weights.sum(axis=1) if objective.n_free else np.zeros(len(self.weights))
-        self._means = np.zeros(objective.rank)
-        self._codes = np.empty((len(operators), self.weights.shape[1]), dtype=np.int16)
+        outputs, n_samples = self.weights.shape
+        self._answers = np.zeros((outputs, objective.rank))  # of intercepts to coefficients
+        self._codes = np.empty((len(operators), n_samples), dtype=np.int16)
         self._together: list[Together] = []
         bounds = np.searchsorted(penalty.starts, objective.ends).tolist()
         for slot, (operator, (first, last)) in enumerate(zip(operators, pairwise(bounds), strict=True)):
             code, own = self._codes[slot], slice(*objective.ends[slot : slot + 2].tolist())
             table = operator.rounded(code)
-            sums = np.array([sums_in_bins(code, row, len(table)) for row in self.weights])
-            means = sums @ table / np.where(totals > 0, totals, np.inf)[:, None]
-            tables = table - means[:, None]
-            gram = (tables * sums[:, :, None]).swapaxes(1, 2) @ tables
+            gram, answers = self._quadratic(code, table, intercepts=objective.n_free > 0)
             part = penalty.part(first, last)
-            place = places_of(part.starts, len(tables))
-            self._means[own][place] = means
+            place = places_of(part.starts, outputs)
+            self._answers[:, own][:, place.ravel()] = answers
             if last == first + 1:
-                alone.append(Alone.of(first, own, slot, tables, gram))
+                alone.append(Alone.of(first, own, slot, table, gram, answers))
             else:
-                self._together.append(Together(own, code, tables, GroupProblem(gram, part), place))
+                if len(gram) < outputs:  # one quadratic of all outputs, kernel by kernel
+                    order = np.argsort(place.ravel())
+                    gram = gram[0][order[:, None], order]
+                self._together.append(Together(own, code, table, GroupProblem(gram, part), place, answers))
         self._alone = AllAlone(alone, self._codes, penalty)
-        self._of_shifts = self._response() if objective.n_free and self.shares.size else None
         self.enough = False  # whether the last step ended because its gap seemed small enough
         self.ended = True  # whether the last step came to an end before its last sweep
 
-    def _response(self) -> Array:
-        """Return the shifts of scores (T, T) that sums of slopes of outputs ask for that act on each other."""
-        return -np.linalg.pinv(np.diag(self.weights.sum(axis=1)) - self.weights @ self.shares.T, rcond=NO_SHIFT)
+    def _quadratic(self, code: Array, table: Array, *, intercepts: bool) -> tuple[Array, Array]:
+        """Return the quadratic of a column, and what intercepts answer to its coefficients (T, T r), if there are any.
+
+        (T, r, r), of outputs that act on each other (1, T r, T r), one after the other.
+        """
+        outputs, (bins, rank) = len(self.weights), table.shape
+        if self.shares.size:
+            blocks, curvatures = 1, np.empty((bins, outputs, outputs))
+            curvatures_of_bins(code, self.weights, self.shares, curvatures)
+        else:
+            blocks, curvatures = outputs, np.array([sums_in_bins(code, row, bins) for row in self.weights]).T
+        within = outputs // blocks
+        M = curvatures.reshape(bins, blocks, within, within).transpose(1, 2, 3, 0)  # (blocks, within, within, bins)
+        parts = np.empty((blocks, within, rank, within, rank))
+        for t in range(within):
+            parts[:, t] = ((M[:, t, :, :, None] * table).swapaxes(2, 3) @ table).swapaxes(1, 2)
+        gram: Array = parts.reshape(blocks, within * rank, within * rank)
+        answers = np.zeros((blocks, within, blocks, within * rank))
+        if intercepts:
+            sums = (M @ table).reshape(blocks, within, within * rank)
+            own = -np.linalg.pinv(M.sum(axis=3), rcond=NO_SHIFT, hermitian=True) @ sums
+            gram += sums.swapaxes(1, 2) @ own
+            answers[np.arange(blocks), :, np.arange(blocks)] = own
+        return gram, answers.reshape(outputs, -1)
 
     def step(
         self, objective: FactoredObjective, point: Point, slopes: Array, gradient: Array, tol: float
@@ -197,7 +278,7 @@ class RoundedModel:
         together = [column.missing(own, gradient) for column in self._together]
         alone = self._alone.missing(own, gradient)
         self._alone.turn(v)
-        largest, last, everything, self.ended, shift = 0.0, np.inf, True, False, np.zeros(objective.n_free)
+        largest, last, everything, self.ended = 0.0, np.inf, True, False
         terms, past = (self.weights, self.shares), list[tuple[Array, ...]]()
         for _ in range(SWEEPS):
             before = v.copy()
@@ -206,10 +287,6 @@ class RoundedModel:
                 if everything or v[column.own].any():
                     more, turn = column.minimize(v, own, terms, left)
                     moved, turned = moved + more, max(turned, turn)
-            if self._of_shifts is not None:
-                step = self._of_shifts @ own.sum(axis=1)
-                own += self.weights * (step[:, None] - step @ self.shares)
-                shift += step
             slow, last, largest = moved > SLOW_FALL * last, moved, max(largest, moved)
             self.enough = bool(np.sqrt(turned) * float(penalty.norms(v).sum()) <= ENOUGH * tol)
             small = self.enough or moved <= LAST_MOVE**2 * largest
@@ -218,16 +295,14 @@ class RoundedModel:
                 break
             everything = small
             if slow and not small:
-                past = [*past[-REMEMBERED:], (v - before, v, own.copy(), shift)]
-                v, own, shift = self._moved_on(penalty, past)
+                past = [*past[-REMEMBERED:], (v - before, v, own.copy())]
+                v, own = self._moved_on(penalty, past)
         self._alone.turn(v, back=True)
         step = v - point.v
-        if objective.n_free:
-            shift = shift - (self._means * step)[objective.place].sum(axis=1)
-        moves = objective.intercepts(shift)
+        moves = objective.intercepts((self._answers @ step)[: objective.n_free])
         return v, moves, objective.scores(step) + moves
 
-    def _moved_on(self, penalty: GroupPenalty, past: list[tuple[Array, ...]]) -> tuple[Array, Array, Array]:
+    def _moved_on(self, penalty: GroupPenalty, past: list[tuple[Array, ...]]) -> tuple[Array, Array]:
         """Return the last point moved toward the combination of past ones whose moves are the shortest, as `descend`.
 
         Slopes say how far scores moved, but for what the multinomial loss does not see.
@@ -235,30 +310,37 @@ class RoundedModel:
         moves, *points = (list(each) for each in zip(*past, strict=True))
         parts = np.empty(len(past))
         shortest_combination(np.array(moves), parts)
-        step, turn, shift = (sum(part * one for part, one in zip(parts, own, strict=True)) - own[-1] for own in points)
+        step, turn = (sum(part * one for part, one in zip(parts, own, strict=True)) - own[-1] for own in points)
         image = np.divide(turn, self.weights, out=np.zeros_like(turn), where=self.weights > 0)
-        v, slopes, last = past[-1][1:]
+        v, slopes = past[-1][1:]
         size = line_minimum(penalty, v, step, float(np.vdot(slopes, image)), float(np.vdot(turn, image)))
-        return v + size * step, slopes + size * turn, last + size * shift
+        return v + size * step, slopes + size * turn
 
 
 @dataclass(frozen=True, eq=False)
 class Alone:
-    """A kernel that is alone on its column, in its eigenbases, one for every output."""
+    """A kernel that is alone on its column, in the eigenbasis of its quadratic."""
 
     group: int
     own: slice  # its coefficients
     column: int
-    basis: Array  # (T, r, r)
-    table: Array  # (T, bins, r)
-    eigenvalues: Array  # (T, r)
+    table: Array  # (bins, r)
+    basis: Array  # (T, r, r), or (1, T r, T r) where outputs act on each other
+    answers: Array  # (T, T r): of intercepts, in the basis
+    eigenvalues: Array  # (T r,)
 
     @classmethod
-    def of(cls, group: int, own: slice, column: int, table: Array, gram: Array) -> Alone:
-        """Turn tables to the eigenbases of their Hessians."""
+    def of(cls, group: int, own: slice, column: int, table: Array, gram: Array, answers: Array) -> Alone:
+        """Turn to the eigenbasis of a quadratic."""
         values, basis = np.linalg.eigh(gram)
         floor = np.maximum(values[:, -1:], 1e-300) * 1e-14
-        return cls(group, own, column, basis, table @ basis, np.maximum(values, floor))
+        turned = (answers.reshape(len(answers), len(basis), 1, -1) @ basis).reshape(answers.shape)
+        return cls(group, own, column, table, basis, turned, np.maximum(values, floor).ravel())
+
+    def turned(self, v: Array, *, back: bool = False) -> Array:
+        """Return coefficients in the eigenbasis, or back from it."""
+        basis = self.basis.swapaxes(1, 2) if back else self.basis
+        return np.asarray(v.reshape(len(basis), 1, -1) @ basis).ravel()
 
 
 class AllAlone:
@@ -268,44 +350,35 @@ class AllAlone:
         assert penalty.shape is not None
         linear, curvature, power, q, strength, _ = penalty.shape
         groups = np.array([one.group for one in kernels], dtype=np.int64)
-        self._places, self._bases = [one.own for one in kernels], [one.basis for one in kernels]
-        self._starts = np.cumsum([0, *(one.eigenvalues.shape[1] for one in kernels)])
-        self._ends = np.cumsum([0, *(one.eigenvalues.size for one in kernels)])
+        self._kernels, self._codes = kernels, codes
         self._shape = linear[groups], curvature[groups], power[groups], q, strength
         columns = np.array([one.column for one in kernels], dtype=np.int64)
-        tables = np.concatenate([np.zeros(0), *(one.table.ravel() for one in kernels)])
-        offsets = np.cumsum([0, *(one.table.size for one in kernels)])
-        self._fixed = codes, columns, tables, offsets, self._starts
-        self._eigenvalues = np.concatenate([np.zeros(0), *(one.eigenvalues.ravel() for one in kernels)])
-
-    def _parts(self, turned: Array) -> Any:
-        """Yield the place of every kernel's coefficients, its bases, and its part of these."""
-        return zip(self._places, self._bases, np.split(turned, self._ends[1:-1]), strict=False)
+        ranks = np.array([one.table.shape[1] for one in kernels], dtype=np.int64)
+        kept = [[own.ravel() for own in (one.table, one.basis, one.answers, one.eigenvalues)] for one in kernels]
+        arrays = [np.concatenate([np.zeros(0), *parts]) for parts in zip(*kept, strict=True)] or [np.zeros(0)] * 4
+        offsets = np.array([np.cumsum([0, *(own[slot].size for own in kept)]) for slot in range(4)])
+        self._ends, self._fixed = offsets[3, 1:-1], (codes, columns, ranks, *arrays[:3], offsets, arrays[3])
 
     def turn(self, v: Array, *, back: bool = False) -> None:
         """Turn coefficients of these kernels to their eigenbases, or back."""
-        for own, basis in zip(self._places, self._bases, strict=True):
-            if v[own].any():
-                v[own] = (v[own].reshape(len(basis), 1, -1) @ (basis.swapaxes(1, 2) if back else basis)).ravel()
+        for one in self._kernels:
+            if v[one.own].any():
+                v[one.own] = one.turned(v[one.own], back=back)
 
     def missing(self, slopes: Array, gradient: Array) -> Array:
         """Return what rounding leaves out of a gradient, in the eigenbases."""
-        codes, columns, tables, offsets, _ = self._fixed
-        out = np.empty(self._ends[-1])
-        for slot, (own, basis, part) in enumerate(self._parts(out)):
-            table = tables[offsets[slot] : offsets[slot + 1]].reshape(len(basis), -1, basis.shape[1])
-            sums = [sums_in_bins(codes[columns[slot]], row, table.shape[1]) for row in slopes]
-            exact = gradient[own].reshape(len(basis), 1, -1) @ basis
-            part[:] = (exact - np.array(sums)[:, None] @ table).ravel()
-        return out
+        parts = [np.zeros(0)]
+        for one in self._kernels:
+            sums = np.array([sums_in_bins(self._codes[one.column], row, len(one.table)) for row in slopes])
+            parts.append(one.turned(gradient[one.own] - (sums @ one.table).ravel()))
+        return np.concatenate(parts)
 
     def sweep(self, terms: Terms, missing: Array, everything: bool, v: Array, slopes: Array) -> tuple[float, float]:
         """Let kernels take turns; return how far scores moved and turned, squared."""
-        fixed = (*self._fixed, self._eigenvalues, *terms, *self._shape, missing)
-        parts = np.concatenate([np.zeros(0), *(v[own] for own in self._places)])
-        moved, turned = sweep_columns(*fixed, everything, parts, slopes)
-        for own, _, part in self._parts(parts):
-            v[own] = part
+        parts = np.concatenate([np.zeros(0), *(v[one.own] for one in self._kernels)])
+        moved, turned = sweep_columns(*self._fixed, *terms, *self._shape, missing, everything, parts, slopes)
+        for one, part in zip(self._kernels, np.split(parts, self._ends), strict=False):
+            v[one.own] = part
         return float(moved), float(turned)
 
 
@@ -315,14 +388,14 @@ class Together:
 
     own: slice  # their coefficients
     code: Array
-    tables: Array  # (T, bins, r)
+    table: Array  # (bins, r)
     quadratic: GroupProblem
     place: Array  # (T, r): where the coefficients of every output stand among them
+    answers: Array  # (T, T r): of intercepts, output after output
 
     def _gradient(self, slopes: Array) -> Array:
         out = np.empty(self.place.size)
-        sums = np.array([sums_in_bins(self.code, row, self.tables.shape[1]) for row in slopes])
-        out[self.place] = (sums[:, None] @ self.tables)[:, 0]
+        out[self.place] = np.array([sums_in_bins(self.code, row, len(self.table)) for row in slopes]) @ self.table
         return out
 
     def missing(self, slopes: Array, gradient: Array) -> Array:
@@ -335,7 +408,8 @@ class Together:
         new, left = self.quadratic.solve(old, gradient, TURN_TOL)
         if np.array_equal(new, old):
             return 0.0, 0.0
-        image = (self.tables @ (new - old)[self.place][:, :, None])[:, :, 0]
+        step = (new - old)[self.place]
+        image = step @ self.table.T + (self.answers @ step.ravel())[:, None]
         moved = add_step(self.code, image, *terms, slopes)
         v[self.own] = new
         return float(moved), float(np.sum((left - gradient) ** 2))
@@ -364,4 +438,7 @@ def rounded_products(objective: FactoredObjective) -> float:
     if not plain or objective.problem.bound.couples_samples or not rounded_operators(objective):
         return np.inf
     turn = TURN_BASE + TURN_COST * objective.problem.n_samples * objective.n_outputs
-    return USUAL_SWEEPS * len(objective.operators) * turn
+    sweeps = USUAL_SWEEPS * len(objective.operators) * turn
+    if len(objective.loss.outputs) == objective.n_outputs:
+        return sweeps
+    return sweeps + EIGEN_COST * float((np.diff(penalty.starts).astype(np.float64) ** 3).sum())
