@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import cvxpy as cp
 import numpy as np
 import pytest
 from tests.support.shared import CASES, SharedCase, shared_case, shared_optimum, shared_values, stored_optima
 
+from manykernels import KernelBank, MKLClassifier
 from manykernels.objective import Problem, get_regularizer
 from manykernels.solvers import SharedNewton, Solution
 
@@ -65,3 +67,30 @@ def test_no_dual_value_is_above_the_optimum(loss: str) -> None:
 @pytest.mark.parametrize("loss", ["logistic", "squared", "squared_hinge"])
 def test_the_stored_optimum_is_what_the_conic_solver_finds(loss: str) -> None:
     assert stored_optima()[loss, 4] == pytest.approx(shared_optimum(shared_case(4, loss)), rel=1e-8)
+
+
+@pytest.mark.parametrize("n_classes", [3, 5])
+def test_the_optimum_of_a_shared_hinge_is_between_the_bounds_of_an_untouched_fit(n_classes: int) -> None:
+    """On factors, where the kinks are smoothed inside the certificate, at the strength that is left open."""
+    rng = np.random.default_rng(n_classes)
+    X = rng.normal(size=(60, 3))
+    scores = np.sin(2 * X) @ rng.normal(size=(3, n_classes)) + X @ rng.normal(size=(3, n_classes))
+    labels = (scores + rng.gumbel(size=scores.shape)).argmax(axis=1)
+    bank = KernelBank.per_feature(widths=[0.5, 2.0], standardize=True)
+    settings = {"loss": "hinge", "outputs": "shared", "resources": {"representation": "factored"}}
+    model = MKLClassifier(bank, tol=1e-4, **settings).fit(X, labels)  # type: ignore[arg-type]
+    certificate = model.solution_.certificate
+
+    fitted, prepared = bank.fit_prepare(X)
+    strength = float(np.max(model.alpha_)) * len(X)
+    Y = np.where(labels[:, None] == np.unique(labels), 1.0, -1.0)
+    f, penalty = np.ones((len(X), 1)) @ cp.Variable((1, Y.shape[1])), 0.0
+    for gram in fitted.block(prepared, prepared):
+        values, vectors = np.linalg.eigh(gram)
+        kept = values > 1e-12 * values[-1]
+        own = cp.Variable((int(kept.sum()), Y.shape[1]))
+        f, penalty = f + (vectors[:, kept] * np.sqrt(values[kept])) @ own, penalty + cp.norm(own, "fro")
+    exact = cp.Problem(cp.Minimize(cp.sum(cp.pos(1.0 - cp.multiply(Y, f))) + strength * penalty))
+    exact.solve(solver=cp.CLARABEL)
+    assert certificate.relative_gap <= 1e-4
+    assert certificate.dual * (1 - 1e-7) <= exact.value <= certificate.primal * (1 + 1e-7)
