@@ -6,11 +6,13 @@ import pickle
 from typing import Any
 
 import numpy as np
+import pandas as pd
 import pytest
 from numpy.typing import NDArray
 from sklearn.datasets import load_iris
 
 from manykernels import Gaussian, KernelBank, KernelStack, Linear, MKLClassifier, MKLRegressor, Polynomial
+from manykernels.estimators.supervised import samples
 from manykernels.exceptions import InvalidInputError
 from manykernels.grams import expansion as expansions
 from manykernels.grams.expansion import Expansion
@@ -152,3 +154,24 @@ def test_few_rows_may_lack_values_and_may_not_overflow_as_many(data: Any, rows: 
     new[0, 1] = 1e200
     with pytest.raises(InvalidInputError, match="overflow"):
         model.predict(new)
+
+
+@pytest.mark.parametrize("names", [["a", "b"], [0, 1], [("a", 1), ("b", 2)]])
+def test_a_frame_with_the_columns_of_the_fit_is_not_compared_with_them_again(
+    names: list[Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    rng = np.random.default_rng(0)
+    values = rng.normal(size=(40, 2))
+    frame = pd.DataFrame(values, columns=pd.Index(names, tupleize_cols=False)).assign(kind=list("uv") * 20)
+    text = all(isinstance(name, str) for name in names)
+    frame = frame if text else frame[names]
+    model = MKLRegressor().fit(frame, values[:, 0])
+    expected = model.predict(frame)
+    if text:  # names of other types are none to scikit-learn, which is then asked for their number
+        monkeypatch.setattr(samples, "validate_data", lambda *args, **kwargs: pytest.fail("nothing is left to compare"))
+    np.testing.assert_allclose(model.predict(frame.iloc[:1]), expected[:1])
+    np.testing.assert_allclose(model.predict(frame), expected)
+    monkeypatch.undo()
+    if text:
+        with pytest.raises(InvalidInputError, match="feature names should match"):
+            model.predict(frame.rename(columns={"b": "c"}))
