@@ -96,6 +96,7 @@ MAKERS: dict[str, Callable[[], tuple[Any, Any, Any]]] = {
     "classes": lambda: _classes(MKLClassifier(alpha=0.01)),
     "many classes": lambda: _classes(MKLClassifier(alpha=0.005), 4),
     "numbers": lambda: _numbers(MKLRegressor()),
+    "many classes, one set of weights": lambda: _classes(MKLClassifier(alpha=0.005, outputs="shared"), 4),
     "outputs": lambda: _numbers(MKLRegressor(), 2),
     "classes, chosen": lambda: _classes(MKLClassifierCV(cv=3, penalty="l1", n_alphas=4)),
     "numbers, chosen": lambda: _numbers(MKLRegressorCV(cv=3, n_alphas=4, penalty="elasticnet", l1_ratios=[0.3, 0.8])),

@@ -19,7 +19,7 @@ from sklearn.metrics import PredictionErrorDisplay
 from manykernels.estimators.survival import kaplan_meier
 from manykernels.exceptions import InvalidInputError
 from manykernels.inspection.displays.curves import CVCurveDisplay
-from manykernels.inspection.displays.kernel_table import effect_of
+from manykernels.inspection.displays.kernel_table import effect_of, known_targets
 from manykernels.inspection.displays.plotting import PALETTE, clean, color_of, cut_text, ink_of, mixed, plain
 from manykernels.inspection.displays.weights import IntervalDisplay
 from manykernels.inspection.functions.shape import ShapeDisplay, active_columns
@@ -229,7 +229,7 @@ def functions_of(model: BaseEstimator, X: TableLike, importance: pd.DataFrame | 
     no columns of a table.
     """
     estimator, rows = unwrapped(model, X)
-    if np.ndim(estimator.kernel_weights_) > 1 or not isinstance(rows, (np.ndarray, pd.DataFrame)):
+    if known_targets(estimator) or not isinstance(rows, (np.ndarray, pd.DataFrame)):
         return {"curves": None, "surfaces": [], "more_curves": 0, "more_surfaces": 0, "effect": ""}
     ranks = {} if importance is None else {str(name): at for at, name in enumerate(importance["name"])}
     columns = sorted(active_columns(estimator), key=lambda name: ranks.get(name, len(ranks)))
