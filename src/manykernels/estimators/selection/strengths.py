@@ -258,6 +258,7 @@ class Grid:
 
     n_first: int
     ratio: float
+    enough: float = np.inf  # mean score from which on nothing is left to gain
 
     @property
     def step(self) -> float:
@@ -407,7 +408,7 @@ class StrengthPath:
     def _goes_on(self, behind: int, stride: int) -> bool:
         """Whether the best of any score is near the end; beyond that of the grid, if it is better by more than luck."""
         since = self.numbers[-1] - behind * stride
-        near = (self.best() > since) & self.promising()
+        near = (self.best() > since) & self.promising() & (self.at_tops().mean(axis=0) < self.grid.enough)
         if self.numbers[-1] < self.grid.n_first - 1:
             return bool(near.any())
         return not self.flat() and bool((near & self._risen(since)).any())
