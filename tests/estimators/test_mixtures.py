@@ -142,6 +142,25 @@ def walked(score: Any, grid: Grid) -> StrengthPath:
     return StrengthPath(mixture, grid).follow(try_at)
 
 
+def test_a_walk_ends_where_nothing_is_left_to_gain() -> None:
+    whole, ended = (walked(lambda n: -(0.5**n), Grid(25, 1e-3, enough)) for enough in (np.inf, -(0.5**8.5)))
+    assert whole.numbers[-1] >= 24
+    assert ended.numbers[-1] <= 11
+
+
+def test_classes_that_kernels_separate_take_no_strength_next_to_nothing() -> None:
+    # Of 200 rows none is told wrong at any small strength, and probabilities nearer to one are proved by nothing.
+    rng = np.random.default_rng(0)
+    rows = rng.normal(size=(200, 3))
+    rows[:, 0] = np.where(np.arange(200) < 8, 1.0 + np.abs(rows[:, 0]), -1.0 - np.abs(rows[:, 0]))
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        model = MKLClassifierCV().fit(rows, np.arange(200) < 8)
+    assert model.score(rows, np.arange(200) < 8) == 1.0
+    assert np.min(model.alpha_) > 1e-6
+    assert -1.0 / 20 < model.best_score_ < 0.0
+
+
 @pytest.mark.parametrize("best", [0, 1, 5, 11, 24, 31])
 def test_a_walk_finds_the_best_strength_also_beyond_its_grid(best: int) -> None:
     walk = walked(lambda n: -abs(n - best), Grid(25, 1e-3))
