@@ -145,7 +145,7 @@ def walked(score: Any, grid: Grid) -> StrengthPath:
 def test_a_walk_ends_where_nothing_is_left_to_gain() -> None:
     whole, ended = (walked(lambda n: -(0.5**n), Grid(25, 1e-3, enough)) for enough in (np.inf, -(0.5**8.5)))
     assert whole.numbers[-1] >= 24
-    assert ended.numbers[-1] <= 11
+    assert ended.numbers[-1] <= 13  # two coarse steps are tried together
 
 
 def test_classes_that_kernels_separate_take_no_strength_next_to_nothing() -> None:
