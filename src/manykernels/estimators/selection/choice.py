@@ -320,7 +320,8 @@ class CrossValidated(KeepsHeldOut):
         averages, selections = mixtures_of(whole, self.l1_ratios, ridge=ridge, seed=seed)
         nothing = nothing_of(np.ones(len(whole.names))).scaled(whole)
         grid = self.n_alphas, self._alpha_min_ratio
-        return MixtureSearch(averages, selections, nothing, *grid, every=every, room=whole.room)
+        enough = whole.enough if self.scoring is None else np.inf
+        return MixtureSearch(averages, selections, nothing, *grid, every=every, room=whole.room, enough=enough)
 
     @property
     def _fold_tol(self) -> float:

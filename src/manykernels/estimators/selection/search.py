@@ -391,6 +391,7 @@ class MixtureSearch:
     alpha_min_ratio: float
     every: bool  # whether all are followed
     room: int = MOST_ROOM  # bytes that matrices of folds may take together
+    enough: float = np.inf  # mean score from which on nothing is left to gain
 
     @property
     def families(self) -> list[Mixture]:
@@ -422,9 +423,8 @@ class MixtureSearch:
                 rung.room = self.room
                 for fold in rung.folds:
                     fold.opened  # noqa: B018  # before threads ask for it
-            enough = _enough(folds.folds)
-            broad = Grid(AVERAGING_STEPS, AVERAGING_RATIO, enough)
-            narrow = Grid(self.n_alphas, self.alpha_min_ratio, enough)
+            broad = Grid(AVERAGING_STEPS, AVERAGING_RATIO, self.enough)
+            narrow = Grid(self.n_alphas, self.alpha_min_ratio, self.enough)
             paths = [StrengthPath(mixture, broad) for mixture in self.averages]
             paths += [StrengthPath(mixture, narrow) for mixture in self.selections]
             # Folds are tried side by side, one thread each; what solves all of them at once takes the threads it may.
@@ -442,17 +442,6 @@ class MixtureSearch:
         if folds.ending.status is None or (found and folds.folds[0].held_out.scorer is None):
             found = [folds.nothing(self.nothing), *found]  # a scorer takes time
         return found
-
-
-def _enough(folds: Folds) -> float:
-    """Return the mean score of labels from which on nothing is left to gain; infinite where there is no such score.
-
-    That is a loss of one unit over all held-out rows together: if all of them were told right, the next one may still
-    be wrong with a probability of one in as many. Of classes that a model separates, scores rise without an end.
-    """
-    opened, held = folds[0].opened, [fold.held_out for fold in folds]
-    labels = opened.problems[0].loss.task == "classification" and held[0].scorer is None
-    return -1.0 / sum(len(own.target) for own in held) if labels else np.inf
 
 
 # The refit: what was chosen, learned on all rows.
