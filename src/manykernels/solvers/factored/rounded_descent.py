@@ -255,8 +255,11 @@ class RoundedModel:
         within = outputs // blocks
         M = curvatures.reshape(bins, blocks, within, within).transpose(1, 2, 3, 0)  # (blocks, within, within, bins)
         parts = np.empty((blocks, within, rank, within, rank))
-        for t in range(within):
-            parts[:, t] = ((M[:, t, :, :, None] * table).swapaxes(2, 3) @ table).swapaxes(1, 2)
+        rows, cols = np.tril_indices(within)  # the others are the same
+        flat = np.ascontiguousarray(M[:, rows, cols].reshape(-1, bins))
+        for k in range(rank):
+            found = (flat @ (table[:, k, None] * table)).reshape(blocks, -1, rank)
+            parts[:, rows, k, cols] = parts[:, cols, k, rows] = found
         gram: Array = parts.reshape(blocks, within * rank, within * rank)
         answers = np.zeros((blocks, within, blocks, within * rank))
         if intercepts:
