@@ -26,6 +26,8 @@ from manykernels.estimators.selection.memory import n_folds_of
 from manykernels.exceptions import InvalidInputError, MemoryBudgetError
 from manykernels.grams.plan import (
     CLEARLY,
+    COUPLED_ENTRIES,
+    MOST_ROOM,
     NOTICED,
     TARGET_VECTORS,
     available_memory,
@@ -244,9 +246,10 @@ def test_plans_say_what_depends_on_how_many_kernels_take_part(n_targets, squares
     assert plan.least_nbytes < plan.expected_nbytes < plan.most_nbytes == plan.nbytes + plan.working_nbytes
     told = (plan.expected_nbytes, plan.least_nbytes, plan.most_nbytes)
     assert plan.expected == "about {}, {} to {}".format(*map(format_bytes, told))
-    shares = [plan.at_fraction(fraction).likely_share for fraction in (1.0, 0.1, 0.01, 0.001, None)]
+    shares = [plan.at_fraction(fraction).likely_share for fraction in (1.0, 0.1, 0.01, 0.001, 1e-9)]
     assert shares[:2] == [0.0, 0.0]
-    assert shares[0] < shares[2] < shares[3] == shares[4] == 0.5
+    assert shares[0] < shares[2] < shares[3] < shares[4] == 1.0
+    assert plan.at_fraction(None).likely_share == 0.5
     factors = plan_kernels(90, 50_000, 30, memory_budget="1 GB", copied=False)
     more = plan_kernels(90, 50_000, 60, memory_budget="1 GB", copied=False)
     assert factors.kind == "factored"
@@ -280,6 +283,40 @@ def peak_of(model: Any, X: Any, y: Any) -> int:
         return tracemalloc.get_traced_memory()[1]
     finally:
         tracemalloc.stop()
+
+
+@pytest.mark.parametrize(("alpha", "few"), [("auto", True), ("0.001*max", False)])
+def test_a_fit_of_few_rows_on_factors_holds_about_what_its_plan_expects(alpha, few):
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(500, 10))
+    y = np.sin(2 * X[:, 0]) + 0.5 * X[:, -1] ** 2 + 0.5 * rng.normal(size=500)
+    bank = KernelBank.per_feature(widths=[0.3, 1.0, 3.0], standardize=True)
+    model = MKLRegressor(bank, alpha=alpha, resources={"representation": "factored", "memory_budget": "1 GB"})
+    plan = model.plan(X, y)
+    assert (plan.expected_nbytes < 0.5 * plan.most_nbytes) == few
+    model.fit(X, y)  # which compiles what it needs
+    assert 0.6 < peak_of(model, X, y) / plan.expected_nbytes < 1.5
+
+
+def test_plans_of_several_targets_expect_that_each_has_its_own_kernels():
+    X = np.random.default_rng(0).normal(size=(500, 10))
+    model = MKLRegressor(KernelBank.per_feature(widths=[1.0]), resources={"representation": "factored"})
+    plans = [model.plan(X, X[:, :count]) for count in (1, 3)]
+    assert plans[1].likely_share == pytest.approx(1.0 - (1.0 - plans[0].likely_share) ** 3)
+    assert model.set_params(penalty="ridge").plan(X, X[:, 0]).likely_share == 1.0  # every kernel takes part
+    shares = [
+        model.set_params(penalty="l1", alpha=alpha).plan(X, X[:, 0]).likely_share for alpha in ("auto", "0.2*noise")
+    ]
+    assert shares == [plans[0].likely_share] * 2
+
+
+def test_room_for_folds_is_that_of_a_search_of_twice_what_a_fit_is_expected_to_hold():
+    fit = plan_kernels(30, 500, 10, memory_budget="1 GB", representation="factored")
+    assert fit.room_for_folds == fit.expected_nbytes < fit.most_nbytes
+    matrices = plan_stack(30, 500, memory_budget="1 GB")
+    assert matrices.room_for_folds == 2 * matrices.expected_nbytes - working_nbytes(30, 500, stored=True)
+    assert plan_kernels(300, 50_000, 100, memory_budget="4 GB").room_for_folds < MOST_ROOM
+    assert plan_stack(1, 2_000, memory_budget="1 GB").room_for_folds >= 0
 
 
 @pytest.mark.parametrize(("representation", "n_samples"), [("gram", 400), ("factored", 1_200)])
@@ -361,6 +398,15 @@ def test_losses_that_couple_samples_hold_more_matrices():
     plain, coupled = (plan_stack(30, 1_000, memory_budget="1 GB", coupled=each) for each in (False, True))
     assert coupled.most_nbytes - plain.most_nbytes == 4 * 8 * 1_000**2
     assert 0.7 < coupled.most_nbytes / 181.5e6 < 1.3  # a Cox fit of 30 kernels, traced
+
+
+def test_curvatures_that_couple_samples_take_the_factors_of_all_rows():
+    sizes = {"memory_budget": "1 GB", "representation": "factored", "rank": 200}
+    plain, coupled = (plan_kernels(60, 1_500, 20, coupled=each, **sizes) for each in (False, True))
+    assert coupled.least_nbytes - plain.least_nbytes == 8 * 1_500 * 260
+    assert coupled.varying_nbytes == plain.varying_nbytes
+    many = [plan_kernels(60, 10**6, 20, coupled=each, **sizes | {"memory_budget": "9 GB"}) for each in (False, True)]
+    assert many[1].least_nbytes - many[0].least_nbytes == 8 * COUPLED_ENTRIES
 
 
 def test_a_plan_of_factors_counts_what_a_fit_was_measured_to_hold():

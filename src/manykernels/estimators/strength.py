@@ -62,6 +62,10 @@ class RelativeStrength:
     unit: str  # the strength at which the model of the target is empty, or that of permuted targets
     at_least: bool = False  # and more where that lets in more noise than it spares of the truth
 
+    def about(self, n_samples: int) -> float:
+        """Return about which fraction it is of the strength at which the model is empty."""
+        return self.factor if self.unit == "max" else default_fraction(n_samples) * self.factor / NOISE_SHARE
+
 
 def check_alpha(alpha: object) -> None:
     """Raise ``InvalidInputError`` unless ``alpha`` is a positive number, "auto", or text such as "0.3*noise"."""

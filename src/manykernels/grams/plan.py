@@ -60,6 +60,9 @@ FACTOR_VECTORS = 60  # float64 a sample of a fit on factors: those of a sample, 
 TARGET_VECTORS = 34  # of these, of each further target
 FACTOR_COPIES = 3  # of factors of few rows, in Hessians
 SEVERAL_WIDTHS = 1.3  # times the rank of one: of the kernels of a column that take part together
+HESSIAN_SQUARES = 5  # float64 among coefficients of factors of few rows: Hessians, their factors, bases of kernels
+PIECES_BYTES, MOST_PIECES = 2**20, 2**25  # of a column, from which factors of few rows are made; and of all together
+COUPLED_ENTRIES = 2**25  # of factors, of which a Hessian of coupled samples holds those of all rows at once
 MIXED_SQUARES = 3  # float64 among samples or landmarks, where a few kernels are dense: these, their sum, its factor
 HESSIAN_ENTRIES, HESSIAN_ROWS = 2**19, 1024  # of rows of factors that a Hessian is summed from, and in passing
 HESSIAN_RANK, HESSIANS = 1700, 2  # of many rows: of more coefficients, columns take turns
@@ -143,12 +146,13 @@ class MemoryPlan:
     def at_fraction(self, fraction: float | None) -> MemoryPlan:
         """Return the plan of a fit at this fraction of the strength of the empty model, None where it is not known.
 
-        Penalties of a tenth of it leave few kernels, whatever their number.
+        Penalties of a tenth of it leave few kernels, whatever their number; each of several targets has its own.
         """
         if fraction is None:
             return self
-        weak = np.log(STRONG / fraction) / np.log(STRONG / WEAK)
-        return replace(self, likely_share=LIKELY_SHARE * float(np.clip(weak, 0.0, 1.0)))
+        weak = float(np.log(STRONG / max(fraction, 1e-300)) / np.log(STRONG / WEAK))
+        share = min(max(LIKELY_SHARE * weak, 0.0), 1.0)
+        return replace(self, likely_share=1.0 - (1.0 - share) ** self.n_targets)
 
     @property
     def spare_bytes(self) -> int:
@@ -157,13 +161,13 @@ class MemoryPlan:
 
     @property
     def room_for_folds(self) -> int:
-        """Bytes that folds may hold together, for a search to take no more than twice what a fit takes.
+        """Bytes that folds may hold together, for a search to take about twice what a fit is expected to.
 
         The fold at its turn has working arrays as well: those of a fit, where kernels are held as factors.
         """
         factored = self.kind == "factored"
-        own = self.most_nbytes if factored else working_nbytes(self.n_kernels, self.n_samples, stored=True)
-        return min(2 * self.most_nbytes - own, MOST_ROOM)
+        own = self.expected_nbytes if factored else working_nbytes(self.n_kernels, self.n_samples, stored=True)
+        return max(min(2 * self.expected_nbytes - own, MOST_ROOM), 0)
 
     @property
     def expected(self) -> str:
@@ -285,23 +289,28 @@ def factored_nbytes(
     copied: bool = True,
     n_linear: int = 0,
     n_targets: int = 1,
+    coupled: bool = False,
 ) -> tuple[int, int]:
     """Return the bytes that a fit on factors holds besides its columns: when few kernels take part, and when many do.
 
     A table that is copied into an array is let go of before there are vectors and Hessians. ``n_linear`` columns are
-    factors as they are, of which a path reads a copy in single precision.
+    factors as they are, of which a path reads a copy in single precision. The curvature of a loss that couples samples
+    takes the factors of all rows at once.
     """
     curved = n_columns - n_linear
     rank = min(FULL_RANK * curved if rank is None else rank * curved // n_columns, TOGETHER)
     several = SEVERAL_WIDTHS if n_kernels >= 2 * n_columns else 1.0
     held = int(8 * FACTOR_COPIES * n_samples * several * rank)
-    if n_samples > FEW_ROWS:
+    if n_samples <= FEW_ROWS:
+        held += 8 * HESSIAN_SQUARES * min(int(several * rank), n_samples) ** 2 + min(PIECES_BYTES * curved, MOST_PIECES)
+    else:
         together = min(rank, HESSIAN_RANK)
         hessian = HESSIANS * (together**2 + max(HESSIAN_ENTRIES, HESSIAN_ROWS * together))
         held = max(min(held, 8 * hessian), pieces_nbytes(n_samples, curved))
     transforms = min(TRANSFORM_BYTES, TRANSFORM_COLUMN * n_columns)
     later = max(8 * FACTOR_VECTORS * n_samples, transforms + 8 * PASS_VECTORS * n_samples) + 4 * n_samples * n_linear
     later += 8 * TARGET_VECTORS * n_samples * (n_targets - 1)
+    later += 8 * min(int(n_samples * several * rank), COUPLED_ENTRIES) if coupled else 0
     first = 8 * TABLE_COPIES * n_samples * n_columns if copied else 0
     always = FLOOR_BYTES + 8 * KERNEL_VECTORS * n_kernels
     return always + max(first, later), always + max(first, later + held)
@@ -539,7 +548,8 @@ def plan_kernels(
             more = able if refusal is None else f"factors, which form none of them, cannot be had: {refusal}"
             raise MemoryBudgetError(f"{error} (Matrices among samples: {more}.)") from None
     nbytes = (8 * n_samples * n_columns if column_bytes is None else column_bytes) + object_bytes
-    least, working = factored_nbytes(n_kernels, n_samples, n_columns, rank, copied, n_linear, n_targets)
+    factors = n_kernels, n_samples, n_columns, rank, copied, n_linear, n_targets
+    least, working = factored_nbytes(*factors, coupled=coupled)
     if nbytes + working > memory_budget:
         raise MemoryBudgetError(
             f"{n_kernels} kernels on {n_samples} samples of {n_columns} columns take {format_bytes(nbytes + working)} "

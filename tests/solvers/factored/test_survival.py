@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import tracemalloc
 from dataclasses import replace
 
 import numpy as np
@@ -10,8 +11,9 @@ from tests.support.cox import CoxCase
 
 from manykernels import Gaussian, KernelBank, Laplacian, Linear, Periodic, solve
 from manykernels.grams.factored import factored_stack
+from manykernels.grams.factored.operators import DenseOperator
 from manykernels.objective import CoxPartial, get_regularizer, survival_target
-from manykernels.objective.losses.coupled import RiskCurvature
+from manykernels.objective.losses.coupled import BAND, RiskCurvature
 from manykernels.objective.losses.curvature import add_curved
 from manykernels.objective.problem import Problem
 from manykernels.solvers import choose_solver
@@ -94,6 +96,23 @@ def test_curvature_is_the_hessian_and_rows_estimate_it_without_losing_sign(seed:
     np.testing.assert_allclose(some.gram_of(Z[some.rows]), Z.T @ estimate @ Z, atol=1e-10)
     assert np.linalg.eigvalsh(estimate)[0] >= -1e-12 * np.abs(estimate).max()
     assert np.linalg.eigvalsh(np.diag(curvature.diagonal) - hessian)[0] >= -1e-12
+
+
+def test_a_hessian_holds_the_factors_of_all_rows_once() -> None:
+    rng = np.random.default_rng(0)
+    n, ranks = 8 * BAND + 300, [20] * 6
+    target = survival_target(rng.random(n) < 0.6, np.round(rng.exponential(size=n), 2))
+    curvature = CoxPartial().bind(target, np.ones(n)).curvature(rng.normal(size=n))
+    factors = [rng.normal(size=(n, rank)) for rank in ranks]
+    operators = [DenseOperator(np.array([m]), [own]) for m, own in enumerate(factors)]
+    Z = np.hstack(factors)
+    tracemalloc.start()
+    found = curvature.gram(operators, n, intercept=False)
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    expected = Z.T @ np.column_stack([curvature.product(column) for column in Z.T])
+    np.testing.assert_allclose(found, expected, atol=1e-10 * np.abs(expected).max())
+    assert peak < 1.7 * Z.nbytes  # with a band of rows, and what is summed
 
 
 def test_ties_of_hundreds_cost_no_pairs_and_bound_the_conjugate_from_above() -> None:

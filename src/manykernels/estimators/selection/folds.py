@@ -290,7 +290,8 @@ def on_stored(
     if not stack.evaluates:
         return problems
     # Problems are solved one after the other, so that no product has many columns: triangles, however many there are.
-    settings = {"memory_budget": memory_budget, "n_jobs": stack.n_threads, "dtype": dtype}
+    settings: dict[str, Any] = {"memory_budget": memory_budget, "n_jobs": stack.n_threads, "dtype": dtype}
+    settings["coupled"] = problems[0].loss.couples_samples
     held = build_stack(training.bank, training.prepared, **settings)
     return [replace(problem, stack=held) for problem in problems]
 

@@ -340,7 +340,7 @@ def regularization_path(
     family = PenaltyFamily(penalty, penalty_parameters or {})
     refusal = partial(refusal_of_factors, known, family.at(1.0, 1.0), solver)
     fit_intercept &= not known.couples_samples
-    stack, names = _opened(X, kernels, representation, refusal, fit_intercept, not known.smooth, memory_budget, n_jobs)
+    stack, names = _opened(X, kernels, representation, refusal, fit_intercept, known, memory_budget, n_jobs)
     classes, targets = _targets(y, known, shared=outputs == "shared")
     problem = problem_of(
         stack,
@@ -444,7 +444,7 @@ def _opened(
     representation: str,
     refusal: Callable[[], str | None],
     fit_intercept: bool,
-    kinked: bool,
+    loss: Loss,
     memory_budget: int | str | None,
     n_jobs: int | None,
 ) -> tuple[GramStack, tuple[str, ...]]:
@@ -462,6 +462,7 @@ def _opened(
         representation=representation,
         refusal=refusal,
         fit_intercept=fit_intercept,
-        kinked=kinked,
+        kinked=not loss.smooth,
+        coupled=loss.couples_samples,
     )
     return training.stack, tuple(training.bank.names)

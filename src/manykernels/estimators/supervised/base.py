@@ -209,9 +209,12 @@ class BaseMKL(SaysWhichParameter, NotebookCard, Explanations, TakesGroups):
 
     def _plan_of_run(self, samples: Samples, loss: Loss) -> MemoryPlan | None:
         """Return what a fit of these samples holds, by its strength as far as that is known."""
-        plan = self._planned(samples, loss, self._checked_penalty(samples.total_weight))
+        penalty = self._checked_penalty(samples.total_weight)
+        plan = self._planned(samples, loss, penalty)
+        if plan is None or not penalty.sparse:
+            return None if plan is None else replace(plan, likely_share=1.0)
         asked = None if self._strength_is_its_own else relative_strength(self.alpha)
-        return None if plan is None else plan.at_fraction(asked.factor if asked and asked.unit == "max" else None)
+        return plan.at_fraction(None if asked is None else asked.about(len(samples.weight)))
 
     def _checked_data(self, X: TableLike, y: ArrayLike) -> tuple[Rows, Array]:
         """Return rows and targets, checked: the only time in a fit that anybody looks at all of them."""

@@ -33,6 +33,9 @@ SMALLEST_TOTAL = 1e-120
 """Sums over risk sets below this, beside the largest hazard of the stratum, have squares that underflow."""
 
 
+BAND = 256  # rows that are scaled at once
+
+
 class RiskCurvature(curvature.Curvature):
     """The Hessian at some scores, of all samples, or as some of them estimate it.
 
@@ -94,13 +97,20 @@ class RiskCurvature(curvature.Curvature):
         used = self
         if len(index) < int(np.count_nonzero(self.diagonal)):
             used = self.of_rows(index, weights / self.diagonal[index])
-        return used.gram_of(np.hstack([operator.rows(used.rows) for operator in operators]))
+        Z, low = np.empty((len(used.rows), rank)), 0
+        for operator in operators:
+            high = low + int(operator.starts[-1])
+            Z[:, low:high] = operator.rows(used.rows)
+            low = high
+        return used.gram_of(Z)
 
     def gram_of(self, Z: Array) -> Array:
-        """Return ``Z' H Z`` (r, r) for the rows of ``Z`` (n, r) at ``rows``."""
-        scaled = Z * np.sqrt(self._sorted[self._kept])[:, None]
-        found = scaled.T @ scaled
-        sums = np.multiply(Z, self._weights[self._kept][:, None], out=scaled)
+        """Return ``Z' H Z`` (r, r) for the rows of ``Z`` (n, r) at ``rows``, which are overwritten: there are many."""
+        roots, found = np.sqrt(self._sorted[self._kept])[:, None], np.zeros((Z.shape[1], Z.shape[1]))
+        for low in range(0, len(Z), BAND):
+            scaled = roots[low : low + BAND] * Z[low : low + BAND]
+            found += scaled.T @ scaled
+        sums = np.multiply(Z, self._weights[self._kept][:, None], out=Z)
         for part in self._layout.slices:
             low, high = np.searchsorted(self._kept, (part.start, part.stop))
             np.cumsum(sums[low:high][::-1], axis=0, out=sums[low:high][::-1])
