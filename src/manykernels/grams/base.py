@@ -109,7 +109,7 @@ class GramStack(ABC):
 
     A subclass *must* supply ``_block`` and ``diag``. It *may* override the private ``_quad``, ``_apply_each``,
     ``_apply``, ``_combine``, ``_triangles``, ``_take`` and ``_restrict`` for speed; their defaults read blocks of
-    at most about 32 MB. Public methods check their arguments once, count what is read, and call the private ones.
+    at most about 4 MB. Public methods check their arguments once, count what is read, and call the private ones.
     Storage may be float32; results and accumulation are float64. Nothing passed in is modified.
 
     Everywhere below, ``kernels`` and ``samples`` are positions, a slice or a mask (None: all of them), ``r`` is a

@@ -127,7 +127,7 @@ class OnlineLearner(ABC):
         """Update every sample once."""
 
     def columns(self, order: Array) -> Iterator[tuple[Array, Array]]:
-        """Yield chunks of the order with their columns of all kernels (M, c, N), of at most about 32 MB."""
+        """Yield chunks of the order with their columns of all kernels (M, c, N), of at most about 4 MB."""
         size = max(FEWEST_COLUMNS, CHUNK_BYTES // (8 * self.problem.n_kernels * self.problem.n_samples))
         while order.size:
             order = self.worth_updating(order)
