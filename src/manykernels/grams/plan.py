@@ -41,7 +41,9 @@ SHARED_SQUARE, SHARED_CUBE = 1e-7, 8e-11  # a square and a cube of the number of
 SHARED_RANK = 7e-5  # a column of a factor, a target
 SHARED_RANK_CUBE = 2e-10  # a cube of the coefficients of factors that move together, a target
 MOST_TOGETHER = 1000  # of these coefficients; more are never in a model at once, or take turns
-MIXED = 1e-6  # a pair of samples, where sums of factors and of a few matrices are formed and factorized
+# A pair of a sample and of a sample or coefficient, and a cube of samples, where sums of factors and of a few matrices
+# are formed and factorized; and a pair of samples where the loss has a kink, and takes more steps
+MIXED, MIXED_CUBE, MIXED_OF_KINKS = 1.7e-7, 1.7e-10, 1e-6
 FULL_RANK = 30  # of the factors of a column with many values, about
 CLEARLY = 1.5  # how many times cheaper factors must be predicted to be: both predictions err by as much
 NOTICED = 0.05  # seconds that nobody waits for
@@ -531,11 +533,10 @@ def plan_kernels(
         raise IncompatibleError(f"representation='factored' cannot be had: {refusal}. Or take representation='gram'.")
     memory_budget = memory_bytes(memory_budget)
     sizes: dict[str, Any] = {"n_kernels": n_kernels, "n_samples": n_samples, "n_targets": n_targets}
+    of_factors: dict[str, Any] = {"n_columns": n_columns, "n_landmark": n_landmark, "rank": rank, "features": features}
     seconds = (
         gram_seconds(**sizes, shared=shared),
-        factored_seconds(
-            **sizes, n_columns=n_columns, n_landmark=n_landmark, rank=rank, shared=shared, features=features
-        ),
+        factored_seconds(**sizes, **of_factors, shared=shared, kinked=kinked),
     )
     sizes |= {"n_targets": n_targets if shared else 1, "coupled": coupled}  # matrices are read for one after the other
     spared = np.inf if averages and n_landmark else AVERAGES if averages else least_spared(kinked)
@@ -611,6 +612,7 @@ def factored_seconds(
     rank: int | None = None,
     shared: bool = False,
     features: float = 0.0,
+    kinked: bool = False,
 ) -> float:
     """Return the seconds that a fit on factors is predicted to take on one core.
 
@@ -618,7 +620,9 @@ def factored_seconds(
     """
     rank = FULL_RANK * n_columns if rank is None else rank
     fit, passes = FACTORED_BASE + KERNEL * n_kernels, READ * n_samples * n_columns + FEATURE * features
-    mixed = MIXED * float(n_samples) ** 2 if n_landmark else 0.0
+    n, mixed = float(n_samples), 0.0
+    if n_landmark:
+        mixed = MIXED_OF_KINKS * n**2 if kinked else MIXED * n * (n + min(rank, MOST_TOGETHER)) + MIXED_CUBE * n**3
     if shared and n_targets > 1:
         together = SHARED_RANK_CUBE * float(min(rank, MOST_TOGETHER)) ** 3
         return fit + n_targets * (passes + SHARED_RANK * rank + together + mixed)

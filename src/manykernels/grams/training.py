@@ -64,7 +64,7 @@ from manykernels.validation.parameters import check_n_jobs
 
 PRECOMPUTED = "precomputed"
 LAZY = "lazy"  # matrices that are evaluated whenever they are read, for a search, which reads averages of all kernels
-PATIENCE_SECONDS = 5.0  # predicted of a fit of the default bank with matrices, beyond which it has landmarks
+PATIENCE_SECONDS = 2.5  # predicted of a fit of the default bank with matrices, beyond which it has landmarks
 LANDMARK_PRODUCTS = 1e9  # rows times the square of landmarks of the default bank: what a step on them costs
 LANDMARK_COUNTS = (50, 500)  # compared by `gram_or_factored.py --problem landmarks`
 AGAIN_BYTES = 2**28  # of a stack that is built a second time, while somebody asks: evaluated within a second
