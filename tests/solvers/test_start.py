@@ -30,16 +30,6 @@ def test_products_of_complementarity_are_a_part_of_what_the_constant_loses(share
     assert iteration.barrier() * pairs >= 0.08 * loss
 
 
-@pytest.mark.parametrize("loss", ["hinge", "epsilon_insensitive", "quantile"])
-def test_multipliers_of_a_cold_start_make_the_scores_of_its_model(loss: str) -> None:
-    posed = problem(0.2)
-    y = posed.y if loss == "hinge" else posed.y + np.linspace(-1, 1, len(posed.y))
-    posed = Problem(posed.stack, y, get_loss(loss), posed.regularizer)
-    iteration = start_iteration(posed, *posed.zero_model())
-    scores = iteration.samples.scores()
-    np.testing.assert_allclose(scores, iteration.scores(), atol=0.05 * np.abs(scores).max())
-
-
 def test_a_start_from_a_model_that_does_not_know_all_rows_takes_few_steps() -> None:
     rng = np.random.default_rng(0)
     points = rng.uniform(-2, 2, size=(3, 120, 1))

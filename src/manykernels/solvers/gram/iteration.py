@@ -45,7 +45,7 @@ if TYPE_CHECKING:
 
     from manykernels.objective.losses.bound import SampleSum
     from manykernels.objective.problem import Problem
-    from manykernels.solvers.gram.sample_variables import BoxSamples, SampleVariables
+    from manykernels.solvers.gram.sample_variables import SampleVariables
     from manykernels.solvers.gram.weight_variables import LinearWeights, WeightVariables
     from manykernels.validation.arrays import Array
 
@@ -222,13 +222,6 @@ class PrimalDual:
         self.kernels.weights = scaled(best)
         self._keep_origin()
         self._set_products(self._products)
-
-    def fit_multipliers(self, balance: float) -> None:
-        """Let the multipliers of the samples make the scores of the model: steps are short where the two disagree."""
-        samples = cast("BoxSamples", self.samples)
-        samples.fit(self.scores(), balance)
-        self._keep_origin()
-        self._bounds = None
 
     def moved_to(self, problem: Problem, keep: Array, norms_added: Array, distance: float) -> PrimalDual:
         """Return this point on other kernels: those of ``keep`` followed by new ones with these norms.

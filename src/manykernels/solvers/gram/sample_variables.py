@@ -32,7 +32,6 @@ if TYPE_CHECKING:
 
 EPSILON = 4e-16  # rounding at the ends of the domain, relative to them
 TINY = 1e-300
-SMALLEST_SHARE = 0.01  # of a multiplier on the central path, that a fitted one keeps
 
 
 class SampleVariables(Protocol):
@@ -124,21 +123,6 @@ class BoxSamples:
 
     def complementarity(self) -> float:
         return float(self.slack @ self.multiplier) + self._split_complementarity(self.split, self.tilt)
-
-    @property
-    def bounded(self) -> bool:
-        """Whether every coefficient has an end on both sides, so that multipliers can make any score of it."""
-        return self.slack.size == 2 * self.y.size
-
-    def fit(self, scores: Array, balance: float) -> None:
-        """Set the multipliers of both ends to make these scores, with a product of the two that is the same for all.
-
-        Its root is the root of ``balance`` times the mean of what they have to make.
-        """
-        missing = self.tilt - self._smooth_slope() - scores
-        own = self.side * missing[self.sample]
-        product = balance * float(np.abs(missing).mean()) ** 2
-        self.multiplier = np.maximum(0.5 * (own + np.sqrt(own**2 + 4.0 * product)), SMALLEST_SHARE * self.multiplier)
 
     def linearize(self, target: float) -> tuple[Array, Array]:
         self._target = target

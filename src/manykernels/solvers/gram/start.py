@@ -16,13 +16,7 @@ from manykernels.objective.projection import project_box_hyperplane, project_box
 from manykernels.objective.regularizers.norms import BlockL1
 from manykernels.solvers.gram import tuning
 from manykernels.solvers.gram.iteration import Linearized, PrimalDual
-from manykernels.solvers.gram.sample_variables import (
-    BoxSamples,
-    CoupledSamples,
-    EntropicSamples,
-    paired_samples,
-    start_samples,
-)
+from manykernels.solvers.gram.sample_variables import CoupledSamples, EntropicSamples, paired_samples, start_samples
 from manykernels.solvers.gram.set_weights import RootWeights, SetWeights
 from manykernels.solvers.gram.weight_variables import (
     BoundedWeights,
@@ -130,8 +124,6 @@ def _plain_start(problem: Problem, rho: Array, b: float, scores: Array | None) -
         products = problem.stack.apply_each(rho) * (scale * problem.penalties**-2.0)[:, None]
         iteration = PrimalDual(problem, samples, kernels, b, products)
     iteration.fit_weights()
-    if isinstance(samples, BoxSamples) and samples.bounded and not problem.loss.entropic:
-        iteration.fit_multipliers(tuning.START_BALANCE)
     return iteration
 
 

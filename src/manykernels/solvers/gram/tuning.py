@@ -49,7 +49,6 @@ FAR_OFF = 0.5  # relative gap of a model that is not worth to start from
 FAR_APART = 0.5  # of its weight, between the coefficient of a sample and the slope of its score: no model starts there
 SMALLEST_MARGIN = 1e-9  # of the box, from its ends, where an entropic loss is defined
 START_BARRIER = 0.1  # of the dual value of the start, shared by all complementarity products
-START_BALANCE = 0.1  # product of the multipliers of the two ends of a box, in squares of what they have to make
 
 # Variables of the kernels
 EXPONENT_OF_ROOTS = 4.0 / 3.0  # q of an lp ball (p = 2) above which weights are concave in norms, not norms in weights
