@@ -92,7 +92,8 @@ def functions_of(problem: Problem, state: State) -> FactorFunctions:
 
 
 def _components(problem: Problem, state: State) -> tuple[Component, ...]:
-    return tuple(each for whole in components_of(state) for each in whole.each(problem.n_targets))
+    own = components_of(state)
+    return tuple(own if problem.n_targets == 1 else (each for whole in own for each in whole.each(problem.n_targets)))
 
 
 def norms_of(problem: Problem, state: State) -> Array:

@@ -52,6 +52,7 @@ from manykernels.solvers.factored.tuning import (
     NEW_FOR_PRODUCTS,
     NEWTON_STEPS,
     NEXT_GAP,
+    READ_AHEAD,
     REFINE,
     REFINE_LESS,
     SINGLE_PRECISION_TOL,
@@ -236,7 +237,7 @@ class FactoredWorkingSet:
         start = self._earlier
         if start is None or not selects(self.problem.regularizer):
             return None
-        kept = 2.0 * self.problem.regularizer.strength / start.strength - 1.0
+        kept = 1.0 - READ_AHEAD * (1.0 - self.problem.regularizer.strength / start.strength)
         if not 0.0 < kept <= 1.0:
             return None
         same = start.certified is not None and start.certified.is_of(self.stack)
@@ -332,7 +333,7 @@ class FactoredWorkingSet:
         """
         state.objective = FactoredObjective(self.problem, state.operators, 0.0)
         state.objective.known = state.known
-        if keeps_kinks(state):
+        if self.problem.loss.smooth or keeps_kinks(state):
             return
         state.mu = smaller_smoothing(self.problem.bound, state.point.z, state.mu, goal)
         state.objective = FactoredObjective(self.problem, state.operators, state.mu)
