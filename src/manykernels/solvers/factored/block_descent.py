@@ -6,7 +6,7 @@ with ``W = diag(s l'')`` and the slopes ``g = s l'`` at the present point. A gro
 the eigenbasis of ``Z_m' W Z_m`` it is one scalar equation (`group_penalty.group_minimizer`). Slopes are kept for all
 rows, so that a group costs ``4 N r_m`` products and a sweep one reading of the factors; sweeps over the groups that are
 not zero alternate with sweeps over all of them. Groups of columns that correlate trade from turn to turn: where sweeps
-come to no end, conjugate gradients move all together that are not zero (`newton.conjugate_step`). Where scores of
+come to no end, conjugate gradients move all together that are not zero (`backfitting.conjugate_step`). Where scores of
 several outputs, or samples, act on each other, slopes follow ``W`` as it is, and a group's turn is that of a diagonal
 matrix above it, the same in all outputs. Breheny and Huang, "Group descent algorithms for nonconvex penalized linear
 and logistic regression models with grouped predictors", Statistics and Computing 25 (2015), without their orthonormal
