@@ -1,8 +1,17 @@
-"""Models at fixed kernel weights, at every strength, for all targets at once: one eigendecomposition pays for all.
+"""Models at fixed kernel weights, for all targets at once.
 
-With weights ``g`` the ridge penalty ``C/2 sum_m ||f_m||^2 / g_m`` is that of one kernel, ``K = sum_m g_m K_m``. In the
-eigenbasis of the centered ``K`` the squared loss has its optimum in closed form, for every strength and every target;
-smooth losses take Newton steps, whose systems are solved by conjugate gradients with the spectrum as preconditioner.
+With weights ``g`` the ridge penalty ``C/2 sum_m ||f_m||^2 / g_m`` is that of one kernel, ``K = sum_m g_m K_m``, that is
+centered if there is an intercept. In coefficients, ``f = K a + b``, the problem and its Newton systems are
+
+    min_{a,b}  sum_i s_i l(y_i, f_i) + C/2 a'Ka,
+    K (W K + C) da + K w db = -K (s l' + C a),   w'K da + w'1 db = -s'l',   W = diag(w),  w_i = s_i l''_i.
+
+Conjugate gradients solve them, for all targets in step. With residuals ``K u``, the preconditioner ``K (c K + C)``,
+where ``c`` is the mean of ``w``, takes a Cholesky factor of ``K + (C/c) I`` alone. Targets share it whose ``C/c`` are
+near one another. For the squared loss it is the system itself.
+
+An eigendecomposition ``K = U L U'`` takes as long as some twenty factors, and serves every strength and target: with
+``f = U L^{1/2} v + b`` the squared loss has its optimum in closed form. It is for many targets.
 """
 
 from __future__ import annotations
@@ -13,7 +22,7 @@ from functools import cached_property
 from typing import Any
 
 import numpy as np
-from scipy.linalg import eigh
+from scipy.linalg import eigh, get_lapack_funcs
 
 from manykernels.objective.certificate import Certificate, KKTResiduals
 from manykernels.objective.losses import Loss
@@ -21,53 +30,103 @@ from manykernels.solvers import Solution
 from manykernels.validation.arrays import Array
 
 NEGLIGIBLE = 1e-11  # eigenvalues below this share of the largest are rounding
+# An eigendecomposition takes as long as so many Cholesky factors, the strengths of a fold are so many, and each of them
+# has so many products of the kernel with every target.
+EIGENVECTORS, STRENGTHS, PRODUCTS = 20.0, 5.0, 8.0
 MOST_STEPS, MOST_PRODUCTS, MOST_HALVINGS = 60, 60, 30
 FORCING = 0.1  # residual of a Newton system, relative to its right-hand side; less where the decrement is smaller
+EXACT, FINEST = 1e-7, 1e-6  # the same of a squared loss, whose first system is the last, and its relative gap at most
 CAUTION = 10.0  # times what the preconditioner says of a residual: curvatures are not alike
 ARMIJO = 1e-4
+FELT = 10.0  # times what single precision rounds of a kernel, under which C/c wants systems in double precision
+NEAR = 3.0  # times or part of the C/c of a factor for which it is taken
+
+
+@dataclass(frozen=True, eq=False)
+class AverageKernel:
+    """One kernel among training samples, and of new rows with them; models are in its coefficients."""
+
+    gram: Array  # (n, n), centered if there is an intercept
+    cross: Array  # (n_new, n)
+    means: Array  # (n,) float64: of the columns of the kernel; zero without an intercept
+    centered: bool
+
+    def new(self, coefficients: Array) -> Array:
+        """Return functions of the new rows."""
+        return self.cross.astype(np.float64, copy=False) @ coefficients
+
+    def old(self, coefficients: Array) -> Array:
+        """Return functions of the training samples."""
+        return self.gram.astype(np.float64, copy=False) @ coefficients
+
+    def expanded(self, coefficients: Array) -> Array:
+        """Return coefficients that sum to zero if there is an intercept."""
+        return coefficients - coefficients.mean(axis=0) if self.centered else coefficients
 
 
 @dataclass(frozen=True, eq=False)
 class Spectrum:
-    """Eigenvectors of one kernel among training samples, scaled to features, with the same features of new rows."""
+    """Its eigenvectors, scaled to features, with the same features of new rows; models are in their coefficients."""
 
-    features: Array  # (n, r): U sqrt(L) of the kernel, centered if there is an intercept
-    values: Array  # (r,) float64: eigenvalues L, decreasing
+    features: Array  # (n, r): U L^{1/2}
+    values: Array  # (r,) float64: L, decreasing
     held_out: Array  # (n_new, r)
-    means: Array  # (n,) float64: of the columns of the kernel; zero without an intercept
+    means: Array  # (n,)
     centered: bool
 
-    @classmethod
-    def of(cls, gram: Array, cross: Array, *, centered: bool, dtype: Any = np.float64) -> Spectrum:
-        """Decompose a kernel; both matrices are overwritten.
+    def new(self, coefficients: Array) -> Array:
+        """Return functions of the new rows."""
+        return _product(self.held_out, coefficients)
 
-        Features may be held in single precision, which rounds each of them in its own unit: small ones stay as exact.
-        """
-        means = gram.mean(axis=0) if centered else np.zeros(len(gram))
-        if centered:
-            cross -= cross.mean(axis=1)[:, None] + means
-            cross += means.mean()
-            gram -= means[:, None] + means
-            gram += means.mean()
-        values, vectors = eigh(gram, overwrite_a=True, check_finite=False, driver="evd")
-        kept = np.flatnonzero(values > NEGLIGIBLE * max(values[-1], 0.0))[::-1]
-        values, vectors = values[kept], vectors[:, kept]
-        roots = np.sqrt(values)
-        features, held_out = vectors * roots, cross @ vectors / roots
-        return cls(features.astype(dtype, copy=False), values, held_out.astype(dtype, copy=False), means, centered)
+    def old(self, coefficients: Array) -> Array:
+        """Return functions of the training samples."""
+        return _product(self.features, coefficients)
+
+    def expanded(self, coefficients: Array) -> Array:
+        """Return coefficients of the kernel."""
+        return _product(self.features, coefficients / self.values[:, None])
+
+
+def opened(
+    gram: Array, cross: Array, losses: Sequence[Loss], weight: Array, *, centered: bool, dtype: Any = np.float64
+) -> AverageKernel | Spectrum:
+    """Center a kernel, and decompose it where that is predicted to be faster; both matrices are overwritten.
+
+    What is held may be in single precision: of a kernel another one near it, of which the models then are; of features
+    each is rounded in its own unit, so that small ones stay as exact.
+    """
+    means = gram.mean(axis=0) if centered else np.zeros(len(gram))
+    if centered:
+        cross -= cross.mean(axis=1)[:, None] + means
+        cross += means.mean()
+        gram -= means[:, None] + means
+        gram += means.mean()
+    factors = STRENGTHS * (1.0 + 6.0 * PRODUCTS * len(losses) / len(gram))  # a product takes 2 n^2, a factor n^3 / 3
+    if factors < EIGENVECTORS or not all(loss.linear_dual for loss in losses) or np.ptp(weight) > 0:
+        return AverageKernel(gram.astype(dtype, copy=False), cross.astype(dtype, copy=False), means, centered)
+    values, vectors = eigh(gram, overwrite_a=True, check_finite=False, driver="evd")
+    kept = np.flatnonzero(values > NEGLIGIBLE * max(values[-1], 0.0))[::-1]
+    values, vectors = values[kept], vectors[:, kept]
+    features, held_out = vectors * np.sqrt(values), cross @ vectors / np.sqrt(values)
+    return Spectrum(features.astype(dtype, copy=False), values, held_out.astype(dtype, copy=False), means, centered)
+
+
+def _product(features: Array, vectors: Array) -> Array:
+    """Return the product of features with vectors, in the precision in which the features are held."""
+    return (features @ vectors.astype(features.dtype, copy=False)).astype(np.float64, copy=False)
 
 
 @dataclass(frozen=True, eq=False)
 class AverageModels:
-    """One model a target in the features of a spectrum."""
+    """One model a target, as coefficients of a kernel or of its features."""
 
-    spectrum: Spectrum | None  # None once it is let go
-    coefficients: Array  # (r, K) float64
-    intercepts: Array  # (K,) float64: for centered features
+    kernel: AverageKernel | Spectrum | None  # None once it is let go
+    coefficients: Array  # (n or r, K) float64
+    intercepts: Array  # (K,) float64: for the centered kernel
     strengths: Array  # (K,)
     finished: bool = True  # whether every model is within the tolerance
     weights: Array | None = None  # (M,): of the kernels in the sum, where that is known
-    # what a step down of one in the logarithm of the strength changed: coefficients (r, K) and intercepts (K,)
+    # what a step down of one in the logarithm of the strength changed: coefficients and intercepts
     slopes: tuple[Array, Array] | None = None
 
     def toward(self, strengths: Array) -> tuple[Array, Array]:
@@ -77,28 +136,30 @@ class AverageModels:
         way = np.log(self.strengths / strengths)
         return self.coefficients + self.slopes[0] * way, self.intercepts + self.slopes[1] * way
 
-    def scores(self, features: Array) -> Array:
-        """Return the scores of rows with these features, (n, K)."""
-        return _product(features, self.coefficients) + self.intercepts
-
-    def without_spectrum(self) -> AverageModels:
+    def without_kernel(self) -> AverageModels:
         """Return the same models, whose expansion and scores of held-out rows are known, without a matrix."""
-        light = replace(self, spectrum=None, slopes=None)
+        light = replace(self, kernel=None, slopes=None)
         vars(light).update(expanded=self.expanded, held_out=self.held_out)
         return light
+
+    @property
+    def fitted(self) -> Array:
+        """Scores of the training samples, (n, K)."""
+        assert self.kernel is not None
+        return self.kernel.old(self.coefficients) + self.intercepts
 
     @cached_property
     def held_out(self) -> Array:
         """Scores of the held-out rows, (n_new, K)."""
-        assert self.spectrum is not None
-        return self.scores(self.spectrum.held_out)
+        assert self.kernel is not None
+        return self.kernel.new(self.coefficients) + self.intercepts
 
     @cached_property
     def expanded(self) -> tuple[Array, Array]:
-        """The models as ``K a + b`` on the kernel itself: ``a`` (n, K) and ``b`` (K,)."""
-        assert self.spectrum is not None
-        coefficients = _product(self.spectrum.features, self.coefficients / self.spectrum.values[:, None])
-        return coefficients, self.intercepts - self.spectrum.means @ coefficients
+        """The models as ``K a + b`` on the kernel as it was before it was centered: ``a`` (n, K) and ``b`` (K,)."""
+        assert self.kernel is not None
+        coefficients = self.kernel.expanded(self.coefficients)
+        return coefficients, self.intercepts - self.kernel.means @ coefficients
 
     @property
     def by_kernel(self) -> tuple[Array, Array, Array]:
@@ -120,18 +181,13 @@ class AverageModels:
         return [Solution(*own, nothing) for own in zip(rho, weights, intercepts.tolist(), strict=True)]
 
 
-def _product(features: Array, vectors: Array) -> Array:
-    """Return the product of features with vectors, in the precision in which the features are held."""
-    return (features @ vectors.astype(features.dtype, copy=False)).astype(np.float64, copy=False)
-
-
 def can_average(losses: Sequence[Loss]) -> bool:
     """Whether these losses have the derivatives that the models need."""
     return all(not loss.couples_samples and loss.smooth and np.isfinite(loss.curvature_bound) for loss in losses)
 
 
 def fit_averages(
-    spectrum: Spectrum,
+    kernel: AverageKernel | Spectrum,
     losses: Sequence[Loss],
     targets: Array,
     weight: Array,
@@ -140,65 +196,109 @@ def fit_averages(
     tol: float,
     start: AverageModels | None = None,
 ) -> AverageModels:
-    """Minimize ``sum_i s_i l(y_i, f_i + b) + C/2 ||v||^2`` for every target."""
-    if all(loss.linear_dual for loss in losses) and np.ptp(weight) == 0:
-        return _closed_form(spectrum, losses, targets, weight[0], strengths)
-    return _Newton(spectrum, losses, targets, weight, strengths).solve(tol, start)
+    """Minimize ``sum_i s_i l(y_i, (K a)_i + b) + C/2 a'Ka`` for every target."""
+    if isinstance(kernel, AverageKernel):
+        return _Newton(kernel, losses, targets, weight, strengths).solve(tol, start)
+    curvatures = weight[0] / np.array([loss.curvature for loss in losses])
+    means = targets.mean(axis=0) if kernel.centered else np.zeros(targets.shape[1])
+    slopes = _product(kernel.features.T, targets - means)
+    return AverageModels(
+        kernel, slopes * curvatures / (kernel.values[:, None] * curvatures + strengths), means, strengths
+    )
 
 
-def _closed_form(
-    spectrum: Spectrum, losses: Sequence[Loss], targets: Array, weight: float, strengths: Array
-) -> AverageModels:
-    curvatures = weight / np.array([loss.curvature for loss in losses])
-    means = targets.mean(axis=0) if spectrum.centered else np.zeros(targets.shape[1])
-    slopes = _product(spectrum.features.T, targets - means)
-    coefficients = slopes * curvatures / (spectrum.values[:, None] * curvatures + strengths)
-    return AverageModels(spectrum, coefficients, means, strengths)
+class _Factors:
+    """Cholesky factors of ``K + ratio I``, each for targets whose ratios are near it."""
+
+    def __init__(self, gram: Array, ratios: Array) -> None:
+        self.ratios = np.empty_like(ratios)  # that of the factor of each target
+        self.parts: list[tuple[Array, Array]] = []
+        self.potrs = get_lapack_funcs("potrs", (gram,))
+        left = np.argsort(ratios)
+        while left.size:
+            near = left[ratios[left] <= NEAR**2 * ratios[left[0]]]
+            ratio = float(np.sqrt(ratios[near[0]] * ratios[near[-1]]))
+            self.ratios[near] = ratio
+            self.parts.append((np.sort(near), _factorized(gram, ratio)))
+            left = left[len(near) :]
+
+    def serve(self, ratios: Array) -> bool:
+        """Whether they are still near."""
+        return bool((np.abs(np.log(ratios / self.ratios)) <= 2 * np.log(NEAR)).all())
+
+    def solve(self, right: Array) -> Array:
+        """Return ``(K + ratio I)^{-1}`` times columns, one a target."""
+        if len(self.parts) == 1:
+            return self.potrs(self.parts[0][1], right, lower=True)[0].astype(np.float64, copy=False)
+        out = np.empty_like(right)
+        for columns, factor in self.parts:
+            out[:, columns] = self.potrs(factor, right[:, columns], lower=True)[0]
+        return out
+
+
+def _factorized(gram: Array, ratio: float) -> Array:
+    """Return the Cholesky factor, of a larger ratio where rounding leaves none: it conditions as well."""
+    (potrf,) = get_lapack_funcs(("potrf",), (gram,))
+    while True:
+        matrix = gram.copy().T  # column after column, and symmetric
+        np.einsum("ii->i", matrix)[:] += ratio
+        factor, info = potrf(matrix, lower=True, overwrite_a=True, clean=False)
+        if info == 0:
+            return factor
+        ratio = max(10 * ratio, np.finfo(gram.dtype).eps * float(np.abs(gram).max()))
 
 
 class _Newton:
     """Newton's method for all targets side by side; those that are done stay where they are."""
 
     def __init__(
-        self, spectrum: Spectrum, losses: Sequence[Loss], targets: Array, weight: Array, strengths: Array
+        self, kernel: AverageKernel, losses: Sequence[Loss], targets: Array, weight: Array, strengths: Array
     ) -> None:
-        self.spectrum, self.losses, self.targets = spectrum, losses, targets
+        self.kernel, self.losses, self.targets = kernel, losses, targets
+        self.gram, self.rounded = kernel.gram.astype(np.float64, copy=False), kernel.gram.dtype != np.float64
         self.weight, self.strengths = weight[:, None], strengths
+        least = strengths.min() / (weight.mean() * max(loss.curvature_bound for loss in losses))  # of all C/c
+        felt = FELT * np.finfo(np.float32).eps * float(np.sqrt(len(weight)) * np.abs(kernel.gram).max())
+        self.matrix = kernel.gram if least > felt else self.gram  # of the systems
         self.alike = all(loss == losses[0] for loss in losses)
+        self.quadratic = all(loss.linear_dual for loss in losses)
+        self.factors: _Factors | None = None
 
     def solve(self, tol: float, start: AverageModels | None) -> AverageModels:
         """Return the models within ``tol``, or where the steps ran out."""
-        v, b = start.toward(self.strengths) if start is not None else self._constants()
-        scores, finished = _product(self.spectrum.features, v) + b, False
+        a, b = start.toward(self.strengths) if start is not None else self._constants()
+        tol = min(tol, FINEST) if self.quadratic else tol
+        scores, finished = self.gram @ a + b, False
         for _ in range(MOST_STEPS):
             slopes = self.weight * self._of("derivative", scores)
             curves = self.weight * self._of("second_derivative", scores)
-            gradient = _product(self.spectrum.features.T, slopes) + self.strengths * v
-            rise = slopes.sum(axis=0) if self.spectrum.centered else np.zeros(len(b))
-            values = self._objective(v, scores)
+            dual = slopes + self.strengths * a
+            rise = slopes.sum(axis=0) if self.kernel.centered else np.zeros(len(b))
+            values = self._objective(a, b, scores)
             little = 2 * tol * np.maximum(values, np.finfo(float).tiny)
-            step, shift, along = self._direction(gradient, rise, curves, little)
-            decrement = -((gradient * step).sum(axis=0) + rise * shift)
+            step, shift, along = self._direction(dual, rise, curves, little)
+            decrement = -((dual * (along - shift)).sum(axis=0) + rise * shift)
             finished = bool((decrement <= little).all())
-            length = self._length(v, scores, step, along, decrement, values)
-            v, b, scores = v + length * step, b + length * shift, scores + length * along
+            length = self._length(a, b, scores, step, shift, along, decrement, values)
+            a, b = a + length * step, b + length * shift
+            scores = self.gram @ a + b if self.rounded else scores + length * along
             if finished or not length.any():
                 break
-        return AverageModels(self.spectrum, v, b, self.strengths, finished, slopes=self._slopes(v, b, start))
+        return AverageModels(self.kernel, a, b, self.strengths, finished, slopes=self._slopes(a, b, start))
 
-    def _slopes(self, v: Array, b: Array, start: AverageModels | None) -> tuple[Array, Array] | None:
+    def _slopes(self, a: Array, b: Array, start: AverageModels | None) -> tuple[Array, Array] | None:
         """Return what changed from a model of other strengths, for each unit of the logarithm."""
         if start is None or (start.strengths == self.strengths).any():
             return None
         way = np.log(start.strengths / self.strengths)
-        return (v - start.coefficients) / way, (b - start.intercepts) / way
+        return (a - start.coefficients) / way, (b - start.intercepts) / way
 
     def _constants(self) -> tuple[Array, Array]:
         """Return the best constants."""
         zero = np.zeros(len(self.targets))
         each = zip(self.losses, self.targets.T, strict=True)
-        best = [loss.best_intercept(y, zero, self.weight[:, 0]) if self.spectrum.centered else 0.0 for loss, y in each]
-        return np.zeros((len(self.spectrum.values), len(best))), np.array(best)
+        best = [loss.best_intercept(y, zero, self.weight[:, 0]) if self.kernel.centered else 0.0 for loss, y in each]
+        return np.zeros((len(zero), len(best))), np.array(best)
 
     def _of(self, name: str, scores: Array) -> Array:
         """Return values or derivatives of the losses, (n, K)."""
@@ -207,47 +307,68 @@ class _Newton:
         columns = zip(self.losses, self.targets.T, scores.T, strict=True)
         return np.column_stack([getattr(loss, name)(y, z) for loss, y, z in columns])
 
-    def _objective(self, v: Array, scores: Array) -> Array:
-        return (self.weight * self._of("value", scores)).sum(axis=0) + 0.5 * self.strengths * (v * v).sum(axis=0)
+    def _objective(self, a: Array, b: Array, scores: Array) -> Array:
+        """Return the objectives, (K,): ``a'Ka`` is ``a'(f - b)``."""
+        penalty = 0.5 * self.strengths * (a * (scores - b)).sum(axis=0)
+        return (self.weight * self._of("value", scores)).sum(axis=0) + penalty
 
-    def _length(self, v: Array, scores: Array, step: Array, along: Array, decrement: Array, values: Array) -> Array:
+    def _length(
+        self,
+        a: Array,
+        b: Array,
+        scores: Array,
+        step: Array,
+        shift: Array,
+        along: Array,
+        decrement: Array,
+        values: Array,
+    ) -> Array:
         """Halve the step of each target until its objective falls enough; zero where it does not fall at all."""
-        length = np.ones(v.shape[1])
+        length = np.ones(a.shape[1])
         for _ in range(MOST_HALVINGS):
-            new = self._objective(v + length * step, scores + length * along)
+            new = self._objective(a + length * step, b + length * shift, scores + length * along)
             low = new <= values - ARMIJO * length * decrement
             if low.all():
                 break
             length = np.where(low, length, length / 2)
         return np.where(new < values, length, 0.0)
 
-    def _direction(self, gradient: Array, rise: Array, curves: Array, little: Array) -> tuple[Array, Array, Array]:
+    def _product(self, columns: Array) -> Array:
+        """Return ``K`` times columns, in the precision of the systems."""
+        return _product(self.matrix, columns)
+
+    def _preconditioned(self, right: Array, ratios: Array) -> Array:
+        if self.factors is None or not self.factors.serve(ratios):
+            self.factors = _Factors(self.matrix, ratios)
+        return self.factors.solve(right)
+
+    def _direction(self, dual: Array, rise: Array, curves: Array, little: Array) -> tuple[Array, Array, Array]:
         """Solve the Newton systems by preconditioned conjugate gradients, all targets in step; with changes of scores.
 
         They end as soon as no step, with what is left of its system, promises more than ``little`` of the objective.
         """
-        features, centered = self.spectrum.features, self.spectrum.centered
-        totals = np.maximum(curves.sum(axis=0), np.finfo(float).tiny)
-        inverse = 1.0 / (self.spectrum.values[:, None] * curves.mean(axis=0) + self.strengths)
-        inverse_b = 1.0 / totals if centered else np.zeros(len(rise))
-        x, t, along = np.zeros_like(gradient), np.zeros_like(rise), np.zeros_like(curves)
-        r, q = -gradient, -rise
-        z, w = inverse * r, inverse_b * q
-        p, o = z, w
-        energy, promised = (r * z).sum(axis=0) + q * w, 0.0 * rise
-        goal = FORCING**2 * energy
+        tiny, centered = np.finfo(float).tiny, self.kernel.centered
+        means = np.maximum(curves.mean(axis=0), tiny)
+        ratios = self.strengths / means
+        inverse_b = 1.0 / np.maximum(curves.sum(axis=0), tiny) if centered else np.zeros(len(rise))
+        x, t, along = np.zeros_like(dual), np.zeros_like(rise), np.zeros_like(curves)
+        u, q = -dual, -rise
+        z, w = self._preconditioned(u, ratios) / means, inverse_b * q
+        p, o, moved = z, w, self._product(z)
+        energy, promised = (u * moved).sum(axis=0) + q * w, 0.0 * rise
+        goal = (EXACT if self.quadratic else FORCING) ** 2 * energy
         for _ in range(MOST_PRODUCTS):
-            change = _product(features, p) + o
+            change = moved + o
             bent = curves * change
-            down, down_b = _product(features.T, bent) + self.strengths * p, bent.sum(axis=0) if centered else 0.0 * o
-            curvature = (p * down).sum(axis=0) + o * down_b
+            curvature = (bent * change).sum(axis=0) + self.strengths * (p * moved).sum(axis=0)
             length = np.where((energy > goal) & (curvature > 0), energy / np.where(curvature > 0, curvature, 1.0), 0.0)
             x, t, along, promised = x + length * p, t + length * o, along + length * change, promised + length * energy
-            r, q = r - length * down, q - length * down_b
-            z, w = inverse * r, inverse_b * q
-            fresh = (r * z).sum(axis=0) + q * w
+            u, q = u - length * (bent + self.strengths * p), q - length * (bent.sum(axis=0) if centered else 0.0)
+            z, w = self._preconditioned(u, ratios) / means, inverse_b * q
+            fresh_moved = self._product(z)
+            fresh = (u * fresh_moved).sum(axis=0) + q * w
             if (fresh <= goal).all() or not length.any() or (promised + CAUTION * fresh <= little).all():
                 break
             turn = np.where(energy > 0, fresh / np.where(energy > 0, energy, 1.0), 0.0)
-            p, o, energy = z + turn * p, w + turn * o, fresh
+            p, o, moved, energy = z + turn * p, w + turn * o, fresh_moved + turn * moved, fresh
         return x, t, along

@@ -18,7 +18,14 @@ from sklearn.base import BaseEstimator, RegressorMixin
 from sklearn.linear_model import LogisticRegression
 from sklearn.model_selection import BaseCrossValidator, BaseShuffleSplit, check_cv
 
-from manykernels.estimators.selection.averages import AverageModels, Spectrum, can_average, fit_averages
+from manykernels.estimators.selection.averages import (
+    AverageKernel,
+    AverageModels,
+    Spectrum,
+    can_average,
+    fit_averages,
+    opened,
+)
 from manykernels.estimators.supervised.problems import Fit, SolverChoice, descend, expanded, without_bar
 from manykernels.exceptions import InvalidInputError, warn
 from manykernels.grams import build_stack, cross_combine, cross_scores
@@ -301,7 +308,7 @@ class Family(Protocol):
 
     @property
     def averages(self) -> bool:
-        """Whether the weights of kernels are given, so that one eigendecomposition is enough for every strength."""
+        """Whether the weights of kernels are given, so that one sum of them is enough for every strength."""
         ...
 
     def posed(self, problems: list[Problem], names: tuple[str, ...]) -> list[Problem]:
@@ -432,11 +439,11 @@ class OpenedKernels:
         return self._solved(family, strength, held_out, start, solved)
 
     def outlasting(self, model: Any) -> Any:
-        """Return a model without the eigenvectors of its kernel."""
-        return model.without_spectrum() if isinstance(model, AverageModels) else model
+        """Return a model without the matrix of its kernel."""
+        return model.without_kernel() if isinstance(model, AverageModels) else model
 
     def averages(self, family: Family) -> bool:
-        """Whether models come from one eigendecomposition, without matrices that are held."""
+        """Whether models come from one sum of kernels, without matrices of each that are held."""
         return family.averages and self._can_average
 
     @cached_property
@@ -491,13 +498,13 @@ class OpenedKernels:
     def _averaged(
         self, family: Any, fraction: float, held_out: HeldOut, start: AverageModels | None, solved: AverageModels | None
     ) -> tuple[AverageModels, Candidate]:
-        """Return averages from one eigendecomposition, that of the models to begin from if there are some."""
+        """Return averages of one sum of kernels, that of the models to begin from if there are some."""
         model, samples, training, problems = self.model, self.samples, self.training, self.problems
         targets, losses = np.column_stack([problem.y for problem in problems]), self._losses
         strengths = family.strengths(fraction, self)
         if (models := solved) is None:
-            spectrum = (start and start.spectrum) or self._spectrum(family, held_out)
-            models = fit_averages(spectrum, losses, targets, samples.weight, strengths, tol=self.tol, start=start)
+            kernel = (start and start.kernel) or self._average_kernel(family, held_out)
+            models = fit_averages(kernel, losses, targets, samples.weight, strengths, tol=self.tol, start=start)
             models = replace(models, weights=family.weights / problems[0].penalties ** 2)
 
         def complete() -> BaseMKL:
@@ -508,13 +515,14 @@ class OpenedKernels:
         score = held_out.score(model, losses, models.held_out, complete)
         return models, Candidate(family, fraction, score[None], len(family.kernels), int(not models.finished))
 
-    def _spectrum(self, mixture: Any, held_out: HeldOut) -> Spectrum:
+    def _average_kernel(self, mixture: Any, held_out: HeldOut) -> AverageKernel | Spectrum:
         weights = mixture.weights / self.problems[0].penalties ** 2
         gram = self.training.stack.combine(weights)
         cross = cross_combine(self.training.bank, self._prepared(held_out), self.training.prepared, weights)
-        # A scorer may ask models for other rows, whose coefficients rounded features would tell less well.
+        # A scorer may ask models for other rows, whose scores a rounded kernel would tell less well.
         dtype = np.float32 if self.tol >= SINGLE_PRECISION_TOL and held_out.scorer is None else np.float64
-        return Spectrum.of(gram, cross, centered=self.problems[0].fit_intercept, dtype=dtype)
+        centered = self.problems[0].fit_intercept
+        return opened(gram, cross, self._losses, self.samples.weight, centered=centered, dtype=dtype)
 
     def goes_side_by_side(self, family: Family, strength: float) -> bool:
         """Whether the targets of a family that selects take their steps together."""

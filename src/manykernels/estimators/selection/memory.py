@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 # Traced by `python benchmarks/memory_limits.py --traced`
 FOLD_SPECTRUM = 14_000  # bytes of what a fold knows of a kernel on factors, beside its functions in pieces
 FOLD_VECTORS = 96  # float64 a sample and target: models that all folds keep until a mixture is followed to its end
-AVERAGE_SQUARES = 4  # float64 among the samples of a fold: the sum of the kernels, its eigenvectors, two in passing
+AVERAGE_SQUARES = 4  # float64 among the samples of a fold: the sum of the kernels, its factor, two in passing
 LIKELY_FOLDS = 3  # in which selections are tried first, and as often only
 PERMUTED, PRODUCT_BYTES = 200, 2**22  # orders of a target in one product with the kernels, and the most that it takes
 COPIED_KERNELS = (12, 25)  # triangles of kernels in use beside matrices that are not held: as often, and of many
@@ -83,7 +83,7 @@ def plan_search(
 
     On factors folds have columns, spectra and models of their own, all of them or of a grid one at a time; and one at a
     time has functions in pieces, unless those of several fit beside what a fit takes. On matrices it is the largest of
-    four: eigenvectors of the averages of all folds, matrices of the folds that fit side by side, a product of the
+    four: sums of the kernels of all folds, matrices of the folds that fit side by side, a product of the
     kernels with permuted targets, the fit of what was chosen.
 
     Parameters
@@ -98,7 +98,7 @@ def plan_search(
     mixtures : bool
         Whether mixtures are searched; else a grid of strengths, for which folds are opened one at a time.
     averages : bool
-        Whether averages of kernels are tried by their eigenvectors.
+        Whether averages of kernels are tried.
 
     Raises
     ------

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 
-from manykernels.estimators.selection.averages import Spectrum, can_average, fit_averages
+from manykernels.estimators.selection.averages import can_average, fit_averages, opened
 from manykernels.estimators.selection.folds import n_first_folds
 from manykernels.estimators.selection.mixtures import SPECIAL, Mixture, PenaltyFamily, alpha_grid
 from manykernels.estimators.selection.shared_folds import pooled_fits
@@ -494,7 +494,7 @@ def _solved(
     n_jobs: int | None,
     settings: dict[str, Any],
 ) -> Fit:
-    """Return averages from one eigendecomposition if that is accurate enough, else what the solver finds.
+    """Return averages from the sum of the kernels if that is accurate enough, else what the solver finds.
 
     A time limit holds for all of it together.
     """
@@ -523,7 +523,7 @@ def _interrupt(record: object) -> None:
 
 
 def in_closed_form(problems: list[Problem], mixture: Mixture, solver: str | Solver) -> bool:
-    """Whether models of a mixture come from one eigendecomposition."""
+    """Whether models of a mixture come from one sum of kernels."""
     matrices, plain = not problems[0].stack.has_factors, solver == AUTO
     return matrices and plain and mixture.averages and can_average([problem.loss for problem in problems])
 
@@ -531,12 +531,12 @@ def in_closed_form(problems: list[Problem], mixture: Mixture, solver: str | Solv
 def _averaged(problems: list[Problem], settings: dict[str, Any]) -> Fit:
     first = problems[0]
     gram = first.stack.combine(1.0 / first.penalties**2)
-    spectrum = Spectrum.of(gram, np.empty((0, first.n_samples)), centered=first.fit_intercept)
     targets = np.column_stack([problem.y for problem in problems])
     strengths = np.array([problem.regularizer.strength for problem in problems])
-    losses = [problem.loss for problem in problems]
-    models = fit_averages(spectrum, losses, targets, first.weight, strengths, tol=SHARE * settings["tol"])
-    each = zip(problems, models.scores(spectrum.features).T, strict=True)
+    losses, none = [problem.loss for problem in problems], np.empty((0, first.n_samples))
+    kernel = opened(gram, none, losses, first.weight, centered=first.fit_intercept)
+    models = fit_averages(kernel, losses, targets, first.weight, strengths, tol=SHARE * settings["tol"])
+    each = zip(problems, models.fitted.T, strict=True)
     rhos = [p.feasible_dual(p.weight * p.loss.dual_from_scores(p.y, scores)) for p, scores in each]
     first.stack.remember(np.column_stack(rhos))
     solutions = [_certified(*model, settings) for model in zip(problems, rhos, strict=True)]
@@ -553,7 +553,7 @@ def _certified(problem: Problem, rho: Array, settings: dict[str, Any]) -> Soluti
     f = problem.stack.apply(weights, rho)
     b = problem.loss.best_intercept(problem.y, f, problem.weight) if problem.fit_intercept else 0.0
     own: dict[str, Any] = {name: settings.get(name) for name in ("time_limit", "callback")}
-    limits = Limits(tol=settings["tol"], verbose=settings.get("verbose", 0), name="eigenvectors", **own)
+    limits = Limits(tol=settings["tol"], verbose=settings.get("verbose", 0), name="averages", **own)
     certificate = problem.certificate(rho, weights, b)
     passes = problem.stack.counters.passes
     model = Solution(rho, weights, b, certificate, passes=passes, newton_steps=1)
