@@ -52,6 +52,7 @@ AVERAGES = 2.0  # seconds of one fit that the averages of a search are worth
 FLOOR_BYTES = 2**20  # of the objects of any fit, however small: functions, tables, vectors in passing
 TABLE_COPIES = 1  # of the columns of a frame, while they are read into one array
 SQUARE_ARRAYS = 4  # N x N float64: the weighted sum, the Newton matrix, its factor, one in passing
+COPIED_BYTES = 2**24  # most of a copy of stored kernels in single precision, which steps read
 FEWEST_SQUARES = 2  # of these, where Newton matrices take the place of sums: of most losses under the block 1-norm
 SHARED_SQUARES = 6  # of outputs fitted together
 COUPLED_SQUARES = 8  # of a loss that couples samples, whose curvature is a matrix among them
@@ -240,9 +241,11 @@ def plan_stack(
     for chosen, name in candidates:
         nbytes = stack_nbytes(chosen, m, n, name, repeats)
         working = working_nbytes(m, n, k, stored=chosen != "lazy", coupled=coupled)
+        copied = min(COPIED_BYTES, nbytes // 2) if name == "float64" and k == 1 else 0
+        working += copied
         if nbytes + working <= budget:
             reason = _reason(chosen, name, (m, n, k), budget, kind, repeats)
-            varying = working - FLOOR_BYTES - _array_bytes(FEWEST_SQUARES, m, n, k)
+            varying = working - copied - FLOOR_BYTES - _array_bytes(FEWEST_SQUARES, m, n, k)
             sizes = {"n_kernels": m, "n_samples": n, "n_targets": k}
             return MemoryPlan(chosen, name, nbytes, working, budget, reason, varying_nbytes=varying, **sizes)
     if budget < working:

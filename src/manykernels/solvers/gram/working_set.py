@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import numpy as np
 
 from manykernels.grams.packed import PackedStack
+from manykernels.grams.plan import COPIED_BYTES
 from manykernels.objective.capabilities import Capability
 from manykernels.solvers.base import Solver
 from manykernels.solvers.gram.block_coordinate import BlockCoordinate
@@ -58,7 +59,6 @@ READINGS = 1.0  # of whole matrices in a step: two of triangles, and at least on
 # Copies
 FULL = 1.5  # sizes of its triangles from which a stack holds more than them
 SPARED_ROWS = 1.5  # kernels that a buffer has room for, in those of the working set that it is for
-CACHED_BYTES = 2**24  # most bytes of a copy of kernels that are in memory
 SINGLE_PRECISION_GAP = 1e-5  # loosest gap that single precision of a copy could be felt in, of kernels to be evaluated
 ROUNDED_SHARE = 0.1  # of tol, that single precision of a copy of kernels in memory may be predicted to move
 
@@ -110,7 +110,7 @@ class WorkingCopy:
     def _pays(self, size: int) -> bool:
         """Return whether a copy of kernels in memory is read faster: triangles of full matrices, if they are few."""
         stack, triangle = self.problem.stack, self._dtype.itemsize * self._entries
-        return stack.nbytes >= FULL * stack.n_kernels * triangle and size * triangle <= CACHED_BYTES
+        return stack.nbytes >= FULL * stack.n_kernels * triangle and size * triangle <= COPIED_BYTES
 
     @property
     def _entries(self) -> int:
