@@ -215,7 +215,7 @@ def test_a_plan_says_which_and_why() -> None:
     assert (small.kind, large.kind) == ("packed", "factored")
     assert "would take" in large.reason
     assert plan_kernels(44, 6_000, 10, memory_budget="40 GB").kind == "factored"
-    assert plan_kernels(44, 1_000, 10, memory_budget="40 GB", n_landmark=4).kind == "packed"
+    assert plan_kernels(44, 500, 10, memory_budget="40 GB", n_landmark=4).kind == "packed"
     assert plan_kernels(44, 6_000, 10, memory_budget="40 GB", n_landmark=4).kind == "factored"  # with a few matrices
     assert plan_kernels(44, 50_000, 10, memory_budget="400 GB", refusal="no").kind != "factored"
     assert plan_kernels(44, 100, 10, memory_budget="4 GB", representation="factored").reason == "Factors: as asked."
