@@ -11,7 +11,7 @@ where ``c`` is the mean of ``w``, takes a Cholesky factor of ``K + (C/c) I`` alo
 near one another. For the squared loss it is the system itself.
 
 An eigendecomposition ``K = U L U'`` takes as long as some twenty factors, and serves every strength and target: with
-``f = U L^{1/2} v + b`` the squared loss has its optimum in closed form. It is for many targets.
+``f = U L^{1/2} v + b`` the squared loss has its optimum in closed form. It is for many targets, and for few rows.
 """
 
 from __future__ import annotations
@@ -31,8 +31,8 @@ from manykernels.validation.arrays import Array
 
 NEGLIGIBLE = 1e-11  # eigenvalues below this share of the largest are rounding
 # An eigendecomposition takes as long as so many Cholesky factors, the strengths of a fold are so many, and each of them
-# has so many products of the kernel with every target.
-EIGENVECTORS, STRENGTHS, PRODUCTS = 20.0, 5.0, 8.0
+# has so many products of the kernel with every target, and calls that take as long as so many operations.
+EIGENVECTORS, STRENGTHS, PRODUCTS, CALLS = 20.0, 5.0, 8.0, 3e7
 MOST_STEPS, MOST_PRODUCTS, MOST_HALVINGS = 60, 60, 30
 FORCING = 0.1  # residual of a Newton system, relative to its right-hand side; less where the decrement is smaller
 EXACT, FINEST = 1e-7, 1e-6  # the same of a squared loss, whose first system is the last, and its relative gap at most
@@ -101,7 +101,8 @@ def opened(
         cross += means.mean()
         gram -= means[:, None] + means
         gram += means.mean()
-    factors = STRENGTHS * (1.0 + 6.0 * PRODUCTS * len(losses) / len(gram))  # a product takes 2 n^2, a factor n^3 / 3
+    factor, products = len(gram) ** 3 / 3, PRODUCTS * 2 * len(losses) * len(gram) ** 2
+    factors = STRENGTHS * (factor + products + CALLS) / factor
     if factors < EIGENVECTORS or not all(loss.linear_dual for loss in losses) or np.ptp(weight) > 0:
         return AverageKernel(gram.astype(dtype, copy=False), cross.astype(dtype, copy=False), means, centered)
     values, vectors = eigh(gram, overwrite_a=True, check_finite=False, driver="evd")
