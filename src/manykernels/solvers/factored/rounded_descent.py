@@ -256,10 +256,9 @@ class RoundedModel:
         M = curvatures.reshape(bins, blocks, within, within).transpose(1, 2, 3, 0)  # (blocks, within, within, bins)
         parts = np.empty((blocks, within, rank, within, rank))
         rows, cols = np.tril_indices(within)  # the others are the same
-        flat = np.ascontiguousarray(M[:, rows, cols].reshape(-1, bins))
-        for k in range(rank):
-            found = (flat @ (table[:, k, None] * table)).reshape(blocks, -1, rank)
-            parts[:, rows, k, cols] = parts[:, cols, k, rows] = found
+        found = np.array([(table.T * weights) @ table for weights in M[:, rows, cols].reshape(-1, bins)])
+        found = found.reshape(blocks, -1, rank, rank).swapaxes(0, 1)
+        parts[:, rows, :, cols] = parts[:, cols, :, rows] = found
         gram: Array = parts.reshape(blocks, within * rank, within * rank)
         answers = np.zeros((blocks, within, blocks, within * rank))
         if intercepts:
