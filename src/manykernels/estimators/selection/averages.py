@@ -22,7 +22,7 @@ from functools import cached_property
 from typing import Any
 
 import numpy as np
-from scipy.linalg import eigh, get_lapack_funcs
+from scipy.linalg import LinAlgError, eigh, get_lapack_funcs
 
 from manykernels.objective.certificate import Certificate, KKTResiduals
 from manykernels.objective.losses import Loss
@@ -38,58 +38,38 @@ FORCING = 0.1  # residual of a Newton system, relative to its right-hand side; l
 EXACT, FINEST = 1e-7, 1e-6  # the same of a squared loss, whose first system is the last, and its relative gap at most
 CAUTION = 10.0  # times what the preconditioner says of a residual: curvatures are not alike
 ARMIJO = 1e-4
+RANGE = 1e12  # of the largest entry of a kernel, beyond which coefficients could leave the range of single precision
 FELT = 10.0  # times what single precision rounds of a kernel, under which C/c wants systems in double precision
 NEAR = 3.0  # times or part of the C/c of a factor for which it is taken
 
 
 @dataclass(frozen=True, eq=False)
 class AverageKernel:
-    """One kernel among training samples, and of new rows with them; models are in its coefficients."""
+    """One kernel among training samples, and of new rows with them; models are in coefficients of its columns.
 
-    gram: Array  # (n, n), centered if there is an intercept
-    cross: Array  # (n_new, n)
+    Or in those of its eigenvectors, scaled to features, where it is decomposed.
+    """
+
+    features: Array  # (n, r): K, centered if there is an intercept, or U L^{1/2} of that
+    held_out: Array  # (n_new, r)
     means: Array  # (n,) float64: of the columns of the kernel; zero without an intercept
     centered: bool
+    values: Array | None = None  # (r,) float64: L, decreasing, where it is decomposed
 
-    def new(self, coefficients: Array) -> Array:
-        """Return functions of the new rows."""
-        return self.cross.astype(np.float64, copy=False) @ coefficients
-
-    def old(self, coefficients: Array) -> Array:
-        """Return functions of the training samples."""
-        return self.gram.astype(np.float64, copy=False) @ coefficients
+    def functions(self, features: Array, coefficients: Array) -> Array:
+        """Return functions of rows with these features: columns of a kernel cancel in sums, eigenvectors do not."""
+        return _product(features if self.values is not None else features.astype(np.float64, copy=False), coefficients)
 
     def expanded(self, coefficients: Array) -> Array:
-        """Return coefficients that sum to zero if there is an intercept."""
+        """Return coefficients of the kernel, which sum to zero if there is an intercept."""
+        if self.values is not None:
+            return _product(self.features, coefficients / self.values[:, None])
         return coefficients - coefficients.mean(axis=0) if self.centered else coefficients
-
-
-@dataclass(frozen=True, eq=False)
-class Spectrum:
-    """Its eigenvectors, scaled to features, with the same features of new rows; models are in their coefficients."""
-
-    features: Array  # (n, r): U L^{1/2}
-    values: Array  # (r,) float64: L, decreasing
-    held_out: Array  # (n_new, r)
-    means: Array  # (n,)
-    centered: bool
-
-    def new(self, coefficients: Array) -> Array:
-        """Return functions of the new rows."""
-        return _product(self.held_out, coefficients)
-
-    def old(self, coefficients: Array) -> Array:
-        """Return functions of the training samples."""
-        return _product(self.features, coefficients)
-
-    def expanded(self, coefficients: Array) -> Array:
-        """Return coefficients of the kernel."""
-        return _product(self.features, coefficients / self.values[:, None])
 
 
 def opened(
     gram: Array, cross: Array, losses: Sequence[Loss], weight: Array, *, centered: bool, dtype: Any = np.float64
-) -> AverageKernel | Spectrum:
+) -> AverageKernel:
     """Center a kernel, and decompose it where that is predicted to be faster; both matrices are overwritten.
 
     What is held may be in single precision: of a kernel another one near it, of which the models then are; of features
@@ -101,6 +81,8 @@ def opened(
         cross += means.mean()
         gram -= means[:, None] + means
         gram += means.mean()
+    top = float(np.abs(gram).max())
+    dtype = dtype if 1.0 / RANGE < top < RANGE else np.float64
     factor, products = len(gram) ** 3 / 3, PRODUCTS * 2 * len(losses) * len(gram) ** 2
     factors = STRENGTHS * (factor + products + CALLS) / factor
     if factors < EIGENVECTORS or not all(loss.linear_dual for loss in losses) or np.ptp(weight) > 0:
@@ -109,7 +91,9 @@ def opened(
     kept = np.flatnonzero(values > NEGLIGIBLE * max(values[-1], 0.0))[::-1]
     values, vectors = values[kept], vectors[:, kept]
     features, held_out = vectors * np.sqrt(values), cross @ vectors / np.sqrt(values)
-    return Spectrum(features.astype(dtype, copy=False), values, held_out.astype(dtype, copy=False), means, centered)
+    return AverageKernel(
+        features.astype(dtype, copy=False), held_out.astype(dtype, copy=False), means, centered, values
+    )
 
 
 def _product(features: Array, vectors: Array) -> Array:
@@ -121,7 +105,7 @@ def _product(features: Array, vectors: Array) -> Array:
 class AverageModels:
     """One model a target, as coefficients of a kernel or of its features."""
 
-    kernel: AverageKernel | Spectrum | None  # None once it is let go
+    kernel: AverageKernel | None  # None once it is let go
     coefficients: Array  # (n or r, K) float64
     intercepts: Array  # (K,) float64: for the centered kernel
     strengths: Array  # (K,)
@@ -147,13 +131,13 @@ class AverageModels:
     def fitted(self) -> Array:
         """Scores of the training samples, (n, K)."""
         assert self.kernel is not None
-        return self.kernel.old(self.coefficients) + self.intercepts
+        return self.kernel.functions(self.kernel.features, self.coefficients) + self.intercepts
 
     @cached_property
     def held_out(self) -> Array:
         """Scores of the held-out rows, (n_new, K)."""
         assert self.kernel is not None
-        return self.kernel.new(self.coefficients) + self.intercepts
+        return self.kernel.functions(self.kernel.held_out, self.coefficients) + self.intercepts
 
     @cached_property
     def expanded(self) -> tuple[Array, Array]:
@@ -188,7 +172,7 @@ def can_average(losses: Sequence[Loss]) -> bool:
 
 
 def fit_averages(
-    kernel: AverageKernel | Spectrum,
+    kernel: AverageKernel,
     losses: Sequence[Loss],
     targets: Array,
     weight: Array,
@@ -198,7 +182,7 @@ def fit_averages(
     start: AverageModels | None = None,
 ) -> AverageModels:
     """Minimize ``sum_i s_i l(y_i, (K a)_i + b) + C/2 a'Ka`` for every target."""
-    if isinstance(kernel, AverageKernel):
+    if kernel.values is None:
         return _Newton(kernel, losses, targets, weight, strengths).solve(tol, start)
     curvatures = weight[0] / np.array([loss.curvature for loss in losses])
     means = targets.mean(axis=0) if kernel.centered else np.zeros(targets.shape[1])
@@ -240,13 +224,14 @@ class _Factors:
 def _factorized(gram: Array, ratio: float) -> Array:
     """Return the Cholesky factor, of a larger ratio where rounding leaves none: it conditions as well."""
     (potrf,) = get_lapack_funcs(("potrf",), (gram,))
-    while True:
+    while np.isfinite(ratio):
         matrix = gram.copy().T  # column after column, and symmetric
         np.einsum("ii->i", matrix)[:] += ratio
         factor, info = potrf(matrix, lower=True, overwrite_a=True, clean=False)
         if info == 0:
             return factor
-        ratio = max(10 * ratio, np.finfo(gram.dtype).eps * float(np.abs(gram).max()))
+        ratio = max(10 * ratio, float(np.finfo(gram.dtype).eps) * float(np.abs(gram).max()))
+    raise LinAlgError("a sum of kernels has entries that are not finite")
 
 
 class _Newton:
@@ -256,11 +241,11 @@ class _Newton:
         self, kernel: AverageKernel, losses: Sequence[Loss], targets: Array, weight: Array, strengths: Array
     ) -> None:
         self.kernel, self.losses, self.targets = kernel, losses, targets
-        self.gram, self.rounded = kernel.gram.astype(np.float64, copy=False), kernel.gram.dtype != np.float64
+        self.gram, self.rounded = kernel.features.astype(np.float64, copy=False), kernel.features.dtype != np.float64
         self.weight, self.strengths = weight[:, None], strengths
         least = strengths.min() / (weight.mean() * max(loss.curvature_bound for loss in losses))  # of all C/c
-        felt = FELT * np.finfo(np.float32).eps * float(np.sqrt(len(weight)) * np.abs(kernel.gram).max())
-        self.matrix = kernel.gram if least > felt else self.gram  # of the systems
+        felt = FELT * float(np.finfo(np.float32).eps) * float(np.sqrt(len(weight)) * np.abs(kernel.features).max())
+        self.matrix = kernel.features if least > felt else self.gram  # of the systems
         self.alike = all(loss == losses[0] for loss in losses)
         self.quadratic = all(loss.linear_dual for loss in losses)
         self.factors: _Factors | None = None

@@ -18,14 +18,7 @@ from sklearn.base import BaseEstimator, RegressorMixin
 from sklearn.linear_model import LogisticRegression
 from sklearn.model_selection import BaseCrossValidator, BaseShuffleSplit, check_cv
 
-from manykernels.estimators.selection.averages import (
-    AverageKernel,
-    AverageModels,
-    Spectrum,
-    can_average,
-    fit_averages,
-    opened,
-)
+from manykernels.estimators.selection.averages import AverageKernel, AverageModels, can_average, fit_averages, opened
 from manykernels.estimators.supervised.problems import Fit, SolverChoice, descend, expanded, without_bar
 from manykernels.exceptions import InvalidInputError, warn
 from manykernels.grams import build_stack, cross_combine, cross_scores
@@ -515,7 +508,7 @@ class OpenedKernels:
         score = held_out.score(model, losses, models.held_out, complete)
         return models, Candidate(family, fraction, score[None], len(family.kernels), int(not models.finished))
 
-    def _average_kernel(self, mixture: Any, held_out: HeldOut) -> AverageKernel | Spectrum:
+    def _average_kernel(self, mixture: Any, held_out: HeldOut) -> AverageKernel:
         weights = mixture.weights / self.problems[0].penalties ** 2
         gram = self.training.stack.combine(weights)
         cross = cross_combine(self.training.bank, self._prepared(held_out), self.training.prepared, weights)
