@@ -2,6 +2,7 @@
 
 import copy
 import re
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -38,7 +39,7 @@ def unwrapped(model: BaseEstimator, X: TableLike | None = None) -> tuple[Any, An
     if names is None:
         return unwrapped(inner, rows)
     if rows is not None and not isinstance(inner, Pipeline):
-        make: Any = pd.DataFrame.sparse.from_spmatrix if issparse(rows) else pd.DataFrame  # type: ignore[attr-defined]
+        make = _sparse_frame if issparse(rows) else pd.DataFrame
         rows = make(rows, columns=names, index=getattr(X, "index", None))
     if isinstance(inner, Pipeline):
         return unwrapped(inner, rows)
@@ -49,6 +50,20 @@ def unwrapped(model: BaseEstimator, X: TableLike | None = None) -> tuple[Any, An
     columns = [_listed(text, names) for text in frame["columns"]]
     found._kernel_frame = frame.assign(name=found.kernel_names_, columns=columns)
     return found, rows
+
+
+def _sparse_frame(rows: Any, *, columns: Sequence[str], index: Any) -> pd.DataFrame:
+    """Return sparse rows as a DataFrame of sparse columns that are zero where nothing is stored.
+
+    Those of ``DataFrame.sparse.from_spmatrix`` are missing there in pandas 3.0.
+    """
+    by_column = rows.tocsc()
+    dense = (by_column[:, [j]].toarray().ravel() for j in range(by_column.shape[1]))
+    found = pd.DataFrame(
+        {j: pd.arrays.SparseArray(column, fill_value=0) for j, column in enumerate(dense)}, index=index
+    )
+    found.columns = pd.Index(columns)
+    return found
 
 
 def fresh(model: BaseEstimator) -> Any:
