@@ -9,7 +9,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, fields, replace
 from functools import cached_property
-from typing import Any, ClassVar, Self, TypeVar
+from typing import Any, ClassVar, TypeVar
 
 import numpy as np
 
@@ -23,6 +23,9 @@ KERNELS: dict[str, type[KernelSpec]] = {}
 # A power takes a pass over the matrix a degree, and beyond this one nearly every value is 0 or infinite: a typing
 # error, or a file that would keep its reader busy for days.
 MOST_DEGREE = 1000
+DIAGONAL_ROWS = 64  # of a block that a diagonal is read from
+NUMBERS_OR_RANKS = frozenset({"number", "ordered"})
+ANY_COLUMN = NUMBERS_OR_RANKS | {"category"}
 
 SpecClass = TypeVar("SpecClass", bound="type[KernelSpec]")
 
@@ -77,6 +80,8 @@ class KernelSpec(ABC):
     # (the rows), "missing" (gaps).
     family: ClassVar[str] = "other"
     unit_diagonal: ClassVar[bool] = False  # whether k(x, x) = 1 for every x
+    kinds: ClassVar[frozenset[str]] = frozenset({"number"})  # of columns that `reads` says, unless they differ
+    metric: ClassVar[str] = "euclidean"  # of the distances that a median width is a multiple of
 
     @abstractmethod
     def __call__(self, A: Array, B: Array | None = None) -> Array:
@@ -88,9 +93,10 @@ class KernelSpec(ABC):
         B : array-like of shape (n_b, n_columns), optional
         """
 
-    @abstractmethod
     def diag(self, A: Array) -> Array:
         """Return ``k(a, a)`` for every row of ``A``, (n_a,) float64, without building the matrix.
+
+        Ones where the diagonal is one, and else read off small blocks of the matrix, unless a kernel says it itself.
 
         Parameters
         ----------
@@ -102,6 +108,11 @@ class KernelSpec(ABC):
         >>> Linear().diag([[1.0, 2.0]])
         array([5.])
         """
+        points = as_points(A)
+        if self.unit_diagonal or not len(points):
+            return np.ones(len(points))
+        blocks = [points[start : start + DIAGONAL_ROWS] for start in range(0, len(points), DIAGONAL_ROWS)]
+        return np.concatenate([np.diagonal(self(block)) for block in blocks])
 
     def from_squared_distance(self, D: Array, out: Array | None = None) -> Array:
         """Return the kernel values for squared distances ``D``, written into ``out`` (not ``D`` itself) if given.
@@ -177,7 +188,7 @@ class KernelSpec(ABC):
         >>> Gaussian(1.0).reads(0)
         frozenset({'number'})
         """
-        return frozenset({"number"})
+        return self.kinds
 
     @property
     def column_widths(self) -> tuple[float, ...] | None:
@@ -195,7 +206,7 @@ class KernelSpec(ABC):
     @cached_property
     def pending(self) -> bool:
         """Whether a width is still to be resolved from training data."""
-        return any(isinstance(getattr(self, field.name), MedianWidth) for field in fields(self))
+        return any(_waits(getattr(self, field.name)) for field in fields(self))
 
     @cached_property
     def label(self) -> str:
@@ -219,7 +230,18 @@ class KernelSpec(ABC):
         >>> Gaussian("median").resolve(MedianDistances(np.array([[0.0], [2.0]])))
         Gaussian(width=2.0)
         """
-        return self
+        if not self.pending:
+            return self
+        own: Any = self
+        return replace(own, **{field.name: self._resolved(getattr(self, field.name), medians) for field in fields(own)})
+
+    def _resolved(self, value: Any, medians: MedianDistances) -> Any:
+        """Return a hyper-parameter with every width in it a number."""
+        if isinstance(value, MedianWidth):
+            return value.factor * medians(self.metric)
+        if isinstance(value, KernelSpec):
+            return value.resolve(medians)
+        return tuple(self._resolved(item, medians) for item in value) if isinstance(value, tuple) else value
 
     def check_columns(self, n_columns: int, name: str = "the kernel") -> None:
         """Raise ``InvalidInputError`` if this kernel cannot act on ``n_columns`` columns.
@@ -369,6 +391,13 @@ def format_value(value: object) -> str:
     return value.label if isinstance(value, KernelSpec) else str(value)
 
 
+def _waits(value: object) -> bool:
+    """Tell whether a hyper-parameter holds a width that training data are to decide."""
+    if isinstance(value, KernelSpec):
+        return value.pending
+    return isinstance(value, MedianWidth) or (isinstance(value, tuple) and any(map(_waits, value)))
+
+
 def _encode(value: object) -> Any:
     if isinstance(value, KernelSpec):
         return value.to_dict()
@@ -421,13 +450,6 @@ class CompositeSpec(KernelSpec):
     def column_widths(self) -> tuple[float, ...] | None:
         """The column widths of the parts where they are shared."""
         return None if self.family == "other" else self.parts[0].column_widths
-
-    @cached_property
-    def pending(self) -> bool:
-        return any(part.pending for part in self.parts)
-
-    def resolve(self, medians: MedianDistances) -> Self:
-        return replace(self, parts=tuple(part.resolve(medians) for part in self.parts))
 
     def reads(self, column: int) -> frozenset[str]:
         """Kinds of columns that every part can read."""
@@ -560,17 +582,10 @@ class Scaled(KernelSpec):
         return self.base.column_widths
 
     @cached_property
-    def pending(self) -> bool:
-        return self.base.pending
-
-    @cached_property
     def label(self) -> str:
         """The factor and the label of the kernel."""
         text = f"({self.base.label})" if isinstance(self.base, Sum) else self.base.label
         return f"{self.factor:g} * {text}"
-
-    def resolve(self, medians: MedianDistances) -> Self:
-        return replace(self, base=self.base.resolve(medians))
 
     def reads(self, column: int) -> frozenset[str]:
         return self.base.reads(column)

@@ -10,7 +10,7 @@ from typing import ClassVar, Self
 import numpy as np
 
 from manykernels.exceptions import InvalidInputError
-from manykernels.kernels.specs.base import KernelSpec, as_pair, as_points, register_kernel
+from manykernels.kernels.specs.base import ANY_COLUMN, NUMBERS_OR_RANKS, KernelSpec, as_pair, as_points, register_kernel
 from manykernels.kernels.specs.distances import MedianDistances
 from manykernels.validation.arrays import Array, check_count
 from manykernels.validation.parameters import check_flag
@@ -40,10 +40,7 @@ class Overlap(KernelSpec):
     """
 
     kind: ClassVar[str] = "overlap"
-
-    def reads(self, column: int) -> frozenset[str]:
-        """Columns of any kind."""
-        return frozenset({"number", "ordered", "category"})
+    kinds: ClassVar[frozenset[str]] = ANY_COLUMN
 
     def __call__(self, A: Array, B: Array | None = None) -> Array:
         first, second = as_pair(A, B)
@@ -79,10 +76,7 @@ class Ordinal(KernelSpec):
     """
 
     kind: ClassVar[str] = "ordinal"
-
-    def reads(self, column: int) -> frozenset[str]:
-        """Columns with an order: ordered categoricals and numbers."""
-        return frozenset({"number", "ordered"})
+    kinds: ClassVar[frozenset[str]] = NUMBERS_OR_RANKS
 
     def __call__(self, A: Array, B: Array | None = None) -> Array:
         first, second = as_pair(A, B)
@@ -115,11 +109,8 @@ class Missing(KernelSpec):
     """
 
     kind: ClassVar[str] = "missing"
+    kinds: ClassVar[frozenset[str]] = ANY_COLUMN
     family: ClassVar[str] = "missing"
-
-    def reads(self, column: int) -> frozenset[str]:
-        """Columns of any kind."""
-        return frozenset({"number", "ordered", "category"})
 
     def __call__(self, A: Array, B: Array | None = None) -> Array:
         first, second = as_pair(A, B)
@@ -191,6 +182,7 @@ class Binned(KernelSpec):
     """
 
     kind: ClassVar[str] = "binned"
+    kinds: ClassVar[frozenset[str]] = NUMBERS_OR_RANKS
     base: KernelSpec
     bins: int = 24
     center: bool = True
@@ -248,10 +240,6 @@ class Binned(KernelSpec):
                 "KernelBank.interactions for products over columns."
             )
         self.base.check_columns(1, name)
-
-    def reads(self, column: int) -> frozenset[str]:
-        """Columns with an order: ordered categoricals and numbers."""
-        return frozenset({"number", "ordered"})
 
     def codes(self, values: Array) -> Array:
         """Return the bin of every value, int16; -1 for a category that training rows do not have.

@@ -9,7 +9,7 @@ from typing import Any, ClassVar, Self
 import numpy as np
 
 from manykernels.exceptions import InvalidInputError
-from manykernels.kernels.specs.base import MOST_DEGREE, KernelSpec, as_pair, as_points, register_kernel
+from manykernels.kernels.specs.base import ANY_COLUMN, MOST_DEGREE, KernelSpec, as_pair, as_points, register_kernel
 from manykernels.kernels.specs.distances import MedianDistances
 from manykernels.kernels.specs.inner import Linear
 from manykernels.validation.arrays import Array, check_count, check_finite, check_positive
@@ -144,10 +144,6 @@ class Interaction(KernelSpec):
         return all(spec.unit_diagonal for spec, _ in self.parts)
 
     @cached_property
-    def pending(self) -> bool:
-        return any(spec.pending for spec, _ in self.parts)
-
-    @cached_property
     def label(self) -> str:
         """The parts joined by " x ", their columns written x0, x1, ..."""
         size = 1 + max((position for _, columns in self.parts for position in columns), default=-1)
@@ -189,7 +185,7 @@ class Interaction(KernelSpec):
 
     def reads(self, column: int) -> frozenset[str]:
         """Kinds of columns that every part on this column can read; any kind where no part is."""
-        kinds = frozenset({"number", "ordered", "category"})
+        kinds = ANY_COLUMN
         for spec, columns in self.parts:
             for place in (at for at, position in enumerate(columns) if position == column):
                 kinds &= spec.reads(place)

@@ -98,6 +98,7 @@ class ObjectKernel(KernelSpec):
     """
 
     family: ClassVar[str] = "features"
+    kinds: ClassVar[frozenset[str]] = frozenset({"objects"})  # whatever they are, the kernel looks at them itself
 
     @abstractmethod
     def features(self, objects: object) -> csr_array:
@@ -165,10 +166,6 @@ class ObjectKernel(KernelSpec):
         """Return the kernel whose features have unit length."""
         own: Any = self
         return replace(own, normalized=True) if hasattr(self, "normalized") else self
-
-    def reads(self, column: int) -> frozenset[str]:
-        """Objects: whatever they are, the kernel looks at them itself."""
-        return frozenset({"objects"})
 
     def check_columns(self, n_columns: int, name: str = "the kernel") -> None:
         """Raise ``InvalidInputError`` if there is not exactly one column."""

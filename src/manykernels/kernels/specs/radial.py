@@ -6,9 +6,9 @@ Beside them, those of two rows that are no inner product: Dirichlet, scikit-lear
 import re
 from abc import abstractmethod
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Any, ClassVar, Self
+from typing import Any, ClassVar
 
 import numpy as np
 from scipy.spatial.distance import cdist
@@ -16,7 +16,7 @@ from sklearn.metrics.pairwise import PAIRWISE_KERNEL_FUNCTIONS, chi2_kernel, pai
 
 from manykernels.exceptions import InvalidInputError
 from manykernels.kernels.specs.base import MOST_DEGREE, KernelSpec, as_pair, as_points, register_kernel
-from manykernels.kernels.specs.distances import MedianDistances, MedianWidth, known_width
+from manykernels.kernels.specs.distances import MedianWidth, known_width
 from manykernels.validation.arrays import Array, check_count, check_finite, check_positive
 
 SMALLEST_WIDTH, LARGEST_WIDTH = 1e-150, 1e150
@@ -68,10 +68,6 @@ class Periodic(KernelSpec):
             exponents += np.sin(np.pi / self.period * np.abs(left[:, None] - right)) ** 2
         return np.exp(-2.0 / self.width**2 * exponents)
 
-    def diag(self, A: Array) -> Array:
-        """Return ones, (n,)."""
-        return np.ones(len(as_points(A)))
-
 
 def as_width(value: object, name: str = "width") -> float | MedianWidth:
     """Return a checked width: a number, ``"median"``, ``"0.5*median"`` or a :class:`MedianWidth`."""
@@ -101,13 +97,6 @@ def _parse_median(text: str, name: str) -> MedianWidth:
     return MedianWidth(factor)
 
 
-def resolve_width(width: float | MedianWidth, medians: MedianDistances, metric: str) -> float:
-    """Return the number that ``width`` stands for on the training points behind ``medians``."""
-    if isinstance(width, MedianWidth):
-        return float(as_width(width.factor * medians(metric), "the width from the median distance"))  # type: ignore[arg-type]
-    return width
-
-
 @dataclass(frozen=True)
 class RadialSpec(KernelSpec):
     """A kernel that depends on the rows only through their squared Euclidean distance; ``k(x, x) = 1``."""
@@ -126,10 +115,6 @@ class RadialSpec(KernelSpec):
         if self.column_widths is not None:
             first, second = first / np.array(self.column_widths), second / np.array(self.column_widths)
         return self.from_squared_distance(cdist(first, second, "sqeuclidean"))
-
-    def diag(self, A: Array) -> Array:
-        """Return ones, (n,)."""
-        return np.ones(len(as_points(A)))
 
 
 @register_kernel
@@ -163,9 +148,6 @@ class Gaussian(RadialSpec):
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "width", as_width(self.width))
-
-    def resolve(self, medians: MedianDistances) -> Self:
-        return replace(self, width=resolve_width(self.width, medians, "euclidean"))
 
     def from_squared_distance(self, D: Array, out: Array | None = None) -> Array:
         """Return ``exp(-D / (2 width^2))``."""
@@ -208,9 +190,6 @@ class Matern(RadialSpec):
         object.__setattr__(self, "width", as_width(self.width))
         if self.nu not in (0.5, 1.5, 2.5):
             raise InvalidInputError(f"nu must be 0.5, 1.5 or 2.5, got {self.nu!r}.")
-
-    def resolve(self, medians: MedianDistances) -> Self:
-        return replace(self, width=resolve_width(self.width, medians, "euclidean"))
 
     def from_squared_distance(self, D: Array, out: Array | None = None) -> Array:
         with np.errstate(over="ignore", under="ignore"):
@@ -294,13 +273,11 @@ class Laplacian(KernelSpec):
 
     kind: ClassVar[str] = "laplacian"
     unit_diagonal: ClassVar[bool] = True
+    metric: ClassVar[str] = "cityblock"
     width: float | MedianWidth
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "width", as_width(self.width))
-
-    def resolve(self, medians: MedianDistances) -> Self:
-        return replace(self, width=resolve_width(self.width, medians, "cityblock"))
 
     def __call__(self, A: Array, B: Array | None = None) -> Array:
         distances = cdist(*as_pair(A, B), "cityblock")
@@ -308,12 +285,7 @@ class Laplacian(KernelSpec):
             distances *= -1.0 / known_width(self.width)
             return np.exp(distances, out=distances)
 
-    def diag(self, A: Array) -> Array:
-        """Return ones, (n,)."""
-        return np.ones(len(as_points(A)))
 
-
-DIAGONAL_ROWS = 64
 INDEFINITE = ("additive_chi2", "sigmoid")
 
 
@@ -454,10 +426,6 @@ class Pairwise(KernelSpec):
             raise InvalidInputError(f"scikit-learn's kernel {self.label} failed: {error}") from error
         return symmetrized(values, self.label) if first is second else values
 
-    def diag(self, A: Array) -> Array:
-        """Return the diagonal, evaluated on small blocks of rows, (n,)."""
-        return blockwise_diagonal(self, as_points(A))
-
 
 @register_kernel
 @dataclass(frozen=True)
@@ -498,10 +466,6 @@ class FromCallable(KernelSpec):
         check_finite(values, f"The kernel {self.label!r}")
         return symmetrized(values, self.label) if first is second else values
 
-    def diag(self, A: Array) -> Array:
-        """Return the diagonal, evaluated on small blocks of rows, (n,)."""
-        return blockwise_diagonal(self, as_points(A))
-
     def to_dict(self) -> dict[str, Any]:
         """Raise: code cannot be stored in a model file."""
         raise InvalidInputError(
@@ -518,12 +482,6 @@ def symmetrized(values: Array, label: str) -> Array:
             f"The kernel {label!r} is not symmetric: k(x, z) and k(z, x) differ by up to {gap:.3g}. Correct it."
         )
     return (values + values.T) / 2
-
-
-def blockwise_diagonal(spec: KernelSpec, points: Array) -> Array:
-    """Return ``k(x, x)`` for every row from blocks of 64 rows, for kernels without a shortcut."""
-    blocks = [points[start : start + DIAGONAL_ROWS] for start in range(0, len(points), DIAGONAL_ROWS)]
-    return np.concatenate([np.diagonal(spec(block)) for block in blocks]) if blocks else np.zeros(0)
 
 
 def _writable(first: Array, second: Array) -> tuple[Array, Array]:
