@@ -2,6 +2,8 @@
 
 import sys
 import warnings
+from importlib import import_module
+from typing import Any
 
 from sklearn.exceptions import ConvergenceWarning
 
@@ -20,6 +22,15 @@ def warn(message: str, category: type[Warning] = UserWarning) -> None:
     while frame.f_back is not None and frame.f_globals.get("__name__", "").partition(".")[0] in CALLED_BY_USERS:
         frame, level = frame.f_back, level + 1
     warnings.warn(message, category, stacklevel=level)
+
+
+def optional_module(module: str, what: str, extra: str, error: type[Exception] = ImportError) -> Any:
+    """Return a module of an optional dependency, or say what needs it and how to install it."""
+    try:
+        import_module(module.partition(".")[0])
+        return import_module(module)
+    except ImportError as missing:
+        raise error(f"{what} Install it with: python -m pip install 'manykernels[{extra}]'.") from missing
 
 
 class InvalidInputError(ValueError):

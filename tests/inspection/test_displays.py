@@ -72,7 +72,7 @@ def test_weights_of_a_target_or_of_their_mean(named: Named) -> None:
 
 
 def test_weights_refuse_what_is_not_there(named: Named) -> None:
-    with pytest.raises(InvalidInputError, match=r"value must be one of weight, norm, norm_share, got 'size'"):
+    with pytest.raises(InvalidInputError, match=r"value must be one of 'weight', 'norm', 'norm_share', got 'size'"):
         KernelWeightsDisplay.from_estimator(named("binary")[0], value="size")
     with pytest.raises(InvalidInputError, match=r"single target; leave out target='yes'"):
         KernelWeightsDisplay.from_estimator(named("binary")[0], target="yes")
@@ -155,7 +155,7 @@ def test_convergence_refuses_other_things(named: Named) -> None:
     solution = solve(kernels, [1.0, -1.0, 1.0, -1.0], loss="squared", regularizer="ridge", strength=1.0)
     with pytest.raises(InvalidInputError, match="Expected a Solution"):
         ConvergenceDisplay.from_solution({"a": solution, "b": 3})
-    with pytest.raises(InvalidInputError, match=r"x must be one of elapsed_s, .*, got 'time'"):
+    with pytest.raises(InvalidInputError, match=r"x must be one of 'elapsed_s', .*, got 'time'"):
         ConvergenceDisplay.from_solution(solution).plot(x="time")
 
 

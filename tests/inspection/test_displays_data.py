@@ -80,9 +80,9 @@ def test_the_map_of_classes_holds_the_weights_of_each(named: Named) -> None:
     np.testing.assert_allclose(frame.sum(), model.kernel_weights_.sum(axis=1), rtol=1e-12)
     with pytest.raises(InvalidInputError, match="several classes or outputs; this one has one"):
         WeightMapDisplay.from_estimator(named("binary")[0], across="target")
-    with pytest.raises(InvalidInputError, match="across must be one of kind, target, got 'class'"):
+    with pytest.raises(InvalidInputError, match="across must be one of 'kind', 'target', got 'class'"):
         WeightMapDisplay.from_estimator(model, across="class")
-    with pytest.raises(InvalidInputError, match="by must be one of kernel, view, feature, kind, got 'size'"):
+    with pytest.raises(InvalidInputError, match="by must be one of 'kernel', 'view', 'feature', 'kind', got 'size'"):
         KernelWeightsDisplay.from_estimator(model, by="size")
 
 

@@ -37,5 +37,5 @@ def test_curves_are_those_of_the_path(path: RegularizationPath, value: str) -> N
 
 
 def test_an_unknown_value_is_refused(path: RegularizationPath) -> None:
-    with pytest.raises(InvalidInputError, match="value must be one of norm, weight, got 'size'"):
+    with pytest.raises(InvalidInputError, match="value must be one of 'norm', 'weight', got 'size'"):
         PathDisplay.from_path(path, value="size")

@@ -186,10 +186,10 @@ BAD = [
     ({}, "neither 'kernels' nor 'preset'"),
     ({"kernel": []}, "Unknown key 'kernel' in the kernel description; known keys: standardize"),
     ({"kernels": {"kernel": "linear"}}, "'kernels' must be a list of tables"),
-    ({"kernels": [{"kernel": "gausian"}]}, "kernels\\[0\\]: 'kernel' must be one of ard_gaussian.*got 'gausian'"),
+    ({"kernels": [{"kernel": "gausian"}]}, "kernels\\[0\\]: 'kernel' must be one of 'ard_gaussian'.*got 'gausian'"),
     (
         {"kernels": [{"kernel": "linear"}, {"kernel": "linear", "on": "all"}]},
-        "kernels\\[1\\]: 'on' must be one of joint",
+        "kernels\\[1\\]: 'on' must be one of 'joint'",
     ),
     ({"kernels": [{"kernel": "gaussian", "widht": 1.0}]}, "Unknown key 'widht' in kernels\\[0\\]"),
     ({"kernels": [{"kernel": "gaussian"}]}, "kernels\\[0\\]: Kernel 'gaussian' cannot be built"),

@@ -284,7 +284,7 @@ def test_the_strength_can_change_under_a_warm_start() -> None:
 
 
 def test_an_unknown_step_rule_is_refused() -> None:
-    with pytest.raises(InvalidInputError, match="step_rule must be one of scaled, safe, heuristic, got 'long'"):
+    with pytest.raises(InvalidInputError, match="step_rule must be one of 'scaled', 'safe', 'heuristic', got 'long'"):
         ForwardBackward(step_rule="long")
 
 

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import builtins
 import dataclasses
 import signal
+import sys
 from typing import Any
 
 import numpy as np
@@ -125,14 +125,7 @@ def test_the_plot_has_a_line_a_solver_on_a_logarithmic_axis(comparison: SolverCo
 
 
 def test_the_plot_says_what_to_install(comparison: SolverComparison, monkeypatch: pytest.MonkeyPatch) -> None:
-    original = builtins.__import__
-
-    def without_matplotlib(name: str, *rest: Any) -> Any:
-        if name.split(".")[0] == "matplotlib":
-            raise ImportError(name)
-        return original(name, *rest)
-
-    monkeypatch.setattr(builtins, "__import__", without_matplotlib)
+    monkeypatch.setitem(sys.modules, "matplotlib", None)
     with pytest.raises(ImportError, match=r"pip install 'manykernels\[plot\]'"):
         comparison.plot()
 

@@ -248,7 +248,7 @@ def test_penalties_that_are_not_strongly_convex_are_refused(
 
 def test_parameters_are_checked() -> None:
     problem = problem_of("hinge", "ridge")
-    with pytest.raises(InvalidInputError, match="step_rule must be one of implicit, subgradient; got 'explicit'"):
+    with pytest.raises(InvalidInputError, match="step_rule must be one of 'implicit', 'subgradient', got 'explicit'"):
         UFOMKL(step_rule="explicit").solve(problem)
     with pytest.raises(InvalidInputError, match="random_state must be an integer"):
         Obscure(random_state=-1).solve(problem)

@@ -7,7 +7,7 @@ import io
 import re
 import warnings
 import zlib
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from difflib import get_close_matches
 from pathlib import Path
@@ -17,7 +17,7 @@ import numpy as np
 import pandas as pd
 from pandas.api.types import is_bool_dtype, is_complex_dtype, is_numeric_dtype
 
-from manykernels.exceptions import InvalidInputError
+from manykernels.exceptions import InvalidInputError, optional_module
 from manykernels.grams.plan import memory_bytes
 from manykernels.inspection.files import replacing
 from manykernels.kernels.tables.encoding import DAY_FIRST, DOTTED_DATE
@@ -48,7 +48,8 @@ def read_table(path: str | Path, encoding: str | None = None) -> pd.DataFrame:
     path = _there(path)
     if path.suffix.lower() in PARQUET:
         with _parquet_errors(path):
-            frame = _with_pyarrow(lambda: _small_enough(path) and pd.read_parquet(path))
+            _check_size(path)
+            frame = pd.read_parquet(path)
     else:
         with _csv_errors(path, encoding), warnings.catch_warnings():
             warnings.simplefilter("error", pd.errors.ParserWarning)
@@ -65,7 +66,8 @@ def write_table(frame: pd.DataFrame, path: str | Path) -> None:
     path = Path(path)
     with replacing(path) as file:
         if path.suffix.lower() in PARQUET:
-            _with_pyarrow(lambda: frame.to_parquet(file, index=False))
+            _parquet()
+            frame.to_parquet(file, index=False)
         else:
             file.write(as_csv(frame, "\t" if path.suffix.lower() == ".tsv" else ",").encode("utf-8"))
 
@@ -140,27 +142,19 @@ def _parquet_errors(path: Path) -> Iterator[None]:
         raise InvalidInputError(f"{str(path)!r} cannot be read as Parquet: {error}") from error
 
 
-def _small_enough(path: Path) -> bool:
-    """Refuse a Parquet file whose table does not fit: a kilobyte of it may stand for any number of equal rows."""
-    from pyarrow.parquet import read_metadata
+def _parquet() -> Any:
+    return optional_module("pyarrow.parquet", "Parquet files need pyarrow.", "parquet", InvalidInputError)
 
-    metadata, budget = read_metadata(path), memory_bytes(None)
+
+def _check_size(path: Path) -> None:
+    """Refuse a Parquet file whose table does not fit: a kilobyte of it may stand for any number of equal rows."""
+    metadata, budget = _parquet().read_metadata(path), memory_bytes(None)
     size = 8 * metadata.num_rows * metadata.num_columns
     if size > budget:
         raise InvalidInputError(
             f"{str(path)!r} holds {metadata.num_rows} rows of {metadata.num_columns} columns, {size / 1e9:.1f} GB; "
             f"{budget / 1e9:.1f} GB may be used. Take fewer rows or columns."
         )
-    return True
-
-
-def _with_pyarrow(action: Callable[[], Any]) -> Any:
-    try:
-        return action()
-    except ImportError as error:
-        raise InvalidInputError(
-            "Parquet files need pyarrow. Install it with: python -m pip install 'manykernels[parquet]'."
-        ) from error
 
 
 def read_chunks(path: str | Path, n_rows: int, encoding: str | None = None) -> Iterator[pd.DataFrame]:
@@ -176,13 +170,8 @@ def read_chunks(path: str | Path, n_rows: int, encoding: str | None = None) -> I
 
 
 def _parquet_parts(path: Path, n_rows: int) -> Iterator[pd.DataFrame]:
-    def opened() -> Any:
-        from pyarrow.parquet import ParquetFile
-
-        return ParquetFile(path)
-
     with _parquet_errors(path):
-        for batch in _with_pyarrow(opened).iter_batches(n_rows):
+        for batch in _parquet().ParquetFile(path).iter_batches(n_rows):
             yield batch.to_pandas()
 
 

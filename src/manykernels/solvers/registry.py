@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pandas as pd
 
-from manykernels.exceptions import ConvergenceWarning, IncompatibleError, InvalidInputError, warn
+from manykernels.exceptions import ConvergenceWarning, IncompatibleError, InvalidInputError, optional_module, warn
 from manykernels.grams.rows.vectors import here
 from manykernels.objective.losses import LOSSES, AnyLoss, Loss
 from manykernels.objective.problem import Certificate, Problem
@@ -173,7 +173,8 @@ class SolverComparison:
         ImportError
             If matplotlib is not installed.
         """
-        ax = _axes(ax)
+        pyplot = optional_module("matplotlib.pyplot", "SolverComparison.plot needs matplotlib.", "plot")
+        ax = ax if ax is not None else pyplot.subplots(figsize=(6.0, 4.0), layout="constrained")[1]
         for label, curve in self.frame().groupby("solver", sort=False):
             drawn = curve[curve["relative_gap"] > 0]
             ax.plot(drawn["elapsed_s"], drawn["relative_gap"], marker=".", label=label)
@@ -347,17 +348,6 @@ def _run_all(runs: dict[str, Solver], problem: Problem) -> dict[str, Solution]:
 def _warn_interrupted(solutions: Mapping[str, Solution], missing: list[str]) -> None:
     there, absent = ", ".join(solutions), ", ".join(missing) or "none"
     warn(f"The comparison was interrupted. Runs returned: {there}; missing: {absent}.", ConvergenceWarning)
-
-
-def _axes(ax: object) -> Any:
-    """Return ``ax``, or the axes of a new figure."""
-    try:
-        from matplotlib import pyplot
-    except ImportError as error:
-        raise ImportError(
-            "SolverComparison.plot needs matplotlib. Install it with: python -m pip install 'manykernels[plot]'."
-        ) from error
-    return ax if ax is not None else pyplot.subplots(figsize=(6.0, 4.0), layout="constrained")[1]
 
 
 def here_as_array(values: Any) -> Array:

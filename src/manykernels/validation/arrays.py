@@ -2,7 +2,7 @@
 
 import numbers
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from typing import Any, Protocol
 
 import numpy as np
@@ -267,7 +267,7 @@ def check_parameter_range(values: object, name: str, *, allow_zero: bool = False
 # --- arguments of alignment ----------------------------------------------------------------------------------------
 
 
-def check_choice(value: object, choices: tuple[str, ...], name: str) -> str:
+def check_choice(value: object, choices: Collection[str], name: str) -> str:
     """Return ``value`` if it is one of ``choices``, else say which there are."""
     if not isinstance(value, str) or value not in choices:
         raise InvalidInputError(f"{name} must be one of {', '.join(map(repr, choices))}, got {value!r}.")

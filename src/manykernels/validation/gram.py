@@ -24,7 +24,7 @@ from scipy.linalg.lapack import dpotrf
 from manykernels.compiled import compiled
 from manykernels.exceptions import InvalidInputError, NotPSDError, warn
 from manykernels.threads import blas_threads
-from manykernels.validation.arrays import Array, check_finite, real_array
+from manykernels.validation.arrays import Array, check_choice, check_finite, real_array
 
 PSD_MODES = ("auto", "raise", "clip", "ignore")
 TOLD = 1e-10  # of the largest eigenvalue, what is negative: replaced matrices say so from here on
@@ -201,8 +201,7 @@ def examined(
     share of ``one_fit``, and else leaves all kernels to be proven where they matter, but for those with a negative
     entry on the diagonal.
     """
-    if psd not in PSD_MODES:
-        raise InvalidInputError(f"psd must be one of {PSD_MODES}, got {psd!r}.")
+    check_choice(psd, PSD_MODES, "psd")
     tolerance = gram_tolerance(kernels.dtype)
     if psd == "ignore":
         return kernels, None

@@ -10,7 +10,7 @@ from uuid import uuid4
 
 import numpy as np
 
-from manykernels.exceptions import InvalidInputError
+from manykernels.exceptions import InvalidInputError, optional_module
 from manykernels.grams.rows.base import Mapped, RowSource, add
 from manykernels.grams.rows.vectors import Held, Program, RowVector
 from manykernels.validation.arrays import Array
@@ -220,10 +220,4 @@ def _computed(*delayed: object) -> Any:
 
 
 def _dask() -> Any:
-    try:
-        import dask
-    except ImportError as error:
-        raise InvalidInputError(
-            "Dask is not installed. Install it with: python -m pip install 'manykernels[dask]'."
-        ) from error
-    return dask
+    return optional_module("dask", "Dask is not installed.", "dask", InvalidInputError)

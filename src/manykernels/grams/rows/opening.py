@@ -13,7 +13,7 @@ from typing import Any, BinaryIO, NamedTuple
 import numpy as np
 import pandas as pd
 
-from manykernels.exceptions import InvalidInputError
+from manykernels.exceptions import InvalidInputError, optional_module
 from manykernels.grams.rows.base import CHUNK_ROWS, RowSource
 from manykernels.grams.rows.dask import DaskRows
 from manykernels.validation.arrays import Array
@@ -107,13 +107,7 @@ class ParquetRows(RowSource):
 
 def _opened(path: Path) -> Any:
     """Return a Parquet file, or say what is wrong with it."""
-    try:
-        import pyarrow.parquet as parquet
-    except ImportError as error:
-        raise InvalidInputError(
-            "Parquet files are read with the help of pyarrow. Install it with: python -m pip install "
-            "'manykernels[parquet]'."
-        ) from error
+    parquet = optional_module("pyarrow.parquet", "Parquet files need pyarrow.", "parquet", InvalidInputError)
     with _in_words(path):
         return parquet.ParquetFile(path)
 

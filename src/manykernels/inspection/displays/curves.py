@@ -16,7 +16,7 @@ from manykernels.inspection.displays import plotting as draw
 from manykernels.inspection.pipelines import last_step, unwrapped
 from manykernels.inspection.reports.scores import GAP
 from manykernels.solvers import Solution
-from manykernels.validation.arrays import check_count
+from manykernels.validation.arrays import check_choice, check_count
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -117,8 +117,7 @@ class ConvergenceDisplay(draw.Display):
 
     def _draw(self, ax: Axes, *, x: str = "elapsed_s", annotate: bool = False, **line_style: object) -> None:
         """Draw the gap, which a log axis cannot show at zero: such points are drawn at the lower edge."""
-        if x not in LABELS:
-            raise InvalidInputError(f"x must be one of {', '.join(LABELS)}, got {x!r}.")
+        check_choice(x, LABELS, "x")
         runs = list(self.history.groupby("run", sort=False))
         # The slowest are named: of a hundred classes they are what one looks for.
         last = {name: float(run["relative_gap"].iloc[-1]) for name, run in runs}
@@ -375,8 +374,7 @@ class PathDisplay(draw.Display):
         InvalidInputError
             For an unknown value.
         """
-        if value not in VALUES:
-            raise InvalidInputError(f"value must be one of {', '.join(VALUES)}, got {value!r}.")
+        check_choice(value, VALUES, "value")
         check_count(top, "top")
         data = path.norms if value == "norm" else path.weights
         values = pd.DataFrame(data, index=pd.Index(path.alphas, name="alpha"), columns=list(path.kernel_names))

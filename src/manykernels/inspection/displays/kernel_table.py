@@ -8,6 +8,7 @@ import pandas as pd
 from sklearn.base import BaseEstimator, is_classifier
 
 from manykernels.exceptions import InvalidInputError
+from manykernels.validation.arrays import check_choice
 
 TARGET_COLUMNS = ("class", "output")
 SEVERAL = {"class": "classes", "output": "outputs"}
@@ -100,8 +101,7 @@ def known_features(estimator: BaseEstimator) -> list[str]:
 
 def groups_of(estimator: BaseEstimator, table: pd.DataFrame, by: str) -> list[list[str]]:
     """Return, for each kernel, the names under which ``by`` counts it: one, or a feature for each of its columns."""
-    if by not in BY:
-        raise InvalidInputError(f"by must be one of {', '.join(BY)}, got {by!r}.")
+    check_choice(by, BY, "by")
     rows = list(table[["name", "kernel", "columns"]].itertuples(index=False))
     if by == "kernel":
         return [[name] for name, _, _ in rows]

@@ -11,6 +11,8 @@ from typing import TYPE_CHECKING, Any, Literal, Self
 
 import pandas as pd
 
+from manykernels.exceptions import optional_module
+
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure, SubFigure
@@ -101,12 +103,7 @@ class Display:
 
 def require_matplotlib(what: str) -> None:
     """Raise ``ImportError`` with the command to run unless matplotlib is installed."""
-    try:
-        import matplotlib  # noqa: F401 - only to see whether it is there
-    except ImportError as error:
-        raise ImportError(
-            f"{what} needs matplotlib. Install it with: python -m pip install 'manykernels[plot]'."
-        ) from error
+    optional_module("matplotlib", f"{what} needs matplotlib.", "plot")
 
 
 def axes_of(ax: Axes | None, what: str, size: tuple[float, float]) -> Axes:

@@ -29,7 +29,7 @@ from manykernels.inspection.displays.kernel_table import (
     target_table,
 )
 from manykernels.inspection.pipelines import unwrapped
-from manykernels.validation.arrays import check_count
+from manykernels.validation.arrays import check_choice, check_count
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -117,8 +117,7 @@ class KernelWeightsDisplay(draw.Display):
         InvalidInputError
             For an unknown value, target or ``by``.
         """
-        if value not in VALUES:
-            raise InvalidInputError(f"value must be one of {', '.join(VALUES)}, got {value!r}.")
+        check_choice(value, VALUES, "value")
         estimator, _ = unwrapped(estimator)
         table = kernel_table(estimator, target)
         values = target_table(estimator, value) if target is None else table.set_index("name")[[value]]
@@ -230,8 +229,7 @@ class WeightMapDisplay(draw.Display):
         InvalidInputError
             For an unknown target, or ``across="target"`` of a model with one.
         """
-        if across not in ACROSS:
-            raise InvalidInputError(f"across must be one of {', '.join(ACROSS)}, got {across!r}.")
+        check_choice(across, ACROSS, "across")
         estimator, _ = unwrapped(estimator)
         table = kernel_table(estimator, target)
         frame = _by_kind(estimator, table) if across == "kind" else _by_target(estimator, table)

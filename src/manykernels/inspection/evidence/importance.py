@@ -29,7 +29,7 @@ from manykernels.inspection.pipelines import last_step, unwrapped
 from manykernels.kernels import KernelBank
 from manykernels.kernels.bank.columns import Table
 from manykernels.solvers.solution import count_to
-from manykernels.validation.arrays import Array, TableLike, check_count, check_positive
+from manykernels.validation.arrays import Array, TableLike, check_choice, check_count, check_positive
 from manykernels.validation.parameters import RandomSource, generator_from
 
 BY = ("view", "kernel")
@@ -108,8 +108,7 @@ def predictive_importance(
     """
     check_is_fitted(model)
     model, X = unwrapped(model, X)
-    if by not in BY:
-        raise InvalidInputError(f"by must be one of {', '.join(BY)}, got {by!r}.")
+    check_choice(by, BY, "by")
     check_count(n_repeats, "n_repeats")
     random = generator_from(random_state)
     rows = [

@@ -236,8 +236,7 @@ def stability_selection(
 
 
 def _check(by: str, n_pairs: int, expected_false: float, threshold: float, n_jobs: int | None) -> None:
-    if by not in UNITS:
-        raise InvalidInputError(f"by must be one of {', '.join(UNITS)}, got {by!r}.")
+    check_choice(by, UNITS, "by")
     check_count(n_pairs, "n_pairs")
     check_positive(expected_false, "expected_false")
     check_n_jobs(n_jobs)

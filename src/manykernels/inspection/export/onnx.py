@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, DTypeLike
 
-from manykernels.exceptions import IncompatibleError
+from manykernels.exceptions import IncompatibleError, optional_module
 from manykernels.inspection.export.program import Axis, KernelTerm, Program, Term
 from manykernels.validation.arrays import Array
 
@@ -61,14 +61,9 @@ def as_onnx(program: Program, about: Sequence[str]) -> bytes:
     names and texts, takes ``X``, (n, p) doubles. NaN is a missing number. It returns ``scores`` (n, K), and
     ``prediction`` (n,) or (n, K), of classifiers with probabilities also ``probabilities``.
     """
-    try:
-        from onnx import TensorProto, helper, numpy_helper
-    except ImportError as error:
-        raise ImportError(
-            "Exporting to ONNX needs onnx. Install it with: python -m pip install 'manykernels[onnx]'."
-        ) from error
-    g = Graph(helper, numpy_helper)
-    inputs, columns = _inputs(g, program, helper, TensorProto)
+    onnx = optional_module("onnx", "Exporting to ONNX needs onnx.", "onnx")
+    helper, kinds, g = onnx.helper, onnx.TensorProto, Graph(onnx.helper, onnx.numpy_helper)
+    inputs, columns = _inputs(g, program, helper, kinds)
     n_targets = len(program.intercept)
     curves = [term for term in program.terms if len(term.axes) == 1 and term.axes[0].kind == "pieces"]
     parts = _curves(g, curves, columns)  # all at once
@@ -82,8 +77,8 @@ def as_onnx(program: Program, about: Sequence[str]) -> bytes:
         shape = g("Concat", rows, g.constant([n_targets], np.int64), axis=0)
         total = g("Expand", g.constant(program.intercept[None]), shape)
     g.output("scores", total)
-    outputs = [helper.make_tensor_value_info("scores", TensorProto.DOUBLE, [None, n_targets])]
-    outputs += _predictions(g, program, total, helper, TensorProto)
+    outputs = [helper.make_tensor_value_info("scores", kinds.DOUBLE, [None, n_targets])]
+    outputs += _predictions(g, program, total, helper, kinds)
     graph = helper.make_graph(g.nodes, "manykernels", inputs, outputs, g.constants)
     opsets = [helper.make_opsetid("", OPSET), helper.make_opsetid("ai.onnx.ml", MACHINE_LEARNING_OPSET)]
     model = helper.make_model(graph, opset_imports=opsets, producer_name="manykernels", doc_string="\n".join(about))

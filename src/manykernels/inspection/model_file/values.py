@@ -35,7 +35,7 @@ from manykernels.estimators.selection.held_out import FoldModel
 from manykernels.estimators.selection.mixtures import PenaltyFamily
 from manykernels.estimators.supervised.base import BaseMKL
 from manykernels.estimators.supervised.deferred import QUESTIONS, Answer
-from manykernels.exceptions import InvalidInputError, ModelFileError
+from manykernels.exceptions import InvalidInputError, ModelFileError, optional_module
 from manykernels.grams.expansion import Expansion
 from manykernels.grams.factored.prediction import (
     CellFunction,
@@ -59,9 +59,6 @@ from manykernels.solvers.registry import SOLVERS
 from manykernels.validation.arrays import Array
 
 # Steps of a pipeline that other libraries fit, as bytes of skops: its list of trusted types decides what is opened.
-
-
-INSTALL = "Install it with: python -m pip install 'manykernels[skops]'."
 
 
 def foreign_bytes(step: Any, where: str) -> bytes:
@@ -99,11 +96,7 @@ def foreign_step(data: bytes, trusted: Sequence[str]) -> Any:
 
 def _skops(why: str) -> Any:
     """Return the module of skops that reads and writes."""
-    try:
-        import skops.io as io_of_skops
-    except ImportError as error:
-        raise ImportError(f"{why}, which model files hold by skops. {INSTALL}") from error
-    return io_of_skops
+    return optional_module("skops.io", f"{why}, which model files hold by skops.", "skops")
 
 
 ESTIMATORS: dict[str, type[Any]] = {

@@ -27,7 +27,7 @@ from sklearn.pipeline import Pipeline
 from sklearn.utils.validation import check_is_fitted
 
 from manykernels.estimators.selection.folds import CrossValidation
-from manykernels.exceptions import InvalidInputError
+from manykernels.exceptions import InvalidInputError, optional_module
 from manykernels.inspection.displays.kernel_table import groups_of, kernel_table, summed_by
 from manykernels.inspection.displays.plotting import cut_text, short_label
 from manykernels.inspection.files import write_file
@@ -461,13 +461,8 @@ def report(
 
 def _template() -> Any:
     """Return the template, or say what to install."""
-    try:
-        import jinja2  # noqa: F401
-        import matplotlib  # noqa: F401 - of the pictures
-    except ImportError as error:
-        raise ImportError(
-            "report needs Jinja2 and matplotlib. Install them with: python -m pip install 'manykernels[report]'."
-        ) from error
+    for module in ("jinja2", "matplotlib"):
+        optional_module(module, f"report needs {module}.", "report")
     return _compiled_template()
 
 

@@ -21,6 +21,7 @@ from manykernels.kernels.specs.base import KERNELS, KernelSpec, spec_from_dict
 from manykernels.kernels.specs.inner import Linear
 from manykernels.kernels.tables.kinds import refuse
 from manykernels.kernels.tables.views import Views
+from manykernels.validation.arrays import check_choice
 
 OPTIONS = ("standardize", "normalize", "center", "missing", "landmarks_by", "shape")
 PLACES = ("joint", "each", "views", "pairs")
@@ -77,10 +78,8 @@ def _preset(preset: object) -> list[BankEntry]:
 
 def _entry(table: Mapping[str, Any], views: object, where: str) -> BankEntry:
     kind, place = table.get("kernel"), table.get("on", "joint")
-    if kind not in KERNELS:
-        raise InvalidInputError(f"{where}: 'kernel' must be one of {', '.join(sorted(KERNELS))}, got {kind!r}.")
-    if place not in PLACES:
-        raise InvalidInputError(f"{where}: 'on' must be one of {', '.join(PLACES)}, got {place!r}.")
+    check_choice(kind, sorted(KERNELS), f"{where}: 'kernel'")
+    check_choice(place, PLACES, f"{where}: 'on'")
     parameters = [field.name for field in fields(KERNELS[kind])]
     # Pairwise kernels have a parameter called name themselves.
     label = None if "name" in parameters else table.get("name")

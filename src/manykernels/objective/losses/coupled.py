@@ -22,6 +22,7 @@ from manykernels.objective.losses import curvature
 from manykernels.objective.losses.base import Array, float_vector
 from manykernels.objective.losses.bound import CoupledLossBound
 from manykernels.objective.losses.survival import Positions, RiskLayout, entropies, take_at_risk, tie_mixtures
+from manykernels.validation.arrays import check_choice
 
 # Second derivatives of the partial likelihood without a matrix among samples: sums over sorted times, linear in N.
 #
@@ -409,8 +410,7 @@ class CoxPartial(CoupledLoss):
     task: ClassVar[str] = "survival"
 
     def __post_init__(self) -> None:
-        if self.ties not in TIES:
-            raise InvalidInputError(f"ties must be one of {', '.join(map(repr, TIES))}, got {self.ties!r}.")
+        check_choice(self.ties, TIES, "ties")
 
     def check_target(self, y: ArrayLike) -> Array:
         """Return signed times as float64 (N,); zeros, infinite values and a target without events are refused."""

@@ -49,33 +49,33 @@ class SharedLoss(abc.ABC):
 
     @property
     @abc.abstractmethod
-    def name(self) -> str:
-        """Name of the loss."""
-
-    @property
-    @abc.abstractmethod
-    def task(self) -> str:
-        """What the target is."""
-
-    @property
-    @abc.abstractmethod
-    def entropic(self) -> bool:
-        """Whether the conjugate is its own barrier."""
-
-    @property
-    @abc.abstractmethod
-    def linear_dual(self) -> bool:
-        """Whether the curvature is one everywhere."""
-
-    @property
-    @abc.abstractmethod
     def each(self) -> Loss:
         """Loss of one score: what is left of this one for a single target or two classes."""
 
     @property
-    @abc.abstractmethod
+    def name(self) -> str:
+        """Name of the loss, by default that of one score; and so on."""
+        return self.each.name
+
+    @property
+    def task(self) -> str:
+        """What the target is."""
+        return self.each.task
+
+    @property
+    def entropic(self) -> bool:
+        """Whether the conjugate is its own barrier."""
+        return self.each.entropic
+
+    @property
+    def linear_dual(self) -> bool:
+        """Whether it is the squared loss or has its form, with curvature one."""
+        return self.each.linear_dual and self.each.curvature == 1
+
+    @property
     def curvature_bound(self) -> float:
         """No eigenvalue of the second derivatives in ``z_i`` is larger."""
+        return self.each.curvature_bound
 
     @property
     def smooth(self) -> bool:
@@ -152,31 +152,9 @@ class Separable(SharedLoss):
     loss: Loss  # squared, Huber, squared hinge,
 
     @property
-    def name(self) -> str:
-        return self.loss.name
-
-    @property
-    def task(self) -> str:
-        return self.loss.task
-
-    @property
-    def entropic(self) -> bool:
-        return self.loss.entropic
-
-    @property
     def each(self) -> Loss:
         """The loss."""
         return self.loss
-
-    @property
-    def curvature_bound(self) -> float:
-        """That of the loss."""
-        return self.loss.curvature_bound
-
-    @property
-    def linear_dual(self) -> bool:
-        """Whether it is the squared loss or has its form, with curvature one."""
-        return self.loss.linear_dual and self.loss.curvature == 1
 
     def check_target(self, y: Array) -> Array:
         """Return ``y`` as float64 (N, T), every column checked by the loss."""
@@ -269,11 +247,8 @@ class Multinomial(SharedLoss):
     coupled: ClassVar[bool] = True
     steepness: ClassVar[float] = 2.0
     name: ClassVar[str] = "multinomial"
-    task: ClassVar[str] = "classification"
-    entropic: ClassVar[bool] = True
     each: ClassVar[Loss] = Logistic()
     curvature_bound: ClassVar[float] = 0.5  # D. Boehning, Ann. Inst. Stat. Math. 44, 1992
-    linear_dual: ClassVar[bool] = False
 
     def check_target(self, y: Array) -> Array:
         """Return ``y`` as float64 (N, T): +1 in the column of the class, -1 elsewhere."""

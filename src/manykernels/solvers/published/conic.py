@@ -9,7 +9,6 @@ The sparse cone program is assembled block by block (`ConeProgram`).
 `refinements` are models from dual coefficients that are nearly optimal, but whose scores are not yet accurate.
 """
 
-import importlib
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any, ClassVar
@@ -18,6 +17,7 @@ import numpy as np
 from scipy.linalg import LinAlgError, eigh, lstsq
 from scipy.sparse import csc_array, vstack
 
+from manykernels.exceptions import optional_module
 from manykernels.objective.capabilities import Capability
 from manykernels.objective.problem import Problem
 from manykernels.solvers.base import BROKEN, Solver
@@ -81,13 +81,7 @@ def _solved(matrix: Array, right: Array, total: float, border: bool) -> Array:
 
 def import_clarabel() -> Any:
     """Return the module, or say how to install it."""
-    try:
-        return importlib.import_module("clarabel")
-    except ImportError as error:
-        raise ImportError(
-            "This solver calls Clarabel, which is not installed. Install it with `pip install 'manykernels[conic]'`, "
-            "or choose another solver: solver='auto' needs nothing more."
-        ) from error
+    return optional_module("clarabel", "This solver calls Clarabel; solver='auto' needs nothing more.", "conic")
 
 
 @dataclass(frozen=True)

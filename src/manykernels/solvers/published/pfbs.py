@@ -22,7 +22,6 @@ from scipy.linalg import LinAlgError
 from scipy.optimize import minimize_scalar
 from scipy.sparse.linalg import eigsh
 
-from manykernels.exceptions import InvalidInputError
 from manykernels.grams.base import GramStack
 from manykernels.grams.packed import PackedStack
 from manykernels.objective.capabilities import Capability
@@ -32,7 +31,7 @@ from manykernels.solvers.base import BROKEN, Solver
 from manykernels.solvers.gram.interior_point import InteriorPoint
 from manykernels.solvers.gram.newton_system import NewtonSystem
 from manykernels.solvers.solution import Model, Status
-from manykernels.validation.arrays import Array, check_count
+from manykernels.validation.arrays import Array, check_choice, check_count
 
 # Numbers of forward-backward splitting that follow from no theorem: they decide the time, not what is certified.
 #
@@ -410,8 +409,7 @@ class ForwardBackward(Solver):
     )
 
     def __post_init__(self) -> None:
-        if self.step_rule not in STEP_RULES:
-            raise InvalidInputError(f"step_rule must be one of {', '.join(STEP_RULES)}, got {self.step_rule!r}.")
+        check_choice(self.step_rule, STEP_RULES, "step_rule")
         check_count(self.round_steps, "round_steps")
 
     def sigma(self, problem: Problem) -> Array:

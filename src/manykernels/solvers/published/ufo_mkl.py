@@ -16,7 +16,6 @@ from typing import ClassVar
 import numpy as np
 from scipy.linalg import LinAlgError, solve
 
-from manykernels.exceptions import InvalidInputError
 from manykernels.grams.base import CHUNK_BYTES
 from manykernels.objective.capabilities import Capability
 from manykernels.objective.problem import Certificate, Problem
@@ -25,7 +24,7 @@ from manykernels.solvers.gram.interior_point import InteriorPoint
 from manykernels.solvers.published import online_steps
 from manykernels.solvers.published.conic import refinements, with_best_intercept
 from manykernels.solvers.solution import Model, Status
-from manykernels.validation.arrays import Array, check_count
+from manykernels.validation.arrays import Array, check_choice, check_count
 
 # Numbers that follow from no theorem: they decide the time, not what is certified; `benchmarks/online.py` measures what
 # they cost. Those of compiled loops (`online_steps`) stand with the loops: what is compiled is kept on disk until its
@@ -315,8 +314,7 @@ class OnlineSolver(Solver):
 
     def __post_init__(self) -> None:
         check_count(self.random_state, "random_state", least=0)
-        if self.step_rule not in LEARNERS:
-            raise InvalidInputError(f"step_rule must be one of {', '.join(LEARNERS)}; got {self.step_rule!r}.")
+        check_choice(self.step_rule, LEARNERS, "step_rule")
 
     def initialize(self, problem: Problem, start: Model) -> OnlineState:
         """Start from the dual coefficients of the given model, or from zero if it has no kernels."""
