@@ -62,8 +62,10 @@ def register_kernel(cls: SpecClass) -> SpecClass:
 class KernelSpec(ABC):
     """A positive semidefinite kernel as a frozen set of hyper-parameters.
 
-    A concrete kernel is a frozen dataclass decorated with :func:`register_kernel`; it defines ``kind``, ``__call__``
-    and ``diag``. Specs are equal when their class and fields are; they are hashable and combine with ``+`` and ``*``.
+    A concrete kernel is a frozen dataclass decorated with :func:`register_kernel`; it defines ``kind`` and
+    ``__call__``, and ``diag`` where that is cheaper than small blocks of the matrix. Widths among its fields, those of
+    kernels inside it too, may be medians of distances in its ``metric``. Specs are equal when their class and fields
+    are; they are hashable and combine with ``+`` and ``*``.
 
     Examples
     --------

@@ -21,6 +21,7 @@ from manykernels.objective.capabilities import Capability
 from manykernels.objective.losses.bound import BoundLoss, SampleSum, conjugate_between
 from manykernels.validation.arrays import Array
 
+ROUNDING = 8 * np.finfo(np.float64).eps
 MOST_WIDENINGS = 60
 """Doublings of the interval in which an intercept is looked for: a loss that still falls has no minimizer."""
 
@@ -325,6 +326,31 @@ class QuadraticConjugate(Loss):
     def conjugate_second_derivative(self, y: Array, r: Array) -> Array:
         """Return the curvature."""
         return np.full(np.broadcast(y, r).shape, self.curvature)
+
+
+class PiecewiseLinear(QuadraticConjugate):
+    """A loss without curvature: its slopes are the ends of the box beyond the kink, and zero before it."""
+
+    smooth: ClassVar[bool] = False
+
+    def second_derivative(self, y: Array, z: Array) -> Array:
+        """Zero."""
+        return np.zeros(np.broadcast(y, z).shape)
+
+    def dual_interval(self, y: Array, z: Array) -> tuple[Array, Array]:
+        """Return the ends of the box beyond the kink and zero before it; on it, up to rounding, what is between."""
+        (least, most), slack = self.dual_bounds(y), y - z
+        rounding = ROUNDING * np.maximum(np.abs(y), np.abs(z))  # of that difference
+        lo = np.where(slack > self.kink + rounding, most, np.where(slack > rounding - self.kink, 0.0, least))
+        hi = np.where(slack < -self.kink - rounding, least, np.where(slack < self.kink - rounding, 0.0, most))
+        return lo, hi
+
+    def best_intercept(self, y: Array, f: Array, sample_weight: Array) -> float:
+        """Weighted-median step: the slope jumps on both sides of the kink by the ends of the box."""
+        lo, hi = self.dual_bounds(y)
+        points = np.concatenate([y - f - self.kink, y - f + self.kink])
+        jumps = np.concatenate([sample_weight * hi, sample_weight * -lo])
+        return piecewise_linear_minimizer(points, jumps, -float(sample_weight @ hi))
 
 
 class ClassificationLoss(Loss):

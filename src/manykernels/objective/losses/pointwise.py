@@ -15,13 +15,12 @@ from manykernels.exceptions import InvalidInputError
 from manykernels.objective.losses.base import (
     Array,
     ClassificationLoss,
+    PiecewiseLinear,
     QuadraticConjugate,
     RegressionLoss,
-    piecewise_linear_minimizer,
 )
 from manykernels.validation.arrays import check_positive
 
-_ROUNDING = 8 * np.finfo(np.float64).eps
 _SATURATED_MARGIN = 40.0
 """A logistic loss at this margin is below the rounding of one."""
 
@@ -93,7 +92,7 @@ class Logistic(ClassificationLoss):
 
 
 @dataclass(frozen=True)
-class Hinge(QuadraticConjugate, ClassificationLoss):
+class Hinge(PiecewiseLinear, ClassificationLoss):
     """Hinge loss ``max(1 - y z, 0)`` of the support vector machine; conjugate ``-y r`` on ``0 <= y r <= 1``.
 
     Examples
@@ -104,7 +103,6 @@ class Hinge(QuadraticConjugate, ClassificationLoss):
     """
 
     name: ClassVar[str] = "hinge"
-    smooth: ClassVar[bool] = False
 
     def value(self, y: Array, z: Array) -> Array:
         """``max(1 - y z, 0)``."""
@@ -114,25 +112,9 @@ class Hinge(QuadraticConjugate, ClassificationLoss):
         """``-y`` below margin 1, else 0."""
         return np.where(y * z < 1.0, -y, 0.0)
 
-    def second_derivative(self, y: Array, z: Array) -> Array:
-        """Zero."""
-        return np.zeros(np.broadcast(y, z).shape)
-
     def dual_bounds(self, y: Array) -> tuple[Array, Array]:
         """``0 <= y r <= 1``."""
         return _label_box(y, 1.0)
-
-    def dual_interval(self, y: Array, z: Array) -> tuple[Array, Array]:
-        """``y [0, 1]`` at margin 1 (up to rounding), ``y`` below and 0 above it."""
-        distance = y * z - 1.0
-        at_kink = np.abs(distance) <= _ROUNDING
-        near = np.where(at_kink | (distance > 0), 0.0, y)
-        far = np.where(at_kink | (distance < 0), y, 0.0)
-        return np.minimum(near, far), np.maximum(near, far)
-
-    def best_intercept(self, y: Array, f: Array, sample_weight: Array) -> float:
-        """Weighted-median step: the slope jumps by ``s_i`` at ``y_i - f_i``."""
-        return piecewise_linear_minimizer(y - f, sample_weight, -float(sample_weight[y > 0].sum()))
 
 
 @dataclass(frozen=True)
@@ -211,7 +193,7 @@ class Squared(QuadraticConjugate, RegressionLoss):
 
 
 @dataclass(frozen=True)
-class EpsilonInsensitive(QuadraticConjugate, RegressionLoss):
+class EpsilonInsensitive(PiecewiseLinear, RegressionLoss):
     """Epsilon-insensitive loss ``max(|z - y| - epsilon, 0)``; conjugate ``-y r + epsilon |r|`` on ``|r| <= 1``.
 
     Parameters
@@ -229,7 +211,6 @@ class EpsilonInsensitive(QuadraticConjugate, RegressionLoss):
     epsilon: float = 0.1
 
     name: ClassVar[str] = "epsilon_insensitive"
-    smooth: ClassVar[bool] = False
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "epsilon", check_positive(self.epsilon, "epsilon", allow_zero=True))
@@ -247,26 +228,9 @@ class EpsilonInsensitive(QuadraticConjugate, RegressionLoss):
         """Sign of ``z - y`` outside the tube, 0 inside."""
         return np.where(np.abs(z - y) > self.epsilon, np.sign(z - y), 0.0)
 
-    def second_derivative(self, y: Array, z: Array) -> Array:
-        """Zero."""
-        return np.zeros(np.broadcast(y, z).shape)
-
     def dual_bounds(self, y: Array) -> tuple[Array, Array]:
         """``|r| <= 1``."""
         return _constant_box(y, -1.0, 1.0)
-
-    def dual_interval(self, y: Array, z: Array) -> tuple[Array, Array]:
-        """0 inside the tube, the sign of ``y - z`` outside, the segment between on its edge (up to rounding)."""
-        residual, rounding = y - z, _ROUNDING * np.maximum(np.abs(y), np.abs(z))  # of that difference
-        lo = np.where(residual > self.epsilon + rounding, 1.0, np.where(residual > -self.epsilon + rounding, 0.0, -1.0))
-        hi = np.where(residual < -self.epsilon - rounding, -1.0, np.where(residual < self.epsilon - rounding, 0.0, 1.0))
-        return lo, hi
-
-    def best_intercept(self, y: Array, f: Array, sample_weight: Array) -> float:
-        """Weighted-median step: the slope jumps by ``s_i`` at both edges of each tube."""
-        points = np.concatenate([y - f - self.epsilon, y - f + self.epsilon])
-        jumps = np.concatenate([sample_weight, sample_weight])
-        return piecewise_linear_minimizer(points, jumps, -float(sample_weight.sum()))
 
 
 @dataclass(frozen=True)
@@ -320,7 +284,7 @@ class Huber(QuadraticConjugate, RegressionLoss):
 
 
 @dataclass(frozen=True)
-class Quantile(QuadraticConjugate, RegressionLoss):
+class Quantile(PiecewiseLinear, RegressionLoss):
     """Quantile (pinball) loss ``max(tau (y - z), (tau - 1)(y - z))``; conjugate ``-y r`` on ``tau - 1 <= r <= tau``.
 
     Parameters
@@ -338,7 +302,6 @@ class Quantile(QuadraticConjugate, RegressionLoss):
     tau: float = 0.5
 
     name: ClassVar[str] = "quantile"
-    smooth: ClassVar[bool] = False
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "tau", check_positive(self.tau, "tau"))
@@ -353,25 +316,9 @@ class Quantile(QuadraticConjugate, RegressionLoss):
         """``-tau`` below the target, ``1 - tau`` above it, 0 on it."""
         return np.where(z < y, -self.tau, np.where(z > y, 1.0 - self.tau, 0.0))
 
-    def second_derivative(self, y: Array, z: Array) -> Array:
-        """Zero."""
-        return np.zeros(np.broadcast(y, z).shape)
-
     def dual_bounds(self, y: Array) -> tuple[Array, Array]:
         """``tau - 1 <= r <= tau``."""
         return _constant_box(y, self.tau - 1.0, self.tau)
-
-    def dual_interval(self, y: Array, z: Array) -> tuple[Array, Array]:
-        """``tau`` below the target, ``tau - 1`` above it, the segment between on it (up to rounding)."""
-        residual, rounding = y - z, _ROUNDING * np.maximum(np.abs(y), np.abs(z))  # of that difference
-        return (
-            np.where(residual > rounding, self.tau, self.tau - 1.0),
-            np.where(residual < -rounding, self.tau - 1.0, self.tau),
-        )
-
-    def best_intercept(self, y: Array, f: Array, sample_weight: Array) -> float:
-        """Weighted ``tau`` quantile of ``y - f``."""
-        return piecewise_linear_minimizer(y - f, sample_weight, -self.tau * float(sample_weight.sum()))
 
 
 # Losses with a logarithmic link, for counts and for positive amounts: Poisson and gamma.
