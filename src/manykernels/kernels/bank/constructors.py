@@ -77,9 +77,8 @@ def _preset(preset: object) -> list[BankEntry]:
 
 
 def _entry(table: Mapping[str, Any], views: object, where: str) -> BankEntry:
-    kind, place = table.get("kernel"), table.get("on", "joint")
-    check_choice(kind, sorted(KERNELS), f"{where}: 'kernel'")
-    check_choice(place, PLACES, f"{where}: 'on'")
+    kind = check_choice(table.get("kernel"), sorted(KERNELS), f"{where}: 'kernel'")
+    place = check_choice(table.get("on", "joint"), PLACES, f"{where}: 'on'")
     parameters = [field.name for field in fields(KERNELS[kind])]
     # Pairwise kernels have a parameter called name themselves.
     label = None if "name" in parameters else table.get("name")
