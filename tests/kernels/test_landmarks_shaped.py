@@ -11,7 +11,7 @@ import pytest
 from manykernels import Gaussian, KernelBank, Laplacian, Linear, Missing, Overlap
 from manykernels.exceptions import IncompatibleError, InvalidInputError
 from manykernels.grams.training import build_stack
-from manykernels.kernels import Shaped
+from manykernels.kernels import Interaction, Shaped
 from manykernels.kernels.specs.distances import MedianDistances
 
 KNOTS = (-1.0, 0.0, 0.5, 2.0)
@@ -134,6 +134,10 @@ def test_kernels_of_missingness_have_no_shape() -> None:
         ),
         (
             lambda: KernelBank([("a", Shaped(Linear(), "convex") + Linear(), ["age"])]),
+            "made of one with a shape, which its functions do not have",
+        ),
+        (
+            lambda: KernelBank([("a", Interaction([(Shaped(Linear(), "convex"), [0])]), ["age"])]),
             "made of one with a shape, which its functions do not have",
         ),
         (

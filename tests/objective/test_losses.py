@@ -223,7 +223,7 @@ def test_bad_losses_are_refused(arguments, params, message) -> None:
         (Hinge(), [np.nan, 1], "needs labels -1 and \\+1, but y contains \\[nan\\]"),
         (Poisson(), [0.0, -1.0, 2.0, -3.0], "zero or more, but 2 of 4 targets are not, such as \\[-3.0, -1.0\\]"),
         (Gamma(), [1.0, 0.0], "amounts above zero, but 1 of 2 targets are not, such as \\[0.0\\]"),
-        (Squared(), [0.0, np.inf], "1 NaN or infinite value\\(s\\), the first at index 1"),
+        (Squared(), [0.0, np.inf], "1 NaN or infinite value\\(s\\), the first at index \\(1,\\)"),
         (Squared(), ["a", "b"], "y must contain numbers"),
         (Squared(), [[1.0], [2.0]], "shape \\(2, 1\\)"),
         (Squared(), [], "non-empty vector"),

@@ -114,16 +114,8 @@ class ProductBase(ABC):
     n_samples: int
     unit: float  # the power of two: base kernels are ``unit`` times the scaled ones, and level a ``unit^a`` times
     powers_multiply: bool  # whether level a is the a-th power of level one
-
-    @property
-    @abstractmethod
-    def state_size(self) -> int:
-        """Numbers that one state takes."""
-
-    @property
-    @abstractmethod
-    def pairs_are_cheap(self) -> bool:
-        """Whether a number for every pair of base kernels costs less than one for each with a matrix of sums."""
+    state_size: int  # numbers that one state takes
+    pairs_are_cheap: bool  # whether a number for every pair costs less than one for each with a matrix of sums
 
     @abstractmethod
     def total(self, parts: Parts) -> Array:
@@ -210,6 +202,7 @@ class GramBase(ProductBase):
 
     def __init__(self, grams: Array, normalize: str | None = None, *, overwrite: bool = False) -> None:
         self.n_base, self.n_samples = grams.shape[:2]
+        self.state_size, self.pairs_are_cheap = self.n_samples**2, False  # both take the same numbers for each
         self.means = mean_diagonals(grams)
         if normalize:
             means = mean_diagonals(grams)
@@ -219,13 +212,6 @@ class GramBase(ProductBase):
         self._grams = np.ldexp(grams, -exponent, out=grams if overwrite else None)
         self._flat = self._grams.reshape(self.n_base, -1)
         self.powers_multiply = normalize is None or bool(np.all(mean_diagonals(self._grams, 2) <= 1.0))
-
-    @property
-    def state_size(self) -> int:
-        """``N^2``."""
-        return self.n_samples**2
-
-    pairs_are_cheap = False  # both take the same numbers for each
 
     def scale(self, j: int, level: int) -> float:
         """Return what the power of a base kernel as it was given is divided by."""
@@ -322,6 +308,7 @@ class RankOneBase(ProductBase):
 
     def __init__(self, features: Array, normalize: str | None = None, precision: DTypeLike = np.float64) -> None:
         self.n_base, self.n_samples = features.shape
+        self.state_size, self.pairs_are_cheap = self.n_samples, self.n_base < self.n_samples
         # What is normalized is of the order of one, and at most the root of N.
         exponent = 0 if normalize else exponent_of(float(np.abs(features).max(initial=0.0)))
         self.unit, self.powers_multiply = power_of_two(2 * exponent), normalize is None
@@ -330,16 +317,6 @@ class RankOneBase(ProductBase):
         self._scaled, self._precision = np.ldexp(features, -exponent), precision
         self._levels: dict[int, Array] = {}
         self._products: dict[Parts, Array] = {}
-
-    @property
-    def state_size(self) -> int:
-        """N."""
-        return self.n_samples
-
-    @property
-    def pairs_are_cheap(self) -> bool:
-        """Whether there are fewer columns than samples."""
-        return self.n_base < self.n_samples
 
     @property
     def columns(self) -> Array:

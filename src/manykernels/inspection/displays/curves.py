@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 import numpy as np
 import pandas as pd
@@ -58,6 +58,7 @@ class ConvergenceDisplay(draw.Display):
     True
     """
 
+    inches: ClassVar[tuple[float, float]] = (6.5, 4.0)
     history: pd.DataFrame
     tol: float | None = None
 
@@ -111,9 +112,6 @@ class ConvergenceDisplay(draw.Display):
             return cls.from_solution(solutions, tol=tol)
         labels = getattr(estimator, "classes_", range(len(solutions)))
         return cls.from_solution(dict(zip(labels, solutions, strict=True)), tol=tol)
-
-    def _size(self, **options: object) -> tuple[float, float]:
-        return 6.5, 4.0
 
     def _draw(self, ax: Axes, *, x: str = "elapsed_s", annotate: bool = False, **line_style: object) -> None:
         """Draw the gap, which a log axis cannot show at zero: such points are drawn at the lower edge."""
@@ -216,6 +214,7 @@ class CVCurveDisplay(draw.Display):
     True
     """
 
+    inches: ClassVar[tuple[float, float]] = (7.0, 4.2)
     results: pd.DataFrame
     chosen: int
     n_folds: int
@@ -245,9 +244,6 @@ class CVCurveDisplay(draw.Display):
         frame = results[["alpha", "mean_score", "n_active"]].assign(std_error=errors)
         frame["curve"] = [_curve(row) for row in results.to_dict("records")]
         return cls(results=frame, chosen=int(estimator.best_index_), n_folds=n_folds, scoring=_score_of(estimator))
-
-    def _size(self, **options: object) -> tuple[float, float]:
-        return 7.0, 4.2
 
     def _draw(self, ax: Axes) -> None:
         """Draw a curve for each mixture, strong penalties on the left, and mark the choice."""
@@ -349,6 +345,7 @@ class PathDisplay(draw.Display):
     (5, 'x1: gaussian(width=0.5*median)')
     """
 
+    inches: ClassVar[tuple[float, float]] = (8.0, 4.6)
     values: pd.DataFrame
     value: str
     named: list[str]
@@ -381,9 +378,6 @@ class PathDisplay(draw.Display):
         peaks = values.max()
         named = peaks[peaks > 0].sort_values(ascending=False, kind="stable").index[:top]
         return cls(values=values, value=value, named=list(named), chosen=chosen)
-
-    def _size(self, **options: object) -> tuple[float, float]:
-        return 8.0, 4.6
 
     def _draw(self, ax: Axes) -> None:
         """Draw the curves, strong penalties on the left."""

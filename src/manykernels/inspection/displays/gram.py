@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 import numpy as np
 import pandas as pd
@@ -194,6 +194,7 @@ class GramDisplay(draw.Display):
     ((30, 30), ['no', 'yes'])
     """
 
+    inches: ClassVar[tuple[float, float]] = (5.6, 4.8)
     values: Array
     groups: pd.DataFrame | None = None
     n_samples: int = 0
@@ -264,9 +265,6 @@ class GramDisplay(draw.Display):
             raise InvalidInputError(f"No kernel {kernel!r}; the {len(names)} kernels are {names[:5]} ...")
         place = names.index(kernel) if isinstance(kernel, str) else kernel
         return cls.from_kernel(fitted.block(prepared, prepared, kernels=[place])[0], y=y, name=names[place])
-
-    def _size(self, **options: object) -> tuple[float, float]:
-        return 5.6, 4.8
 
     def _draw(self, ax: Axes, *, cmap: str = "viridis", colorbar: bool = True) -> None:
         """Draw the matrix."""

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, fields
 from math import ceil, floor, log10
 from textwrap import fill
-from typing import TYPE_CHECKING, Any, Literal, Self
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, Self
 
 import pandas as pd
 
@@ -54,7 +54,7 @@ class Display:
     """What is drawn, as plain data: ``frame()`` returns it, and ``plot`` draws it as often as one likes.
 
     A display is a dataclass whose first field is its table; a class method ``from_...`` computes it. It says how large
-    its picture is (``_size``) and draws into axes that it is given (``_draw``); the rest is here.
+    its picture is (``inches``, or ``_size``) and draws into axes that it is given (``_draw``); the rest is here.
 
     Attributes
     ----------
@@ -65,8 +65,11 @@ class Display:
 
     ax_: Axes
     figure_: Figure | SubFigure
-    _size: Callable[..., tuple[float, float]]
+    inches: ClassVar[tuple[float, float]]
     _draw: Callable[..., None]
+
+    def _size(self, **options: Any) -> tuple[float, float]:
+        return self.inches
 
     def frame(self) -> pd.DataFrame:
         """Return what is drawn.

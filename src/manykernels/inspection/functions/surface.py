@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 import numpy as np
 import pandas as pd
@@ -54,6 +54,7 @@ class SurfaceDisplay(draw.Display):
     (('x0', 'x2'), 81)
     """
 
+    inches: ClassVar[tuple[float, float]] = (5.6, 4.4)
     surface: pd.DataFrame
     names: tuple[str, str]
     effect: str = "added to the score"
@@ -127,9 +128,6 @@ class SurfaceDisplay(draw.Display):
         surface = pd.DataFrame({"x": x, "z": z, "effect": effect})
         surface = surface if spread is None else surface.assign(std=spread(probe, labels, alike))
         return cls(surface=surface, names=names, effect=effect_of(estimator, target))
-
-    def _size(self, **options: object) -> tuple[float, float]:
-        return 5.6, 4.4
 
     def _draw(
         self, ax: Axes, *, cmap: str | Colormap | None = None, colorbar: bool = True, limit: float | None = None

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields, is_dataclass, replace
 from typing import Any, NamedTuple, TypeAlias
 
@@ -401,12 +401,11 @@ def check_shaped(kinds: Iterable[Kind], normalize: str | None) -> None:
             )
 
 
-def parts_of(spec: KernelSpec) -> list[KernelSpec]:
-    """Return the kernels that a kernel is made of, and those that these are made of."""
-    found: list[KernelSpec] = []
-    for field in fields(spec) if is_dataclass(spec) else ():
-        value = getattr(spec, field.name)
-        for part in value if isinstance(value, tuple) else (value,):
-            if isinstance(part, KernelSpec):
-                found += [part, *parts_of(part)]
-    return found
+def parts_of(whole: object) -> Iterator[KernelSpec]:
+    """Yield the kernels that a kernel, or a tuple, is made of, and those that these are made of."""
+    named = [field.name for field in fields(whole)] if is_dataclass(whole) else []
+    for part in whole if isinstance(whole, tuple) else [getattr(whole, name) for name in named]:
+        if isinstance(part, KernelSpec):
+            yield part
+        if isinstance(part, (KernelSpec, tuple)):
+            yield from parts_of(part)

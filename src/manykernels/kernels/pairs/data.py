@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 import pandas as pd
@@ -184,6 +184,8 @@ class Pairs:
     (Pairs(3 pairs of 2 first and 2 second members), [['aspirin', 'COX2'], ['ibuprofen', 'COX2']])
     """
 
+    ndim: ClassVar[int] = 2  # as of any input
+
     def __init__(self, left: object, right: object, pairs: ArrayLike) -> None:
         first = _members(left, "left")
         second = first if right is None else _members(right, "right")
@@ -225,11 +227,6 @@ class Pairs:
     def shape(self) -> tuple[int, int]:
         """``(N, 2)``."""
         return len(self._index), 2
-
-    @property
-    def ndim(self) -> int:
-        """Always 2, as of any input."""
-        return 2
 
     def __len__(self) -> int:
         return len(self._index)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any, NoReturn, TypeGuard
+from typing import Any, ClassVar, NoReturn, TypeGuard
 
 import numpy as np
 import pandas as pd
@@ -53,6 +53,8 @@ class KernelStack:
     >>> train.square().shape, test.against(train.sample_ids).shape
     ((2, 4, 4), (2, 2, 4))
     """
+
+    ndim: ClassVar[int] = 2  # as of any input
 
     def __init__(self, kernels: object, names: Sequence[str] | None = None, *, psd: str = "auto") -> None:
         if psd not in PSD:
@@ -154,11 +156,6 @@ class KernelStack:
     def shape(self) -> tuple[int, int]:
         """``(n, n)``, or ``(n_new, n_train)`` of a rectangular stack."""
         return (self.n_samples, self.n_samples if self._columns is None else len(self._columns))
-
-    @property
-    def ndim(self) -> int:
-        """Always 2, as of any pairwise input."""
-        return 2
 
     @property
     def dtype(self) -> np.dtype[Any]:

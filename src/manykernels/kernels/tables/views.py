@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 import pandas as pd
@@ -47,6 +47,8 @@ class Views:
     >>> views.summary()["lacking"].tolist()
     [1, 2]
     """
+
+    ndim: ClassVar[int] = 2  # as of any input
 
     def __init__(self, views: object) -> None:
         tables = {str(name): _as_frame(table, str(name)) for name, table in _blocks(views).items()}
@@ -116,11 +118,6 @@ class Views:
     def shape(self) -> tuple[int, int]:
         """Numbers of samples and of columns of all views."""
         return self._frame.shape
-
-    @property
-    def ndim(self) -> int:
-        """Always 2."""
-        return 2
 
     def __len__(self) -> int:
         return len(self._frame)

@@ -19,7 +19,7 @@ from manykernels.exceptions import InvalidInputError
 from manykernels.grams.rows.vectors import RowVector, on_rows
 from manykernels.objective.capabilities import Capability
 from manykernels.objective.losses.bound import BoundLoss, SampleSum, conjugate_between
-from manykernels.validation.arrays import Array
+from manykernels.validation.arrays import Array, check_finite
 
 ROUNDING = 8 * np.finfo(np.float64).eps
 MOST_WIDENINGS = 60
@@ -383,14 +383,7 @@ class RegressionLoss(Loss):
 
     def check_target(self, y: ArrayLike) -> Array:
         """Return targets as float64 (N,); NaN and infinite values are refused."""
-        target = float_vector(y)
-        bad = ~np.isfinite(target)
-        if bad.any():
-            raise InvalidInputError(
-                f"y contains {int(bad.sum())} NaN or infinite value(s), the first at index {int(np.argmax(bad))}. "
-                "Drop these samples before fitting."
-            )
-        return target
+        return check_finite(float_vector(y), "y")
 
 
 def float_vector(y: ArrayLike) -> Array:

@@ -21,7 +21,14 @@ from manykernels.objective.capabilities import Capability
 from manykernels.objective.losses import curvature
 from manykernels.objective.losses.base import Array, float_vector
 from manykernels.objective.losses.bound import CoupledLossBound
-from manykernels.objective.losses.survival import Positions, RiskLayout, entropies, take_at_risk, tie_mixtures
+from manykernels.objective.losses.survival import (
+    Positions,
+    RiskLayout,
+    entropies,
+    survival_array,
+    take_at_risk,
+    tie_mixtures,
+)
 from manykernels.validation.arrays import check_choice
 
 # Second derivatives of the partial likelihood without a matrix among samples: sums over sorted times, linear in N.
@@ -459,20 +466,7 @@ def survival_target(event: ArrayLike, time: ArrayLike, strata: ArrayLike | None 
     >>> survival_target([True, False, True], [2.5, 7.0, 1.0]).tolist()
     [2.0, -3.0, 1.0]
     """
-    times = float_vector(time)
-    bad = ~np.isfinite(times) | (times < 0)
-    if bad.any():
-        raise InvalidInputError(
-            f"Times must be finite and not negative, but {int(bad.sum())} of {len(times)} are not, such as "
-            f"{times[bad][:5].tolist()} (the first at index {int(np.argmax(bad))})."
-        )
-    seen = np.asarray(event)
-    if seen.shape != times.shape or not np.isin(seen, (0, 1)).all():
-        raise InvalidInputError(
-            f"event must hold True or False for each of the {len(times)} times, got shape {seen.shape}."
-        )
-    ranks = np.unique(times, return_inverse=True)[1] + 1.0
-    numbers = np.zeros(len(times)) if strata is None else np.unique(np.asarray(strata), return_inverse=True)[1]
-    if numbers.shape != times.shape:
-        raise InvalidInputError(f"strata has {len(numbers)} labels for {len(times)} times.")
-    return np.where(seen.astype(bool), 1.0, -1.0) * (ranks + STRATUM * numbers)
+    numbers = np.zeros(np.shape(time), int) if strata is None else np.unique(np.asarray(strata), return_inverse=True)[1]
+    known = survival_array(event, time, numbers)
+    ranks = np.unique(known["time"], return_inverse=True)[1] + 1.0
+    return np.where(known["event"], 1.0, -1.0) * (ranks + STRATUM * known["stratum"])
