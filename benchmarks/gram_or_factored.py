@@ -14,10 +14,11 @@
 *growth*: fits as ``representation="auto"`` chooses, of more and more rows, columns, widths of each column or classes,
 and of 5 % more of them; a picture, and the exponents. *steps*: the same in steps of 5 % where plans change. Every fit
 reads what the one before reads, and more; ratios are medians over draws. Beside seconds stand counts that no clock
-changes: certified rounds, Newton steps, passes over all kernels, and products of these steps. Where a ratio is large
-and they are not, the machine was busy; where a round is one more, it is the price of a round. The strength is a tenth
-of the largest (``--alpha``): the default, in units of noise, is another one at every number of rows, and so is the
-model. *landmarks*: the default bank with its kernels of all columns as they are, and on landmarks.
+changes: certified rounds, Newton steps, passes over all kernels, products of these steps, and random orders of the
+target. Where a ratio is large and they are not, the machine was busy; where a round is one more, it is the price of a
+round. The strength is a tenth of the largest (``--alpha``): the default, in units of noise, is another one at every
+number of rows, and so is the model. *landmarks*: the default bank with its kernels of all columns as they are, and on
+landmarks.
 
 *default*: the default bank, with Gaussians on all columns, narrow ones among them, on drawn and on real tables, one
 fit; *search*: the same by the ``CV`` twin, five folds. A row that was measured is not measured again.
@@ -41,6 +42,8 @@ import pandas as pd
 from scipy.optimize import nnls
 
 from manykernels import KernelBank, MKLClassifier, MKLClassifierCV, MKLRegressor, MKLRegressorCV
+from manykernels.estimators.permutations import PermutedTargets
+from manykernels.estimators.strength import NoiseLevel
 from manykernels.exceptions import ConvergenceWarning
 from manykernels.grams import PackedStack, plan, training
 from manykernels.grams.training import total_rank
@@ -61,7 +64,7 @@ MORE = 1.05  # times the rows, columns or kernels of one fit, in the next
 DRAWS = 3
 RELATIVE = "0.1*max"  # a strength that is the same at every size, as the default in units of noise is not
 ALLOWED = 1.2  # times the seconds, for 5 % more
-COUNTS = ("rounds", "steps", "passes", "products", "active")  # what a fit does, whatever the clock says
+COUNTS = ("rounds", "steps", "passes", "products", "active", "orders")  # what a fit does, whatever the clock says
 # Rows, kernels and classes that take their steps side by side, or not
 TOGETHER = (
     *((100, 4, 3), (100, 20, 3), (200, 16, 1), (200, 64, 1), (200, 4, 4), (200, 16, 4), (200, 64, 4)),
@@ -250,9 +253,10 @@ def counted(model: MKLClassifier, X: np.ndarray, y: np.ndarray) -> dict[str, flo
     """Fit, and return what the fit did, whatever the clock says: of all classes together.
 
     Products, in units of 1e9, are those of Newton steps: rows times the square of the coefficients that move together
-    in a round on factors, the cube of the rows on matrices.
+    in a round on factors, the cube of the rows on matrices. Orders are random ones of the target, which tell of noise.
     """
     record, products, n = FactoredWorkingSet._record, [0.0], len(y)
+    drawn, until_told = [0], PermutedTargets.until_told
 
     def recorded(method: FactoredWorkingSet, state: State, number: int, gap: float) -> None:
         before = state.rounds[-1].newton_steps if state.rounds else 0
@@ -260,7 +264,15 @@ def counted(model: MKLClassifier, X: np.ndarray, y: np.ndarray) -> dict[str, flo
         last = state.rounds[-1]
         products[0] += (last.newton_steps - before) * n * float(last.rank or n) ** 2
 
-    with mock.patch.object(FactoredWorkingSet, "_record", recorded):
+    def told(targets: PermutedTargets, *given: Any) -> list[NoiseLevel]:
+        levels = until_told(targets, *given)
+        drawn[0] = len(levels[0].permuted)
+        return levels
+
+    with (
+        mock.patch.object(FactoredWorkingSet, "_record", recorded),
+        mock.patch.object(PermutedTargets, "until_told", told),
+    ):
         model.fit(X, y)
     found = model.solution_ if isinstance(model.solution_, tuple) else (model.solution_,)
     steps = sum(one.newton_steps for one in found)
@@ -270,6 +282,7 @@ def counted(model: MKLClassifier, X: np.ndarray, y: np.ndarray) -> dict[str, flo
         "passes": round(sum(one.passes for one in found)),
         "products": 1e-9 * (products[0] if model.representation_ == "factored" else steps * float(n) ** 3),
         "active": sum(int(np.count_nonzero(one.kernel_weights)) for one in found),
+        "orders": drawn[0],
     }
 
 

@@ -28,7 +28,7 @@ from manykernels import (
     survival_array,
 )
 from manykernels.estimators.permutations import noise_levels, permutations_for, random_orders
-from manykernels.estimators.strength import NoiseLevel, p_value
+from manykernels.estimators.strength import NoiseLevel, clear, p_value, told
 from manykernels.kernels import Gaussian, Linear
 from manykernels.objective import Problem, get_regularizer
 from manykernels.objective.losses import CoxPartial, get_loss, survival_target
@@ -520,7 +520,7 @@ def test_more_orders_than_those_of_the_unit_are_drawn_only_in_doubt_where_the_st
     rng = np.random.default_rng(1)
     strong, weak = X[:, 1] + 0.1 * rng.normal(size=30), 0.2 * Y + rng.normal(size=30)
     problems = [Problem(GRAMS, target, get_loss("squared"), BlockL1(1.0)) for target in (strong, weak)]
-    clear, doubtful = (noise_levels([problem], 0, until_clear=True)[0] for problem in problems)
+    clear, doubtful = (noise_levels([problem], 0, until_told=True)[0] for problem in problems)
     first, whole = (noise_levels([problem], 0)[0] for problem in problems)
     assert (len(clear.permuted), len(doubtful.permuted)) == (19, 199)
     np.testing.assert_allclose(clear.permuted, first.permuted[:19], rtol=1e-10)
@@ -532,6 +532,36 @@ def test_more_orders_than_those_of_the_unit_are_drawn_only_in_doubt_where_the_st
     assert search.noise_p_value_ == 1 / 200  # by which it judges its choice
 
 
+def test_orders_are_drawn_until_they_tell_a_target_from_noise() -> None:
+    rng = np.random.default_rng(3)
+    rows = rng.normal(size=(60, 4))
+    grams = np.exp(-0.5 * (rows.T[:, :, None] - rows.T[:, None]) ** 2)
+    drawn: dict[float, list[int]] = {}
+    for share in (0.0, 0.45):
+        for _ in range(20):
+            target = share * rows[:, 1] + rng.normal(size=60)
+            problem = Problem(grams, target, get_loss("squared"), BlockL1(1.0))
+            (some,), (every,) = noise_levels([problem], 0, until_told=True), noise_levels([problem], 0)
+            n = len(some.permuted)
+            assert told([some]) or n == len(every.permuted) == 199
+            assert clear([some]) or n in (59, 99, 139, 179, 199)
+            np.testing.assert_allclose(some.permuted, every.permuted[:n], rtol=1e-10)
+            assert told([some]) <= (p_value([every]) <= 0.1)
+            drawn.setdefault(share, []).append(n)
+    assert np.median(drawn[0.0]) == 199  # noise is never told from itself
+    assert np.median(drawn[0.45]) <= 59
+
+
+def test_targets_are_told_by_how_few_orders_they_are_behind() -> None:
+    def level(n_orders: int, n_ahead: int) -> NoiseLevel:
+        """Return a target that so many orders are ahead of, none of which stands out."""
+        norms = 1.0 + 1e-3 * np.arange(n_orders + 1)[::-1, None]
+        return NoiseLevel(norms[n_ahead], np.delete(norms, n_ahead, axis=0), 1.0, False)
+
+    few = {n: [told([level(n, k)]) for k in range(3)] for n in (19, 59, 99, 139)}
+    assert few == {19: [False] * 3, 59: [True, False, False], 99: [True, True, False], 139: [True] * 3}
+
+
 @pytest.mark.nightly
 def test_a_target_of_noise_is_hardly_ever_clear_after_few_orders() -> None:
     clear = 0
@@ -540,7 +570,7 @@ def test_a_target_of_noise_is_hardly_ever_clear_after_few_orders() -> None:
         rows = rng.normal(size=(20, 3))
         grams = np.exp(-0.5 * (rows.T[:, :, None] - rows.T[:, None]) ** 2)
         problem = Problem(grams, rng.normal(size=20), get_loss("squared"), BlockL1(1.0))
-        (level,) = noise_levels([problem], seed, until_clear=True)
+        (level,) = noise_levels([problem], seed, until_told=True)
         clear += len(level.permuted) == 19
     assert clear <= 4  # 0.2 % of 1,500 such draws
 

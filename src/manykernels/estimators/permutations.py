@@ -16,15 +16,16 @@ volume 2, section 3.4.2, for orders that samples are put into one by one.
 from __future__ import annotations
 
 import copy
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from functools import cache, partial
 from typing import Any
 
 import numpy as np
 from scipy.linalg import cholesky, solve_triangular
 
 from manykernels.compiled import compiled
-from manykernels.estimators.strength import N_PERMUTATIONS, SAME, NoiseLevel, clear
+from manykernels.estimators.strength import N_PERMUTATIONS, SAME, NoiseLevel, clear, told
 from manykernels.grams import GramStack
 from manykernels.objective.problem import Problem
 from manykernels.validation.arrays import Array
@@ -38,6 +39,7 @@ FEWEST_ROWS, FREE = 100, 1e-6  # of these that decide at least; sum of a target 
 SMOOTHED = 0.01  # strength at which the sum of kernels is fitted, over its trace; benchmarks/evidence.py --constant
 FEW_ROWS, ABOUT = 100, 1e-6  # rows of two targets, which tell most of them apart, and how alike they are otherwise
 ORDERS_AT_ONCE = 20  # that are drawn together
+MORE_AT_ONCE = 40  # orders, while these leave doubt
 COLUMN_BYTES = 128 * 2**20  # of permuted dual coefficients that are held at once
 MOST_COLUMNS = 512  # of these, for each of which a pass over factors holds sums
 
@@ -155,36 +157,58 @@ class PermutedTargets:
 
     def more(self, levels: list[NoiseLevel], stack: GramStack) -> list[NoiseLevel]:
         """Return the levels by all orders that are wanted: a second pass, for what is left."""
-        known = len(levels[0].permuted)
-        if known < self.wanted:
-            squares = _squares_of(stack, self.rhos, self._orders(self.wanted)[known:])
-            levels = [
-                self._level(target, level.norms, np.vstack([level.permuted, self._norms(target, low)]), level.scale)
-                for target, (level, (low, _)) in enumerate(zip(levels, squares, strict=True))
-            ]
-        return self.in_doubt(levels, stack)
+        if len(levels[0].permuted) < self.wanted:
+            levels = self._by(self.wanted, levels, stack)
+        return self._in_doubt(levels, partial(self._root, stack))
 
-    def in_doubt(self, levels: list[NoiseLevel], stack: GramStack) -> list[NoiseLevel]:
+    def until_told(self, levels: list[NoiseLevel], stack: GramStack) -> list[NoiseLevel]:
+        """Return the levels by as many orders as tell targets from noise, a few more at a time: all for what is noise.
+
+        So what is a little in doubt costs a little more.
+        """
+        root = cache(partial(self._root, stack))
+        while (known := len(levels[0].permuted)) < self.wanted and not told(levels):
+            if known > N_PERMUTATIONS and told(closer := self._in_doubt(levels, root)):
+                return closer
+            levels = self._by(min(known + MORE_AT_ONCE, self.wanted), levels, stack)
+        return levels if told(levels) else self._in_doubt(levels, root)
+
+    def _by(self, n_permutations: int, levels: list[NoiseLevel], stack: GramStack) -> list[NoiseLevel]:
+        """Return levels by so many orders, that go on from those of fewer."""
+        squares = _squares_of(stack, self.rhos, self._orders(n_permutations)[len(levels[0].permuted) :])
+        return [
+            self._level(target, level.norms, np.vstack([level.permuted, self._norms(target, low)]), level.scale)
+            for target, (level, (low, _)) in enumerate(zip(levels, squares, strict=True))
+        ]
+
+    def _in_doubt(self, levels: list[NoiseLevel], root: Callable[[], Array | None]) -> list[NoiseLevel]:
         """Return the levels; where they leave doubt, with how well the sum of the kernels fits targets in every order.
 
         That is ``-r' (K + c)^-1 r`` for dual coefficients ``r``, whose length is the same in every order: what ridge
-        regression on the sum gains, but for a constant. It takes a matrix, and where that is large there is none.
+        regression on the sum gains, but for a constant.
         """
-        n = stack.n_samples
-        if clear(levels) or stack.has_factors or stack.matrix_free or n**3 / 3.0 > PERMUTED_COST:
+        if clear(levels) or (factor := root()) is None:
             return levels
+        n = len(factor)
+        orders = np.vstack([np.arange(n), self._orders(len(levels[0].permuted))])
+        solved = (solve_triangular(factor, rho[orders.T].reshape(n, -1), lower=True) for rho in self.rhos)
+        sums = [np.sum(own.reshape(n, len(orders), -1) ** 2, axis=(0, 2)) for own in solved]
+        return [replace(level, fitted=-own) for level, own in zip(levels, sums, strict=True)]
+
+    def _root(self, stack: GramStack) -> Array | None:
+        """Return the Cholesky factor of ``K + c``, K the sum of the kernels; none where a matrix would be large."""
+        n = stack.n_samples
+        if stack.has_factors or stack.matrix_free or n**3 / 3.0 > PERMUTED_COST:
+            return None
         gram = stack.combine(self.penalties[0] ** -2.0)
         size = float(np.trace(gram))
         gram -= gram.mean(axis=0) + gram.mean(axis=1)[:, None] - gram.mean()
         trace = float(np.trace(gram))
         if not trace > SAME * size:  # kernels are constant
-            return levels
+            return None
         gram[np.diag_indices(n)] += SMOOTHED * trace
-        root = cholesky(gram, lower=True, overwrite_a=True, check_finite=False)
-        orders = np.vstack([np.arange(n), self._orders(len(levels[0].permuted))])
-        solved = (solve_triangular(root, rho[orders.T].reshape(n, -1), lower=True) for rho in self.rhos)
-        sums = [np.sum(own.reshape(n, len(orders), -1) ** 2, axis=(0, 2)) for own in solved]
-        return [replace(level, fitted=-own) for level, own in zip(levels, sums, strict=True)]
+        root: Array = cholesky(gram, lower=True, overwrite_a=True, check_finite=False)
+        return root
 
     def _orders(self, n_permutations: int) -> Array:
         """Return the first orders, (n_permutations, N)."""
@@ -211,17 +235,18 @@ def noise_levels(
     groups: Array | None = None,
     n_permutations: int | None = None,
     *,
-    until_clear: bool = False,
+    until_told: bool = False,
 ) -> list[NoiseLevel]:
     """Return dual norms at the empty model of every problem on one stack, and of its permuted targets.
 
-    One pass over the kernels for all, or for as many as fit; two with ``until_clear``, the second of which is left out
-    where the orders of the unit leave no doubt that there is more than noise.
+    One pass over the kernels for all, or for as many as fit; with ``until_told`` by no more orders than it takes to
+    tell that there is more than noise.
     """
     permuted = PermutedTargets.of(problems, seed, strata, groups)
-    levels = permuted.levels(problems, n_permutations or (N_PERMUTATIONS if until_clear else permuted.wanted))
-    enough = n_permutations is not None or (until_clear and clear(levels))
-    return levels if enough else permuted.more(levels, problems[0].stack)
+    levels = permuted.levels(problems, n_permutations or (N_PERMUTATIONS if until_told else permuted.wanted))
+    if n_permutations is not None:
+        return levels
+    return (permuted.until_told if until_told else permuted.more)(levels, problems[0].stack)
 
 
 def _squares_of(

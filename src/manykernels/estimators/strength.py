@@ -32,6 +32,7 @@ from functools import cached_property
 from typing import Any
 
 import numpy as np
+from scipy.special import bdtr
 
 from manykernels.exceptions import InvalidInputError
 from manykernels.objective.losses import Loss
@@ -287,6 +288,16 @@ def clear(levels: Sequence[NoiseLevel]) -> bool:
     total = np.sum([level.relations for level in levels], axis=0)[[0, 2]]
     orders = total[:, 1:]
     return bool((total[:, 0] - orders.max(axis=1) > CLEARLY * orders.std(axis=1)).any())
+
+
+def told(levels: Sequence[NoiseLevel]) -> bool:
+    """Whether targets are told from noise: clear, or behind so few orders as noise at the limit would be rarely.
+
+    Noise that is told so and would not be by many more orders is one target in a thousand.
+    """
+    n_orders = len(levels[0].permuted)
+    behind = round(p_value(levels) * (1 + n_orders)) - 1
+    return clear(levels) or bool(bdtr(behind, n_orders, SIGNIFICANT) <= SIGNIFICANT)
 
 
 def in_unit_of(loss: Loss, given: Mapping[str, Any], target: Array, weight: Array) -> Loss:

@@ -22,7 +22,6 @@ from manykernels.estimators.strength import (
     RelativeStrength,
     alpha_from_strength,
     at_strength,
-    clear,
     in_unit_of,
     p_value,
     relative_strength,
@@ -340,9 +339,11 @@ class BaseMKL(SaysWhichParameter, NotebookCard, Explanations, TakesGroups):
         searched = "alpha" not in self.get_params(deep=False)
         given = not searched and (asked is None or asked.unit == "max")
         levels = permuted.levels(problems, some=given)
-        if (no_doubt := clear(levels)) and given:
+        if not searched:
+            levels = permuted.until_told(levels, training.stack)
+        if given or len(levels[0].permuted) >= permuted.wanted:
             return levels, None
-        stack = training.again(MOST_BYTES) if no_doubt or searched else None
+        stack = training.again(MOST_BYTES)
         if stack is None:
             return permuted.more(levels, training.stack), None
         return levels, lambda: permuted.more(levels, stack())

@@ -113,10 +113,10 @@ class MKLRegressor(RegressorMixin, BaseMKL):
         The strength in units of the one at which the model of y in random order is empty: below 1, some of what is
         selected would be selected from noise.
     noise_p_value_ : float or ndarray of shape (n_targets,)
-        Share of targets, y and its random orders (199, of more than 500 samples fewer; 19 where a given ``alpha``
-        leaves no doubt), that are as strongly related to the kernels as y is; a warning says so where it is above 0.05
-        for all outputs together. It is small where the effect of a single kernel is clear, or several are at hand, not
-        where a model of very many weak ones predicts.
+        Share of targets, y and its random orders (199, of more than 500 samples fewer; of a given ``alpha`` 19, and
+        more while they leave doubt), that are as strongly related to the kernels as y is; a warning says so where it is
+        above 0.05 for all outputs together. It is small where the effect of a single kernel is clear, or several are at
+        hand, not where a model of very many weak ones predicts.
     above_noise_ : ndarray of the shape of ``kernel_weights_``, bool
         Kernels that are more strongly related to y than to 95 % of random orders of y; see :meth:`weights_frame`.
     proved_inactive_ : ndarray of the same shape, bool
