@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
 from functools import partial
 from types import SimpleNamespace
 from typing import Any
@@ -31,7 +32,7 @@ from manykernels import (
     save_model,
     solve,
 )
-from manykernels.estimators.selection.averages import fit_averages, opened
+from manykernels.estimators.selection.averages import AverageModels, fit_averages, opened
 from manykernels.estimators.selection.folds import OpenedKernels, begun, calibrated_loss, of_fewer_rows
 from manykernels.estimators.selection.mixtures import (
     EMPTY,
@@ -130,6 +131,26 @@ def test_averages_begin_along_a_line_in_the_logarithm_of_the_strength() -> None:
     straight, stayed = (own - fresh.coefficients for own in (before.toward(strengths)[0], before.coefficients))
     assert np.sum(straight * (kernel.features @ straight)) < 0.25 * np.sum(stayed * (kernel.features @ stayed))
     assert model.without_kernel().slopes is None
+
+
+def test_models_of_all_rows_begin_from_the_mean_of_the_folds() -> None:
+    rng = np.random.default_rng(6)
+    points, y = rng.normal(size=(12, 2)), np.sign(rng.normal(size=(12, 2)))
+    gram, losses = np.exp(-((points[:, None] - points) ** 2).sum(axis=2)), [get_loss("logistic")] * 2
+    places, models = [np.array([0, 1, 2, 3, 4, 5, 6, 7]), np.array([4, 5, 6, 7, 8, 9, 10])], []
+    for at, strength in zip(places, (0.1, 0.3), strict=True):
+        kernel = opened(gram[np.ix_(at, at)], gram[:, at], losses, np.ones(len(at)), centered=True)
+        own = fit_averages(kernel, losses, y[at], np.ones(len(at)), np.full(2, strength), tol=1e-6)
+        models.append(replace(own, weights=np.ones(1)))
+    found = AverageModels.mean_of(list(zip(places, models, strict=True)), 2, 12)
+    assert found is not None
+    first, second = (own.expanded[0] * own.strengths for own in models)
+    expected = np.vstack([first[:4], (first[4:] + second[:4]) / 2, second[4:], np.zeros((1, 2))])
+    np.testing.assert_allclose(np.array([own.dual_coef for own in found]).T, expected, rtol=1e-12)
+    np.testing.assert_allclose(
+        [own.intercept for own in found], (models[0].expanded[1] + models[1].expanded[1]) / 2, rtol=1e-12
+    )
+    assert all(own.certificate.relative_gap == np.inf for own in found)
 
 
 def test_averages_of_a_bank_are_told_by_kind() -> None:
@@ -623,8 +644,8 @@ def test_the_last_fit_begins_from_the_first_fold_wherever_its_rows_are() -> None
     splits = [(np.setdiff1d(order, test, assume_unique=True), test) for test in np.array_split(order, 3)]
     seen = []
 
-    def recorded(opened: Any, rows: np.ndarray, fewer: Any, *of: Any) -> Any:
-        seen.append((rows, fewer, begun(opened, rows, fewer, *of)))
+    def recorded(opened: Any, rows: np.ndarray, folds: Any, *of: Any) -> Any:
+        seen.append((rows, folds[0], begun(opened, rows, folds, *of)))
         return seen[-1][-1]
 
     where = "manykernels.estimators.selection.choice.begun"

@@ -8,7 +8,8 @@ centered if there is an intercept. In coefficients, ``f = K a + b``, the problem
 
 Conjugate gradients solve them, for all targets in step. With residuals ``K u``, the preconditioner ``K (c K + C)``,
 where ``c`` is the mean of ``w``, takes a Cholesky factor of ``K + (C/c) I`` alone. Targets share it whose ``C/c`` are
-near one another. For the squared loss it is the system itself.
+near one another. For the squared loss it is the system itself. Products with ``K`` are known from what was solved:
+``K (K + r I)^{-1} u = u - r (K + r I)^{-1} u``.
 
 An eigendecomposition ``K = U L U'`` takes as long as some twenty factors, and serves every strength and target: with
 ``f = U L^{1/2} v + b`` the squared loss has its optimum in closed form. It is for many targets, and for few rows.
@@ -161,9 +162,29 @@ class AverageModels:
     @property
     def solutions(self) -> list[Solution]:
         """The models for others to begin from, of which nothing is certified."""
-        nothing = Certificate.from_values(np.inf, -np.inf, 1.0, KKTResiduals(*[np.inf] * 5))
-        rho, weights, intercepts = self.by_kernel
-        return [Solution(*own, nothing) for own in zip(rho, weights, intercepts.tolist(), strict=True)]
+        return _uncertified(*self.by_kernel)
+
+    @staticmethod
+    def mean_of(models: Sequence[tuple[Array, AverageModels]], n_targets: int, n_rows: int) -> list[Solution] | None:
+        """Return models of all rows to begin from: their dual coefficients are means over the models that know a row.
+
+        Each model comes after the places of its rows. None where some know fewer targets, as a fold may lack a class.
+        """
+        parts = [own.by_kernel for _, own in models]
+        if any(len(intercepts) != n_targets for _, _, intercepts in parts):
+            return None
+        sums, known = np.zeros((n_targets, n_rows)), np.zeros(n_rows)
+        for (places, _), (rho, _, _) in zip(models, parts, strict=True):
+            sums[:, places] += rho
+            known[places] += 1.0
+        weights, intercepts = (np.mean([own[k] for own in parts], axis=0) for k in (1, 2))
+        return _uncertified(sums / np.maximum(known, 1.0), weights, intercepts)
+
+
+def _uncertified(rho: Array, weights: Array, intercepts: Array) -> list[Solution]:
+    """Return models for others to begin from: dual coefficients (K, n), weights (K, M), and intercepts (K,)."""
+    nothing = Certificate.from_values(np.inf, -np.inf, 1.0, KKTResiduals(*[np.inf] * 5))
+    return [Solution(*own, nothing) for own in zip(rho, weights, intercepts.tolist(), strict=True)]
 
 
 def can_average(losses: Sequence[Loss]) -> bool:
@@ -202,34 +223,32 @@ class _Factors:
         left = np.argsort(ratios)
         while left.size:
             near = left[ratios[left] <= NEAR**2 * ratios[left[0]]]
-            ratio = float(np.sqrt(ratios[near[0]] * ratios[near[-1]]))
-            self.ratios[near] = ratio
-            self.parts.append((np.sort(near), _factorized(gram, ratio)))
+            factor, self.ratios[near] = _factorized(gram, float(np.sqrt(ratios[near[0]] * ratios[near[-1]])))
+            self.parts.append((np.sort(near), factor))
             left = left[len(near) :]
 
     def serve(self, ratios: Array) -> bool:
         """Whether they are still near."""
         return bool((np.abs(np.log(ratios / self.ratios)) <= 2 * np.log(NEAR)).all())
 
-    def solve(self, right: Array) -> Array:
-        """Return ``(K + ratio I)^{-1}`` times columns, one a target."""
-        if len(self.parts) == 1:
-            return self.potrs(self.parts[0][1], right, lower=True)[0].astype(np.float64, copy=False)
+    def solve(self, right: Array) -> tuple[Array, Array]:
+        """Return ``z = (K + ratio I)^{-1} u`` for columns, one a target, and ``K z``, which is ``u - ratio z``."""
         out = np.empty_like(right)
         for columns, factor in self.parts:
-            out[:, columns] = self.potrs(factor, right[:, columns], lower=True)[0]
-        return out
+            own = slice(None) if len(self.parts) == 1 else columns
+            out[:, own] = self.potrs(factor, right[:, own], lower=True)[0]
+        return out, right - self.ratios * out
 
 
-def _factorized(gram: Array, ratio: float) -> Array:
-    """Return the Cholesky factor, of a larger ratio where rounding leaves none: it conditions as well."""
+def _factorized(gram: Array, ratio: float) -> tuple[Array, float]:
+    """Return a Cholesky factor and its ratio, a larger one where rounding leaves none: it conditions as well."""
     (potrf,) = get_lapack_funcs(("potrf",), (gram,))
     while np.isfinite(ratio):
         matrix = gram.copy().T  # column after column, and symmetric
         np.einsum("ii->i", matrix)[:] += ratio
         factor, info = potrf(matrix, lower=True, overwrite_a=True, clean=False)
         if info == 0:
-            return factor
+            return factor, ratio
         ratio = max(10 * ratio, float(np.finfo(gram.dtype).eps) * float(np.abs(gram).max()))
     raise LinAlgError("a sum of kernels has entries that are not finite")
 
@@ -240,7 +259,7 @@ class _Newton:
     def __init__(
         self, kernel: AverageKernel, losses: Sequence[Loss], targets: Array, weight: Array, strengths: Array
     ) -> None:
-        self.kernel, self.losses, self.targets = kernel, losses, targets
+        self.kernel, self.losses, self.targets = kernel, losses, np.asfortranarray(targets)  # as systems are solved
         self.gram, self.rounded = kernel.features.astype(np.float64, copy=False), kernel.features.dtype != np.float64
         self.weight, self.strengths = weight[:, None], strengths
         least = strengths.min() / (weight.mean() * max(loss.curvature_bound for loss in losses))  # of all C/c
@@ -253,8 +272,9 @@ class _Newton:
     def solve(self, tol: float, start: AverageModels | None) -> AverageModels:
         """Return the models within ``tol``, or where the steps ran out."""
         a, b = start.toward(self.strengths) if start is not None else self._constants()
+        a = np.asfortranarray(a)
         tol = min(tol, FINEST) if self.quadratic else tol
-        scores, finished = self.gram @ a + b, False
+        scores, finished = self._scores(a, b), False
         for _ in range(MOST_STEPS):
             slopes = self.weight * self._of("derivative", scores)
             curves = self.weight * self._of("second_derivative", scores)
@@ -267,7 +287,7 @@ class _Newton:
             finished = bool((decrement <= little).all())
             length = self._length(a, b, scores, step, shift, along, decrement, values)
             a, b = a + length * step, b + length * shift
-            scores = self.gram @ a + b if self.rounded else scores + length * along
+            scores = self._scores(a, b) if self.rounded else scores + length * along
             if finished or not length.any():
                 break
         return AverageModels(self.kernel, a, b, self.strengths, finished, slopes=self._slopes(a, b, start))
@@ -286,10 +306,15 @@ class _Newton:
         best = [loss.best_intercept(y, zero, self.weight[:, 0]) if self.kernel.centered else 0.0 for loss, y in each]
         return np.zeros((len(zero), len(best))), np.array(best)
 
+    def _scores(self, a: Array, b: Array) -> Array:
+        """Return ``K a + b``, column after column in memory like all that is of samples and targets."""
+        return np.asarray((a.T @ self.gram).T + b)
+
     def _of(self, name: str, scores: Array) -> Array:
         """Return values or derivatives of the losses, (n, K)."""
         if self.alike:
-            return getattr(self.losses[0], name)(self.targets.ravel(), scores.ravel()).reshape(scores.shape)
+            flat = getattr(self.losses[0], name)(self.targets.ravel(order="F"), scores.ravel(order="F"))
+            return np.asarray(flat.reshape(scores.shape, order="F"))
         columns = zip(self.losses, self.targets.T, scores.T, strict=True)
         return np.column_stack([getattr(loss, name)(y, z) for loss, y, z in columns])
 
@@ -319,14 +344,12 @@ class _Newton:
             length = np.where(low, length, length / 2)
         return np.where(new < values, length, 0.0)
 
-    def _product(self, columns: Array) -> Array:
-        """Return ``K`` times columns, in the precision of the systems."""
-        return _product(self.matrix, columns)
-
-    def _preconditioned(self, right: Array, ratios: Array) -> Array:
+    def _preconditioned(self, right: Array, ratios: Array, means: Array) -> tuple[Array, Array]:
+        """Return ``(c K + C)^{-1} u`` for columns, and ``K`` times that; ``C/c`` is near the ratio of a factor."""
         if self.factors is None or not self.factors.serve(ratios):
             self.factors = _Factors(self.matrix, ratios)
-        return self.factors.solve(right)
+        z, moved = self.factors.solve(right)
+        return z / means, moved / means
 
     def _direction(self, dual: Array, rise: Array, curves: Array, little: Array) -> tuple[Array, Array, Array]:
         """Solve the Newton systems by preconditioned conjugate gradients, all targets in step; with changes of scores.
@@ -339,22 +362,28 @@ class _Newton:
         inverse_b = 1.0 / np.maximum(curves.sum(axis=0), tiny) if centered else np.zeros(len(rise))
         x, t, along = np.zeros_like(dual), np.zeros_like(rise), np.zeros_like(curves)
         u, q = -dual, -rise
-        z, w = self._preconditioned(u, ratios) / means, inverse_b * q
-        p, o, moved = z, w, self._product(z)
-        energy, promised = (u * moved).sum(axis=0) + q * w, 0.0 * rise
+        z, moved = self._preconditioned(u, ratios, means)
+        w = inverse_b * q
+        p, o = z, w
+        energy, promised = _inner(u, moved) + q * w, 0.0 * rise
         goal = (EXACT if self.quadratic else FORCING) ** 2 * energy
         for _ in range(MOST_PRODUCTS):
             change = moved + o
             bent = curves * change
-            curvature = (bent * change).sum(axis=0) + self.strengths * (p * moved).sum(axis=0)
+            curvature = _inner(bent, change) + self.strengths * _inner(p, moved)
             length = np.where((energy > goal) & (curvature > 0), energy / np.where(curvature > 0, curvature, 1.0), 0.0)
             x, t, along, promised = x + length * p, t + length * o, along + length * change, promised + length * energy
             u, q = u - length * (bent + self.strengths * p), q - length * (bent.sum(axis=0) if centered else 0.0)
-            z, w = self._preconditioned(u, ratios) / means, inverse_b * q
-            fresh_moved = self._product(z)
-            fresh = (u * fresh_moved).sum(axis=0) + q * w
+            z, fresh_moved = self._preconditioned(u, ratios, means)
+            w = inverse_b * q
+            fresh = _inner(u, fresh_moved) + q * w
             if (fresh <= goal).all() or not length.any() or (promised + CAUTION * fresh <= little).all():
                 break
             turn = np.where(energy > 0, fresh / np.where(energy > 0, energy, 1.0), 0.0)
             p, o, moved, energy = z + turn * p, w + turn * o, fresh_moved + turn * moved, fresh
         return x, t, along
+
+
+def _inner(left: Array, right: Array) -> Array:
+    """Return inner products of columns, (K,)."""
+    return np.asarray(np.einsum("ik,ik->k", left, right))

@@ -13,6 +13,7 @@ from sklearn.metrics import check_scoring
 
 from manykernels.estimators.parameters import Search
 from manykernels.estimators.permutations import noise_levels, noise_seed
+from manykernels.estimators.selection.averages import AverageModels
 from manykernels.estimators.selection.cold_start import ColdStartKFold
 from manykernels.estimators.selection.folds import (
     Folds,
@@ -192,7 +193,7 @@ class CrossValidated(KeepsHeldOut):
         if searches and not found:
             self._learn_default(candidates[0], samples, loss, time_left(end))
         elif searches:
-            begin = partial(begun, whole(), np.flatnonzero(weight), folds.folds[0])
+            begin = partial(begun, whole(), np.flatnonzero(weight), folds.folds)
             self._learn_choice(candidates, whole(), begin, samples, time_left(end), levels)
             self._warn_of_search(candidates, evidence)
         else:
@@ -209,13 +210,13 @@ class CrossValidated(KeepsHeldOut):
     def _close(self, folds: Rung, found: list[Candidate], splits: list[Split], *, begins: bool) -> None:
         """Record what held-out rows say, and let the folds go: the last fit has the memory for itself.
 
-        Where it ``begins`` from a model of the first fold, this one is kept.
+        Where it ``begins`` from models of the folds, these are kept: averages of all, others of the first alone.
         """
         if found and folds.ending.status is None:
             with folds.ending.noted():
                 self._record(folds, found, splits)
         for number, each in enumerate(folds.folds):
-            each.close(kept=begins and number == 0)
+            each.close(kept=begins and (number == 0 or bool(each.kept_of(AverageModels))))
 
     def _opened(
         self,

@@ -548,20 +548,26 @@ OpenFold = Fold[OpenedKernels, HeldOut]
 Folds = list[OpenFold]
 
 
-def begun(opened: OpenedKernels, rows: Array, fewer: OpenFold, family: Any, strength: float) -> list[Solution] | None:
-    """Return models of a fold of some of these rows to start from: the same functions, without part of the others.
+def begun(opened: OpenedKernels, rows: Array, folds: Folds, family: Any, strength: float) -> list[Solution] | None:
+    """Return models of folds of some of these rows to start from.
 
-    None where it has none, or where Newton's method is better started afresh.
+    Averages are those of all folds, others have the functions of the first, without part of the other rows. None where
+    there are none, or where Newton's method is better started afresh.
     """
-    known = fewer.kept(family)
-    if not known or fewer.rows is None or opened.training.factored or opened.averages(family):
+    order, of_rows = np.argsort(rows), [(fold.rows, fold.kept(family)) for fold in folds if fold.rows is not None]
+    known = [
+        (order[np.searchsorted(rows, some, sorter=order)], kept[nearest(kept, strength)])
+        for some, kept in of_rows
+        if kept
+    ]
+    if not known or opened.training.factored:
         return None
-    found, penalties = known[nearest(known, strength)], family.penalties(strength, opened)
+    if opened.averages(family):
+        return AverageModels.mean_of(known, len(opened.problems), len(rows))
+    (places, found), penalties = known[0], family.penalties(strength, opened)
     pairs = zip(opened.problems, penalties, strict=True)
     if len(found) != len(penalties) or not all(starts_warm(problem.with_penalty(own)) for problem, own in pairs):
         return None
-    order = np.argsort(rows)
-    places = order[np.searchsorted(rows, fewer.rows, sorter=order)]
     return [each.scattered(places, len(rows)) for each in found]
 
 
@@ -574,4 +580,6 @@ def begun_in(fold: OpenFold, family: Any, strength: float, fewer: OpenFold | Non
     known = {} if opened.averages(family) else {at: own for at, own in fold.kept_of(AverageModels) if own.of_all}
     if known and opened.goes_side_by_side(family, strength):
         return known[nearest(known, strength)].solutions
-    return None if fewer is None or fold.rows is None else begun(opened, fold.rows, fewer, family, strength)
+    if fewer is None or fold.rows is None or opened.averages(family):
+        return None
+    return begun(opened, fold.rows, [fewer], family, strength)

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 
-from manykernels.estimators.selection.averages import can_average, fit_averages, opened
+from manykernels.estimators.selection.averages import AverageKernel, AverageModels, can_average, fit_averages, opened
 from manykernels.estimators.selection.folds import n_first_folds
 from manykernels.estimators.selection.mixtures import SPECIAL, Mixture, PenaltyFamily, alpha_grid
 from manykernels.estimators.selection.shared_folds import pooled_fits
@@ -446,7 +446,7 @@ class MixtureSearch:
 
 # The refit: what was chosen, learned on all rows.
 
-SHARE = 1e-4  # of the tolerance, for the Newton steps of averages
+SHARES = 1e-2, 1e-4  # of the tolerance, for the Newton steps of averages: the second where the gap asks for it
 FINEST = 1e-4  # tolerance that steps side by side, in single precision, come to; from there each problem goes on alone
 
 
@@ -500,7 +500,7 @@ def _solved(
     """
     until = end_of(settings.get("time_limit"))
     if in_closed_form(problems, mixture, solver):
-        fit = _averaged(problems, settings)
+        fit = _averaged(problems, starts, settings)
         if all(found.status is Status.CONVERGED for found in fit.solutions):
             return fit
     if solver == AUTO and all(starts) and goes_side_by_side(problems, COARSEST):
@@ -528,18 +528,26 @@ def in_closed_form(problems: list[Problem], mixture: Mixture, solver: str | Solv
     return matrices and plain and mixture.averages and can_average([problem.loss for problem in problems])
 
 
-def _averaged(problems: list[Problem], settings: dict[str, Any]) -> Fit:
+def _averaged(problems: list[Problem], starts: Sequence[Solution | None], settings: dict[str, Any]) -> Fit:
     first = problems[0]
     gram = first.stack.combine(1.0 / first.penalties**2)
     targets = np.column_stack([problem.y for problem in problems])
     strengths = np.array([problem.regularizer.strength for problem in problems])
     losses, none = [problem.loss for problem in problems], np.empty((0, first.n_samples))
     kernel = opened(gram, none, losses, first.weight, centered=first.fit_intercept)
-    models = fit_averages(kernel, losses, targets, first.weight, strengths, tol=SHARE * settings["tol"])
-    each = zip(problems, models.fitted.T, strict=True)
-    rhos = [p.feasible_dual(p.weight * p.loss.dual_from_scores(p.y, scores)) for p, scores in each]
-    first.stack.remember(np.column_stack(rhos))
-    solutions = [_certified(*model, settings) for model in zip(problems, rhos, strict=True)]
+    known = [own for own in starts if own is not None]
+    models = _begun(kernel, strengths, known) if len(known) == len(problems) else None
+    for share in SHARES:
+        models = fit_averages(
+            kernel, losses, targets, first.weight, strengths, tol=share * settings["tol"], start=models
+        )
+        each = zip(problems, models.fitted.T, strict=True)
+        rhos = [p.feasible_dual(p.weight * p.loss.dual_from_scores(p.y, scores)) for p, scores in each]
+        first.stack.remember(np.column_stack(rhos))
+        certified = [_certified(*model) for model in zip(problems, rhos, strict=True)]
+        if max(model.certificate.relative_gap for model in certified) <= settings["tol"]:
+            break
+    solutions = [_told(model, settings) for model in certified]
     norms = [
         problem.model_parts(found.dual_coef, found.kernel_weights)[1] / problem.penalties
         for problem, found in zip(problems, solutions, strict=True)
@@ -547,15 +555,25 @@ def _averaged(problems: list[Problem], settings: dict[str, Any]) -> Fit:
     return Fit(problems, solutions, np.array(norms))
 
 
-def _certified(problem: Problem, rho: Array, settings: dict[str, Any]) -> Solution:
+def _begun(kernel: AverageKernel, strengths: Array, starts: Sequence[Solution]) -> AverageModels:
+    """Return models to begin from, on a kernel as it was centered."""
+    coefficients = np.array([own.dual_coef for own in starts]).T / strengths
+    intercepts = np.array([float(own.intercept) for own in starts]) + kernel.means @ coefficients
+    return AverageModels(kernel, coefficients, intercepts, strengths)
+
+
+def _certified(problem: Problem, rho: Array) -> Solution:
     """Return the model of dual coefficients at the weights ``d_m = 1 / (C w_m^2)``, with its certificate."""
     weights = 1.0 / (problem.regularizer.strength * problem.penalties**2)
     f = problem.stack.apply(weights, rho)
     b = problem.loss.best_intercept(problem.y, f, problem.weight) if problem.fit_intercept else 0.0
+    certificate = problem.certificate(rho, weights, b)
+    return Solution(rho, weights, b, certificate, passes=problem.stack.counters.passes, newton_steps=1)
+
+
+def _told(model: Solution, settings: dict[str, Any]) -> Solution:
+    """Return a model with its status and its history, after telling of it who asked to be told."""
     own: dict[str, Any] = {name: settings.get(name) for name in ("time_limit", "callback")}
     limits = Limits(tol=settings["tol"], verbose=settings.get("verbose", 0), name="averages", **own)
-    certificate = problem.certificate(rho, weights, b)
-    passes = problem.stack.counters.passes
-    model = Solution(rho, weights, b, certificate, passes=passes, newton_steps=1)
     run: Run[Solution] = Run(limits, "The average of the kernels")
     return run.follow(iter([model])).solution()
