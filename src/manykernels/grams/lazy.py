@@ -250,10 +250,7 @@ class LazyStack(GramStack):
         """The bank whose kernels these are."""
         return self._tiles.bank
 
-    @property
-    def nbytes(self) -> int:
-        """Bytes of stored Gram entries: none."""
-        return 0
+    nbytes = 0  # of stored Gram entries
 
     def diag(self) -> Array:
         return self.bank.diag(self._tiles.left, kernels=self._kernels)

@@ -59,12 +59,12 @@ class PackedStack(GramStack):
                 f"got {triangles.shape}."
             )
         super().__init__(len(triangles), n_samples, dtype, names=names, n_threads=n_threads)
-        self._packed = read_only(np.ascontiguousarray(triangles, dtype=dtype))
+        self.packed = read_only(np.ascontiguousarray(triangles, dtype=dtype))
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         self.__dict__ |= state
-        if self._packed.flags.writeable:  # as what is loaded is
-            self._packed = read_only(self._packed)
+        if self.packed.flags.writeable:  # as what is loaded is
+            self.packed = read_only(self.packed)
 
     @classmethod
     def from_dense(
@@ -103,22 +103,17 @@ class PackedStack(GramStack):
         return cls(out, stack.n_samples, names=stack._names_of(chosen), n_threads=stack.n_threads)
 
     @property
-    def packed(self) -> Array:
-        """The triangles, (M, N(N+1)/2), as a read-only view."""
-        return self._packed
-
-    @property
     def nbytes(self) -> int:
         """Bytes of the triangles."""
-        return self._packed.nbytes
+        return self.packed.nbytes
 
     def diag(self) -> Array:
-        return self._packed[:, triangle_starts(self.n_samples)[:-1]].astype(np.float64, copy=False)
+        return self.packed[:, triangle_starts(self.n_samples)[:-1]].astype(np.float64, copy=False)
 
     def _block(self, rows: Array, cols: Array, kernels: Array) -> Array:
         low, high = np.minimum(rows[:, None], cols), np.maximum(rows[:, None], cols)
         positions = triangle_starts(self.n_samples)[low] + high - low
-        return self._packed[kernels[:, None, None], positions].astype(np.float64, copy=False)
+        return self.packed[kernels[:, None, None], positions].astype(np.float64, copy=False)
 
     def _in_ranges(self, loop: Callable[[int, int], None], size: int) -> None:
         """Run a loop over a range, cut into one part a thread if there are several."""
@@ -130,7 +125,7 @@ class PackedStack(GramStack):
     def _quad(self, r: Array) -> Array:
         out = np.empty(self.n_kernels)
         n = self.n_samples
-        self._in_ranges(lambda a, b: packed_quad(self._packed[a:b], n, r, out[a:b]), len(out))
+        self._in_ranges(lambda a, b: packed_quad(self.packed[a:b], n, r, out[a:b]), len(out))
         return out
 
     def _quad_each(self, columns: Array) -> Array:
@@ -139,7 +134,7 @@ class PackedStack(GramStack):
         diagonal = np.einsum("ii->i", half)  # a view
         step = max(n // BANDS, LEAST_BAND)
         with blas_threads(n, self.n_threads):
-            for triangle, row in zip(self._packed, found, strict=True):
+            for triangle, row in zip(self.packed, found, strict=True):
                 unpack_upper(triangle, n, half)  # what is left of the diagonal is what is right of it
                 diagonal *= 0.5
                 for low in range(0, n, step):
@@ -148,14 +143,14 @@ class PackedStack(GramStack):
         return found
 
     def _squares(self, between: Array, kernels: Array) -> Array:
-        doubled = np.empty(self._packed.shape[1])
+        doubled = np.empty(self.packed.shape[1])
         pack_triangle(read_only(2.0 * between), doubled)
         doubled[triangle_starts(self.n_samples)[:-1]] /= 2.0  # what is beside the diagonal stands for two entries
-        return np.array([self._packed[m].astype(np.float64, copy=False) @ doubled for m in kernels])
+        return np.array([self.packed[m].astype(np.float64, copy=False) @ doubled for m in kernels])
 
     def _matrix(self, kernel: int) -> Array:
         gram = np.empty((self.n_samples, self.n_samples))
-        unpack_triangle(self._packed[kernel], self.n_samples, gram)
+        unpack_triangle(self.packed[kernel], self.n_samples, gram)
         return gram
 
     def _apply_each(self, columns: Array, kernels: Array) -> Array:
@@ -163,15 +158,15 @@ class PackedStack(GramStack):
         out = np.empty((len(kernels), *right.shape))
 
         def work(a: int, b: int) -> None:
-            packed_apply_many(self._packed, kernels[a:b], self.n_samples, right, out[a:b])
+            packed_apply_many(self.packed, kernels[a:b], self.n_samples, right, out[a:b])
 
         self._in_ranges(work, len(out))
         return out.transpose(0, 2, 1)
 
     def _combine(self, weights: Array, active: Array) -> Array:
-        total = np.zeros(self._packed.shape[1])
+        total = np.zeros(self.packed.shape[1])
         of_each = weights[active]
-        self._in_ranges(lambda a, b: add_columns(self._packed, active, of_each, total[a:b], a), len(total))
+        self._in_ranges(lambda a, b: add_columns(self.packed, active, of_each, total[a:b], a), len(total))
         out = np.empty((self.n_samples, self.n_samples))
         total.flags.writeable = False  # as what is stored: the loop is compiled for that
         unpack_triangle(total, self.n_samples, out)
@@ -181,13 +176,13 @@ class PackedStack(GramStack):
         return self._combine(weights, active) @ columns
 
     def _triangles(self, kernels: Array, out: Array) -> None:
-        np.take(self._packed, kernels, axis=0, out=out) if out.dtype == self.dtype else np.copyto(
-            out, self._packed[kernels]
+        np.take(self.packed, kernels, axis=0, out=out) if out.dtype == self.dtype else np.copyto(
+            out, self.packed[kernels]
         )
 
     def _take(self, kernels: Array) -> PackedStack:
         return PackedStack(
-            self._packed[kernels], self.n_samples, names=self._names_of(kernels), n_threads=self.n_threads
+            self.packed[kernels], self.n_samples, names=self._names_of(kernels), n_threads=self.n_threads
         )
 
     def _restrict(self, samples: Array) -> GramStack:
@@ -195,7 +190,7 @@ class PackedStack(GramStack):
             return super()._restrict(samples)
         i, j = np.triu_indices(len(samples))
         low, high = np.minimum(samples[i], samples[j]), np.maximum(samples[i], samples[j])
-        chosen = self._packed[:, triangle_starts(self.n_samples)[low] + high - low]
+        chosen = self.packed[:, triangle_starts(self.n_samples)[low] + high - low]
         return PackedStack(chosen, len(samples), names=self.names, n_threads=self.n_threads)
 
 

@@ -97,7 +97,7 @@ class PairStack(GramStack):
     def _set(self, factors: _Factors, products: Products, index: PairIndex, names: Sequence[str] | None) -> PairStack:
         """Hold these kernels on these pairs; what the constructor and those who choose a part have in common."""
         GramStack.__init__(self, len(products), len(index), np.float64, names=names)
-        self._factors, self._products, self._index = factors, tuple(products), index
+        self._factors, self.products, self._index = factors, tuple(products), index
         self._last: tuple[Array, dict[int | None, Array]] | None = None
         return self
 
@@ -107,11 +107,6 @@ class PairStack(GramStack):
     def pairs(self) -> Array:
         """Positions of the members of each pair, (N, 2)."""
         return np.column_stack([self._index.left, self._index.right])
-
-    @property
-    def products(self) -> tuple[tuple[int | None, int | None], ...]:
-        """Which kernels are multiplied; None is the constant kernel."""
-        return self._products
 
     @property
     def nbytes(self) -> int:
@@ -124,7 +119,7 @@ class PairStack(GramStack):
         return self.n_samples > MOST_FORMED
 
     def diag(self) -> Array:
-        return np.stack([self._index.diagonal(*self._factors.of(pair)) for pair in self._products])
+        return np.stack([self._index.diagonal(*self._factors.of(pair)) for pair in self.products])
 
     # --- prediction ---------------------------------------------------------------------------------------------------
 
@@ -162,16 +157,16 @@ class PairStack(GramStack):
         first, second = self._index.take(rows), self._index.take(cols)
         out = np.empty((len(kernels), len(rows), len(cols)))
         for place, m in enumerate(kernels):
-            out[place] = first.entries(second, *self._factors.of(self._products[m]))
+            out[place] = first.entries(second, *self._factors.of(self.products[m]))
         return out
 
     def _quad(self, r: Array) -> Array:
         """Return ``<A V B, V>`` of every kernel as ``<V' A V, B>``, so that each left kernel is read once."""
         table, squares = self._index.scatter(r), np.empty(self.n_kernels)
-        for a, kernels in by_left(self._products, np.arange(self.n_kernels)).items():
+        for a, kernels in by_left(self.products, np.arange(self.n_kernels)).items():
             small = (table.T @ self._factors.left(a)) @ table
             for m in kernels:
-                squares[m] = float(np.vdot(small, self._factors.right(self._products[m][1])))
+                squares[m] = float(np.vdot(small, self._factors.right(self.products[m][1])))
         return squares
 
     @property
@@ -182,7 +177,7 @@ class PairStack(GramStack):
     def _quad_costs(self) -> tuple[float, float, float]:
         """Multiplications of a quadratic form by entries among pairs, by tables of members, and by the vec trick."""
         (first, second), n = self._index.shape, float(self.n_samples)
-        left, right = (len(set(side)) for side in zip(*self._products, strict=True))
+        left, right = (len(set(side)) for side in zip(*self.products, strict=True))
         tables = left * first * second * (first + second)
         return self.n_kernels * n**2, tables, right * first * second**2 + self.n_kernels * n * first
 
@@ -205,7 +200,7 @@ class PairStack(GramStack):
             table = self._index.scatter(column)
             half: dict[int | None, Array] = {}
             for place, m in enumerate(kernels):
-                a, b = self._products[m]
+                a, b = self.products[m]
                 if b not in half:
                     half[b] = table @ self._factors.right(b)
                 each[place, :, k] = self._index.gather(self._factors.left(a), half[b])
@@ -220,10 +215,10 @@ class PairStack(GramStack):
         known = self._last
         if known is None or not np.array_equal(known[0], weights):
             sums: dict[int | None, Array] = {}
-            for a, kernels in by_left(self._products, active).items():
+            for a, kernels in by_left(self.products, active).items():
                 sums[a] = np.zeros((self._index.shape[1],) * 2)
                 for m in kernels:
-                    sums[a] += weights[m] * self._factors.right(self._products[m][1])
+                    sums[a] += weights[m] * self._factors.right(self.products[m][1])
             self._last = known = (weights.copy(), sums)
         pairs = ((self._factors.left(a), right) for a, right in known[1].items())
         return vec_trick(rows, self._index, pairs, columns)
@@ -246,12 +241,12 @@ class PairStack(GramStack):
             )
 
     def _take(self, kernels: Array) -> PairStack:
-        chosen = [self._products[m] for m in kernels]
+        chosen = [self.products[m] for m in kernels]
         return PairStack.__new__(PairStack)._set(self._factors, chosen, self._index, self._names_of(kernels))
 
     def _restrict(self, samples: Array) -> PairStack:
         index = self._index.take(samples)
-        return PairStack.__new__(PairStack)._set(self._factors, self._products, index, self.names)
+        return PairStack.__new__(PairStack)._set(self._factors, self.products, index, self.names)
 
 
 class _Factors:

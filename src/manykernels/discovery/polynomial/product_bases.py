@@ -312,16 +312,11 @@ class RankOneBase(ProductBase):
         # What is normalized is of the order of one, and at most the root of N.
         exponent = 0 if normalize else exponent_of(float(np.abs(features).max(initial=0.0)))
         self.unit, self.powers_multiply = power_of_two(2 * exponent), normalize is None
-        self._features, self._exponent, self.normalize = features, exponent, normalize
+        self.columns, self._exponent, self.normalize = features, exponent, normalize
         self.powers = ColumnPowers.of(features, normalize) if normalize else None
         self._scaled, self._precision = np.ldexp(features, -exponent), precision
         self._levels: dict[int, Array] = {}
         self._products: dict[Parts, Array] = {}
-
-    @property
-    def columns(self) -> Array:
-        """The columns as they were given, (r, N)."""
-        return self._features
 
     def level(self, level: int) -> Array:
         """Return the features of a level, scaled, (r, N)."""
@@ -392,7 +387,7 @@ class RankOneBase(ProductBase):
 
     def features(self, indices: Sequence[Index]) -> Array:
         """Return the products ``prod_j x_j^{a_j}`` of the levels, (m, N); they may overflow."""
-        return self.features_of(self._features, indices)
+        return self.features_of(self.columns, indices)
 
     def features_of(self, values: Array, indices: Sequence[Index]) -> Array:
         """Return the same of other values of the columns, (r, n), normalized by the training samples."""
@@ -410,7 +405,7 @@ class RankOneBase(ProductBase):
         """Return a level of other values, not scaled."""
         if self.powers is None:
             return values**level
-        return self._normalized(level) if values is self._features else self.powers.level(level, values)
+        return self._normalized(level) if values is self.columns else self.powers.level(level, values)
 
     def stack(self, indices: Sequence[Index]) -> GramStack:
         return RankOneStack(finite_products(self.features(indices)))

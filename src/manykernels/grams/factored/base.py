@@ -5,7 +5,7 @@ from __future__ import annotations
 from abc import abstractmethod
 from collections.abc import Sequence
 from functools import cached_property, partial
-from typing import Any, ClassVar, Protocol
+from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -14,6 +14,7 @@ from manykernels.exceptions import MemoryBudgetError
 from manykernels.grams.base import GramStack
 from manykernels.grams.factored.landmarks import NystroemFeatures, rank_limit
 from manykernels.grams.factored.operators import DenseOperator
+from manykernels.grams.factored.operators import FactorOperator as FactorOperator
 from manykernels.grams.factored.prediction import KernelFunction, LandmarkFunction, on_landmarks, spanning_rows
 from manykernels.grams.lazy import gaussian_coefficient, gaussian_quad, gaussian_tile
 from manykernels.grams.rows.columns import ColumnTable
@@ -24,37 +25,6 @@ from manykernels.validation.arrays import Array
 ROUNDING = 1e-14  # of sums of kernel values, beside ||rho||_1^2 and the largest diagonal entry
 USUAL_RANK = 32.0  # features of a kernel, where its cost is estimated before any is made
 STORED_BYTES = 4e9  # of factors of a working set; those of Gaussians of one column are not stored
-
-
-class FactorOperator(Protocol):
-    """Factors of a few kernels side by side, ``Z = [Z_1, Z_2, ...]``, as products rather than as a matrix.
-
-    Attributes
-    ----------
-    kernels : (g,) int
-        Which kernels of the stack.
-    starts : (g + 1,) int
-        Columns ``starts[i]:starts[i + 1]`` of ``Z`` belong to ``kernels[i]``.
-    """
-
-    kernels: Array
-    starts: Array
-
-    @property
-    def positions(self) -> tuple[int, ...] | None:
-        """The columns of the table that all of these kernels act on, if they are the same."""
-
-    def add_scores(self, v: Array, out: Array) -> None:
-        """Add ``Z v`` to ``out`` (N,)."""
-
-    def adjoint(self, rho: Array) -> Array:
-        """Return ``Z' rho``, (rank,)."""
-
-    def rows(self, index: Array) -> Array:
-        """Return rows of ``Z``, (len(index), rank)."""
-
-    def excess(self, v: Array) -> tuple[Array, Array]:
-        """Bound what the exact kernels add for coefficients ``v``: squared norms (g,) and scores (g,)."""
 
 
 class FactoredStack(GramStack):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -12,6 +13,7 @@ import numpy as np
 from scipy.linalg import eigh
 
 from manykernels.compiled import compiled
+from manykernels.grams.factored.operators import FactorOperator
 from manykernels.grams.rows.columns import ColumnTable, RowIndex
 from manykernels.kernels import Binned, Interaction, KernelSpec, Overlap
 from manykernels.validation.arrays import Array
@@ -364,7 +366,7 @@ def _basis(gram: Array, counts: Array) -> Array:
     return (gram @ (root[:, None] * vectors[:, kept]) / np.sqrt(values[kept]))[:, ::-1]
 
 
-class CellOperator:
+class CellOperator(FactorOperator):
     """Factors of one kernel on cells: a row has the features of its cell, so that products cost a look at each row.
 
     Parameters
@@ -388,31 +390,23 @@ class CellOperator:
 
     def at(self, cells: Array) -> CellOperator:
         """Return the same features of rows in these cells, -1 for none."""
-        other = CellOperator.__new__(CellOperator)
-        other.__dict__.update(self.__dict__)
+        other = copy.copy(self)
         other._cells = np.where(cells < 0, len(self._features) - 1, cells).astype(np.int32)
         return other
 
     def add_scores(self, v: Array, out: Array) -> None:
-        """Add ``Z v`` to ``out``."""
         out += (self._features @ v)[self._cells]
 
     def adjoint(self, rho: Array) -> Array:
-        """Return ``Z' rho``."""
         return np.bincount(self._cells, rho, minlength=len(self._features)) @ self._features
 
     def rows(self, index: RowIndex) -> Array:
-        """Return rows of ``Z``."""
         return self._features[self._cells[index]]
 
     def gram(self, weights: Array) -> Array:
         """Return ``Z' diag(weights) Z``, exactly, from sums over cells."""
         sums = np.bincount(self._cells, weights, minlength=len(self._features))
         return (self._features.T * sums) @ self._features
-
-    def excess(self, v: Array) -> tuple[Array, Array]:
-        """Nothing: what features leave out is positive definite, so that their functions are the kernel's."""
-        return np.zeros(1), np.zeros(1)
 
 
 def cells_of(codes: Sequence[Array], sizes: Sequence[int]) -> Array:

@@ -44,6 +44,7 @@ class ChunkedTable(ColumnTable):
     """
 
     chunked = True
+    nbytes = 0  # nothing is held
     _places: Sequence[int]  # of its columns in the source
 
     def __init__(
@@ -99,11 +100,6 @@ class ChunkedTable(ColumnTable):
     def distributed(self) -> bool:  # type: ignore[override]  # a constant of tables in memory
         """Whether rows are on workers."""
         return self.source.distributed
-
-    @property
-    def nbytes(self) -> int:
-        """Nothing is held."""
-        return 0
 
     # --- sums over rows ---------------------------------------------------------------------------------------------
 

@@ -6,6 +6,7 @@ misses at most.
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 from functools import lru_cache
@@ -18,6 +19,7 @@ from scipy.special import erfc
 
 from manykernels.exceptions import InvalidInputError
 from manykernels.grams.factored.loops import ORDER, add_moments, add_values, bin_codes, table_rows
+from manykernels.grams.factored.operators import FactorOperator
 from manykernels.grams.plan import TRANSFORM_BYTES
 from manykernels.grams.rows.columns import ColumnTable
 from manykernels.validation.arrays import Array, read_only
@@ -441,9 +443,10 @@ def _trigonometric_gram(characteristic: Array, amplitude: Array) -> Array:
     return np.block([[cc, cs], [cs.T, ss]])
 
 
-class ColumnOperator:
+class ColumnOperator(FactorOperator):
     """Factors of some Gaussians of one column as piecewise polynomials: products in O(N), whatever the rank."""
 
+    positions: tuple[int, ...]
     _x: Array
 
     def __init__(
@@ -462,14 +465,13 @@ class ColumnOperator:
         self._origin, self._inverse, _ = geometry
         errors, taylor = zip(*((f.error, f.taylor_error(spacing)) for f in factors), strict=True)
         spectrum = np.concatenate([f.eigenvalues[:r] for f, r in zip(factors, ranks, strict=True)])
-        self.excess = SeriesErrors(self.starts, np.array(errors), np.array(taylor), spectrum, n_samples)
+        self.excess = SeriesErrors(self.starts, np.array(errors), np.array(taylor), spectrum, n_samples)  # type: ignore[method-assign]
         self._table = np.concatenate(parts, axis=2) if len(parts) > 1 else parts[0]
         self._parts = int(np.ceil(spacing / (ROUNDED * min(factor.width for factor in factors))))
 
     def over(self, table: ColumnTable) -> ColumnOperator:
         """Return the same functions of other rows."""
-        other = ColumnOperator.__new__(ColumnOperator)
-        other.__dict__.update(self.__dict__)
+        other = copy.copy(self)
         other._x = table.column(self.positions[0])
         return other
 
@@ -479,17 +481,14 @@ class ColumnOperator:
         return self._n * int(self.starts[-1]) <= self._table.size
 
     def add_scores(self, v: Array, out: Array) -> None:
-        """Add ``Z v`` to ``out``."""
         add_values(self._x, self._origin, self._inverse, self._table @ v, out)
 
     def adjoint(self, rho: Array) -> Array:
-        """Return ``Z' rho``."""
         moments = np.zeros(self._table.shape[:2])
         add_moments(self._x, self._origin, self._inverse, rho, moments)
         return moments.ravel() @ self._table.reshape(moments.size, -1)
 
     def rows(self, index: Array) -> Array:
-        """Return rows of ``Z``."""
         x = self._x[index]
         out = np.empty((len(x), self._table.shape[2]))
         table_rows(read_only(x), self._origin, self._inverse, self._table, out)

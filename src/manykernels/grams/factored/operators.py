@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from itertools import groupby
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 
@@ -24,7 +25,41 @@ BLOCK_COLUMNS = 256  # that are features themselves and are summed over by one p
 FUSED_RANK = 1500  # up to which all factors of a working set share one reading of a chunk
 
 
-class DenseOperator:
+class FactorOperator(Protocol):
+    """Factors of a few kernels side by side, ``Z = [Z_1, Z_2, ...]``, as products rather than as a matrix.
+
+    Attributes
+    ----------
+    kernels : (g,) int
+        Which kernels of the stack.
+    starts : (g + 1,) int
+        Columns ``starts[i]:starts[i + 1]`` of ``Z`` belong to ``kernels[i]``.
+    positions : tuple of int or None
+        The columns of the table that all of these kernels act on, if they are the same.
+    """
+
+    kernels: Array
+    starts: Array
+    positions: tuple[int, ...] | None = None
+
+    def add_scores(self, v: Array, out: Any) -> None:
+        """Add ``Z v`` to ``out`` (N,)."""
+
+    def adjoint(self, rho: Array) -> Array:
+        """Return ``Z' rho``, (rank,)."""
+
+    def rows(self, index: Any) -> Array:
+        """Return rows of ``Z``, (len(index), rank)."""
+
+    def excess(self, v: Array) -> tuple[Array, Array]:
+        """Bound what the exact kernels add for coefficients ``v``: squared norms (g,) and scores (g,).
+
+        Nothing, unless overridden: what features leave out is positive definite, so that functions are the kernel's.
+        """
+        return np.zeros(len(self.kernels)), np.zeros(len(self.kernels))
+
+
+class DenseOperator(FactorOperator):
     """Factors held in memory.
 
     Parameters
@@ -105,30 +140,24 @@ class DenseOperator:
         return self.roots[0]
 
     def add_scores(self, v: Array, out: Array) -> None:
-        """Add ``Z v`` to ``out``."""
         rows = out.T  # of several vectors one after the other, as scores are held
         for own, root, part in zip(self._factors, self.roots, np.split(v, self._ends), strict=True):
             rows += (root * part).T @ own.T
 
     def adjoint(self, rho: Array) -> Array:
-        """Return ``Z' rho``."""
         parts = [root * (own.T @ rho) for own, root in zip(self._factors, self.roots, strict=True)]
         return parts[0] if len(parts) == 1 else np.concatenate(parts)
 
     def rows(self, index: RowIndex) -> Array:
-        """Return rows of ``Z``."""
         parts = [own[index].astype(np.float64, copy=False) for own in self._factors]
         parts = [own if root == 1.0 else root * own for own, root in zip(parts, self.roots, strict=True)]
         return parts[0] if len(parts) == 1 else np.hstack(parts)
 
     def excess(self, v: Array) -> tuple[Array, Array]:
-        """Bound what the exact kernels add for coefficients ``v``: squared norms (g,) and scores (g,)."""
-        if self._excess is None:
-            return np.zeros(len(self.kernels)), np.zeros(len(self.kernels))
-        return self._excess(v)
+        return super().excess(v) if self._excess is None else self._excess(v)
 
 
-class ColumnFactors:
+class ColumnFactors(FactorOperator):
     """Factors of kernels that are neighboring columns of one table, read where they stand: one object for all of them.
 
     Parameters
@@ -141,8 +170,6 @@ class ColumnFactors:
     roots : (g,) float
         What they are to be multiplied by.
     """
-
-    positions = None
 
     def __init__(self, columns: Array, kernels: Array, firsts: Array, ranks: Array, roots: Array) -> None:
         self.columns, self.kernels, self.firsts, self.ranks, self.roots = columns, kernels, firsts, ranks, roots
@@ -183,15 +210,9 @@ class ColumnFactors:
         ]
 
     def rows(self, index: RowIndex) -> Array:
-        """Return rows of ``Z``."""
         return np.asarray((self.columns[self.places][:, index] * self.scale[:, None]).T)
 
-    def excess(self, v: Array) -> tuple[Array, Array]:
-        """Nothing: columns are all that there is of their kernels."""
-        return np.zeros(len(self.kernels)), np.zeros(len(self.kernels))
-
     def add_scores(self, v: Array, out: Array) -> None:
-        """Add ``Z v`` to ``out``."""
         used, own = np.flatnonzero(v), np.ascontiguousarray(out)
         sizes = (self.scale * v)[used].astype(self.columns.dtype, copy=False)
         add_columns(self.columns, self.places[used], sizes, own)
@@ -251,7 +272,7 @@ class ColumnFactors:
             yield rows, part
 
 
-class FeatureOperator:
+class FeatureOperator(FactorOperator):
     """Features of one kernel, computed whenever they are needed, a few rows at a time.
 
     Parameters
@@ -265,6 +286,8 @@ class FeatureOperator:
     table : ColumnTable, optional
         The rows; given later by `over`.
     """
+
+    positions: tuple[int, ...]
 
     def __init__(
         self,
@@ -301,8 +324,7 @@ class FeatureOperator:
 
     def over(self, table: ColumnTable) -> FeatureOperator:
         """Return the same features of other rows."""
-        other = FeatureOperator.__new__(FeatureOperator)
-        other.__dict__.update(self.__dict__)
+        other = copy.copy(self)
         other._table = table
         return other
 
@@ -318,7 +340,6 @@ class FeatureOperator:
         return self.rank * self._table.n_rows <= STORED or self.kept is not None
 
     def rows(self, index: RowIndex) -> Array:
-        """Return rows of ``Z``."""
         assert self._table is not None
         if (kept := self.kept) is not None:
             return self.root * kept[index]
@@ -326,7 +347,6 @@ class FeatureOperator:
         return reading.masked(self._map(reading.points) * self.root)
 
     def add_scores(self, v: Array, out: Array) -> None:
-        """Add ``Z v`` to ``out``."""
         for rows in self._slices():
             out[rows] += self.rows(rows) @ v
 
@@ -348,10 +368,6 @@ class FeatureOperator:
             images += reading.masked(Z).T @ rhos[rows]
             left += reading.masked(np.sqrt(rest)) @ np.abs(rhos[rows])
         return self.root * images, self.root * left
-
-    def excess(self, v: Array) -> tuple[Array, Array]:
-        """Nothing: what features leave out is positive definite, so that their functions are the kernel's."""
-        return np.zeros(1), np.zeros(1)
 
 
 def neighbors_from(firsts: Array, counts: Array) -> Array:
@@ -381,7 +397,7 @@ def joined(operators: Sequence[Any]) -> list[Any]:
     return made
 
 
-class ChunkedOperator:
+class ChunkedOperator(FactorOperator):
     """Factors of several kernels over rows in chunks: every product reads each chunk once, for all of them.
 
     Parameters
@@ -413,7 +429,6 @@ class ChunkedOperator:
         return cls(operators[0]._table, templates)
 
     def add_scores(self, v: Array, out: Array | RowVector) -> None:
-        """Add ``Z v`` to ``out``."""
         parts = [part if part.any() else None for part in np.split(v, self._ends)]
         chosen = [template for template, part in zip(self._templates, parts, strict=True) if part is not None]
         positions = sorted({j for template in chosen for j in template.positions})
@@ -421,11 +436,9 @@ class ChunkedOperator:
             self._table.update(positions, partial(_add_scores, parts), out, self._shared)
 
     def adjoint(self, rho: Array) -> Array:
-        """Return ``Z' rho``."""
         return self._table.reduce(self._positions, _adjoint, self._shared, rho)
 
     def rows(self, index: Array) -> Array:
-        """Return rows of ``Z``."""
         part = self._table.gather(self._positions, index)
         return _rows(self._templates, part, np.arange(len(index)))
 
@@ -434,7 +447,6 @@ class ChunkedOperator:
         return self._table.reduce(self._positions, partial(_weighted_gram, intercept), self._shared, weights)
 
     def excess(self, v: Array) -> tuple[Array, Array]:
-        """Bound what the exact kernels add for coefficients ``v``: squared norms (g,) and scores (g,)."""
         parts = zip(self._templates, np.split(v, self._ends), strict=True)
         norms, scores = zip(*(template.excess(part) for template, part in parts), strict=True)
         return np.concatenate(norms), np.concatenate(scores)

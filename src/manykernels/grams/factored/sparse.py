@@ -15,8 +15,8 @@ from typing import Any
 import numpy as np
 from scipy.sparse import csr_array
 
-from manykernels.grams.factored.base import FactoredStack, FactorOperator
-from manykernels.grams.factored.operators import DenseOperator, adjoints
+from manykernels.grams.factored.base import FactoredStack
+from manykernels.grams.factored.operators import DenseOperator, FactorOperator, adjoints
 from manykernels.grams.factored.prediction import KernelFunction, SparseFunction
 from manykernels.grams.rows.columns import ColumnTable
 from manykernels.kernels import ObjectKernel
@@ -31,7 +31,7 @@ KEPT_BYTES = 2**30  # of features of working sets that are counted once and list
 DENSE_ENTRIES = 2**23  # of features that are kept as an array: 64 MB
 
 
-class SparseOperator:
+class SparseOperator(FactorOperator):
     """Sparse features of one kernel, as products.
 
     Parameters
@@ -47,6 +47,8 @@ class SparseOperator:
     table : ColumnTable, optional
         The rows; given later by `over`.
     """
+
+    positions: tuple[int, ...]
 
     def __init__(
         self,
@@ -81,7 +83,6 @@ class SparseOperator:
         return SparseOperator(int(self.kernels[0]), self.positions, self.spec, self.root, self.seen, table)
 
     def add_scores(self, v: Array, out: Array) -> None:
-        """Add ``Z v`` to ``out``."""
         out += self._rows.scores(self.weights(v))
 
     def weights(self, v: Array) -> Array:
@@ -93,7 +94,6 @@ class SparseOperator:
         return whole
 
     def adjoint(self, rho: Array) -> Array:
-        """Return ``Z' rho``."""
         sums = self._rows.adjoint(rho)
         return self.root * (sums if self.seen is None else sums[self.seen])
 
@@ -105,10 +105,6 @@ class SparseOperator:
     def squares(self) -> Array:
         """Return the diagonal of the kernel, (n,)."""
         return self.root**2 * self._rows.squares
-
-    def excess(self, v: Array) -> tuple[Array, Array]:
-        """Nothing: features leave nothing out."""
-        return np.zeros(1), np.zeros(1)
 
 
 class SparseStack(FactoredStack):

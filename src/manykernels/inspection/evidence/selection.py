@@ -19,7 +19,7 @@ from __future__ import annotations
 import warnings
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, Self
+from typing import Any, Self
 
 import numpy as np
 import pandas as pd
@@ -49,9 +49,6 @@ from manykernels.solvers.solution import count_to
 from manykernels.threads import blas_threads
 from manykernels.validation.arrays import Array, TableLike, check_choice, check_count, check_positive
 from manykernels.validation.parameters import RandomSource, check_n_jobs, generator_from
-
-if TYPE_CHECKING:
-    pass
 
 UNITS = ("kernel", "view")
 STRENGTHS, LOWEST = 30, 1e-3  # of the path in each half; it ends where enough has entered

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 
@@ -218,6 +218,7 @@ class ProductKernels(RawKernels[MemberPairs]):
     right: FittedBank | None  # kernels of second members
     products: tuple[Product, ...]  # which kernels are multiplied; None is the constant kernel 1
     symmetry: str | None = None  # {None, "symmetric", "antisymmetric"}
+    n_features_in: ClassVar[int] = 2  # the members of a pair
 
     of_pairs = True
 
@@ -237,11 +238,6 @@ class ProductKernels(RawKernels[MemberPairs]):
         zeros = self.left.zero_kernels, self.second.zero_kernels
         both = (zip(zeros, product, strict=True) for product in self.products)
         return [any(k is not None and own[k] for own, k in sides) for sides in both]
-
-    @property
-    def n_features_in(self) -> int:
-        """Always 2: the members of a pair."""
-        return 2
 
     def prepare(self, X: object) -> PreparedRows[MemberPairs]:
         """Check pairs and make their members ready."""
