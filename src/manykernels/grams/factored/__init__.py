@@ -1,6 +1,6 @@
 """Gram stacks that are linear in the number of samples: kernels with factors, and bounds on what factors miss."""
 
-from manykernels.grams.factored.banks import factored_stack, pair_stack, reads_rows, served_by
+from manykernels.grams.factored.banks import factored_stack, reads_rows, served_by
 from manykernels.grams.factored.base import FactoredStack, FactorOperator
 from manykernels.grams.factored.chunked import ChunkedTable, open_table
 from manykernels.grams.factored.composite import CompositeStack
@@ -13,6 +13,5 @@ from manykernels.grams.rows.columns import ColumnTable
 
 __all__ = [
     "ChunkedTable", "ColumnTable", "CompositeStack", "ExplicitStack", "FactorOperator", "FactoredStack", "FourierStack",
-    "NystroemStack", "ScanStack", "WindowStack", "factored_stack", "open_table", "pair_stack", "reads_rows",
-    "served_by",
+    "NystroemStack", "ScanStack", "WindowStack", "factored_stack", "open_table", "reads_rows", "served_by",
 ]  # fmt: skip

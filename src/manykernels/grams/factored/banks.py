@@ -27,9 +27,9 @@ from manykernels.grams.rows.opening import is_chunked, open_rows
 from manykernels.kernels import FittedBank, Gaussian, KernelBank, KernelSpec, Laplacian, Matern, ObjectKernel
 from manykernels.kernels.bank.bank import bank_kinds
 from manykernels.kernels.bank.columns import Table
-from manykernels.kernels.bank.normalization import CENTERED_ZERO, training_scales, unit_factors
+from manykernels.kernels.bank.normalization import CENTERED_ZERO, check_diagonal, training_scales, unit_factors
 from manykernels.kernels.bank.patterns import NamedKernel
-from manykernels.kernels.specs.distances import BIN_ROWS, MEDIAN_ROWS, MedianDistances, MedianWidth, known_width
+from manykernels.kernels.specs.distances import BIN_ROWS, MEDIAN_ROWS, MedianDistances, known_width
 from manykernels.kernels.specs.inner import Linear
 from manykernels.kernels.tables.encoding import MixedRows, numbers_of
 from manykernels.validation.arrays import Array, plainly_finite
@@ -80,7 +80,7 @@ def factored_stack(X: object, bank: KernelBank) -> FactoredStack:
     medians: dict[Positions, MedianDistances] = {}
     names, positions = [name for name, _, _ in kernels], [columns for _, _, columns in kernels]
     specs = [_resolved(spec, columns, table, medians) for _, spec, columns in kernels]
-    scales = _scales(specs, positions, table, bank.normalize)
+    scales = _scales(names, specs, positions, table, bank.normalize)
     return composed(table, names, positions, specs, scales, bank.landmarks_by)
 
 
@@ -187,67 +187,36 @@ def _resolved(
 
 
 def _scales(
-    specs: Sequence[KernelSpec], positions: Sequence[Positions], table: ColumnTable, normalize: str | None
+    names: Sequence[str],
+    specs: Sequence[KernelSpec],
+    positions: Sequence[Positions],
+    table: ColumnTable,
+    normalize: str | None,
 ) -> Array:
     """Return the factors that make traces or mean diagonals one; 0 for a kernel that is zero."""
     if normalize is None:
         return np.ones(len(specs))
-    cells = np.array([sees_cells(*each, table) for each in zip(specs, positions, strict=True)])
-    if cells.all():
-        means, count = mean_diagonals(table, positions, specs)
-        total = means * count
-    elif cells.any():
-        return _scales_apart(cells, specs, positions, table, normalize)
-    elif all(spec.unit_diagonal for spec in specs) and not table.gaps.any():
-        total = count = np.full(len(specs), float(table.n_rows))
-    else:
-        parts = list(zip(specs, positions, strict=True))
-        used = sorted({j for columns in positions for j in columns})
-        total, count = np.transpose(table.reduce(used, partial(_diagonals, parts)))
-    divisor = total if normalize == "trace" else total / np.maximum(count, 1)
-    return np.where(total > 0, 1.0 / np.where(total > 0, divisor, 1.0), 0.0)
+    means, counts = _mean_diagonals(names, specs, positions, table)
+    scales = training_scales(means[:, None], normalize, tuple(names))
+    return scales / counts if normalize == "trace" else scales
 
 
-def _scales_apart(
-    cells: Array, specs: Sequence[KernelSpec], positions: Sequence[Positions], table: ColumnTable, normalize: str | None
-) -> Array:
-    """Return the factors of kernels on cells, whose diagonals are sums over cells, and of the others."""
-    out = np.empty(len(specs))
-    for chosen in (np.flatnonzero(cells), np.flatnonzero(~cells)):
-        own = chosen.tolist()
-        out[own] = _scales([specs[m] for m in own], [positions[m] for m in own], table, normalize)
-    return out
-
-
-def _diagonals(parts: Sequence[tuple[KernelSpec, Positions]], table: ColumnTable) -> Array:
+def _diagonals(parts: Sequence[tuple[str, KernelSpec, Positions]], table: ColumnTable) -> Array:
     """Return the sum of the diagonal of every kernel over some rows, and how many of them it knows, (M, 2)."""
-    out = np.empty((len(parts), 2))
-    for slot, (spec, columns) in enumerate(parts):
-        known = None if spec.family == "missing" else table.present(columns)
-        count = table.n_rows if known is None else int(known.sum())
-        if spec.unit_diagonal:
-            out[slot] = count, count
-        elif isinstance(spec, ObjectKernel) and spec.explicit:
-            out[slot] = float(table.features_of(spec, columns[0]).squares.sum()), count
-        else:
-            reading = table.reading(spec, columns)
-            out[slot] = float(reading.masked(spec.diag(reading.points)).sum()), count
-    return out
+    return np.array([_diagonal_sum(*part, table) for part in parts])
 
 
-def pair_stack(table: ColumnTable, pairs: Sequence[tuple[int, int]], widths: Sequence[float]) -> FactoredStack:
-    """Return Gaussian kernels of pairs of columns, their widths multiples of the median distance of rows there."""
-    labels = table.names or tuple(f"x{j}" for j in range(table.n_columns))
-    names, specs, positions = [], [], []
-    for pair in pairs:
-        median = MedianDistances(table.drawn(pair, MEDIAN_ROWS))
-        for width in widths:
-            spec = Gaussian(MedianWidth(width)).resolve(median)
-            names.append(f"{labels[pair[0]]} and {labels[pair[1]]}: {spec.label}")
-            specs.append(spec)
-            positions.append(pair)
-    kind = WindowStack if has_window(specs[0], 2) else NystroemStack
-    return kind(table, positions, specs, np.ones(len(specs)), names=names)
+def _diagonal_sum(name: str, spec: KernelSpec, columns: Positions, table: ColumnTable) -> tuple[float, int]:
+    """Return the sum of a kernel's diagonal over the rows that it is known on, all looked at, and their number."""
+    known = None if spec.family == "missing" else table.present(columns)
+    count = table.n_rows if known is None else int(known.sum())
+    if spec.unit_diagonal:
+        return float(count), count
+    if isinstance(spec, ObjectKernel) and spec.explicit:
+        diagonal = table.features_of(spec, columns[0]).squares
+    else:
+        diagonal = table.diagonal(spec, columns)
+    return float(check_diagonal(diagonal, name).sum()), count
 
 
 # A bank fitted on training rows in memory, with the normalization of banks on matrices.
@@ -398,8 +367,12 @@ def _mean_diagonals(
     means[ones], counts[ones] = 1.0, table.n_rows
     plain, totals = _squared_columns(table, [m for m, spec in enumerate(specs) if type(spec) is Linear], places)
     means[plain], counts[plain] = totals / table.n_rows, table.n_rows
-    for m in np.setdiff1d(np.flatnonzero(~(cells | ones)), plain).tolist():
-        means[m], counts[m] = _mean_diagonal(names[m], specs[m], places[m], table)
+    if rest := np.setdiff1d(np.flatnonzero(~(cells | ones)), plain).tolist():
+        used = sorted({j for m in rest for j in places[m]})
+        parts = [(names[m], specs[m], places[m]) for m in rest]
+        totals, known = np.transpose(table.reduce(used, partial(_diagonals, parts)))  # chunks in one reading
+        counts[rest] = np.maximum(known, 1)
+        means[rest] = totals / counts[rest]
     own = np.flatnonzero(cells).tolist()
     if own:  # thousands of pairs of columns share their readings
         means[own], known = mean_diagonals(table, [places[m] for m in own], [specs[m] for m in own])
@@ -414,7 +387,8 @@ def _squared_columns(
 
     Those that are not finite are left out: rows tell what is wrong there.
     """
-    if not linear or table.chunked or isinstance(table.columns, dict) or table.gaps.any():
+    as_they_are = not (table.chunked or isinstance(table.columns, dict) or table.gaps.any())
+    if not linear or not as_they_are or table.center.any() or (table.unit != 1.0).any():
         return np.zeros(0, dtype=np.int64), np.zeros(0)
     ranks, columns = [len(places[m]) for m in linear], np.array([j for m in linear for j in places[m]])
     used, squares = np.unique(columns), np.zeros(table.n_columns)
@@ -426,17 +400,3 @@ def _squared_columns(
     totals = np.bincount(np.repeat(np.arange(len(linear)), ranks), squares[columns])
     finite = np.isfinite(totals)
     return np.array(linear)[finite], totals[finite]
-
-
-def _mean_diagonal(name: str, spec: KernelSpec, columns: tuple[int, ...], table: ColumnTable) -> tuple[float, int]:
-    """Return the mean of a kernel's diagonal on the rows that it is known on, all looked at, and their number."""
-    present = None if spec.family == "missing" else table.present(columns)
-    count = table.n_rows if present is None else int(present.sum())
-    if spec.unit_diagonal and count:
-        return 1.0, count
-    if isinstance(spec, ObjectKernel) and spec.explicit:
-        diagonal = table.features_of(spec, columns[0]).squares
-    else:
-        diagonal = table.diagonal(spec, columns)
-    training_scales(diagonal[None], None, (name,))
-    return float(diagonal.sum()) / max(count, 1), max(count, 1)
