@@ -430,13 +430,8 @@ class CenteredProducts:
 
 def _norms(triangles: Array, n: int) -> Array:
     """Return the Frobenius norms of packed triangles, squared one at a time to hold no further chunk."""
-    diagonal = triangle_starts(n)[:-1]
-    return np.array([_norm(triangle.astype(np.float64), diagonal) for triangle in triangles])
-
-
-def _norm(triangle: Array, diagonal: Array) -> float:
-    square = 2.0 * float(triangle @ triangle) - float(triangle[diagonal] @ triangle[diagonal])
-    return float(np.sqrt(square))
+    diagonal, wide = triangle_starts(n)[:-1], (triangle.astype(np.float64) for triangle in triangles)
+    return np.sqrt([2.0 * (each @ each) - each[diagonal] @ each[diagonal] for each in wide])
 
 
 METHODS = ("joint", "independent", "uniform")

@@ -205,8 +205,7 @@ class GramBase(ProductBase):
         self.state_size, self.pairs_are_cheap = self.n_samples**2, False  # both take the same numbers for each
         self.means = mean_diagonals(grams)
         if normalize:
-            means = mean_diagonals(grams)
-            grams, overwrite = np.divide(grams, means[:, None, None], out=grams if overwrite else None), True
+            grams, overwrite = np.divide(grams, self.means[:, None, None], out=grams if overwrite else None), True
         exponent = 0 if normalize else exponent_of(float(max(grams.max(initial=0.0), -grams.min(initial=0.0))))
         self.unit, self.normalize = power_of_two(exponent), normalize
         self._grams = np.ldexp(grams, -exponent, out=grams if overwrite else None)

@@ -25,7 +25,7 @@ from manykernels.grams.rows.base import RowSource
 from manykernels.grams.rows.columns import ColumnTable
 from manykernels.grams.rows.opening import is_chunked, open_rows
 from manykernels.kernels import FittedBank, Gaussian, KernelBank, KernelSpec, Laplacian, Matern, ObjectKernel
-from manykernels.kernels.bank.bank import bank_kinds
+from manykernels.kernels.bank.bank import bank_kinds, used_columns
 from manykernels.kernels.bank.columns import Table
 from manykernels.kernels.bank.normalization import CENTERED_ZERO, check_diagonal, training_scales, unit_factors
 from manykernels.kernels.bank.patterns import NamedKernel
@@ -123,7 +123,7 @@ def _read(X: object, bank: KernelBank) -> tuple[list[NamedKernel], ColumnTable]:
     bank.check(rows)
     kernels = bank.expand(rows)
     options: dict[str, Any] = {"standardize": bank.standardize, "missing": bank.missing, "carried": _carried(kernels)}
-    return kernels, ColumnTable(rows, **options, used=_used(kernels))
+    return kernels, ColumnTable(rows, **options, used=used_columns(kernels).tolist())
 
 
 def _read_chunks(source: RowSource, bank: KernelBank) -> tuple[list[NamedKernel], ColumnTable]:
@@ -135,7 +135,7 @@ def _read_chunks(source: RowSource, bank: KernelBank) -> tuple[list[NamedKernel]
     bank.check(rows)
     kernels = bank.expand(rows)
     options: dict[str, Any] = {"standardize": bank.standardize, "missing": bank.missing, "carried": _carried(kernels)}
-    table = ChunkedTable(source, rows, **options, used=_used(kernels))
+    table = ChunkedTable(source, rows, **options, used=used_columns(kernels).tolist())
     if not table.gaps.any():
         return kernels, table
     return bank.expand(Table.of(_with_gaps(head, np.flatnonzero(table.gaps)))), table
@@ -154,11 +154,6 @@ def _carried(kernels: list[NamedKernel]) -> dict[int, bool]:
     """Return the columns that some kernel reads as objects, and whether no other kernel reads them."""
     others = {j for _, spec, columns in kernels if not isinstance(spec, ObjectKernel) for j in columns}
     return {own[0]: own[0] not in others for _, spec, own in kernels if isinstance(spec, ObjectKernel)}
-
-
-def _used(kernels: list[NamedKernel]) -> list[int]:
-    """Return the columns that some kernel reads."""
-    return sorted({j for _, _, positions in kernels for j in positions})
 
 
 def _part(

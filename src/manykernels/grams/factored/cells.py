@@ -332,7 +332,9 @@ def cell_factor(grams: Sequence[Array], counts: Array, tol: float) -> Array:
 
     Products of the eigenvectors of every column's kernel under its own counts, the largest on these rows first.
     """
-    bases = [_basis(gram, _marginal(counts, place)) for place, gram in enumerate(grams)]
+    axes = range(counts.ndim)
+    sums = [counts.sum(axis=tuple(other for other in axes if other != place)) for place in axes]
+    bases = [_basis(gram, own) for gram, own in zip(grams, sums, strict=True)]
     parts = counts
     for basis in bases:  # sum over cells of counts times squares of products: what each product adds to the trace
         parts = np.tensordot(parts, basis**2, axes=([0], [0]))
@@ -349,11 +351,6 @@ def cell_factor(grams: Sequence[Array], counts: Array, tol: float) -> Array:
     for basis, chosen in zip(bases[1:], columns[1:], strict=True):
         out = (out[:, None, :] * basis[:, chosen]).reshape(-1, kept)
     return np.ascontiguousarray(out)
-
-
-def _marginal(counts: Array, place: int) -> Array:
-    """Return sums of counts over all axes but one."""
-    return counts.sum(axis=tuple(other for other in range(counts.ndim) if other != place))
 
 
 def _basis(gram: Array, counts: Array) -> Array:

@@ -222,7 +222,7 @@ class FourierStack(FactoredStack):
         batches: list[PlannedColumns] = []
         for batch in (batch for together in self._layout for batch in together.batches()):
             binned: PlannedColumns | None = batch
-            while binned is not None and self._directly(binned, len(rhos)):
+            while binned is not None and not self.table.chunked and binned.plan.directly(self.n_samples, len(rhos)):
                 self._quads_by_rows(binned, np.array(rhos), out)
                 binned = binned.wider
             batches += [] if binned is None else [binned]
@@ -233,10 +233,6 @@ class FourierStack(FactoredStack):
         for kernel in np.flatnonzero(self._by_values).tolist():
             out[:, kernel] = [rho @ self._product(kernel, rho) for rho in rhos]
         return out
-
-    def _directly(self, batch: PlannedColumns, n_vectors: int) -> bool:
-        """Whether waves at every row of a table in memory take less time than bins."""
-        return not self.table.chunked and batch.plan.directly(self.n_samples, n_vectors)
 
     def _quads_by_rows(self, batch: PlannedColumns, rhos: Array, out: Array) -> None:
         """Set the quadratic forms of many vectors (T, N) by a wave a row: few rows take no bins."""

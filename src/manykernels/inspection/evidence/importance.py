@@ -158,11 +158,7 @@ def pooled_drops(found: Sequence[dict[str, Array]], splits: Sequence[tuple[Array
     names = list(dict.fromkeys(name for drops in found for name in drops))
     means = np.array([[drops[name].mean() if name in drops else 0.0 for drops in found] for name in names])
     means = means.reshape(len(names), len(found))
-    k = len(found)
-    ratio = float(np.mean([len(test) / len(train) if len(train) else 0.0 for train, test in splits]))
-    spread = means.std(axis=1, ddof=1) if k > 1 else np.full(len(names), np.nan)
-    reach = stats.t.ppf(0.975, max(k - 1, 1)) * np.sqrt(1 / k + ratio) * spread
-    middle = means.mean(axis=1)
+    middle, reach = means.mean(axis=1), stats.t.ppf(0.975, max(len(found) - 1, 1)) * corrected_error(means, splits)
     table = pd.DataFrame({"name": names, "importance": middle, "low": middle - reach, "high": middle + reach})
     return table.sort_values("importance", ascending=False, kind="stable", ignore_index=True)
 
@@ -211,15 +207,17 @@ def corrected_t(differences: Array, splits: list[tuple[Array, Array]]) -> Array:
 
     Nadeau and Bengio (2003): the usual t statistic finds too much where folds share training rows.
     """
-    k = len(splits)
-    if k < 2:
-        return np.full(differences.shape[:-1], np.nan)
-    ratio = float(np.mean([len(test) / len(train) for train, test in splits]))
-    spread = differences.std(axis=-1, ddof=1)
-    with np.errstate(divide="ignore", invalid="ignore"):
-        statistic: Array = differences.mean(axis=-1) / np.sqrt((1 / k + ratio) * spread**2)
+    mean, error = differences.mean(axis=-1), corrected_error(differences, splits)
     # Without any spread over the folds there is nothing to compare the mean with.
-    return np.where(spread > 0, statistic, np.nan)
+    return np.divide(mean, error, out=np.full(mean.shape, np.nan), where=error > 0)
+
+
+def corrected_error(differences: Array, splits: Sequence[tuple[Array, Array]]) -> Array:
+    """Return the standard error in `corrected_t`; NaN of a single fold."""
+    if (k := differences.shape[-1]) < 2:
+        return np.full(differences.shape[:-1], np.nan)
+    ratio = float(np.mean([len(test) / len(train) if len(train) else 0.0 for train, test in splits]))
+    return np.asarray(np.sqrt(1 / k + ratio) * differences.std(axis=-1, ddof=1))
 
 
 def leave_one_out_importance(

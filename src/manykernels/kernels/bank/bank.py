@@ -166,7 +166,7 @@ class KernelBank(BankConstructors, Bank):
         """
         table = Table.of(X, sparse=True)
         kernels = self.expand(table)
-        used = _used(kernels)
+        used = used_columns(kernels)
         values = self._checked(table, kernels, used, by_columns=in_their_units)
         held = values
         encodings: tuple[Encoding, ...] = ()
@@ -244,7 +244,8 @@ class KernelBank(BankConstructors, Bank):
         can_read: dict[tuple[int, int], frozenset[str]] = {}  # by spec, which many columns may share, and place in it
         others = kernels
         if table.holds_numbers:  # which is all that most read
-            others = [kernel for kernel in kernels if type(kernel[1]).reads is not KernelSpec.reads]
+            plain = KernelSpec.reads
+            others = [own for own in kernels if type(own[1]).reads is not plain or "number" not in own[1].kinds]
         for _, spec, positions in others:
             for place, j in enumerate(positions) if spec.family != "features" else ():
                 if (id(spec), place) not in can_read:
@@ -270,7 +271,7 @@ class KernelBank(BankConstructors, Bank):
     def check(self, X: object) -> None:
         table = Table.of(X, sparse=True)
         kernels = self.expand(table)
-        self._checked(table, kernels, _used(kernels))
+        self._checked(table, kernels, used_columns(kernels))
 
     def expand(self, X: object) -> list[NamedKernel]:
         """Return ``(name, kernel, column positions)`` of every kernel on the columns of a table.
@@ -429,7 +430,7 @@ def resolve_specs(kernels: Sequence[NamedKernel], values: Array, used: Array) ->
     return resolved
 
 
-def _used(kernels: Sequence[NamedKernel]) -> Array:
+def used_columns(kernels: Sequence[NamedKernel]) -> Array:
     """Return the positions of the columns that some kernel uses, increasing."""
     return np.array(sorted({j for _, _, positions in kernels for j in positions}))
 

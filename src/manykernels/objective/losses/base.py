@@ -270,10 +270,6 @@ class Loss(abc.ABC):
         """Return the derivative of the weighted loss in the intercept."""
         return lambda b: float(np.dot(weight, self.derivative(y, f + b)))
 
-    def _root_intercept(self, y: Array, f: Array, weight: Array, lo: float, hi: float) -> float:
-        """Root in ``[lo, hi]`` of the derivative of the weighted loss in the intercept, which brackets a minimizer."""
-        return _root_between(self._slope(y, f, weight), lo, hi, self.score_unit)
-
 
 def root_of_slope(slope: Callable[[float], float], lo: float, hi: float, unit: float) -> float:
     """Return a root of a nondecreasing function, between two points or farther out."""
@@ -284,10 +280,10 @@ def root_of_slope(slope: Callable[[float], float], lo: float, hi: float, unit: f
             break
         width = max(hi - lo, unit)
         lo, hi = lo - width * low, hi + width * high
-    return _root_between(slope, lo, hi, unit)
+    return root_between(slope, lo, hi, unit)
 
 
-def _root_between(slope: Callable[[float], float], lo: float, hi: float, unit: float) -> float:
+def root_between(slope: Callable[[float], float], lo: float, hi: float, unit: float) -> float:
     """Return a root between two points, or the end beyond which it is."""
     if not slope(lo) < 0 or lo >= hi:
         return lo

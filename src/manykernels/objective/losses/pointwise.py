@@ -18,6 +18,7 @@ from manykernels.objective.losses.base import (
     PiecewiseLinear,
     QuadraticConjugate,
     RegressionLoss,
+    root_between,
 )
 from manykernels.validation.arrays import check_positive
 
@@ -88,7 +89,7 @@ class Logistic(ClassificationLoss):
             return _SATURATED_MARGIN - low if negative == 0 else -_SATURATED_MARGIN - high
         odds = float(np.log(positive) - np.log(negative))
         # With every score at `high` (or `low`) the minimizer would be exactly at that end.
-        return self._root_intercept(y, f, sample_weight, odds - high, odds - low)
+        return root_between(self._slope(y, f, sample_weight), odds - high, odds - low, self.score_unit)
 
 
 @dataclass(frozen=True)
