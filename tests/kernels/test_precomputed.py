@@ -186,7 +186,7 @@ BAD = [
     (lambda: KernelStack([[[np.nan]]]), "kernels\\[0\\] contains 1 NaN"),
     (lambda: KernelStack([[[1.0, 2.0], [0.0, 1.0]]]), "kernels\\[0\\] is not symmetric.*difference 2"),
     (lambda: KernelStack(indefinite()), 'kernels\\[1\\].*smallest eigenvalue is -1.*psd="clip"'),
-    (lambda: KernelStack(indefinite(), psd="fix"), "psd must be 'auto', 'check', 'clip' or 'ignore', got 'fix'"),
+    (lambda: KernelStack(indefinite(), psd="fix"), "psd must be one of 'auto', 'check', 'clip', 'ignore', got 'fix'"),
     (lambda: KernelStack(np.ones((2, 1, 1)), names=["a", "a"]), "\\['a'\\] appear more than once"),
     (lambda: KernelStack(np.ones((2, 1, 1)), names=["a"]), "one name for each of the 2 kernels, got 1"),
     (lambda: KernelStack.rectangular(np.ones((2, 3))), "shape \\(n_kernels, n_new, n_train\\)"),

@@ -188,9 +188,7 @@ class PolynomialFamily:
         cls, base: ProductBase, degree: int, degree_penalties: ArrayLike | None = None, p: float = 2.0
     ) -> PolynomialFamily:
         """Return the family, its parameters checked; penalties are one by default."""
-        degree = check_count(degree, "degree")
-        if degree > LARGEST_DEGREE:
-            raise InvalidInputError(f"degree must be at most {LARGEST_DEGREE}, got {degree}.")
+        degree = check_count(degree, "degree", most=LARGEST_DEGREE)
         if check_positive(p, "p") < 1:
             raise InvalidInputError(f"p must be at least 1, got {p!r}: below 1 the penalty is not convex.")
         rho = np.ones(degree + 1) if degree_penalties is None else degree_penalties

@@ -10,7 +10,7 @@ import pandas as pd
 from numpy.typing import DTypeLike
 
 from manykernels.exceptions import InvalidInputError
-from manykernels.validation.arrays import Array, check_finite, check_indices, check_names
+from manykernels.validation.arrays import Array, check_choice, check_finite, check_indices, check_names
 from manykernels.validation.gram import Unproven, check_gram_array, check_rectangular_grams, examined
 
 PSD = {"auto": "auto", "check": "raise", "clip": "clip", "ignore": "ignore"}
@@ -57,10 +57,8 @@ class KernelStack:
     ndim: ClassVar[int] = 2  # as of any input
 
     def __init__(self, kernels: object, names: Sequence[str] | None = None, *, psd: str = "auto") -> None:
-        if psd not in PSD:
-            raise InvalidInputError(f"psd must be 'auto', 'check', 'clip' or 'ignore', got {psd!r}.")
         kernels, names = _by_name(kernels, names)
-        self._set_checked(kernels, names, PSD[psd])
+        self._set_checked(kernels, names, PSD[check_choice(psd, PSD, "psd")])
 
     @classmethod
     def _of_one_fit(cls, kernels: object) -> KernelStack:

@@ -192,8 +192,7 @@ class Binned(KernelSpec):
     def __post_init__(self) -> None:
         if not isinstance(self.base, KernelSpec) or self.base.family == "missing":
             raise InvalidInputError(f"The base of a binned kernel must be a kernel of numbers, got {self.base!r}.")
-        if check_count(self.bins, "bins", least=2) > MOST_BINS:
-            raise InvalidInputError(f"bins must be at most {MOST_BINS}, got {self.bins}.")
+        check_count(self.bins, "bins", least=2, most=MOST_BINS)
         check_flag(self.center, "center")
         if (self.edges is None) != (self.shares is None):
             raise InvalidInputError("Give both edges and shares of the bins, or neither: fitting a bank learns them.")

@@ -92,8 +92,7 @@ class Landmarks(KernelOfFeatures):
             raise InvalidInputError(
                 f"The base of a kernel on landmarks must be a kernel of numbers, got {self.base!r}."
             )
-        if check_count(self.count, "count", least=2) > MOST_LANDMARKS:
-            raise InvalidInputError(f"count must be at most {MOST_LANDMARKS} landmarks, got {self.count}.")
+        check_count(self.count, "count", least=2, most=MOST_LANDMARKS)
         if self.stretched is not None:
             object.__setattr__(self, "stretched", check_count(self.stretched, "stretched", least=0))
         object.__setattr__(self, "stretch", check_positive(self.stretch, "stretch"))
@@ -255,8 +254,7 @@ class Shaped(KernelOfFeatures):
                 f"The base of a kernel with a shape must be a kernel of numbers without one, got {self.base!r}."
             )
         object.__setattr__(self, "shape", checked_shape(self.shape))
-        if check_count(self.knots, "knots", least=2) > MOST_KNOTS:
-            raise InvalidInputError(f"knots must be at most {MOST_KNOTS}, got {self.knots}.")
+        check_count(self.knots, "knots", least=2, most=MOST_KNOTS)
         if self.points is not None:
             points = np.asarray(self.points, dtype=np.float64).ravel()
             if not len(points) or not np.isfinite(points).all() or not (np.diff(points) > 0).all():
