@@ -149,7 +149,7 @@ def test_a_kernel_file_may_ask_for_landmarks() -> None:
     ("arguments", "message"),
     [
         ({"base": Missing()}, "must be a kernel of numbers"),
-        ({"count": 2001}, "at most 2000 landmarks, got 2001"),
+        ({"count": 2001}, "at most 2000, got 2001"),
         ({"count": 1}, "count must be an integer of at least 2"),
         ({"stretch": 0.0}, "stretch must be"),
         ({"stretched": -1}, "stretched must be"),
