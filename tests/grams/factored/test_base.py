@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import gc
+import weakref
 from importlib.util import find_spec
 from typing import Any, ClassVar
 
@@ -368,6 +370,15 @@ def test_float32_columns_are_read_in_place() -> None:
     np.testing.assert_allclose(
         FourierStack.grid(X, [1.0]).block(), FourierStack.grid(X.astype(np.float64), [1.0]).block(), rtol=1e-12
     )
+
+
+def test_a_table_goes_with_its_stack_before_garbage_is_collected(rng: np.random.Generator) -> None:
+    gc.disable()
+    try:
+        table = weakref.ref(factored_stack(rng.normal(size=(50, 2)), KernelBank.per_feature(Gaussian("median"))).table)
+        assert table() is None
+    finally:
+        gc.enable()
 
 
 def test_wrong_tables_and_banks_are_refused() -> None:

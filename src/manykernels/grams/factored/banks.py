@@ -25,11 +25,11 @@ from manykernels.grams.rows.base import RowSource
 from manykernels.grams.rows.columns import ColumnTable
 from manykernels.grams.rows.opening import is_chunked, open_rows
 from manykernels.kernels import FittedBank, Gaussian, KernelBank, KernelSpec, Laplacian, Matern, ObjectKernel
-from manykernels.kernels.bank.bank import bank_kinds, used_columns
+from manykernels.kernels.bank.bank import bank_kinds, resolve_specs, used_columns
 from manykernels.kernels.bank.columns import Table
 from manykernels.kernels.bank.normalization import CENTERED_ZERO, check_diagonal, training_scales, unit_factors
 from manykernels.kernels.bank.patterns import NamedKernel
-from manykernels.kernels.specs.distances import BIN_ROWS, MEDIAN_ROWS, MedianDistances, known_width
+from manykernels.kernels.specs.distances import BIN_ROWS, MEDIAN_ROWS, known_width
 from manykernels.kernels.specs.inner import Linear
 from manykernels.kernels.tables.encoding import MixedRows, numbers_of
 from manykernels.validation.arrays import Array, plainly_finite
@@ -77,9 +77,9 @@ def factored_stack(X: object, bank: KernelBank) -> FactoredStack:
             f"normalize={bank.normalize!r}, center={bank.center}. Change it with bank.replace(...)."
         )
     kernels, table = _read(X, bank)
-    medians: dict[Positions, MedianDistances] = {}
     names, positions = [name for name, _, _ in kernels], [columns for _, _, columns in kernels]
-    specs = [_resolved(spec, columns, table, medians) for _, spec, columns in kernels]
+    # Medians and bins are of rows drawn with the bank's own seed.
+    specs = resolve_specs(kernels, partial(table.drawn, size=MEDIAN_ROWS), partial(table.drawn, size=BIN_ROWS))
     scales = _scales(names, specs, positions, table, bank.normalize)
     return composed(table, names, positions, specs, scales, bank.landmarks_by)
 
@@ -164,21 +164,6 @@ def _part(
         return FourierStack(table, columns, np.array([known_width(spec.width) for spec in specs]), scales)
     options = {"landmarks_by": landmarks_by} if kind in ("nystroem", "window") else {}
     return KINDS[kind](table, positions, specs, scales, **options)
-
-
-def _resolved(
-    spec: KernelSpec, columns: Positions, table: ColumnTable, medians: dict[Positions, MedianDistances]
-) -> KernelSpec:
-    """Return the kernel with its width a number; medians and bins are of rows drawn with the bank's own seed."""
-
-    def of(own: Positions) -> MedianDistances:
-        if own not in medians:
-            medians[own] = MedianDistances(
-                lambda: table.drawn(own, MEDIAN_ROWS), lambda at: of((own[at],)), lambda: table.drawn(own, BIN_ROWS)
-            )
-        return medians[own]
-
-    return spec.resolve(of(columns)) if spec.pending else spec
 
 
 def _scales(

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import KW_ONLY, dataclass, replace
+from functools import partial
 from typing import Any, Self
 
 import numpy as np
@@ -32,7 +33,7 @@ from manykernels.kernels.bank.patterns import (
 )
 from manykernels.kernels.bank.table_kernels import FEW_COLUMNS, TableKernels, TablePoints
 from manykernels.kernels.specs.base import KernelSpec
-from manykernels.kernels.specs.distances import MedianDistances, SparsePoints
+from manykernels.kernels.specs.distances import LearnedByColumns, PointsOf, SparsePoints
 from manykernels.kernels.specs.landmarks import Shaped
 from manykernels.kernels.tables.encoding import Encoding, MixedRows, numbers_of
 from manykernels.kernels.tables.kinds import (
@@ -186,7 +187,7 @@ class KernelBank(BankConstructors, Bank):
         string_names = columns if columns is not None and all(isinstance(column, str) for column in columns) else None
         raw = TableKernels(
             names=tuple(name for name, _, _ in kernels),
-            specs=resolve_specs(kernels, values, used),
+            specs=resolve_specs(kernels, partial(_present, values, used)),
             positions=tuple(positions for _, _, positions in kernels),
             n_features=table.n_columns,
             feature_names=string_names,
@@ -407,27 +408,22 @@ def bank_kinds(bank: KernelBank, table: Table) -> Sequence[Kind]:
     return found
 
 
-def resolve_specs(kernels: Sequence[NamedKernel], values: Array, used: Array) -> tuple[KernelSpec, ...]:
+def resolve_specs(
+    kernels: Sequence[NamedKernel], points: PointsOf, many: PointsOf | None = None
+) -> tuple[KernelSpec, ...]:
     """Return the kernels with every width a number; what columns teach is learned once per set of columns."""
-    learned: dict[tuple[int, ...], MedianDistances] = {}
-    held = [values]
-
-    def points(positions: tuple[int, ...]) -> Any:
-        """Return the rows that have all of these columns."""
-        chosen: Any = held[0][:, np.searchsorted(used, positions)]
-        if issparse(chosen):
-            return SparsePoints.of(compressed(chosen)) if len(positions) > FEW_COLUMNS else chosen.toarray()
-        return chosen[~np.isnan(chosen).any(axis=1)]
-
-    def of(positions: tuple[int, ...]) -> MedianDistances:
-        """Return what these columns teach; single columns teach all of their sets the same."""
-        if positions not in learned:
-            learned[positions] = MedianDistances(lambda: points(positions), lambda at: of((positions[at],)))
-        return learned[positions]
-
-    resolved = tuple(spec.resolve(of(positions)) if spec.pending else spec for _, spec, positions in kernels)
-    held.clear()  # the functions above refer to one another, and would keep a large table until the next collection
+    learned = LearnedByColumns(points, many)
+    resolved = tuple(spec.resolve(learned[columns]) if spec.pending else spec for _, spec, columns in kernels)
+    learned.clear()  # its entries refer to it, and would keep a large table until the next collection
     return resolved
+
+
+def _present(values: Any, used: Array, positions: tuple[int, ...]) -> Any:
+    """Return the rows that have all of these columns."""
+    chosen = values[:, np.searchsorted(used, positions)]
+    if issparse(chosen):
+        return SparsePoints.of(compressed(chosen)) if len(positions) > FEW_COLUMNS else chosen.toarray()
+    return chosen[~np.isnan(chosen).any(axis=1)]
 
 
 def used_columns(kernels: Sequence[NamedKernel]) -> Array:

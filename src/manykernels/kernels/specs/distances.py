@@ -7,8 +7,8 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from functools import cached_property
-from typing import Any
+from functools import cached_property, partial
+from typing import Any, TypeAlias
 
 import numpy as np
 from scipy.sparse import csr_array
@@ -25,6 +25,8 @@ MOST_BISECTIONS = 12  # each halves the pairs that are left, about; what is left
 ALIKE_IN_ONE_COLUMN = ("euclidean", "cityblock")
 MANAGEABLE_GAPS = 1e-140, 1e140  # whose squares are as exact as they
 BIN_ROWS = 20_000
+
+PointsOf: TypeAlias = Callable[[tuple[int, ...]], Any]  # the rows that have these columns
 
 
 def squared_distances(A: Array, B: Array, a_norms: Array, b_norms: Array) -> Array:
@@ -232,6 +234,22 @@ class MedianDistances:
         if self._column is not None and len(columns) == 1:
             return self._column(columns[0])
         return MedianDistances(self._points[:, columns])
+
+
+class LearnedByColumns(dict[tuple[int, ...], MedianDistances]):
+    """What each set of columns teaches, of the ``points`` that have them; single columns teach all their sets the same.
+
+    Bins are of ``many`` points, if given.
+    """
+
+    def __init__(self, points: PointsOf, many: PointsOf | None = None) -> None:
+        super().__init__()
+        self._points, self._many = points, many
+
+    def __missing__(self, columns: tuple[int, ...]) -> MedianDistances:
+        many = None if self._many is None else partial(self._many, columns)
+        self[columns] = MedianDistances(partial(self._points, columns), lambda at: self[(columns[at],)], many)
+        return self[columns]
 
 
 def equal_bins(values: Array, most: int) -> tuple[Array, Array]:
