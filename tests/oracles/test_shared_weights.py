@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 from tests.support.shared import CASES, SharedCase, shared_case, shared_optimum, shared_values, stored_optima
 
-from manykernels import KernelBank, MKLClassifier
+from manykernels import KernelBank, MKLClassifier, solve
 from manykernels.objective import Problem, get_regularizer
 from manykernels.solvers import SharedNewton, Solution
 
@@ -94,3 +94,36 @@ def test_the_optimum_of_a_shared_hinge_is_between_the_bounds_of_an_untouched_fit
     exact.solve(solver=cp.CLARABEL)
     assert certificate.relative_gap <= 1e-4
     assert certificate.dual * (1 - 1e-7) <= exact.value <= certificate.primal * (1 + 1e-7)
+
+
+@pytest.mark.parametrize("penalty", ["l1", "elasticnet"])
+@pytest.mark.parametrize("loss", ["hinge", "epsilon_insensitive", "quantile"])
+def test_losses_with_kinks_on_factors_reach_the_conic_optimum(loss: str, penalty: str) -> None:
+    rng = np.random.default_rng(7)
+    X = rng.normal(size=(50, 3))
+    Y = np.sin(2 * X) @ rng.normal(size=(3, 4)) + 0.3 * rng.normal(size=(50, 4))
+    if loss == "hinge":
+        Y = np.where(Y.argmax(axis=1)[:, None] == np.arange(4), 1.0, -1.0)
+    bank = KernelBank.per_feature(widths=[0.5, 2.0], standardize=True)
+    weight, penalties = rng.uniform(0.5, 2.0, 50), rng.uniform(0.8, 1.25, 6)
+    given = {"loss": loss, "sample_weight": weight, "kernel_penalties": penalties, "representation": "factored"}
+    found = solve(bank, Y, X=X, regularizer=penalty, strength=3.0, tol=1e-7, **given)  # type: ignore[arg-type]
+
+    fitted, prepared = bank.fit_prepare(X)
+    f, t = np.ones((50, 1)) @ cp.Variable((1, 4)), []
+    for gram, own_penalty in zip(fitted.block(prepared, prepared), penalties, strict=True):
+        values, vectors = np.linalg.eigh(gram)
+        kept = values > 1e-12 * values[-1]
+        own = cp.Variable((int(kept.sum()), 4))
+        f, t = f + (vectors[:, kept] * np.sqrt(values[kept])) @ own, [*t, own_penalty * cp.norm(own, "fro")]
+    losses = {
+        "hinge": lambda: cp.pos(1.0 - cp.multiply(Y, f)),
+        "epsilon_insensitive": lambda: cp.pos(cp.abs(Y - f) - 0.1),
+        "quantile": lambda: cp.abs(Y - f) / 2,
+    }
+    total, norms = cp.sum(cp.multiply(weight[:, None] * np.ones(Y.shape), losses[loss]())), cp.hstack(t)
+    mixed = cp.sum(norms) if penalty == "l1" else (cp.sum(norms) + cp.sum_squares(norms) / 2) / 2
+    exact = cp.Problem(cp.Minimize(total + 3.0 * mixed))
+    exact.solve(solver=cp.CLARABEL)
+    assert found.certificate.relative_gap <= 1e-7
+    assert found.certificate.primal == pytest.approx(exact.value, rel=1e-6)

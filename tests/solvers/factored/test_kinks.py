@@ -20,20 +20,24 @@ from manykernels.solvers.factored.tuning import INTERIOR_STEPS, STEPS_LEFT
 BANK = KernelBank.per_feature(widths=[0.3, 3.0])
 
 
-def data(n: int, columns: int, loss: str) -> tuple[np.ndarray, np.ndarray]:
+def data(n: int, columns: int, loss: str, outputs: int = 1) -> tuple[np.ndarray, np.ndarray]:
     rng = np.random.default_rng(0)
     X = rng.normal(size=(n, columns))
     score = np.sin(2 * X[:, 0]) + 0.5 * X[:, 1] ** 2 - 0.5 + 0.5 * rng.logistic(size=n)
+    if outputs > 1:
+        others = np.roll(X[:, :2], 1, axis=1) @ rng.normal(size=(2, outputs - 1)) + rng.logistic(size=(n, outputs - 1))
+        score = np.column_stack([score, others])
     return X, np.where(score > 0, 1.0, -1.0) if loss == "hinge" else score
 
 
+@pytest.mark.parametrize("outputs", [1, 3])
 @pytest.mark.parametrize("loss", ["hinge", "epsilon_insensitive", "quantile"])
-def test_many_coefficients_take_no_more_steps_than_few(loss: str) -> None:
-    """Smoothed, each of these took 60 to 80: a coefficient for every second row leaves few rows between the kinks."""
-    X, y = data(900, 12, loss)
+def test_many_coefficients_take_no_more_steps_than_few(loss: str, outputs: int) -> None:
+    """Smoothed, each of these took 60 to 130: a coefficient for every second row leaves few rows between the kinks."""
+    X, y = data(900, 12, loss, outputs)
     found = on_factors(X, y, BANK, loss=loss, relative_strength=0.03)
     assert found.dual_gap <= 1e-4
-    assert max(each.rank for each in found.functions.rounds) >= 300
+    assert max(each.rank for each in found.functions.rounds) >= 300 * outputs
     assert found.newton_steps <= 25
 
 
@@ -50,17 +54,18 @@ def test_the_objective_is_that_of_matrices(loss: str, penalty: str) -> None:
     np.testing.assert_allclose(found.certificate.primal, on_matrices.certificate.primal, rtol=2e-7)
 
 
-def problem_of(loss: str) -> tuple[FactoredObjective, Point]:
-    X, y = data(300, 3, loss)
+def problem_of(loss: str, outputs: int = 1) -> tuple[FactoredObjective, Point]:
+    X, y = data(300, 3, loss, outputs)
     problem = Problem(factored_stack(X, BANK), y, get_loss(loss), get_regularizer("l1", 1.0)).at_fraction(0.1)
     objective = FactoredObjective(problem, problem.stack.operators(range(6), 1e-6), 0.0)
     b = problem.best_constant
     return objective, Point(np.zeros(objective.rank), b, problem.constant_scores(b))
 
 
+@pytest.mark.parametrize("outputs", [1, 3])
 @pytest.mark.parametrize("loss", ["hinge", "epsilon_insensitive", "quantile"])
-def test_the_gap_is_that_of_the_true_loss_on_the_factors(loss: str) -> None:
-    objective, point = problem_of(loss)
+def test_the_gap_is_that_of_the_true_loss_on_the_factors(loss: str, outputs: int) -> None:
+    objective, point = problem_of(loss, outputs)
     problem = objective.problem
     assert takes_interior(objective)
     before = problem.empirical_loss(point.z)
@@ -91,8 +96,9 @@ def test_smoothing_takes_over_where_interior_points_lead_nowhere(monkeypatch: py
     assert found.newton_steps > 25
 
 
-def test_another_strength_goes_on_from_the_interior_point() -> None:
-    X, y = data(900, 12, "hinge")
+@pytest.mark.parametrize("outputs", [1, 2])
+def test_another_strength_goes_on_from_the_interior_point(outputs: int) -> None:
+    X, y = data(900, 12, "hinge", outputs)
     given = {"loss": "hinge", "regularizer": "l1"}
     stack = factored_stack(X, BANK)
     first = solve(stack, y, relative_strength=0.1, **given)

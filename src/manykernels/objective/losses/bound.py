@@ -187,6 +187,11 @@ class SampleSum(BoundLoss):
         """The sums of the single outputs: of one output itself."""
         return (self,)
 
+    @property
+    def entries(self) -> SampleSum:
+        """The same sum with a sample for each entry of scores, output after output: of one output itself."""
+        return self
+
     def total(self, losses: Array) -> float:
         """Return the weighted sum of losses of all entries of scores."""
         return float(self.weight @ losses)
@@ -254,9 +259,13 @@ class SampleSum(BoundLoss):
 
     def feasible(self, rho: Array, *, sums: bool) -> Array:
         """``clip(rho - nu, lo, hi)``, the nearest point."""
+        return self.between(rho, *self.box, sums=sums)
+
+    def between(self, rho: Array, low: Array, high: Array, *, sums: bool) -> Array:
+        """Return the nearest coefficients between these that free directions, or an intercept, allow."""
         if self.basis is not None:
-            return self._orthogonal(rho, *self.box)
-        return project_box_hyperplane(rho, *self.box) if sums else np.clip(rho, *self.box)
+            return project_box_orthogonal(rho, low, high, self.basis)
+        return project_box_hyperplane(rho, low, high) if sums else np.clip(rho, low, high)
 
     def candidates(self, rho: Array, z: Array, *, sums: bool) -> Iterable[tuple[Array, Array]]:
         """Return the nearest feasible coefficients and, beside free directions, the nearest that stay at corners.
@@ -270,7 +279,7 @@ class SampleSum(BoundLoss):
     def _corner_candidates(self, rho: Array, z: Array) -> Iterator[tuple[Array, Array]]:
         """Yield the coefficients nearest to ``rho`` that stay at corners of the conjugate, if any is there."""
         if (kept := self._kept_at_corners(rho)) is not None:
-            yield self._orthogonal(rho, *kept), z
+            yield self.between(rho, *kept, sums=False), z
 
     def _kept_at_corners(self, rho: Array) -> tuple[Array, Array] | None:
         """Return the box, of no width where coefficients are at corners of the conjugate; None if nowhere."""
@@ -280,11 +289,6 @@ class SampleSum(BoundLoss):
             there = np.abs(rho - corner) <= near
             low, high, any_there = np.where(there, corner, low), np.where(there, corner, high), any_there or there.any()
         return (low, high) if any_there else None
-
-    def _orthogonal(self, rho: Array, low: Array, high: Array) -> Array:
-        """Return the nearest coefficients between these that are orthogonal to the free directions."""
-        assert self.basis is not None
-        return project_box_orthogonal(rho, low, high, self.basis)
 
     def balanced(self, rho: Array, *, sums: bool) -> Array:
         """Return coefficients whose larger side is scaled down."""
@@ -354,6 +358,11 @@ class OutputSum(SampleSum):
             return (self,)
         return tuple(SampleSum(self.each, np.ascontiguousarray(column), self.weight) for column in self.y.T)
 
+    @cached_property
+    def entries(self) -> SampleSum:
+        """The same sum over as many samples of one score as there are scores; not of a coupled loss."""
+        return SampleSum(self.each, self.y.T.ravel(), np.tile(self.weight, self.y.shape[1]))
+
     def curvature(self, z: Array) -> Curvature:
         """``diag(s l'')``, or of the multinomial loss ``s (diag(p) - p p')``."""
         if self.loss.coupled:
@@ -382,17 +391,17 @@ class OutputSum(SampleSum):
             return self.loss.feasible(self.y, rho, self.weight, sums=sums)
         if self.loss.coupled:
             return -self.gradient(self.best_along(self.loss.scores_behind(self.y, rho, self.weight)))
-        return self._orthogonal(rho, *(np.broadcast_to(end, rho.shape) for end in self.box))
+        return self.between(rho, *self.box, sums=sums)
 
     def _kept_at_corners(self, rho: Array) -> tuple[Array, Array] | None:
         """Return the same; None for a coupled loss, whose conjugate has no corners."""
         return None if self.loss.coupled else super()._kept_at_corners(rho)
 
-    def _orthogonal(self, rho: Array, low: Array, high: Array) -> Array:
+    def between(self, rho: Array, low: Array, high: Array, *, sums: bool) -> Array:
         """Return the same for every output."""
-        assert self.basis is not None
-        columns = zip(rho.T, low.T, high.T, strict=True)
-        return np.column_stack([project_box_orthogonal(*column, self.basis) for column in columns])
+        ends = (np.broadcast_to(end, rho.shape).T for end in (low, high))
+        columns = zip(rho.T, *ends, strict=True)
+        return np.array([super(OutputSum, self).between(*column, sums=sums) for column in columns]).T
 
     def in_domain(self, rho: Array) -> Array:
         return self.loss.feasible(self.y, rho, self.weight, sums=False)

@@ -14,7 +14,7 @@ What is left of a Newton step is a quadratic with the penalty, that of any smoot
 
 As in Mehrotra's method, one Hessian serves a predictor, which chooses how far the complementarity products can fall,
 and a corrector with second-order terms. About a dozen steps do, where a smoothed loss takes several dozen: its
-curvatures jump wherever a sample passes a kink.
+curvatures jump wherever a sample passes a kink. Of several outputs every entry of the scores is such a sample.
 """
 
 import time
@@ -24,6 +24,7 @@ from typing import Any
 import numpy as np
 
 from manykernels.objective.losses.curvature import SampleCurvature
+from manykernels.objective.problem import Problem
 from manykernels.solvers.factored.block_descent import descends
 from manykernels.solvers.factored.newton import NewtonFit, first_rows, newton_target, quadratic_of, without_hessian
 from manykernels.solvers.factored.objective import FactoredObjective, Point
@@ -53,11 +54,11 @@ from manykernels.validation.arrays import Array
 def takes_interior(objective: FactoredObjective) -> bool:
     """Whether the steps apply, and are predicted to take less than those of a smoothed loss.
 
-    They apply to one output, vectors that are here, and Hessians summed over all rows; smoothed, the loss takes more
+    They apply to vectors that are here, and Hessians summed over all rows; smoothed, the loss takes more
     steps, which sweeps over rounded rows may make cheaper.
     """
     problem, rows = objective.problem, first_rows(objective)
-    if problem.loss.smooth or problem.shared or not isinstance(problem.y, np.ndarray) or rows < problem.n_samples:
+    if problem.loss.smooth or not isinstance(problem.y, np.ndarray) or rows < problem.n_samples:
         return False
     if without_hessian(objective) or descends(objective, SampleCurvature(problem.weight), rows):
         return False
@@ -87,8 +88,9 @@ def fit_kinked(state: State, gap: float, tol: float, deadline: float) -> NewtonF
 
 def samples_at(problem: Any, slopes: Array, gap: float, before: BoxSamples | None) -> BoxSamples:
     """Return the variables of the samples at slopes of the loss, or those before with room for a gap."""
-    if before is None or not (np.array_equal(before.y, problem.y) and np.array_equal(before.weight, problem.weight)):
-        pairs = (4 if problem.loss.kink else 2) * problem.n_samples
+    own = problem.bound.entries
+    if before is None or not (np.array_equal(before.y, own.y) and np.array_equal(before.weight, own.weight)):
+        pairs = (4 if own.loss.kink else 2) * own.y.size
         found: Any = paired_samples(problem, interior_point(problem, -slopes, FIRST_MARGIN), gap / pairs)
         return found
     samples = copy(before)  # whose arrays are replaced, never written to
@@ -109,9 +111,10 @@ def minimize_kinked(
 
     The point returned is the best that a step ended at or aimed at: only the latter has exact zeros.
     """
+    problem = objective.problem
     best, value, proved, gap, useless = point, objective.value(point), -np.inf, np.inf, 0
     for step in range(max_steps + 1):
-        rho = objective.balanced(samples.rho)
+        rho = objective.balanced(rows_of(samples.rho, problem))
         adjoint = objective.adjoint(rho)
         if (found := objective.dual_value(point.z, rho, adjoint)) > proved or step == 0:
             proved, dual = found, (rho, adjoint, point.z)
@@ -127,6 +130,11 @@ def minimize_kinked(
     return NewtonFit(best, -rho, gap, step, *dual)
 
 
+def rows_of(entries: Array, problem: Problem) -> Array:
+    """Return what samples have for each entry of scores, output after output, as vectors over rows are."""
+    return entries.reshape(problem.y.T.shape).T
+
+
 def _pairs(point: Point, aim: Point) -> Any:
     return zip((point.v, point.b, point.z), (aim.v, aim.b, aim.z), strict=True)
 
@@ -135,20 +143,21 @@ def _step(
     objective: FactoredObjective, point: Point, samples: BoxSamples, gap: float, tol: float
 ) -> tuple[Point, float]:
     """Move the samples; return the point that the step aims at, and how far it goes there."""
-    barrier, tracked = samples.complementarity() / samples.n_pairs, samples.scores()
+    problem, barrier = objective.problem, samples.complementarity() / samples.n_pairs
+    tracked, rho = rows_of(samples.scores(), problem), rows_of(samples.rho, problem)
     diagonal, shift = samples.linearize(0.0)
-    weights = 1.0 / diagonal
+    weights = rows_of(1.0 / diagonal, problem)
     model = quadratic_of(objective, SampleCurvature(weights), len(weights))
 
     def direction(start: Point, shift: Array) -> tuple[Point, Array]:
-        ahead = tracked + shift
-        slopes = weights * (start.z - ahead) - samples.rho
+        ahead = tracked + rows_of(shift, problem)
+        slopes = weights * (start.z - ahead) - rho
         if objective.n_free:  # the model begins where intercepts are at rest
-            move = -float(slopes.sum()) / float(weights.sum())
+            move = objective.intercepts(-objective.totals(slopes) / objective.totals(weights))
             start, slopes = Point(start.v, start.b + move, start.z + move), slopes + weights * move
         v, move, _ = newton_target(objective, start, objective.adjoint(slopes), model, CLOSE_TOL)
         aim = Point(v, start.b + move, start.z + objective.scores(v - start.v) + move)
-        return aim, weights * (ahead - aim.z)
+        return aim, (weights * (ahead - aim.z)).T.ravel()
 
     aim, drho = direction(point, shift)
     after = samples.complementarity_after(*samples.set_direction(drho))
@@ -156,7 +165,7 @@ def _step(
     near = gap < NEAR * abs(objective.value(point))
     lowest = max((LOWEST_TARGET_NEAR if near else LOWEST_TARGET) * gap, WANTED_SHARE * tol)
     aim, drho = direction(aim, samples.linearize(max(share * barrier, lowest / samples.n_pairs))[1])
-    fraction = max(SHORTEST_FRACTION, 1.0 - gap / max(abs(objective.value(point)), objective.problem.tiny))
+    fraction = max(SHORTEST_FRACTION, 1.0 - gap / max(abs(objective.value(point)), problem.tiny))
     primal, dual = (most if most == 1.0 else fraction * most for most in samples.set_direction(drho))
     samples.move(primal, dual)
     return aim, dual

@@ -33,7 +33,7 @@ from manykernels.solvers.factored.certificate import (
     violators,
 )
 from manykernels.solvers.factored.fallback import matrices_cost_little, matrix_first, solve_gram, sooner_on_matrices
-from manykernels.solvers.factored.kinks import fit_kinked, keeps_kinks, steps_left
+from manykernels.solvers.factored.kinks import fit_kinked, keeps_kinks, rows_of, steps_left
 from manykernels.solvers.factored.newton import NewtonFit, minimize, step_products
 from manykernels.solvers.factored.objective import Coefficients, FactoredObjective, KnownCurvature, Point, both
 from manykernels.solvers.factored.state import DualPass, ExactContinuation, Round, Start, State
@@ -196,7 +196,8 @@ class FactoredWorkingSet:
         ahead, b, z = start.toward(strength)
         v, same = objective.carried(ahead), start.certified is not None and start.certified.is_of(self.stack)
         point = Point(v, b, z) if same and z is not None else Point(v, b, objective.scores(v) + b, whole=True)
-        slopes = objective.settle_intercept(point) if start.samples is None else -start.samples.rho
+        kept = start.samples
+        slopes = objective.settle_intercept(point) if kept is None else -rows_of(kept.rho, self.problem)
         state = State(objective.kernels, operators, objective, point, slopes)
         state.began, state.known, state.samples = start, start.known, start.samples
         objective.known = start.known

@@ -15,7 +15,7 @@ for steps that a line search shortens; and losses that couple samples, where a m
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol, cast
 
 import numpy as np
 
@@ -26,7 +26,7 @@ from manykernels.solvers.gram.weight_variables import lift, longest_step
 
 if TYPE_CHECKING:
     from manykernels.objective.losses import Loss
-    from manykernels.objective.losses.bound import CoupledLossBound
+    from manykernels.objective.losses.bound import CoupledLossBound, SampleSum
     from manykernels.objective.problem import Problem
     from manykernels.validation.arrays import Array
 
@@ -474,27 +474,29 @@ def paired_samples(
 ) -> BoxSamples | CoupledSamples:
     """Return the variables of the loss at ``rho``, inside the box, with complementarity ``barrier``.
 
-    The ends of the box have multipliers also where the conjugate is steep enough to keep coefficients off them, as that
-    of the logistic loss: a step of Newton's method for an entropy alone overshoots far from its solution, and where the
-    penalty is weak, weights are so large that to clip it then costs more than the step gains.
+    Of several outputs they are those of `SampleSum.entries`. The ends of the box have multipliers also where the
+    conjugate is steep enough to keep coefficients off them, as that of the logistic loss: a step of Newton's method for
+    an entropy alone overshoots far from its solution, and where the penalty is weak, weights are so large that to clip
+    it then costs more than the step gains.
     """
     if problem.loss.couples_samples:
         joint: Any = problem.bound
         return CoupledSamples(
             joint, joint.centered(rho), joint.centered(np.zeros_like(rho) if scores is None else scores)
         )
-    return _start_box(problem, rho, *problem.dual_box, barrier)
+    return _start_box(cast("SampleSum", problem.bound).entries, rho.T.ravel(), barrier)
 
 
-def _start_box(problem: Problem, rho: Array, low: Array, high: Array, barrier: float) -> BoxSamples:
+def _start_box(bound: SampleSum, rho: Array, barrier: float) -> BoxSamples:
+    low, high = bound.box
     upper, lower = np.flatnonzero(np.isfinite(high)), np.flatnonzero(np.isfinite(low))
     slack = np.concatenate([high[upper] - rho[upper], rho[lower] - low[lower]])
     side = np.concatenate([np.ones(upper.size), -np.ones(lower.size)])
-    split, tilt = _start_split(rho, problem.loss.kink, barrier)
+    split, tilt = _start_split(rho, bound.loss.kink, barrier)
     return BoxSamples(
-        problem.loss,
-        problem.y,
-        problem.weight,
+        bound.loss,
+        bound.y,
+        bound.weight,
         rho,
         np.concatenate([upper, lower]),
         side,

@@ -5,14 +5,13 @@ from __future__ import annotations
 from contextlib import suppress
 from dataclasses import replace
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from scipy.linalg import LinAlgError
 from scipy.optimize import minimize_scalar
 
 from manykernels.objective.problem import Problem
-from manykernels.objective.projection import project_box_hyperplane, project_box_orthogonal
 from manykernels.objective.regularizers.norms import BlockL1
 from manykernels.solvers.gram import tuning
 from manykernels.solvers.gram.iteration import Linearized, PrimalDual
@@ -182,13 +181,15 @@ def interior_point(problem: Problem, rho: Array, margin: float = 0.05) -> Array:
     low, high = problem.dual_box
     width = high - low
     width = np.where(np.isfinite(width), width, max(float(np.abs(rho).max(initial=0.0)), problem.tiny))
-    if (basis := problem.certified_bound.basis) is not None:
+    bound: Any = problem.certified_bound
+    if bound.basis is not None:
         for closer in (margin, 0.1 * margin, 0.01 * margin, 0.001 * margin):  # further off there may be no such point
-            inside = project_box_orthogonal(rho, low + closer * width, high - closer * width, basis)
+            inside: Array = bound.between(rho, low + closer * width, high - closer * width, sums=False)
             if inside.any():
                 return inside
-    low, high = low + margin * width, high - margin * width
-    return project_box_hyperplane(rho, low, high) if problem.fit_intercept else np.clip(rho, low, high)
+        bound = problem.bound
+    found: Array = bound.between(rho, low + margin * width, high - margin * width, sums=problem.fit_intercept)
+    return found
 
 
 def best_scale(problem: Problem, rho: Array, norms: Array) -> tuple[float, float]:
