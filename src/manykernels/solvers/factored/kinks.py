@@ -63,7 +63,9 @@ def takes_interior(objective: FactoredObjective) -> bool:
     if without_hessian(objective) or descends(objective, SampleCurvature(problem.weight), rows):
         return False
     hessian = float(rows) * objective.products
-    return INTERIOR_STEPS * hessian <= SMOOTHED_STEPS * min(hessian, rounded_products(objective))
+    # Sweeps of several outputs come to no end: whichever passes a kink in one, all turn elsewhere.
+    sweeps = np.inf if problem.shared else rounded_products(objective)
+    return INTERIOR_STEPS * hessian <= SMOOTHED_STEPS * min(hessian, sweeps)
 
 
 def keeps_kinks(state: State) -> bool:
