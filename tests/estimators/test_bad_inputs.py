@@ -72,6 +72,13 @@ FEWER = Views({"left": FRAME[["age"]]})
 TWISTED = pd.Series(Y)[::-1]
 
 
+class LazyFrame:
+    """As polars has it."""
+
+    def collect(self) -> pd.DataFrame:
+        return FRAME
+
+
 def classify(X: Any = X, y: Any = Y, weight: Any = None, **parameters: Any) -> MKLClassifier:
     return MKLClassifier(**parameters).fit(X, y, weight)
 
@@ -112,6 +119,12 @@ CASES = [
     Case("every row a class of its own", lambda: classify(X, np.arange(40)), "a class of its own"),
     Case("a label that is missing", lambda: classify(X, [None, *Y[1:]]), "1 of 40 values are missing, .* position 0"),
     Case("labels of two types", lambda: classify(X, np.array([1, *Y[1:]], dtype=object)), "no common order"),
+    Case(
+        "text in an array of objects",
+        lambda: classify(MIXED.to_numpy()),
+        r"'(low|high)', in row 0 of column 2 of X\. .* columns of a DataFrame may also be categories",
+    ),
+    Case("rows that are still to be collected", lambda: classify(LazyFrame()), r"is a LazyFrame.*Pass X.collect\(\)"),
     Case("dates in an array of objects", lambda: classify(STAMPS[:, None]), "columns of a DataFrame may also be dates"),
     Case("dates as targets", lambda: regress(X, STAMPS), "such as days since a date"),
     Case("matrices of kernels without saying so", lambda: classify(GRAMS), "then pass kernels='precomputed'"),
@@ -466,6 +479,8 @@ def test_gaps_of_targets_are_named_with_the_way_out() -> None:
         (MKLClassifierCV(cv=25), Y, r"cv=25 makes no folds of these 40 samples, of which the largest class has \d+: "),
         (MKLClassifierCV(cv=50), Y, r"cv=50 makes no folds of these 40 samples.*Take fewer folds, at most \d+"),
         (MKLRegressorCV(cv=41), TARGET, "cv=41 makes no folds of these 40 samples: .*at most 40"),
+        (MKLRegressorCV(cv=1), TARGET, r"cv=1 makes .*: one fold leaves nothing to learn from\. Take at least 2\.$"),
+        (MKLRegressorCV(cv="k"), TARGET, r"cv='k' makes no folds of these 40 samples: Expected .* Got k\.$"),
     ],
 )
 def test_more_folds_than_samples_are_refused_in_words(estimator: Any, y: Any, words: str) -> None:

@@ -315,3 +315,16 @@ def test_folds_are_held_as_the_whole_where_averages_decide(kind: Any, monkeypatc
     model = kind(bank, cv=3).fit(X, y if kind is MKLRegressorCV else y > 0)
     assert np.isfinite(model.best_score_)
     assert model.representation_ == "gram"
+
+
+def test_kernels_of_copies_of_few_rows_are_averaged_all_the_same() -> None:
+    """What a kernel does not see of a system grew there, overflowed, and was taken for an entry that is not finite."""
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(8, 3)) * [10.0, 1.4, 1.0]
+    classes = np.digitize(X[:, 0] / 10, [-0.3, 0.4])
+    X, classes = np.tile(X, (4, 1)), np.tile(classes, 4)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error", RuntimeWarning)
+        warnings.simplefilter("ignore", ConvergenceWarning)
+        model = MKLClassifierCV(cv=3).fit(X, classes)
+    assert np.isfinite(model.best_score_)

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from manykernels import KernelStack, MKLClassifier, MKLRegressor
+from manykernels import KernelStack, MKLClassifier, MKLClassifierCV, MKLRegressor, MKLRegressorCV
 
 TIGHT = {"tol": 1e-11, "resources": {"max_iter": 500}}
 
@@ -32,6 +32,15 @@ def test_a_sample_of_weight_zero_is_absent(data: Any) -> None:
     model = MKLRegressor(alpha=0.02)  # with its bank: what it learns from rows must not see the absent ones
     absent = model.fit(data.X[weight > 0], data.y[weight > 0]).predict(data.X)
     np.testing.assert_allclose(model.fit(data.frame, data.y, weight).predict(data.frame), absent, rtol=1e-9, atol=1e-12)
+
+
+@pytest.mark.parametrize("cv", [None, 3])
+def test_samples_of_weight_zero_are_in_no_fold_that_a_number_asks_for(data: Any, cv: int | None) -> None:
+    weight = np.ones(60)
+    weight[::4] = 0
+    for model, y in ((MKLRegressorCV(cv=cv, n_alphas=5), data.y), (MKLClassifierCV(cv=cv, n_alphas=5), data.labels)):
+        absent = model.fit(data.X[weight > 0], y[weight > 0]).best_score_, model.alpha_
+        assert (model.fit(data.X, y, sample_weight=weight).best_score_, model.alpha_) == pytest.approx(absent)
 
 
 def test_weights_times_a_constant_change_nothing(data: Any) -> None:

@@ -227,6 +227,21 @@ def test_python_gives_the_predictions_of_the_model(case, tmp_path):
     assert ("probabilities" in module) == hasattr(model, "predict_proba")
 
 
+def test_a_python_file_reads_columns_as_pandas_has_them(tmp_path):
+    """Dates were read as microseconds, and the NA of nullable columns ended it."""
+    X = mixed(gaps=True).assign(ok=lambda table: table["ok"].astype("boolean"))
+    X.loc[X.index[::9], "ok"] = pd.NA
+    X.loc[X.index[::7], "when"] = pd.NaT
+    since = ((X["when"] - EPOCH) / DAY).fillna(18000) - 18000
+    y = mixed_target(X) + X["ok"].fillna(False).astype(float) + since / 20
+    model = MKLRegressor(KernelBank.auto(missing="mask"), alpha=1e-3).fit(X, y)
+    told, module = export_model(model, tmp_path / "model.py"), {}
+    exec(told.path.read_text(), module)
+    assert {"when", "ok"} <= set(told.columns)
+    for rows in (X, {name: X[name].to_numpy() for name in X}, X.convert_dtypes()):
+        np.testing.assert_allclose(module["predict"](rows), model.predict(X), atol=within(told, model.predict(X)))
+
+
 def test_a_python_file_needs_no_more_than_numpy(tmp_path):
     X = numbers()
     model = MKLClassifier(KernelBank.per_feature(widths=[1.0]), alpha=1e-3).fit(X, wave(X) > 0)

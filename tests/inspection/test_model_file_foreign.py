@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 from sklearn.base import BaseEstimator, TransformerMixin
 from sklearn.compose import ColumnTransformer
+from sklearn.impute import SimpleImputer
 from sklearn.linear_model import LogisticRegression
 from sklearn.pipeline import Pipeline, make_pipeline
 from sklearn.preprocessing import FunctionTransformer, OneHotEncoder, StandardScaler
@@ -169,6 +170,7 @@ def pipelines() -> dict[str, tuple[Any, Any, Any]]:
         "nested": (make_pipeline(make_pipeline(StandardScaler(), "passthrough"), MKLClassifier()), X, labels(X)),
         "aligner first": (make_pipeline(KernelAligner(), SVC(kernel="precomputed")), X, labels(X)),
         "alone": (make_pipeline(MKLClassifier()), X, labels(X)),
+        "imputed": (make_pipeline(SimpleImputer(), MKLClassifier()), X.where(X > -1.5), labels(X)),
     }
 
 

@@ -9,7 +9,17 @@ import pandas as pd
 import pyarrow as pa
 import pytest
 
-from manykernels import Gaussian, Interaction, InvalidInputError, KernelBank, Linear, MKLClassifier, Ordinal, Overlap
+from manykernels import (
+    Gaussian,
+    Interaction,
+    InvalidInputError,
+    KernelBank,
+    Linear,
+    MKLClassifier,
+    MKLRegressor,
+    Ordinal,
+    Overlap,
+)
 from manykernels.kernels import Missing
 from manykernels.kernels.bank.columns import Table
 from manykernels.kernels.specs.categorical import UNSEEN
@@ -52,6 +62,16 @@ def test_every_type_of_column_is_known_and_becomes_numbers(column, kind, codes):
     assert table.kind(0) == kind
     if codes is not None:
         np.testing.assert_array_equal(table.codes([0])[:, 0], np.array(codes, dtype=float))
+
+
+def test_a_data_frame_of_dask_keeps_names_and_types():
+    """It became an array, whose columns have no names by which new rows are read."""
+    dask = pytest.importorskip("dask.dataframe")
+    frame = pd.DataFrame({"site": ["left", "right"] * 20, "dose": np.arange(40.0)})
+    y = frame["dose"] + 20 * (frame["site"] == "left")
+    model = MKLRegressor().fit(dask.from_pandas(frame, npartitions=3), y)
+    np.testing.assert_array_equal(model.feature_names_in_, ["site", "dose"])
+    np.testing.assert_allclose(model.predict(frame), MKLRegressor().fit(frame, y).predict(frame))
 
 
 def test_text_is_told_from_categories(rng):

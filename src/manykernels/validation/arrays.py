@@ -67,6 +67,8 @@ def check_readable(values: Any, name: str) -> None:
         views = any(np.ndim(value) == 2 for value in values.values() if hasattr(value, "shape"))
         way = f"its tables as views, Views({name})" if views else f"a table, such as pandas.DataFrame({name})"
         what = f"is a {type(values).__name__}, which has no rows. Pass {way}"
+    elif hasattr(values, "collect"):
+        what = f"is a {type(values).__name__}, which holds no rows yet. Pass {name}.collect()"
     elif isinstance(values, Iterator):
         what = f"is a {type(values).__name__}, which can be read only once. Pass list({name})"
     elif getattr(getattr(values, "dtype", None), "kind", "b") in "Mm":

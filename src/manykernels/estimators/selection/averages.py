@@ -41,6 +41,7 @@ CAUTION = 10.0  # times what the preconditioner says of a residual: curvatures a
 ARMIJO = 1e-4
 RANGE = 1e12  # of the largest entry of a kernel, beyond which coefficients could leave the range of single precision
 FELT = 10.0  # times what single precision rounds of a kernel, under which C/c wants systems in double precision
+WILD = 10.0  # times a residual, to which it may grow where the kernel does not see it, before it is taken out
 NEAR = 3.0  # times or part of the C/c of a factor for which it is taken
 
 
@@ -178,7 +179,8 @@ class AverageModels:
             sums[:, places] += rho
             known[places] += 1.0
         weights, intercepts = (np.mean([own[k] for own in parts], axis=0) for k in (1, 2))
-        return _uncertified(sums / np.maximum(known, 1.0), weights, intercepts)
+        taking_part = weights[:, weights.any(axis=0)]  # as problems are posed to solvers
+        return _uncertified(sums / np.maximum(known, 1.0), taking_part, intercepts)
 
 
 def _uncertified(rho: Array, weights: Array, intercepts: Array) -> list[Solution]:
@@ -264,7 +266,10 @@ class _Newton:
         self.weight, self.strengths = weight[:, None], strengths
         least = strengths.min() / (weight.mean() * max(loss.curvature_bound for loss in losses))  # of all C/c
         felt = FELT * float(np.finfo(np.float32).eps) * float(np.sqrt(len(weight)) * np.abs(kernel.features).max())
-        self.matrix = kernel.features if least > felt else self.gram  # of the systems
+        self.felt, self.matrix = felt, kernel.features if least > felt else self.gram  # of the systems
+        # From this ratio on a kernel conditions nothing; curvatures of next to nothing would ask for any ratio.
+        lost = len(weight) * float(self.matrix.diagonal().max()) / float(np.sqrt(np.finfo(np.float32).eps))
+        self.least_curvature = strengths / lost if lost > 0 else np.finfo(float).tiny
         self.alike = all(loss == losses[0] for loss in losses)
         self.quadratic = all(loss.linear_dual for loss in losses)
         self.factors: _Factors | None = None
@@ -284,7 +289,7 @@ class _Newton:
             little = 2 * tol * np.maximum(values, np.finfo(float).tiny)
             step, shift, along = self._direction(dual, rise, curves, little)
             decrement = -((dual * (along - shift)).sum(axis=0) + rise * shift)
-            finished = bool((decrement <= little).all())
+            finished = bool((np.abs(decrement) <= little).all())
             length = self._length(a, b, scores, step, shift, along, decrement, values)
             a, b = a + length * step, b + length * shift
             scores = self._scores(a, b) if self.rounded else scores + length * along
@@ -351,17 +356,28 @@ class _Newton:
         z, moved = self.factors.solve(right)
         return z / means, moved / means
 
+    def _unseen(self, columns: Array) -> Array:
+        """Return the part of columns that the kernel takes to nothing but rounding.
+
+        A step down to any coefficients there is the same function, and conjugate gradients, which measure functions,
+        let what is left of their systems grow there without end; products of what has grown are rounding alone.
+        """
+        ratio = max(self.felt, np.finfo(float).eps * len(columns) * float(self.gram.diagonal().max()))
+        (potrs,) = get_lapack_funcs(("potrs",), (self.gram,))
+        factor, ratio = _factorized(self.gram, ratio)
+        return ratio * potrs(factor, columns, lower=True)[0]
+
     def _direction(self, dual: Array, rise: Array, curves: Array, little: Array) -> tuple[Array, Array, Array]:
         """Solve the Newton systems by preconditioned conjugate gradients, all targets in step; with changes of scores.
 
         They end as soon as no step, with what is left of its system, promises more than ``little`` of the objective.
         """
         tiny, centered = np.finfo(float).tiny, self.kernel.centered
-        means = np.maximum(curves.mean(axis=0), tiny)
+        means = np.maximum(curves.mean(axis=0), self.least_curvature)
         ratios = self.strengths / means
         inverse_b = 1.0 / np.maximum(curves.sum(axis=0), tiny) if centered else np.zeros(len(rise))
         x, t, along = np.zeros_like(dual), np.zeros_like(rise), np.zeros_like(curves)
-        u, q = -dual, -rise
+        u, q, wild = -dual, -rise, WILD**2 * _inner(dual, dual)
         z, moved = self._preconditioned(u, ratios, means)
         w = inverse_b * q
         p, o = z, w
@@ -374,6 +390,9 @@ class _Newton:
             length = np.where((energy > goal) & (curvature > 0), energy / np.where(curvature > 0, curvature, 1.0), 0.0)
             x, t, along, promised = x + length * p, t + length * o, along + length * change, promised + length * energy
             u, q = u - length * (bent + self.strengths * p), q - length * (bent.sum(axis=0) if centered else 0.0)
+            if (_inner(u, u) > wild).any():
+                unseen = self._unseen(u) / self.strengths
+                return x + unseen, t, along + _product(self.matrix, unseen)
             z, fresh_moved = self._preconditioned(u, ratios, means)
             w = inverse_b * q
             fresh = _inner(u, fresh_moved) + q * w

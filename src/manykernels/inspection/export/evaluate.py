@@ -12,15 +12,31 @@ import numpy as np
 SMOOTH = 4  # coefficients of a cubic polynomial along an axis of pieces
 
 
+def is_missing(value: object) -> bool:
+    """Whether a value is None, NaN or the NA of pandas, which compares with nothing."""
+    return value is None or type(value).__name__ == "NAType" or bool(value != value)
+
+
+def as_numbers(values: Sequence) -> np.ndarray:
+    """Return a column as numbers, (n,): NaN where a value is missing, dates as days since 1970-01-01."""
+    column = np.asarray(values)
+    if column.dtype.kind in "Mm":
+        steps = column.astype(f"{column.dtype.kind}8[us]").astype(np.int64)
+        return np.where(np.isnat(column), np.nan, steps / 86_400e6)
+    if column.dtype == object:
+        return np.array([np.nan if is_missing(value) else value for value in column], dtype=np.float64)
+    return np.asarray(column, dtype=np.float64)
+
+
 def cells(axis: dict, values: Sequence) -> tuple[np.ndarray, np.ndarray]:
     """Return the cell of every value of a column, (n,), and where the value is in it, (n,)."""
     kind = axis["kind"]
     if kind == "levels":
         places = {level: place for place, level in enumerate(axis["levels"])}
         n = len(places)
-        found = [n + 1 if value is None or value != value else places.get(value, n) for value in values]
+        found = [n + 1 if is_missing(value) else places.get(value, n) for value in values]
         return np.array(found, dtype=np.int64), np.zeros(len(found))
-    numbers = np.asarray(values, dtype=np.float64)
+    numbers = as_numbers(values)
     gaps = np.isnan(numbers)
     if kind == "steps":
         n = len(axis["edges"]) + 1
@@ -56,7 +72,7 @@ def term_values(term: dict, rows: Mapping) -> np.ndarray:
 
 def kernel_values(part: dict, rows: Mapping) -> np.ndarray:
     """Return what a kernel of many columns adds to every score, (n, K)."""
-    columns = [np.asarray(rows[name], dtype=np.float64) for name in part["columns"]]
+    columns = [as_numbers(rows[name]) for name in part["columns"]]
     points = (np.column_stack(columns) - part["means"]) / part["scales"]
     gaps = np.isnan(points).any(axis=1)
     points = np.where(gaps[:, None], 0.0, points)
@@ -91,7 +107,7 @@ def scores(model: dict, rows: Mapping) -> np.ndarray:
     model : dict
         Terms, kernels and constants.
     rows : mapping of str to array-like of shape (n,)
-        Columns by name, such as a DataFrame: numbers, texts, and NaN or None for what is missing.
+        Columns by name, such as a DataFrame: numbers, texts, dates, and NaN or None for what is missing.
     """
     first = (model["columns"] or list(rows))[0]
     total = np.zeros((len(rows[first]), len(model["intercept"]))) + model["intercept"]

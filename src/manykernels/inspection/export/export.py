@@ -95,7 +95,7 @@ def export_model(
     Notes
     -----
     Dates are read as days since 1970-01-01, durations as days, booleans as 0 and 1. A category that training rows did
-    not have adds what it adds in the model. A missing value is NULL in SQL, NaN or None in Python, NaN or the empty
+    not have adds what it adds in the model. A missing value is NULL in SQL, NaN, None or NA in Python, NaN or the empty
     text in ONNX; where the model takes none, the score is missing. SQLite joins at most 64 tables, and a statement has
     one a curve. Of several quantiles SQL gives the scores, which Python and ONNX put in order.
 

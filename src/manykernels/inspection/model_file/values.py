@@ -58,7 +58,9 @@ from manykernels.solvers import IterationRecord, Solution, Status
 from manykernels.solvers.registry import SOLVERS
 from manykernels.validation.arrays import Array
 
-# Steps of a pipeline that other libraries fit, as bytes of skops: its list of trusted types decides what is opened.
+# Steps of a pipeline that other libraries fit, as bytes of skops: its list of trusted types decides what is opened,
+# with the type of an array, which a fitted SimpleImputer keeps.
+SAFE = ("numpy.dtype",)
 
 
 def foreign_bytes(step: Any, where: str) -> bytes:
@@ -76,6 +78,7 @@ def foreign_bytes(step: Any, where: str) -> bytes:
 def foreign_step(data: bytes, trusted: Sequence[str]) -> Any:
     """Return a step from its bytes, if all of its types are trusted."""
     io_of_skops = _skops("a step of the pipeline is of another library")
+    trusted = [*SAFE, *trusted]
     try:
         with zipfile.ZipFile(io.BytesIO(data)) as archive:
             if sum(member.file_size for member in archive.infolist()) > len(data):
@@ -89,7 +92,7 @@ def foreign_step(data: bytes, trusted: Sequence[str]) -> Any:
             f"who wrote the file, load it with load_model(path, trusted={unknown!r})."
         )
     try:
-        return io_of_skops.loads(data, trusted=list(trusted))
+        return io_of_skops.loads(data, trusted=trusted)
     except Exception as error:
         raise ValueError(f"a step of the pipeline cannot be read ({type(error).__name__}: {error})") from error
 

@@ -6,7 +6,7 @@ import warnings
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -68,7 +68,7 @@ class Table:
             X = Views(X)
         if isinstance(X, Views):
             return cls(X.frame, tuple(X.frame.columns), X)
-        if hasattr(X, "to_pandas") and not isinstance(X, pd.DataFrame):
+        if not isinstance(X, pd.DataFrame) and (hasattr(X, "to_pandas") or is_distributed(X)):
             X = _as_pandas(X)
         if isinstance(X, pd.Series):
             raise InvalidInputError(
@@ -319,11 +319,9 @@ def _is_plain(dtype: Any) -> bool:
     return isinstance(dtype, np.dtype) and dtype.kind in "biuf"
 
 
-class ForeignTable(Protocol):
-    """A table of another library."""
-
-    def to_pandas(self) -> pd.DataFrame | pd.Series[Any]:
-        """Return it as pandas has it."""
+def is_distributed(X: object) -> bool:
+    """Whether X is a data frame of Dask, whose columns keep names and types only as one of pandas."""
+    return hasattr(X, "compute") and hasattr(X, "columns")
 
 
 def locate_columns(
@@ -344,10 +342,10 @@ def locate_columns(
     return tuple(place[name] for name in wanted)
 
 
-def _as_pandas(X: ForeignTable) -> pd.DataFrame:
-    """Return a table of another library (polars, Arrow) as a DataFrame."""
+def _as_pandas(X: Any) -> pd.DataFrame:
+    """Return a table of another library (polars, Arrow, Dask) as a DataFrame."""
     try:
-        frame = X.to_pandas()
+        frame = X.compute() if is_distributed(X) else X.to_pandas()
     except ImportError as error:
         raise InvalidInputError(
             f"A {type(X).__module__.split('.')[0]} table becomes a pandas table with the help of pyarrow ({error}). "
@@ -385,9 +383,30 @@ def _checked_array(X: Any) -> Array:
     except ValueError as error:
         shape = np.shape(X)
         if len(shape) <= 2:
-            raise InvalidInputError(str(error)) from error
+            raise InvalidInputError(f"{error}{_text_in(X)}") from error
         told = "These may be matrices of kernels: then pass kernels='precomputed'" if shape[-1] == shape[-2] else ""
         raise InvalidInputError(
             f"X has {len(shape)} dimensions, shape {shape}, and a table of samples has 2. "
             f"{told or 'Make one row of numbers a sample, as X.reshape(len(X), -1) does'}."
         ) from error
+
+
+def _text_in(X: Any) -> str:
+    """Return where an array, which may hold numbers only, holds the first text, if it does."""
+    for i, row in enumerate(np.asarray(X, dtype=object)):
+        for j, value in enumerate(np.atleast_1d(row)):
+            if isinstance(value, str) and not _is_number(value):
+                return (
+                    f", in row {i} of column {j} of X. Arrays hold numbers only; columns of a DataFrame may also be "
+                    "categories, dates or booleans: pass the table from which X was made, or "
+                    "pandas.DataFrame(X).infer_objects()."
+                )
+    return ""
+
+
+def _is_number(text: str) -> bool:
+    try:
+        float(text)
+    except ValueError:
+        return False
+    return True
