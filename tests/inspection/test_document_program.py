@@ -11,7 +11,7 @@ import numpy as np
 import pandas as pd
 import pytest
 from sklearn.base import clone
-from sklearn.model_selection import KFold
+from sklearn.model_selection import GroupKFold, KFold
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
@@ -73,6 +73,18 @@ def test_the_program_of_a_report_does_it_again(model: Any, tmp_path: Path, monke
     np.testing.assert_array_equal(again.predict(X), fitted.predict(X))
     assert program_in(tmp_path / "report.html") == program
     assert program.endswith("report(model, X, y, cv=2, baselines=False, n_draws=20)")
+
+
+@pytest.mark.filterwarnings("ignore:The best strength")
+def test_the_program_of_a_search_in_folds_by_groups_asks_for_them(tmp_path: Path) -> None:
+    X, groups = table(), np.arange(40) // 4
+    fitted = MKLRegressorCV(GRID, penalty="l1", cv=GroupKFold(3), n_alphas=3).fit(X, X["a"], groups=groups)
+    unseen = {"X_test": X, "y_test": X["a"], "n_draws": 20, "baselines": False}
+    program = program_in(report(fitted, X, X["a"], tmp_path / "report.html", **unseen))
+    assert "model.fit(X, y, groups=groups)" in program
+    space: dict[str, Any] = {"X": X, "y": X["a"], "groups": groups}
+    exec(program.rpartition("report(")[0], space)
+    np.testing.assert_array_equal(space["model"].predict(X), fitted.predict(X))
 
 
 def test_a_model_that_no_program_tells_is_read_from_its_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -3,7 +3,6 @@
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import cache, partial
-from numbers import Integral
 from threading import Event
 from typing import Any, ClassVar, Self, cast
 
@@ -162,7 +161,7 @@ class CrossValidated(KeepsHeldOut):
         whole = cache(partial(opened, given, tol=self.tol))
         tried = self._mixtures(whole()) if searches else self._grid(families, whole)
         with limited(self._resources.time_limit, whole().seconds(len(samples.weight)) if searches else 0.0) as end:
-            splits = weighed_splits(self._dealt(target, self._groups_of(rows, groups), given.kept), weight)
+            splits = weighed_splits(given.dealt(self.cv, self._splits, target, self._groups_of(rows, groups)), weight)
             held_out = self._held_out(rows, target, scoring_weight, splits, by_target=searches)
 
             def own_kernels(train: Array) -> OpenedKernels:
@@ -439,16 +438,6 @@ class CrossValidated(KeepsHeldOut):
         if groups is None and isinstance(rows, Pairs) and isinstance(self.cv, ColdStartKFold):
             return rows.pairs
         return groups
-
-    def _dealt(self, y: Array, groups: ArrayLike | None, kept: Array) -> list[Split]:
-        """Return the folds: a number of them of the samples that count, since those of weight zero are as if absent.
-
-        Splitters, and rows that are named, know of all samples that were given.
-        """
-        if len(kept) == len(y) or not (self.cv is None or isinstance(self.cv, Integral)):
-            return list(self._splits(y, groups))
-        own = groups if groups is None or np.shape(groups)[:1] != (len(y),) else np.asarray(groups)[kept]
-        return [(kept[train], kept[test]) for train, test in self._splits(y[kept], own)]
 
     def _splits(self, y: Array, groups: ArrayLike | None) -> Iterator[tuple[Array, Array]]:
         return iter(splits_of(self.cv, y, groups, classifier=self._task == "classification"))

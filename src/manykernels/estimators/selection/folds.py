@@ -10,7 +10,6 @@ from bisect import bisect_right
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from numbers import Integral
 from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
 
 import numpy as np
@@ -73,13 +72,11 @@ def splits_of(
             raise InvalidInputError(
                 f"cv={cv!r} splits by groups, and none were given: pass groups, one label a sample, along with X and y."
             ) from None
-        told, share, way = f"{str(error).rstrip('.')}.", "", ""
-        if isinstance(cv, Integral) and cv < 2:
-            told, way = "one fold leaves nothing to learn from.", " Take at least 2."
-        elif "number of samples" in told or "number of members" in told:
-            share = f", of which the largest class has {most}" if most < len(y) else ""
-            way = f" Take fewer folds, at most {most}, or more samples." if most > 1 else " Take more samples."
-        raise InvalidInputError(f"cv={cv!r} makes no folds of these {len(y)} samples{share}: {told}{way}") from None
+        counted = cv is None or (isinstance(cv, int) and cv > 1)
+        share = f", of which the largest class has {most}" if counted and most < len(y) else ""
+        way = (f" Take fewer folds, at most {most}, or" if most > 1 else " Take") + " more samples." if counted else ""
+        told = f"cv={cv!r} makes no folds of these {len(y)} samples{share}: {str(error).rstrip('.')}.{way}"
+        raise InvalidInputError(told) from None
     if classifier and not events and np.ndim(y) == 1:
         _check_classes(cv, y, splits)
     return splits

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from fnmatch import fnmatchcase
 from functools import cached_property
+from numbers import Integral
 from typing import Any
 
 import numpy as np
@@ -155,6 +156,22 @@ class Samples:
     def total_weight(self) -> float:
         """Sum of the weights."""
         return float(self.weight.sum())
+
+    def dealt(
+        self,
+        cv: object,
+        splits: Callable[[Array, Any], Iterable[tuple[Array, Array]]],
+        y: Array,
+        groups: ArrayLike | None,
+    ) -> list[tuple[Array, Array]]:
+        """Return folds of the given samples; a number of folds is dealt among those that count.
+
+        Splitters, and rows that are named, know of all samples that were given.
+        """
+        if len(self.kept) == self.n_given or not (cv is None or isinstance(cv, Integral)):
+            return list(splits(y, groups))
+        own = groups if groups is None or np.shape(groups)[:1] != (self.n_given,) else np.asarray(groups)[self.kept]
+        return [(self.kept[train], self.kept[test]) for train, test in splits(y[self.kept], own)]
 
     def with_targets(self, targets: Array, weight: Array | None = None) -> Samples:
         """Return the samples with other targets, and other positive weights if they are given."""

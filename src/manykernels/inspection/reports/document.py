@@ -241,7 +241,14 @@ def code_of(model: BaseEstimator, target: str, held_out: bool, options: dict[str
         ]
     else:
         lines.append(f"model = {described}")
-    return "\n".join([*lines, "model.fit(X, y)", f"report(model, X, y{given})"])
+    groups = ", groups=groups" if _splits_by_groups(model) else ""
+    return "\n".join([*lines, f"model.fit(X, y{groups})", f"report(model, X, y{given})"])
+
+
+def _splits_by_groups(model: BaseEstimator) -> bool:
+    """Whether the folds of a search keep groups together, which it is to be given."""
+    routing = getattr(getattr(model, "cv", None), "get_metadata_routing", None)
+    return routing is not None and bool(routing().split.requests.get("groups"))
 
 
 def _option(name: str, value: object) -> str:
