@@ -163,6 +163,19 @@ def test_an_iteration_on_fewer_kernels_goes_on_from_its_point() -> None:
     np.testing.assert_allclose(iteration.scores(), scores, atol=1e-9 * np.abs(scores).max())
 
 
+@pytest.mark.parametrize("gap", [0.1, 0.01, 1e-3])
+def test_a_model_loses_at_least_the_kernels_that_vanish_while_steps_go_on_where_the_gap_allows(gap: float) -> None:
+    problem = stored(0.1)
+    iteration = start_iteration(problem, *problem.zero_model())
+    while not iteration.within(gap):
+        iteration.newton_step(gap)
+    vanishing = iteration.kernels.inactive()
+    primal, dual = iteration.bounds()
+    without = iteration._primal(np.where(vanishing, 0.0, iteration.kernels.weights))
+    _, weights, _ = iteration.model(1.001 * (without - dual) / primal)
+    assert 0 < np.count_nonzero(vanishing) <= np.count_nonzero(weights == 0.0)
+
+
 @pytest.mark.parametrize(
     ("fraction", "scale", "tol", "dtype"),
     [
