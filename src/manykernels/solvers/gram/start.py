@@ -175,7 +175,11 @@ def curved(samples: EntropicSamples, scores: Array, rho: Array) -> Array:
 
 
 def interior_point(problem: Problem, rho: Array, margin: float = 0.05) -> Array:
-    """Return the point nearest to ``rho`` that stays off the ends of the box by ``margin`` of its width."""
+    """Return a point near ``rho`` that stays off the ends of the box by ``margin`` of its width.
+
+    Rather half of ``rho`` than the nearest point, where it is one: the scale of a start is to be chosen anyway, and
+    products of coefficients that were asked about before, as of those without a kernel, are known.
+    """
     if problem.loss.couples_samples:
         return rho
     low, high = problem.dual_box
@@ -188,7 +192,11 @@ def interior_point(problem: Problem, rho: Array, margin: float = 0.05) -> Array:
             if inside.any():
                 return inside
         bound = problem.bound
-    found: Array = bound.between(rho, low + margin * width, high - margin * width, sums=problem.fit_intercept)
+    low, high = low + margin * width, high - margin * width
+    outside, half = ((rho < low) | (rho > high)).any(), 0.5 * rho
+    if outside and not problem.shared and ((low <= half) & (half <= high)).all():
+        rho = half
+    found: Array = bound.between(rho, low, high, sums=problem.fit_intercept)
     return found
 
 
