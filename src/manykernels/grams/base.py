@@ -273,7 +273,9 @@ class GramStack(ABC):
         known = self._remembered_products(vector, wanted=self.in_memory)  # a form alone is evaluated faster
         squares = self._quad(vector) if known is None else known @ vector
         if self._unproven is not None:
-            self.prove_definite(self._unproven.betrayed(squares, float(vector @ vector), self.diag))
+            betrayed = self._unproven.betrayed(squares, float(vector @ vector), self.diag)
+            if betrayed.size:
+                self.prove_definite(betrayed)
         return squares
 
     def squares(self, R: Array, kernels: Array | None = None) -> Array:
@@ -627,7 +629,7 @@ class GramStack(ABC):
 
     def _active(self, d: ArrayLike) -> tuple[Array, Array]:
         weights = d if _is_plain(d, self.n_kernels) else check_vector(d, self.n_kernels, "d")
-        return weights, np.flatnonzero(weights)
+        return weights, weights.nonzero()[0]
 
     def _names_of(self, kernels: Array) -> tuple[str, ...] | None:
         return None if self.names is None else tuple(self.names[m] for m in kernels)

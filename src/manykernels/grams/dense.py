@@ -9,7 +9,7 @@ import numpy as np
 from manykernels.exceptions import InvalidInputError
 from manykernels.grams import loops
 from manykernels.grams.base import MOST_SAMPLES, GramStack, is_stack, mirror_upper
-from manykernels.grams.packed import pack_triangle
+from manykernels.grams.packed import pack_triangles
 from manykernels.threads import blas_threads, run_ranges
 from manykernels.validation.arrays import Array, read_only
 from manykernels.validation.gram import check_gram_array, examined, nearest_definite
@@ -152,8 +152,7 @@ class DenseStack(GramStack):
         return self._combine(weights, active) @ columns
 
     def _triangles(self, kernels: Array, out: Array) -> None:
-        for position, m in enumerate(kernels):
-            pack_triangle(self.array[m], out[position])
+        pack_triangles(self.array, kernels, out)
 
     def _take(self, kernels: Array) -> DenseStack:
         return DenseStack(self._array[kernels], names=self._names_of(kernels), n_threads=self.n_threads)

@@ -284,3 +284,10 @@ def pack_triangle(gram: Array, out: Array) -> None:
         for j in range(n - i):
             target[j] = row[j]
         start += n - i
+
+
+@compiled()
+def pack_triangles(grams: Array, kernels: Array, out: Array) -> None:
+    """Write the upper triangles of some of the matrices (M, n, n) into the rows of ``out``."""
+    for p in range(kernels.size):
+        pack_triangle(grams[kernels[p]], out[p])

@@ -334,7 +334,7 @@ class HierarchicalNewton(PrimalDual):
             raise FloatingPointError("the Newton direction is not finite")
         dproducts = self._products_of(drho)
         trusted = min(self._trusted_step(drho, dproducts, at_point[1].squared_bound), self._groups.longest_step())
-        primal_step, dual_step = (min(self._shortened(step), trusted) for step in longest)
+        primal_step, dual_step = (min(step, trusted) for step in self._shortened(longest))
         self._share = FAST if min(primal_step, dual_step) > FULL else SLOW
         linear = self.samples.move(primal_step, dual_step)
         self._groups.move(dual_step)

@@ -134,7 +134,8 @@ class PrimalDual:
         trusted = self._trusted_step(drho, dproducts, linear[1].squared_bound)
         if self._steady:
             trusted = min(trusted, self._steady_step(drho, dproducts))
-        steps = least(self._shortened(longest[0]), trusted), least(self._shortened(longest[1]), trusted)
+        primal_step, dual_step = self._shortened(longest)
+        steps = least(primal_step, trusted), least(dual_step, trusted)
         if self._cautious:
             steps = min(steps[0], self.samples.interior_steps(tuning.SHORTEST_FRACTION)[0]), steps[1]
         agree = self._apart <= tuning.AGREEMENT * np.abs(self._modeled).max(axis=0)
@@ -269,11 +270,12 @@ class PrimalDual:
 
     def narrow(self, problem: Problem, keep: Array) -> None:
         """Go on with some of the kernels, those of ``problem``, from this very point; the others' weights are lost."""
-        samples, kernels, b = self._origin
-        nothing, penalty = np.zeros(0), problem.regularizer
-        self._origin = samples, kernels.resized(keep, nothing, 0.0, penalty), b
-        self.kernels = self.kernels.resized(keep, nothing, 0.0, penalty)
-        self.problem, self._penalty = problem, penalty.formulas
+        samples, first, b = self._origin
+        (first, self.kernels) = (
+            BoundedWeights(own.weights[keep], own.slack[keep], problem.regularizer) for own in (first, self.kernels)
+        )
+        self._origin = samples, first, b
+        self.problem, self._penalty = problem, problem.regularizer.formulas
         self._inverse_penalties = self._inverse_penalties[keep]
         self._pairs = self.samples.n_pairs, self.kernels.n_pairs
         self._n_pairs = sum(self._pairs)
@@ -440,13 +442,12 @@ class PrimalDual:
         lowest = most(share * gap, tuning.WANTED_SHARE * wanted) / max(self._n_pairs, 1)
         return either(np.isfinite(gap), lowest, 0.0)
 
-    def _shortened(self, step: Any) -> Any:
-        return either(step == 1.0, 1.0, self._fraction() * step)
-
-    def _fraction(self) -> Any:
+    def _shortened(self, longest: tuple[Any, Any]) -> list[Any]:
+        """Return steps that stop short of the boundary, those of full length aside."""
         primal, dual = self.bounds()
         gap = (primal - dual) / most(abs(primal), self.problem.tiny)
-        return np.fmax(tuning.SHORTEST_FRACTION, 1.0 - gap)
+        fraction = np.fmax(tuning.SHORTEST_FRACTION, 1.0 - gap)
+        return [either(step == 1.0, 1.0, fraction * step) for step in longest]
 
     def _move(self, steps: tuple[Any, Any], dproducts: Array, db: Any) -> None:
         primal_step, dual_step = steps
@@ -478,7 +479,7 @@ def _best_factor(primal: Callable[[float], float], smallest: float, largest: flo
     factors = [0.0, min(1.0, largest / 2), min(2.0, largest)]
     values = [primal(factor) for factor in factors]
     for _ in range(tuning.MOST_PARABOLAS):
-        k = min(max(int(np.argmin(values)), 1), len(factors) - 2)
+        k = min(max(values.index(min(values)), 1), len(factors) - 2)
         left, right = factors[k] - factors[k - 1], factors[k + 1] - factors[k]
         falling, rising = (values[k - 1] - values[k]) / left, (values[k + 1] - values[k]) / right
         bend = falling + rising
@@ -488,10 +489,10 @@ def _best_factor(primal: Callable[[float], float], smallest: float, largest: flo
             best = factors[k] + (falling * right - rising * left) / (2 * bend)
         else:  # a line
             best = tuning.FARTHEST * factors[-1] if falling > 0 else 0.0
-        best = float(np.clip(best, smallest, min(largest, tuning.FARTHEST * factors[-1])))
+        best = max(min(best, largest, tuning.FARTHEST * factors[-1]), smallest)
         if min(abs(factor - best) for factor in factors) <= tuning.CLOSE_FACTOR * best:
             return best
         place = bisect(factors, best)
         factors.insert(place, best)
         values.insert(place, primal(best))
-    return max(factors[int(np.argmin(values))], smallest)
+    return max(factors[values.index(min(values))], smallest)

@@ -302,7 +302,9 @@ class NewtonSystem:
         if not self._has_border:
             return self._solve(right[None])[0], 0.0
         if self._border is None:  # two right-hand sides take a fifth more time than one
-            x, self._border = self._solve(np.stack([right, np.ones_like(right)]))
+            rights = np.ones((2, right.size))
+            rights[0] = right
+            x, self._border = self._solve(rights)
         else:
             x = self._solve(right[None])[0]
         multiplier = float((x.sum() - total) / self._border.sum())
