@@ -1,11 +1,11 @@
 """Fits, paths and predictions of usual sizes: time, memory and certified gap, beside others where there are.
 
-``python benchmarks/everyday_fits.py [--rows TEXT ...] [--repeats N] [--resume] [--smoke] [--output DIR]``
+``python benchmarks/everyday_fits.py [--rows TEXT ...] [--floor] [--repeats N] [--resume] [--smoke] [--output DIR]``
 
 Each row is measured in processes of their own, ours and the rival's one after the other: CPU seconds of one thread
 (median over the repeats; a first small run compiles), and the largest memory that the call added. Rows whose rival is
 not installed have none: adelie for paths, which wants an environment of its own, with numpy below 2. Searches are in
-``everyday.py``.
+``everyday.py``. ``--floor`` says instead what of the small hinge fit is reading and factorizing matrices.
 """
 
 from __future__ import annotations
@@ -26,7 +26,10 @@ from everyday import resident
 from sklearn.svm import SVC
 
 from manykernels import KernelBank, MKLClassifier, solve
+from manykernels.grams import DenseStack, PackedStack
 from manykernels.grams.factored import FourierStack
+from manykernels.solvers.gram.newton_system import NewtonSystem
+from manykernels.validation.gram import check_gram_array, is_definite
 
 Call = Callable[[], Any]  # a fit or prediction; what it returns may have a gap
 WIDTHS = (0.25, 0.5, 1.0, 2.0)
@@ -56,12 +59,60 @@ def additive(n: int, columns: int, n_widths: int, how: str = "auto") -> tuple[Ca
     ), None
 
 
-def stored(n: int, n_kernels: int) -> tuple[Call, Call | None]:
-    """Hinge loss on stored matrices."""
+def stored_grams(n: int, n_kernels: int) -> tuple[Any, Any]:
+    """Return Gaussian kernels of single columns as matrices, and labels."""
     X, y = labels(n, 10)
     bank = KernelBank.per_feature(widths=np.geomspace(0.3, 3.0, n_kernels // 10).tolist(), standardize=True)
-    grams = np.asarray(bank.fit(X).block(*2 * (bank.fit(X).prepare(X),)))
-    return lambda: solve(grams, y, loss="hinge", regularizer="l1", relative_strength=0.1, tol=1e-3), None
+    return np.asarray(bank.fit(X).block(*2 * (bank.fit(X).prepare(X),))), y
+
+
+def hinge_fit(grams: Any, y: Any) -> Any:
+    """Fit the hinge loss on stored matrices."""
+    return solve(grams, y, loss="hinge", regularizer="l1", relative_strength=0.1, tol=1e-3)
+
+
+def stored(n: int, n_kernels: int) -> tuple[Call, Call | None]:
+    """Hinge loss on stored matrices."""
+    grams, y = stored_grams(n, n_kernels)
+    return lambda: hinge_fit(grams, y), None
+
+
+def floor(n: int, n_kernels: int) -> pd.DataFrame:
+    """Return CPU milliseconds of what such a fit does with matrices, were all else free, beside the fit itself.
+
+    Later steps read fewer kernels than these, which all do.
+    """
+    grams, y = stored_grams(n, n_kernels)
+    found, held = hinge_fit(grams, y), DenseStack(grams)
+    triangles = held.triangles(out=np.empty((n_kernels, n * (n + 1) // 2), dtype=np.float32))
+    copied, kernels = PackedStack(triangles, n), np.arange(n_kernels)
+    vector, ones, sums = np.cos(np.arange(n)), np.ones(n_kernels), held.combine(np.ones(n_kernels))
+    rows = found.active.size, copied.apply_each(vector)[: found.active.size]
+
+    def two_solutions() -> None:
+        update = rows[1], np.ones(rows[0])
+        system = NewtonSystem.of(sums.copy(), np.ones(n), update, True)
+        _ = system.solve(vector, 0.0), system.solve(vector, 1.0)
+
+    steps = found.newton_steps
+    parts: list[tuple[str, int, Call]] = [
+        ("entries are finite and symmetric", 1, lambda: check_gram_array(grams)),
+        ("products of all kernels: strength and certificate", 2, lambda: held.apply_each(vector, kernels, once=True)),
+        ("triangles in single precision", 1, lambda: held.triangles(out=triangles)),
+        ("steps: weighted sum", steps, lambda: copied.combine(ones)),
+        ("steps: products", steps, lambda: copied.apply_each(vector, once=True)),
+        ("steps: factor, and two solutions", steps, two_solutions),
+        ("a kernel of the model is definite", found.active.size, lambda: is_definite(grams[0], 1e-8)),
+    ]
+
+    def milliseconds(call: Call) -> float:
+        return 1e3 * common.cpu_time(lambda: [call() for _ in range(10)], repeats=20).best / 10
+
+    each = [(what, times, milliseconds(call)) for what, times, call in parts]
+    lines = [(what, times, ms, times * ms) for what, times, ms in each]
+    whole = milliseconds(lambda: hinge_fit(grams, y))
+    lines += [("all of these", 1, np.nan, sum(line[-1] for line in lines)), ("the fit", 1, whole, whole)]
+    return pd.DataFrame(lines, columns=["what", "times", "ms each", "ms"])
 
 
 def many(n: int, n_kernels: int, loss: str) -> tuple[Call, Call | None]:
@@ -227,11 +278,17 @@ def main() -> None:
     parser = common.parser(__doc__.split("\n", maxsplit=1)[0])
     parser.add_argument("--repeats", type=int, default=3, help="runs of each call, of which the median counts")
     parser.add_argument("--rows", nargs="*", default=[""], help="only rows that have one of these texts in their names")
+    parser.add_argument("--floor", action="store_true", help="what of the small hinge fit is work on matrices")
     parser.add_argument("--resume", action="store_true", help="keep the rows that this revision has saved")
     options = parser.parse_args()
     chosen, repeats = (SMALL, 1) if options.smoke else (ROWS, options.repeats)
     record = common.environment()
     common.print_environment(record)
+    if options.floor:
+        frame = floor(60, 20) if options.smoke else floor(200, 50)
+        common.save(frame, record, options.output, "everyday_floor")
+        common.print_table(frame, "What a small hinge fit does with matrices", {"ms each": ".3f", "ms": ".2f"})
+        return
     wanted = {name: row for name, row in chosen.items() if any(text in name for text in options.rows)}
     rows = common.measured_before(record, options.output, "everyday_fits") if options.resume else []
     frame, known = pd.DataFrame(rows), {row["what"] for row in rows}
