@@ -271,9 +271,8 @@ class PrimalDual:
     def narrow(self, problem: Problem, keep: Array) -> None:
         """Go on with some of the kernels, those of ``problem``, from this very point; the others' weights are lost."""
         samples, first, b = self._origin
-        (first, self.kernels) = (
-            BoundedWeights(own.weights[keep], own.slack[keep], problem.regularizer) for own in (first, self.kernels)
-        )
+        owns = (cast("BoundedWeights", own) for own in (first, self.kernels))  # the only ones whose kernels leave
+        first, self.kernels = (BoundedWeights(own.weights[keep], own.slack[keep], problem.regularizer) for own in owns)
         self._origin = samples, first, b
         self.problem, self._penalty = problem, problem.regularizer.formulas
         self._inverse_penalties = self._inverse_penalties[keep]
