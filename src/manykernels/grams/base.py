@@ -273,9 +273,7 @@ class GramStack(ABC):
         known = self._remembered_products(vector, wanted=self.in_memory)  # a form alone is evaluated faster
         squares = self._quad(vector) if known is None else known @ vector
         if self._unproven is not None:
-            betrayed = self._unproven.betrayed(squares, float(vector @ vector), self.diag)
-            if betrayed.size:
-                self.prove_definite(betrayed)
+            self.prove_definite(self._unproven.betrayed(squares, float(vector @ vector), self.diag))
         return squares
 
     def squares(self, R: Array, kernels: Array | None = None) -> Array:
@@ -510,7 +508,7 @@ class GramStack(ABC):
         if self._unproven is None:
             return False
         left = self._unproven.among(check_indices(kernels, self.n_kernels, "kernels"))
-        left = left[~np.isin(left, list(self._replaced))]
+        left = left[~np.isin(left, list(self._replaced))] if self._replaced else left
         if not left.size:
             return False
         self._count(len(left))
