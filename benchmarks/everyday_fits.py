@@ -137,13 +137,15 @@ def default(n: int, columns: int) -> tuple[Call, Call | None]:
     return lambda: MKLClassifier().fit(X, y), None
 
 
-def default_classes(n: int, columns: int, n_classes: int) -> tuple[Call, Call | None]:
-    """The default bank on classes that share weights, beside weights of their own."""
+def default_classes(n: int, columns: int, n_classes: int, loss: str = "") -> tuple[Call, Call | None]:
+    """The default bank on classes that share weights, beside own ones; widths on factors where a loss is given."""
     rng = np.random.default_rng(0)
     X = rng.normal(size=(n, columns))
     scores = np.sin(2 * X[:, :4]) @ rng.normal(size=(4, n_classes)) + 0.7 * X[:, :4] @ rng.normal(size=(4, n_classes))
     y = (scores + rng.gumbel(size=scores.shape)).argmax(axis=1)
-    shared, own = (lambda how=how: MKLClassifier(outputs=how).fit(X, y) for how in ("shared", "own"))
+    bank = KernelBank.per_feature(widths=list(WIDTHS), standardize=True)
+    given = {"kernels": bank, "loss": loss, "resources": {"representation": "factored"}} if loss else {}
+    shared, own = (lambda how=how: MKLClassifier(outputs=how, **given).fit(X, y) for how in ("shared", "own"))
     return shared, own
 
 
@@ -210,6 +212,7 @@ ROWS: dict[str, tuple[Any, ...]] = {
     "default bank, 1e5 rows x 30 columns": (default, 100_000, 30),
     "default bank, 60 rows x 3 columns": (default, 60, 3),
     "default bank, 1e5 rows x 10, 5 classes, shared beside own": (default_classes, 100_000, 10, 5),
+    "hinge, 40 kernels, 600 rows, 5 classes, shared beside own": (default_classes, 600, 10, 5, "hinge"),
     "default bank, 3,000 rows, 1 : 99, beside 1 : 1": (unbalanced, 3_000, 8),
     "9,990 kernels, 1e5 rows, beside solve": (large, 100_000, 370, "0.05*max"),
     "9,990 kernels, 1e5 rows, untouched": (large, 100_000, 370, ""),
@@ -225,6 +228,7 @@ SMALL: dict[str, tuple[Any, ...]] = {
     "10 classes x 44 kernels x 100 rows, own": (classes, 100, "own"),
     "default bank, 80 rows x 2 columns": (default, 80, 2),
     "default bank, 80 rows x 4, 3 classes, shared beside own": (default_classes, 80, 4, 3),
+    "hinge, 16 kernels, 80 rows, 3 classes, shared beside own": (default_classes, 80, 4, 3, "hinge"),
     "default bank, 300 rows, 1 : 99, beside 1 : 1": (unbalanced, 300, 3),
     "300 kernels, 2,000 rows, beside solve": (large, 2_000, 11, "0.05*max"),
     "600 kernels, 60 rows, logistic, beside solve": (million, 60, 600),

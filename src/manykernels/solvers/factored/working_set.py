@@ -409,6 +409,8 @@ class FactoredWorkingSet:
             target = min(target, max(INNER * state.own_gap, 0.01 * self.tol * self._size(state)))
         goal = SMOOTHING * max(NEXT_GAP * gap, self.tol * self._size(state))
         if keeps_kinks(state):
+            if state.began is None and target <= MATRIX_NEARLY * self.tol * self._size(state):
+                target = min(target, 0.5 * self.tol * self._size(state))  # a step or two more, in place of a round
             self._take(state, fit_kinked(state, gap, target, self._deadline))
             if state.own_gap <= max(target, gap):
                 return False
