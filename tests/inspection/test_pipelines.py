@@ -9,10 +9,19 @@ import numpy as np
 import pandas as pd
 import pytest
 from sklearn.compose import make_column_transformer
+from sklearn.model_selection import GroupKFold
 from sklearn.pipeline import Pipeline, make_pipeline
 from sklearn.preprocessing import FunctionTransformer, OneHotEncoder, StandardScaler
 
-from manykernels import KernelBank, Linear, MKLClassifierCV, MKLRegressor, report
+from manykernels import (
+    KernelBank,
+    Linear,
+    MKLClassifierCV,
+    MKLRegressor,
+    MKLRegressorCV,
+    leave_one_out_importance,
+    report,
+)
 from manykernels.inspection import (
     ContributionsDisplay,
     ConvergenceDisplay,
@@ -133,3 +142,22 @@ def test_a_report_of_a_pipeline_whose_steps_make_sparse_rows(tmp_path: Path) -> 
     np.testing.assert_allclose(estimator.predict(rows), model.predict(table))
     report(model, table, y, tmp_path / "r.html")
     assert "kernels selected" in (tmp_path / "r.html").read_text(encoding="utf-8")
+
+
+@pytest.mark.filterwarnings(
+    "ignore:The best strength", "ignore:The score was still rising", "ignore:No kernel was selected"
+)
+@pytest.mark.parametrize("in_pipeline", [False, True])
+def test_searches_in_folds_by_groups_are_given_them_when_they_are_fitted_again(
+    in_pipeline: bool, tmp_path: Path
+) -> None:
+    X = pd.DataFrame(np.random.default_rng(0).normal(size=(36, 2)), columns=["a", "b"])
+    groups, folds = np.arange(36) // 3, GroupKFold(3)
+    search = MKLRegressorCV(KernelBank.per_feature(Linear()), penalty="l1", cv=folds, n_alphas=3)
+    model: Any = make_pipeline(StandardScaler().set_output(transform="pandas"), search) if in_pipeline else search
+    named = {"mklregressorcv__groups" if in_pipeline else "groups": groups}
+    model.fit(X, X["a"], **named)
+    path = report(model, X, X["a"], tmp_path / "report.html", cv=folds, groups=groups, n_draws=10, baselines=False)
+    assert path.exists()
+    table = leave_one_out_importance(model, X, X["a"], cv=folds, groups=groups)
+    assert set(table["name"]) == {"a", "b"}

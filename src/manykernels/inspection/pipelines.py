@@ -7,12 +7,14 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
+from numpy.typing import ArrayLike
 from scipy.sparse import issparse
 from sklearn.base import BaseEstimator, clone
 from sklearn.pipeline import Pipeline, make_pipeline
 from sklearn.utils.validation import check_is_fitted
 
-from manykernels.validation.arrays import TableLike
+from manykernels.estimators.selection.choice import CrossValidated
+from manykernels.validation.arrays import Array, TableLike
 
 NUMBERED = re.compile(r"x(\d+)\Z")  # what a column of an array is called
 
@@ -64,6 +66,14 @@ def _sparse_frame(rows: Any, *, columns: Sequence[str], index: Any) -> pd.DataFr
     )
     found.columns = pd.Index(columns)
     return found
+
+
+def groups_in(model: BaseEstimator, groups: ArrayLike | None, rows: Array) -> dict[str, Array]:
+    """Return the groups of rows as ``fit`` of a search, or of a pipeline that ends in one, takes them."""
+    if groups is None or not isinstance(last_step(model), CrossValidated):
+        return {}
+    name = f"{model.steps[-1][0]}__groups" if isinstance(model, Pipeline) else "groups"
+    return {name: np.asarray(groups)[rows]}
 
 
 def fresh(model: BaseEstimator) -> Any:

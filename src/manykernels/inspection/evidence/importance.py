@@ -25,7 +25,7 @@ from manykernels.estimators.supervised.base import BaseMKL
 from manykernels.exceptions import InvalidInputError
 from manykernels.grams.training import as_bank
 from manykernels.inspection.displays.kernel_table import groups_of, kernel_table
-from manykernels.inspection.pipelines import last_step, unwrapped
+from manykernels.inspection.pipelines import groups_in, last_step, unwrapped
 from manykernels.kernels import KernelBank
 from manykernels.kernels.bank.columns import Table
 from manykernels.solvers.solution import count_to
@@ -303,7 +303,8 @@ def leave_one_out_importance(
             last_step(model).set_params(kernels=_without(bank, places, left_out))
             for fold, split in enumerate(splits):
                 train, test = split
-                fitted = clone(model).fit(_safe_indexing(X, train), target[train])
+                own = groups_in(model, groups, train)
+                fitted = clone(model).fit(_safe_indexing(X, train), target[train], **own)
                 scorer = check_scoring(fitted, scoring=scoring)
                 scores[row, fold] = float(scorer(fitted, _safe_indexing(X, test), target[test]))
                 advance("")

@@ -445,7 +445,8 @@ def report(
     facts, (estimator, read) = MKLReport.from_estimator(model), unwrapped(model, X)
     case = Case(estimator, facts, evaluation, X, read, y, task, test)
     usual = {name: parameter.default for name, parameter in signature(report).parameters.items()}
-    chosen = {name: one for name, one in options.items() if one is not usual[name] and one != usual[name]}
+    plain = (bool, int, float, str, type(None))  # others, such as arrays, may not be compared
+    chosen = {name: one for name, one in options.items() if not isinstance(one, plain) or one != usual[name]}
     unnamed = "time" if task == SURVIVAL else "y"
     content = {
         "title": title or f"{facts.estimator}: {facts.task}" + (f" of {name}" if name else ""),

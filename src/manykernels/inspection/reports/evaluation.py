@@ -28,7 +28,7 @@ from manykernels.estimators.parameters import with_kernels_of
 from manykernels.estimators.selection.folds import CrossValidation, splits_of
 from manykernels.exceptions import ConvergenceWarning, InvalidInputError
 from manykernels.inspection.evidence.importance import pooled_drops, score_drops
-from manykernels.inspection.pipelines import after_steps_of, fresh, last_step, unwrapped
+from manykernels.inspection.pipelines import after_steps_of, fresh, groups_in, last_step, unwrapped
 from manykernels.inspection.reports.scores import METRICS, SURVIVAL, Draws, Score, areas_under_curve
 from manykernels.kernels import KernelBank, Linear, Pairs, PrecomputedBank, Views
 from manykernels.kernels.precomputed.stack import are_kernels
@@ -90,6 +90,7 @@ class SplitRows:
     X: TableLike
     y: Array
     splits: list[tuple[Array, Array]]
+    groups: ArrayLike | None = None  # that folds keep together, inner ones of a search too
 
     def take(self, rows: Array) -> tuple[Any, Array]:
         """Return some rows and their targets."""
@@ -115,7 +116,8 @@ def evaluate(
     n_trained = int(getattr(fitted, "_n_samples", len(solution.dual_coef)))
     unseen = test if test is not None else ((X, y) if len(y) != n_trained else None)
     way = HELD_OUT if unseen is not None else (TRAINING if cv is None else FOLDS)
-    rows, truth = SplitRows(X, y, _splits(task, y, cv, groups, seed)), y if unseen is None else unseen[1]
+    rows = SplitRows(X, y, _splits(task, y, cv, groups, seed), groups)
+    truth = y if unseen is None else unseen[1]
     shuffled = Shuffled.of(model, task, seed)
     if way == FOLDS:
         guesses = _refit(model, rows, shuffled)
@@ -258,7 +260,7 @@ def _refit(model: BaseEstimator, rows: SplitRows, shuffled: Shuffled) -> Guesses
         again_model = fresh(decided)
         with warnings.catch_warnings(record=True) as caught:
             warnings.simplefilter("always")
-            again_model.fit(*rows.take(train))
+            again_model.fit(*rows.take(train), **groups_in(again_model, rows.groups, train))
         unfinished += any(issubclass(one.category, ConvergenceWarning) for one in caught)
         shown, _ = unwrapped(again_model)
         weights = np.atleast_2d(shown.kernel_weights_)
