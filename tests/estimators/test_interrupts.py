@@ -172,6 +172,23 @@ def test_a_search_keeps_the_candidates_that_all_folds_scored(data: Any, n_jobs: 
     assert model.score(data.X, data.y) > 0
 
 
+def test_a_search_that_scored_empty_models_alone_does_not_choose_one(data: Any) -> None:
+    calls = [0]
+
+    def scorer(model: Any, X: Any, y: Any) -> float:
+        calls[0] += 1
+        if calls[0] == 4:  # the second strength in the second fold: at the first of a walk nothing is left
+            raise KeyboardInterrupt
+        return float(-np.mean((model.predict(X) - y) ** 2))
+
+    model = MKLRegressorCV(bank(), cv=2, scoring=scorer, resources={"representation": "factored"})
+    with pytest.warns(ConvergenceWarning, match="interrupted.*nothing was scored, and the strength is the default"):
+        model.fit(data.X, data.y)
+    plain = MKLRegressor(bank(), resources={"representation": "factored"}).fit(data.X, data.y)
+    assert model.alpha_ == pytest.approx(plain.alpha_, rel=1e-12)
+    assert model.kernel_weights_.any()
+
+
 def test_an_interrupt_of_one_class_stops_the_folds(data: Any) -> None:
     stop = CtrlC(2, signaled)
     species = np.digitize(data.y, np.quantile(data.y, [1 / 3, 2 / 3]))

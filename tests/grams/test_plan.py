@@ -228,6 +228,14 @@ def test_columns_of_few_values_make_factors_cheaper():
     assert plan_kernels(300, 300, 100, memory_budget="4 GB", rank=200).kind == "factored"
 
 
+def test_pairs_of_landmarks_make_factors_dearer():
+    few, many = (factored_seconds(30, 6_000, 8, landmarks=count) for count in (100, 400))
+    assert many - factored_seconds(30, 6_000, 8) == pytest.approx(16 * (few - factored_seconds(30, 6_000, 8)))
+    assert many > 1.0 > few  # a fit of the default bank takes one to two seconds
+    kinds = [plan_kernels(10, 600, 4, memory_budget="4 GB", landmarks=count).kind for count in (0, 300)]
+    assert kinds == ["factored", "packed"]
+
+
 def test_averages_that_only_matrices_give_are_worth_seconds():
     assert [plan_kernels(24, 1_000, 8, averages=each, memory_budget="4 GB").kind for each in (False, True)] == [
         "factored",

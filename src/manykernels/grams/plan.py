@@ -35,6 +35,7 @@ READ = 1e-6  # a row and column that kernels are held as factors of: the passes 
 KERNEL = 1.6e-4  # a kernel held as factors
 RANK = 1.2e-4  # a column of a factor
 FACTORED_BASE = 0.02  # a fit on factors
+LANDMARK = 1.2e-9  # a row and pair of landmarks: fits of the default bank on them, `--problem growth`
 FEATURE = 1e-7  # a feature of an object, such as a k-mer of a sequence, in one kernel: all passes and products
 # The same under shared weights, measured with 3 and 10 classes of 150 to 1,200 samples on 5 to 30 columns
 SHARED_SQUARE, SHARED_CUBE = 1e-7, 8e-11  # a square and a cube of the number of samples, a target
@@ -455,6 +456,7 @@ def plan_kernels(
     n_targets: int = 1,
     shared: bool = False,
     n_landmark: int = 0,
+    landmarks: int = 0,
     rank: int | None = None,
     copied: bool = True,
     column_bytes: int | None = None,
@@ -487,6 +489,8 @@ def plan_kernels(
         Whether they are fitted together, with shared kernel weights, and not one after the other.
     n_landmark : int
         Kernels whose factors need landmarks, such as Gaussians of several columns.
+    landmarks : int
+        Of kernels that are projected on some, the most of one.
     rank : int, optional
         Of the factors of all columns together, as far as few distinct values limit it; that of many values if None.
     copied : bool
@@ -536,7 +540,8 @@ def plan_kernels(
         raise IncompatibleError(f"representation='factored' cannot be had: {refusal}. Or take representation='gram'.")
     memory_budget = memory_bytes(memory_budget)
     sizes: dict[str, Any] = {"n_kernels": n_kernels, "n_samples": n_samples, "n_targets": n_targets}
-    of_factors: dict[str, Any] = {"n_columns": n_columns, "n_landmark": n_landmark, "rank": rank, "features": features}
+    of_factors: dict[str, Any] = {"n_columns": n_columns, "n_landmark": n_landmark, "landmarks": landmarks}
+    of_factors |= {"rank": rank, "features": features}
     seconds = (
         gram_seconds(**sizes, shared=shared),
         factored_seconds(**sizes, **of_factors, shared=shared, kinked=kinked),
@@ -610,6 +615,7 @@ def factored_seconds(
     n_kernels: int,
     n_samples: int,
     n_columns: int,
+    landmarks: int = 0,
     n_landmark: int = 0,
     n_targets: int = 1,
     rank: int | None = None,
@@ -619,10 +625,12 @@ def factored_seconds(
 ) -> float:
     """Return the seconds that a fit on factors is predicted to take on one core.
 
-    Kernels whose factors are projections on landmarks end in matrices of these, and in sums of them and of factors.
+    Kernels whose factors are projections on landmarks end in matrices of these, and in sums of them and of factors;
+    those that are such projections keep their ``landmarks``.
     """
     rank = FULL_RANK * n_columns if rank is None else rank
     fit, passes = FACTORED_BASE + KERNEL * n_kernels, READ * n_samples * n_columns + FEATURE * features
+    passes += LANDMARK * n_samples * float(landmarks) ** 2
     n, mixed = float(n_samples), 0.0
     if n_landmark:
         mixed = MIXED_OF_KINKS * n**2 if kinked else MIXED * n * (n + min(rank, MOST_TOGETHER)) + MIXED_CUBE * n**3

@@ -6,7 +6,7 @@
 from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from functools import partial
+from functools import cached_property, partial
 from typing import Any
 
 import numpy as np
@@ -100,6 +100,12 @@ class Training:
     def factored(self) -> bool:
         """Whether kernels are held as factors."""
         return self.stack.has_factors
+
+    @cached_property
+    def landmarks(self) -> int:
+        """The most landmarks that a kernel is projected on."""
+        specs = getattr(self.bank.raw, "specs", ())
+        return max((spec.count for spec in specs if isinstance(spec, Landmarks)), default=0)
 
     def let_go(self) -> None:
         """Let go of what factors share with those of later models."""
@@ -330,11 +336,13 @@ def _repeats(bank: KernelBank, expanded: list[NamedKernel], table: Table) -> lis
 
 def _sizes(kinds: Sequence[Kind], table: Table) -> dict[str, Any]:
     """Return what the predicted seconds of kernels on a table depend on."""
+    projected = [kind.spec.count for kind in kinds if isinstance(kind.spec, Landmarks)]
     return {
         "n_kernels": sum(kind.n_kernels for kind in kinds),
         "n_samples": len(table),
         "n_columns": table.n_columns,
         "n_landmark": sum(kind.n_kernels for kind in kinds if _needs_landmarks(kind.spec, kind.n_columns)),
+        "landmarks": min(max(projected, default=0), len(table)),
         "rank": total_rank(table),
     }
 

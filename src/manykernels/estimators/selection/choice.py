@@ -141,9 +141,9 @@ class CrossValidated(KeepsHeldOut):
         Notes
         -----
         Ctrl-C among the folds ends the search: the best of what was scored is learned on all samples, with a warning;
-        so does ``time_limit``, at most four fifths of which are for the search. Before anything was scored the model
-        is that of an estimator without a search. In the last fit Ctrl-C keeps the best model so far. Of a grid, folds
-        that are complete count, or as much as is known of the first.
+        so does ``time_limit``, at most four fifths of which are for the search. Before anything was scored but empty
+        models, the model is that of an estimator without a search. In the last fit Ctrl-C keeps the best model so far.
+        Of a grid, folds that are complete count, or as much as is known of the first.
         """
         self.__dict__.pop("kernel_penalties_", None)
         loss, searches = self._checked_loss(), self._searches

@@ -363,7 +363,7 @@ class OpenedKernels:
         n_kernels, n_targets = len(self.names), len(self.problems)
         if self.training.factored:
             n_columns = getattr(self.samples.rows, "n_columns", 2)  # a pair has two members
-            return factored_seconds(n_kernels, n_samples, n_columns, n_targets=n_targets)
+            return factored_seconds(n_kernels, n_samples, n_columns, self.training.landmarks, n_targets=n_targets)
         return gram_seconds(n_kernels, n_samples, n_targets)
 
     # --- memory -----------------------------------------------------------------------------------------------------

@@ -439,6 +439,8 @@ class MixtureSearch:
                 if fold.is_open:
                     fold.opened.let_go()  # what comes next asks for models that are known
             found = [candidate for path in paths if path.trials for candidate in path.candidates()]
+        if folds.ending.status is not None and not any(candidate.n_active for candidate in found):
+            return []  # down from the empty model, that is all that a walk came to
         if folds.ending.status is None or (found and folds.folds[0].held_out.scorer is None):
             found = [folds.nothing(self.nothing), *found]  # a scorer takes time
         return found
