@@ -323,8 +323,8 @@ def _repeats(bank: KernelBank, expanded: list[NamedKernel], table: Table) -> lis
                 values[j] = pd.factorize(table.codes([j])[:, 0], use_na_sentinel=False)[0]
         except InvalidInputError:
             continue  # fitting the bank says what is wrong with the column
-        points = np.column_stack([values[j] for j in columns])
-        n_points = len(np.unique(points[:, 0] if len(columns) == 1 else points, axis=0))
+        codes = [values[j] for j in columns]
+        n_points = len(np.unique(np.column_stack(codes), axis=0)) if len(codes) > 1 else int(codes[0].max()) + 1
         if pays(n_kernels, len(table), n_points):
             found.append((n_kernels, n_points))
             lines = [own for own in lines if own != columns]
