@@ -47,6 +47,7 @@ SHAPES: tuple[tuple[str, int, int, int | None, str, str], ...] = (
     ("path", 10_000, 10, 3, "factored", ""),
     ("path", 20_000, 100, 0, "factored", ""),
     ("search", 500, 10, 3, "auto", ""),
+    ("search", 1_000, 10, 3, "auto", ""),
     ("search", 1_500, 20, 3, "auto", ""),
     ("search", 1_500, 20, None, "auto", ""),
     ("search", 6_000, 10, 3, "factored", ""),

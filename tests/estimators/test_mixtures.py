@@ -427,6 +427,12 @@ class KnownFold:
     def averages(self, mixture: Mixture) -> bool:
         return mixture.mixing == 0
 
+    def held_bytes(self, mixture: Mixture, held_out: Any) -> int:
+        return 0 if self.averages(mixture) else self.stored_bytes
+
+    def lighten(self, mixture: Mixture) -> None:
+        pass
+
     def tried(self, mixture: Mixture, fraction: float) -> Candidate:
         self.asked.append((mixture.mixing, fraction))
         return Candidate(mixture, fraction, np.array([[self.score(mixture.mixing, fraction)]]), 1.0)
@@ -612,6 +618,23 @@ def test_folds_too_large_to_be_held_together_are_opened_one_at_a_time() -> None:
     assert [sorted(fold.asked) for fold in small] == [sorted(fold.asked) for fold in large]
     assert [fold.closed for fold in small] == [large[0].closed, 1, 1] == [1, 1, 1]  # when all is tried
     assert min(fold.closed for fold in large[1:]) > 4  # one of them at a time beside the first
+
+
+def test_folds_whose_sums_are_formed_anew_say_the_same() -> None:
+    def frame(room: int) -> pd.DataFrame:
+        with (
+            patch.object(OpenedKernels, "room", room),
+            patch.object(OpenedKernels, "_average_kernel", autospec=True) as own,
+        ):
+            own.side_effect = formed
+            found = MKLRegressorCV(bank(), cv=3, l1_ratios=(0.0,)).fit(X, Y).cv_frame()
+        counts.append(own.call_count)
+        return found
+
+    counts: list[int] = []
+    formed = OpenedKernels._average_kernel
+    pd.testing.assert_frame_equal(frame(MOST_ROOM), frame(0), rtol=1e-4)
+    assert counts[0] < counts[1]
 
 
 @pytest.mark.sampled(3)

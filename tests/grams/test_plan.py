@@ -342,6 +342,20 @@ def test_a_search_holds_no_more_than_twice_what_a_fit_does(representation, n_sam
     assert peak_of(search, X, y) < 2 * peak_of(plain, X, y)
 
 
+def test_what_selects_takes_factors_beside_averages_of_matrices_where_a_fit_does():
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(900, 10))
+    y = np.sin(2 * X[:, 0]) + 0.5 * X[:, -1] ** 2 + 0.5 * rng.normal(size=900)
+    bank = KernelBank.per_feature(widths=[0.3, 1.0, 3.0], standardize=True)
+    search = MKLRegressorCV(bank, n_alphas=10, resources={"memory_budget": "1 GB"}).fit(X, y)
+    assert MKLRegressor(bank, resources={"memory_budget": "1 GB"}).plan(X, y).kind == "factored"
+    assert set(search.cv_frame()["mixing"]) >= {0.0, 1.0}
+    plan, peak = search.plan(X, y), peak_of(search, X, y)
+    assert plan.kind != "factored"
+    assert 0.6 < peak / plan.expected_nbytes < 1.5
+    assert peak < 2 * 30 * 720**2  # triangles of a fold in single precision
+
+
 @pytest.mark.parametrize(("representation", "n_samples"), [("gram", 300), ("factored", 2_000)])
 def test_a_search_says_what_it_will_hold(representation, n_samples):
     rng = np.random.default_rng(0)

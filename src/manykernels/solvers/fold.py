@@ -119,6 +119,11 @@ class Fold(Generic[Opened, HeldOut]):
         """Return the model of a strength that was tried."""
         return self._models[id(family)][strength]
 
+    def lighten(self, family: object) -> None:
+        """Keep of the models of a family what outlasts them: others may begin from that."""
+        models = self._models.get(id(family), {})
+        models |= {strength: self.opened.outlasting(model) for strength, model in models.items()}
+
     def forget(self, family: object = None, strengths: Sequence[float] = ()) -> None:
         """Drop what was remembered of what was tried, but for the models of a family at some strengths."""
         models = self._models.get(id(family), {})

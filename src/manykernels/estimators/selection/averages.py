@@ -43,6 +43,7 @@ RANGE = 1e12  # of the largest entry of a kernel, beyond which coefficients coul
 FELT = 10.0  # times what single precision rounds of a kernel, under which C/c wants systems in double precision
 WILD = 10.0  # times a residual, to which it may grow where the kernel does not see it, before it is taken out
 ALONE = 2  # columns up to which a factor solves faster for one after the other than for all together
+ROWS_RAISED = 256  # of a kernel in single precision that are raised to double precision at once
 NEAR = 3.0  # times or part of the C/c of a factor for which it is taken
 
 
@@ -61,7 +62,7 @@ class AverageKernel:
 
     def functions(self, features: Array, coefficients: Array) -> Array:
         """Return functions of rows with these features: columns of a kernel cancel in sums, eigenvectors do not."""
-        return _product(features if self.values is not None else features.astype(np.float64, copy=False), coefficients)
+        return (_product if self.values is not None else _exact_product)(features, coefficients)
 
     def expanded(self, coefficients: Array) -> Array:
         """Return coefficients of the kernel, which sum to zero if there is an intercept."""
@@ -80,11 +81,11 @@ def opened(
     """
     means = gram.mean(axis=0) if centered else np.zeros(len(gram))
     if centered:
-        cross -= cross.mean(axis=1)[:, None] + means
-        cross += means.mean()
-        gram -= means[:, None] + means
-        gram += means.mean()
-    top = float(np.abs(gram).max())
+        cross -= cross.mean(axis=1)[:, None]
+        cross -= means - means.mean()
+        gram -= means[:, None]
+        gram -= means - means.mean()
+    top = float(max(gram.max(), -gram.min()))
     dtype = dtype if 1.0 / RANGE < top < RANGE else np.float64
     factor, products = len(gram) ** 3 / 3, PRODUCTS * 2 * len(losses) * len(gram) ** 2
     factors = STRENGTHS * (factor + products + CALLS) / factor
@@ -102,6 +103,15 @@ def opened(
 def _product(features: Array, vectors: Array) -> Array:
     """Return the product of features with vectors, in the precision in which the features are held."""
     return (features @ vectors.astype(features.dtype, copy=False)).astype(np.float64, copy=False)
+
+
+def _exact_product(features: Array, vectors: Array) -> Array:
+    """Return the product in double precision, to which a few rows at a time are raised."""
+    out = np.empty((len(features), vectors.shape[1]), order="F")
+    for start in range(0, len(features), ROWS_RAISED if features.dtype != np.float64 else len(features)):
+        rows = slice(start, start + ROWS_RAISED if features.dtype != np.float64 else None)
+        out[rows] = features[rows].astype(np.float64, copy=False) @ vectors
+    return out
 
 
 @dataclass(frozen=True, eq=False)
@@ -268,11 +278,12 @@ class _Newton:
         self, kernel: AverageKernel, losses: Sequence[Loss], targets: Array, weight: Array, strengths: Array
     ) -> None:
         self.kernel, self.losses, self.targets = kernel, losses, np.asfortranarray(targets)  # as systems are solved
-        self.gram, self.rounded = kernel.features.astype(np.float64, copy=False), kernel.features.dtype != np.float64
+        self.gram, self.rounded = kernel.features, kernel.features.dtype != np.float64
         self.weight, self.strengths = weight[:, None], strengths
         least = strengths.min() / (weight.mean() * max(loss.curvature_bound for loss in losses))  # of all C/c
-        felt = FELT * float(np.finfo(np.float32).eps) * float(np.sqrt(len(weight)) * np.abs(kernel.features).max())
-        self.felt, self.matrix = felt, kernel.features if least > felt else self.gram  # of the systems
+        top = float(max(self.gram.max(), -self.gram.min()))
+        self.felt = felt = FELT * float(np.finfo(np.float32).eps) * float(np.sqrt(len(weight))) * top
+        self.matrix = self.gram if least > felt else self.gram.astype(np.float64, copy=False)  # of the systems
         # From this ratio on a kernel conditions nothing; curvatures of next to nothing would ask for any ratio.
         lost = len(weight) * float(self.matrix.diagonal().max()) / float(np.sqrt(np.finfo(np.float32).eps))
         self.least_curvature = strengths / lost if lost > 0 else np.finfo(float).tiny
@@ -319,7 +330,7 @@ class _Newton:
 
     def _scores(self, a: Array, b: Array) -> Array:
         """Return ``K a + b``, column after column in memory like all that is of samples and targets."""
-        return np.asarray((a.T @ self.gram).T + b)
+        return _exact_product(self.gram, a) + b
 
     def _of(self, name: str, scores: Array) -> Array:
         """Return values or derivatives of the losses, (n, K)."""

@@ -28,7 +28,7 @@ from manykernels.estimators.selection.folds import (
     weighed_splits,
 )
 from manykernels.estimators.selection.held_out import KeepsHeldOut
-from manykernels.estimators.selection.memory import form_of, plan_of_search
+from manykernels.estimators.selection.memory import plan_of_search
 from manykernels.estimators.selection.mixtures import (
     PenaltyFamily,
     alpha_grid,
@@ -63,6 +63,7 @@ from manykernels.objective.losses import Loss
 from manykernels.objective.problem import Problem
 from manykernels.objective.regularizers import BlockL1, Penalty, Regularizer, parameters_of
 from manykernels.solvers import Solution
+from manykernels.solvers.factored.fallback import cost_little
 from manykernels.solvers.factored.pooled import PooledNewton
 from manykernels.solvers.fold import Candidate, Fold
 from manykernels.solvers.run import check_deadline
@@ -156,8 +157,8 @@ class CrossValidated(KeepsHeldOut):
         given = Samples.of(rows, target, weight, groups)
         samples = self._encoded(given)
         kind = LAZY if searches else AUTO
-        form = form_of(self._plan_of_run(samples, loss, groups))
-        opened = partial(self._opened, loss=loss, penalty=penalty, kind=kind)
+        form, selecting = self._forms_of_run(samples, loss, groups)[1]
+        opened = partial(self._opened, loss=loss, penalty=penalty, kind=kind, selecting=selecting)
         whole = cache(partial(opened, given, tol=self.tol))
         tried = self._mixtures(whole()) if searches else self._grid(families, whole)
         with limited(self._resources.time_limit, whole().seconds(len(samples.weight)) if searches else 0.0) as end:
@@ -226,14 +227,23 @@ class CrossValidated(KeepsHeldOut):
         penalty: Regularizer,
         kind: str,
         tol: float,
+        selecting: str,
         parameters: Mapping[str, str] | None = None,
     ) -> OpenedKernels:
-        """Return the kernels of samples and their problems, matrices held as ``kind`` says."""
+        """Return the kernels of samples and their problems, matrices held as ``kind`` says.
+
+        Where they are matrices, what selects may have them as factors: ``selecting``.
+        """
         check_deadline()
         model = self._at_given_strength(given.rows).set_params(**(parameters or {}))
         samples = model._encoded(given)
         training, problems = model._open(samples, loss, penalty, kind=kind)
-        return OpenedKernels(model, samples, training, problems, tol)
+        own: dict[str, Any] = {"loss": loss, "penalty": penalty, "kind": kind, "tol": tol, "selecting": selecting}
+        own["parameters"] = {"resources__representation": FACTORED}
+        apart = selecting == FACTORED and not training.without_matrix
+        apart = apart and not cost_little(training.stack.n_kernels, training.stack.n_samples)  # else they take over
+        on_factors = partial(self._opened, given, **own) if apart else None
+        return OpenedKernels(model, samples, training, problems, tol, on_factors)
 
     def _own_folds(
         self,
@@ -426,6 +436,10 @@ class CrossValidated(KeepsHeldOut):
             return PenaltyGrid.laid_out(families, whole(), self.n_alphas, self._alpha_min_ratio)
 
     def _plan_of_run(self, samples: Samples, loss: Loss, groups: Any = None) -> MemoryPlan | None:
+        return self._forms_of_run(samples, loss, groups)[0]
+
+    def _forms_of_run(self, samples: Samples, loss: Loss, groups: Any) -> tuple[MemoryPlan | None, tuple[str, str]]:
+        """Return the plan of the search, and how kernels are held for averages and for what selects."""
         self._decide_kernels(samples.rows)
         return plan_of_search(self, self._at_given_strength(samples.rows), samples, loss, groups)
 
@@ -508,12 +522,15 @@ class CrossValidated(KeepsHeldOut):
         levels: Sequence[NoiseLevel],
     ) -> None:
         """Learn the mixtures that were chosen on all rows, in the time that is left, from where they ``begin``."""
-        problems, total = whole.problems, whole.samples.total_weight
-        best = self.best_per_target_ if self.best_per_target_ is not None else [self.best_index_] * len(problems)
+        total = whole.samples.total_weight
+        best = self.best_per_target_ if self.best_per_target_ is not None else [self.best_index_] * len(whole.problems)
         mine = [found[index] for index in best]
         penalties = [own.family.penalties(own.strength, whole)[k] for k, own in enumerate(mine)]
         settings = self._resources.limits() | {"tol": self.tol, "random_state": self.random_state}
         mixtures = [own.family for own in mine]
+        if not any(whole.averages(own) for own in mixtures):
+            whole = whole.selecting
+        problems = whole.problems
         models = [None if self.solver != AUTO else begin(own.family, own.strength) for own in mine]
         starts = [None if own is None else own[k] for k, own in enumerate(models)]
         pairs, stack = zip(mixtures, starts, strict=True), whole.training.stack

@@ -19,6 +19,7 @@ from sklearn.linear_model import LogisticRegression
 from sklearn.model_selection import BaseCrossValidator, BaseShuffleSplit, check_cv
 
 from manykernels.estimators.selection.averages import AverageKernel, AverageModels, can_average, fit_averages, opened
+from manykernels.estimators.strength import default_fraction
 from manykernels.estimators.supervised.problems import Fit, SolverChoice, descend, expanded, without_bar
 from manykernels.exceptions import InvalidInputError, warn
 from manykernels.grams import build_stack, cross_combine, cross_scores
@@ -330,6 +331,8 @@ class OpenedKernels:
     training: Training
     problems: list[Problem]  # one a target, on all kernels, under any penalty
     tol: float  # relative gap of its models
+    on_factors: Callable[[], OpenedKernels] | None = None  # the same kernels as factors, where what selects has these
+    _selecting: OpenedKernels | None = None
     _stored: list[Problem] | None = None
     _held_out: tuple[HeldOut, PreparedRows[Any]] | None = None
     _choices: dict[int, tuple[Family, SolverChoice]] = field(default_factory=dict)
@@ -338,6 +341,16 @@ class OpenedKernels:
     def names(self) -> tuple[str, ...]:
         """Names of all kernels."""
         return tuple(self.training.bank.names)
+
+    @property
+    def selecting(self) -> OpenedKernels:
+        """The same kernels as those that select read them: as factors, where these are predicted to be faster."""
+        if self.on_factors is None:
+            return self
+        if self._selecting is None:
+            self._selecting = self.on_factors()
+            self._selecting.__dict__["empty"] = self.empty
+        return self._selecting
 
     @cached_property
     def empty(self) -> list[tuple[Array, float]]:
@@ -376,10 +389,17 @@ class OpenedKernels:
     @cached_property
     def stored_bytes(self) -> int:
         """What the matrices take while models are solved, where they are not held already, or functions in pieces."""
-        stack: Any = self.training.stack
+        stack: Any = self.selecting.training.stack
         if stack.has_factors:
             return pieces_nbytes(stack.n_samples, stack.table.n_columns)
         return 0 if not stack.evaluates else 4 * stack.n_rounded_entries if self._single else 8 * stack.n_entries
+
+    def held_bytes(self, family: Family, held_out: HeldOut) -> int:
+        """Return what is held from a strength of a family to the next: its matrices, or the sum of them."""
+        if not self.averages(family):
+            return self.stored_bytes
+        n = self.training.stack.n_samples
+        return self._average_dtype(held_out).itemsize * n * (n + len(held_out.rows))
 
     @property
     def room(self) -> int:
@@ -390,7 +410,7 @@ class OpenedKernels:
         first, stack = self.problems[0], self.training.stack
         anew = stack.evaluates or stack.has_factors  # else nothing is held but what there is
         plan = self.model._planned(self.samples, first.loss, first.regularizer) if anew else None
-        return 0 if plan is None else plan.room_for_folds
+        return 0 if plan is None else plan.at_fraction(default_fraction(len(self.samples.weight))).room_for_folds
 
     def stored(self) -> list[Problem]:
         """Return the problems on matrices that are held, until they are let go."""
@@ -403,6 +423,8 @@ class OpenedKernels:
         """Let go of the matrices, or of functions in pieces; the next model has them held anew."""
         self._stored = None
         self.training.let_go()
+        if self._selecting is not None:
+            self._selecting.let_go()
 
     # --- what can be tried ------------------------------------------------------------------------------------------
 
@@ -429,7 +451,7 @@ class OpenedKernels:
         """Return the models of a strength, one a target, and what the held-out rows say of them."""
         if self.averages(family):
             return self._averaged(family, strength, held_out, start, solved)
-        return self._solved(family, strength, held_out, start, solved)
+        return self.selecting._solved(family, strength, held_out, start, solved)
 
     def outlasting(self, model: Any) -> Any:
         """Return a model without the matrix of its kernel."""
@@ -512,15 +534,18 @@ class OpenedKernels:
         weights = mixture.weights / self.problems[0].penalties ** 2
         gram = self.training.stack.combine(weights)
         cross = cross_combine(self.training.bank, self._prepared(held_out), self.training.prepared, weights)
-        # A scorer may ask models for other rows, whose scores a rounded kernel would tell less well.
-        dtype = np.float32 if self.tol >= SINGLE_PRECISION_TOL and held_out.scorer is None else np.float64
-        centered = self.problems[0].fit_intercept
-        return opened(gram, cross, self._losses, self.samples.weight, centered=centered, dtype=dtype)
+        settings: dict[str, Any] = {"centered": self.problems[0].fit_intercept, "dtype": self._average_dtype(held_out)}
+        return opened(gram, cross, self._losses, self.samples.weight, **settings)
+
+    def _average_dtype(self, held_out: HeldOut) -> np.dtype[Any]:
+        """Return how sums of kernels are held: a scorer may ask for other rows, which rounded ones tell less well."""
+        rounded = self.tol >= SINGLE_PRECISION_TOL and held_out.scorer is None
+        return np.dtype(np.float32 if rounded else np.float64)
 
     def goes_side_by_side(self, family: Family, strength: float) -> bool:
         """Whether the targets of a family that selects take their steps together."""
         penalties = family.penalties(strength, self)
-        problems = family.posed(self.stored(), self.names)
+        problems = family.posed(self.selecting.stored(), self.names)
         pairs = zip(problems, penalties, strict=True)
         return goes_side_by_side([problem.with_penalty(own) for problem, own in pairs], self.tol)
 
@@ -560,10 +585,12 @@ def begun(opened: OpenedKernels, rows: Array, folds: Folds, family: Any, strengt
         for some, kept in of_rows
         if kept
     ]
-    if not known or opened.training.factored:
+    if not known:
         return None
     if opened.averages(family):
         return AverageModels.mean_of(known, len(opened.problems), len(rows))
+    if opened.selecting.training.factored:
+        return None
     (places, found), penalties = known[0], family.penalties(strength, opened)
     pairs = zip(opened.problems, penalties, strict=True)
     if len(found) != len(penalties) or not all(starts_warm(problem.with_penalty(own)) for problem, own in pairs):

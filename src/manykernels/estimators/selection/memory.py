@@ -10,7 +10,7 @@ import numpy as np
 
 from manykernels.estimators.selection.averages import can_average
 from manykernels.estimators.selection.folds import N_FOLDS
-from manykernels.estimators.strength import AUTO
+from manykernels.estimators.strength import AUTO, default_fraction
 from manykernels.exceptions import MemoryBudgetError
 from manykernels.grams.plan import (
     FACTORED,
@@ -36,27 +36,33 @@ if TYPE_CHECKING:
 # Traced by `python benchmarks/memory_limits.py --traced`
 FOLD_SPECTRUM = 14_000  # bytes of what a fold knows of a kernel on factors, beside its functions in pieces
 FOLD_VECTORS = 96  # float64 a sample and target: models that all folds keep until a mixture is followed to its end
-AVERAGE_SQUARES = 4  # float64 among the samples of a fold: the sum of the kernels, its factor, two in passing
+# float32 among the samples and all rows of a fold, beside the sums of those open: one in double precision, its factor
+AVERAGE_ROUNDED = 3
 LIKELY_FOLDS = 3  # in which selections are tried first, and as often only
 PERMUTED, PRODUCT_BYTES = 200, 2**22  # orders of a target in one product with the kernels, and the most that it takes
 COPIED_KERNELS = (12, 25)  # triangles of kernels in use beside matrices that are not held: as often, and of many
 
 
-def plan_of_search(search: Any, plain: BaseMKL, samples: Samples, loss: Loss, groups: Any) -> MemoryPlan | None:
-    """Return what a search, an estimator itself, for the strength of a plain one holds; None for matrices as given."""
+def plan_of_search(
+    search: Any, plain: BaseMKL, samples: Samples, loss: Loss, groups: Any
+) -> tuple[MemoryPlan | None, tuple[str, str]]:
+    """Return what a search, an estimator itself, for the strength of a plain one holds; None for matrices as given.
+
+    With it how kernels are held, for averages and for what selects: as factors or as matrices.
+    """
     mixtures, n = search._searches, len(samples.rows)
     penalty = BlockL1(1.0) if mixtures else search._families()[0].at(1.0, 1.0)
     fit, plan = (plain._planned(samples, loss, penalty, kind=kind) for kind in (AUTO, LAZY if mixtures else AUTO))
     if fit is None or plan is None:
-        return None
+        return None, (GRAM, GRAM)
+    fit = fit.at_fraction(default_fraction(n))
     n_rounded = n_bases(plain.kernels.expand(Table.of(samples.rows, sparse=True)), n)
-    averages = mixtures and can_average([loss])
-    return plan_search(plan, fit, n_folds_of(search.cv, n, groups), n_rounded, mixtures=mixtures, averages=averages)
-
-
-def form_of(plan: MemoryPlan | None) -> str:
-    """Return whether kernels are held as factors or as matrices."""
-    return FACTORED if plan is not None and plan.kind == FACTORED else GRAM
+    averages, n_folds = mixtures and can_average([loss]), n_folds_of(search.cv, n, groups)
+    form = FACTORED if plan.kind == FACTORED else GRAM
+    # Matrices beside factors (those that a fit may do without) take as long in a fold as matrices alone.
+    apart = fit.kind == FACTORED and not fit.optional_nbytes and averages and search.solver == AUTO
+    forms = form, FACTORED if apart else form
+    return plan_search(plan, fit, n_folds, n_rounded, mixtures=mixtures, averages=averages, apart=apart), forms
 
 
 def n_folds_of(cv: Any, n_samples: int, groups: Any) -> int:
@@ -78,12 +84,13 @@ def plan_search(
     *,
     mixtures: bool = True,
     averages: bool = True,
+    apart: bool = False,
 ) -> MemoryPlan:
     """Return what a search over folds holds, from few kernels that take part to many.
 
     On factors folds have columns, spectra and models of their own, all of them or of a grid one at a time; and one at a
     time has functions in pieces, unless those of several fit beside what a fit takes. On matrices it is the largest of
-    four: sums of the kernels of all folds, matrices of the folds that fit side by side, a product of the
+    four: sums of the kernels of the folds that fit side by side, matrices of those that do, a product of the
     kernels with permuted targets, the fit of what was chosen.
 
     Parameters
@@ -99,6 +106,9 @@ def plan_search(
         Whether mixtures are searched; else a grid of strengths, for which folds are opened one at a time.
     averages : bool
         Whether averages of kernels are tried.
+    apart : bool
+        Whether kernels that are matrices for averages are factors for what selects; matrices of folds of about half of
+        the rows, which go first, cost little.
 
     Raises
     ------
@@ -124,8 +134,9 @@ def plan_search(
     elif not mixtures:
         least, most = (nbytes + int(plan.nbytes * (rows / n) ** 2) for nbytes in (plan.least_nbytes, plan.most_nbytes))
     else:
-        square, triangles = 8 * rows**2, 2 * (m if n_rounded is None else n_rounded) * rows * (rows + 1)
-        spectra = 4 * (n_folds - 1) * n**2 + AVERAGE_SQUARES * square if averages else 0
+        own = rows // 2 if apart else rows
+        square, triangles = 8 * own**2, 2 * (m if n_rounded is None else n_rounded) * own * (own + 1)
+        spectra = 4 * (_side_by_side(4 * rows * n, n_folds, room) + AVERAGE_ROUNDED) * rows * n if averages else 0
         open_folds = _side_by_side(triangles, n_folds, room)
         held = f"{format_bytes(triangles)} of a fold, of {open_folds} side by side at most"
         reason = f"Matrices in single precision while they are read: {held}."
@@ -134,6 +145,9 @@ def plan_search(
         if fit.kind == FACTORED:  # what was chosen is learned on matrices of the kernels in use
             few, many = (FLOOR_BYTES + 2 * count * n**2 for count in COPIED_KERNELS)
             last = few + 8 * FEWEST_SQUARES * n**2, many + 8 * SQUARE_ARRAYS * n**2
+        if apart:
+            of_folds = 8 * n_folds * rows * fit.n_columns + FOLD_SPECTRUM * m * (n_folds + 1)
+            last = fit.expected_nbytes + of_folds, max(fit.most_nbytes + of_folds, 8 * FEWEST_SQUARES * n**2)
         first = min(open_folds, LIKELY_FOLDS) * triangles + FEWEST_SQUARES * square
         least = max(spectra, first, products, last[0])
         most = max(spectra, open_folds * triangles + SQUARE_ARRAYS * square, last[1], least)

@@ -212,7 +212,7 @@ class Rung:
         folds = self.folds[among]
         if self.pooled is not None:
             yield from (self._together(self.pooled, family, strength)[among] for strength in strengths)
-        elif not self.in_turn and all(fold.opened.averages(family) or self._stay_open(fold) for fold in folds):
+        elif not self.in_turn and all(self._stay_open(fold, family) for fold in folds):
             for strength in strengths:
                 yield [trial for (trial,) in self._each(folds, family, [strength])]
         else:
@@ -230,9 +230,9 @@ class Rung:
                 for fold, fit in zip(self.folds, fits, strict=True)
             ]
 
-    def _stay_open(self, fold: Fold[OpenedKernels, HeldOut]) -> bool:
+    def _stay_open(self, fold: Fold[OpenedKernels, HeldOut], family: Family) -> bool:
         """Whether the matrices of a fold may be held beside those of the folds before it, and of one that may not."""
-        sizes, room = [each.opened.stored_bytes for each in self.folds], self.room
+        sizes, room = [each.opened.held_bytes(family, each.held_out) for each in self.folds], self.room
         return sum(sizes) <= room or sum(sizes[: self.folds.index(fold) + 1]) + max(sizes) <= room
 
     def _each(self, folds: Folds, family: Family, strengths: Sequence[float]) -> list[list[Candidate]]:
@@ -245,7 +245,8 @@ class Rung:
                 if self.in_turn:
                     fold.forget()  # models know the factors that they are of
                     fold.close()
-                elif not self._stay_open(fold):
+                elif not self._stay_open(fold, family):
+                    fold.lighten(family)
                     fold.opened.let_go()
 
         if self.workers == 1 or self.in_turn:
