@@ -380,8 +380,9 @@ class _Newton:
         let what is left of their systems grow there without end; products of what has grown are rounding alone.
         """
         ratio = max(self.felt, np.finfo(float).eps * len(columns) * float(self.gram.diagonal().max()))
-        (potrs,) = get_lapack_funcs(("potrs",), (self.gram,))
-        factor, ratio = _factorized(self.gram, ratio)
+        gram = self.gram.astype(np.float64, copy=False)
+        (potrs,) = get_lapack_funcs(("potrs",), (gram,))
+        factor, ratio = _factorized(gram, ratio)
         return ratio * potrs(factor, columns, lower=True)[0]
 
     def _direction(self, dual: Array, rise: Array, curves: Array, little: Array) -> tuple[Array, Array, Array]:

@@ -55,7 +55,7 @@ from manykernels.estimators.strength import AUTO, NoiseLevel, default_fraction, 
 from manykernels.estimators.supervised.base import BaseMKL
 from manykernels.estimators.supervised.problems import Fit, time_left
 from manykernels.estimators.supervised.samples import Rows, Samples, part_of, sample_weights
-from manykernels.exceptions import ConvergenceWarning, IncompatibleError, InvalidInputError, MemoryBudgetError, warn
+from manykernels.exceptions import IncompatibleError, MemoryBudgetError, warn
 from manykernels.grams.plan import FACTORED, MemoryPlan
 from manykernels.grams.training import LAZY, as_bank
 from manykernels.kernels import Pairs
@@ -230,10 +230,7 @@ class CrossValidated(KeepsHeldOut):
         selecting: str,
         parameters: Mapping[str, str] | None = None,
     ) -> OpenedKernels:
-        """Return the kernels of samples and their problems, matrices held as ``kind`` says.
-
-        Where they are matrices, what selects may have them as factors: ``selecting``.
-        """
+        """Return kernels of samples, matrices held as ``kind`` says, and as ``selecting`` says for what selects."""
         check_deadline()
         model = self._at_given_strength(given.rows).set_params(**(parameters or {}))
         samples = model._encoded(given)
@@ -507,11 +504,6 @@ class CrossValidated(KeepsHeldOut):
         self.alphas_ = np.array(sorted(set(self.cv_results_["alpha"]), reverse=True))
         return candidates
 
-    @staticmethod
-    def _check_scores(found: list[Candidate]) -> None:
-        if not any(np.isfinite(candidate.scores.mean(axis=0)).any() for candidate in found):
-            raise InvalidInputError("No candidate has a finite mean score over the folds; check scoring and cv.")
-
     def _learn_choice(
         self,
         found: list[Candidate],
@@ -573,13 +565,6 @@ class CrossValidated(KeepsHeldOut):
             alpha=self.alphas_, l1_ratio=np.mean(self.l1_ratio_), fraction=np.nan
         )
         self._warn(fit)
-
-    def _warn_of_unfinished(self, found: list[Candidate], short: str) -> None:
-        unfinished = sum(candidate.unfinished for candidate in found)
-        if unfinished:
-            total = sum(len(candidate.scores) for candidate in found)
-            told = f"{unfinished} of {total} models of the folds stopped short {short}."
-            warn(told, ConvergenceWarning)
 
     def _why_none(self, fit: Fit) -> str:
         """Return why no target has a kernel."""

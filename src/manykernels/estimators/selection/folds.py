@@ -10,7 +10,7 @@ from bisect import bisect_right
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -35,13 +35,13 @@ from manykernels.solvers.gram.start import starts_warm
 from manykernels.validation.arrays import Array
 
 if TYPE_CHECKING:
+    from manykernels.estimators.selection.mixtures import Family
     from manykernels.estimators.supervised.base import BaseMKL
     from manykernels.estimators.supervised.samples import Rows, Samples
     from manykernels.grams.training import Training
     from manykernels.kernels.bank.contract import PreparedRows
     from manykernels.objective.losses import Loss
     from manykernels.objective.problem import Problem
-    from manykernels.objective.regularizers import Regularizer
 
 
 Split = tuple[Array, Array]
@@ -295,31 +295,6 @@ def on_stored(
     settings["coupled"] = problems[0].loss.couples_samples
     held = build_stack(training.bank, training.prepared, **settings)
     return [replace(problem, stack=held) for problem in problems]
-
-
-class Family(Protocol):
-    """What is tried: kernels under a penalty of which only the strength is open, in a unit of the family's own."""
-
-    @property
-    def averages(self) -> bool:
-        """Whether the weights of kernels are given, so that one sum of them is enough for every strength."""
-        ...
-
-    def posed(self, problems: list[Problem], names: tuple[str, ...]) -> list[Problem]:
-        """Return problems on all kernels, of these names, as those on the kernels that take part."""
-        ...
-
-    def penalties(self, strength: float, opened: OpenedKernels) -> list[Regularizer]:
-        """Return the penalty of each problem on the kernels of some rows."""
-        ...
-
-    def embedded(self, fit: Fit, problems: Sequence[Problem]) -> Fit:
-        """Return solutions of what was posed as models on all kernels."""
-        ...
-
-    def settings(self, strength: float) -> dict[str, Any]:
-        """Return the parameters of an estimator at a given strength that tell this model."""
-        ...
 
 
 @dataclass(eq=False)

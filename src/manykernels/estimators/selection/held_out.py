@@ -18,7 +18,7 @@ from manykernels.estimators.selection.strengths import Evidence, in_doubt, told_
 from manykernels.estimators.supervised.base import BaseMKL
 from manykernels.estimators.supervised.explanation import FOLDS
 from manykernels.estimators.supervised.importance import LeftOut, units_of
-from manykernels.exceptions import warn
+from manykernels.exceptions import ConvergenceWarning, InvalidInputError, warn
 from manykernels.kernels import Pairs
 from manykernels.objective.losses.coupled import STRATUM
 from manykernels.validation.arrays import Array
@@ -150,6 +150,18 @@ class KeepsHeldOut(BaseMKL):
         if (constants := folds.constants) is None or not len(constants) or not np.isfinite(constants).all():
             return np.zeros(0, dtype=bool)
         return judged(candidates[self.best_index_].scores, constants)
+
+    @staticmethod
+    def _check_scores(found: list[Candidate]) -> None:
+        if not any(np.isfinite(candidate.scores.mean(axis=0)).any() for candidate in found):
+            raise InvalidInputError("No candidate has a finite mean score over the folds; check scoring and cv.")
+
+    def _warn_of_unfinished(self, found: list[Candidate], short: str) -> None:
+        unfinished = sum(candidate.unfinished for candidate in found)
+        if unfinished:
+            total = sum(len(candidate.scores) for candidate in found)
+            told = f"{unfinished} of {total} models of the folds stopped short {short}."
+            warn(told, ConvergenceWarning)
 
     def _warn_of_search(self, candidates: list[Candidate], evidence: Callable[[int], Evidence]) -> None:
         """Warn of what a search chose although it may be luck."""

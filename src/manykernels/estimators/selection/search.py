@@ -16,7 +16,7 @@ import numpy as np
 
 from manykernels.estimators.selection.averages import AverageKernel, AverageModels, can_average, fit_averages, opened
 from manykernels.estimators.selection.folds import n_first_folds
-from manykernels.estimators.selection.mixtures import SPECIAL, Mixture, PenaltyFamily, alpha_grid
+from manykernels.estimators.selection.mixtures import SPECIAL, Family, Mixture, PenaltyFamily, alpha_grid
 from manykernels.estimators.selection.shared_folds import pooled_fits
 from manykernels.estimators.selection.strengths import (
     HOPELESS,
@@ -45,7 +45,7 @@ from manykernels.threads import blas_threads
 from manykernels.validation.arrays import Array
 
 if TYPE_CHECKING:
-    from manykernels.estimators.selection.folds import Family, Folds, HeldOut, OpenedKernels
+    from manykernels.estimators.selection.folds import Folds, HeldOut, OpenedKernels
     from manykernels.solvers.factored.pooled import PooledNewton
     from manykernels.solvers.fold import Fold
 
