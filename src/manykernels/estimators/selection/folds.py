@@ -320,12 +320,10 @@ class OpenedKernels:
     @property
     def selecting(self) -> OpenedKernels:
         """The same kernels as those that select read them: as factors, where these are predicted to be faster."""
-        if self.on_factors is None:
-            return self
-        if self._selecting is None:
+        if self.on_factors is not None and self._selecting is None:
             self._selecting = self.on_factors()
             self._selecting.__dict__["empty"] = self.empty
-        return self._selecting
+        return self._selecting or self
 
     @cached_property
     def empty(self) -> list[tuple[Array, float]]:
@@ -371,10 +369,8 @@ class OpenedKernels:
 
     def held_bytes(self, family: Family, held_out: HeldOut) -> int:
         """Return what is held from a strength of a family to the next: its matrices, or the sum of them."""
-        if not self.averages(family):
-            return self.stored_bytes
-        n = self.training.stack.n_samples
-        return self._average_dtype(held_out).itemsize * n * (n + len(held_out.rows))
+        n, size = self.training.stack.n_samples, self._average_dtype(held_out).itemsize
+        return size * n * (n + len(held_out.rows)) if self.averages(family) else self.stored_bytes
 
     @property
     def room(self) -> int:
@@ -514,8 +510,7 @@ class OpenedKernels:
 
     def _average_dtype(self, held_out: HeldOut) -> np.dtype[Any]:
         """Return how sums of kernels are held: a scorer may ask for other rows, which rounded ones tell less well."""
-        rounded = self.tol >= SINGLE_PRECISION_TOL and held_out.scorer is None
-        return np.dtype(np.float32 if rounded else np.float64)
+        return np.dtype(np.float32 if self.tol >= SINGLE_PRECISION_TOL and held_out.scorer is None else np.float64)
 
     def goes_side_by_side(self, family: Family, strength: float) -> bool:
         """Whether the targets of a family that selects take their steps together."""
