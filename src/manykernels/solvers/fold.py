@@ -41,6 +41,31 @@ class Candidate:
         return bool(np.isfinite(self.n_active))
 
 
+class Family(Protocol):
+    """What is tried: kernels under a penalty of which only the strength is open, in a unit of the family's own."""
+
+    @property
+    def averages(self) -> bool:
+        """Whether the weights of kernels are given, so that one sum of them is enough for every strength."""
+        ...
+
+    def posed(self, problems: list[Any], names: tuple[str, ...]) -> list[Any]:
+        """Return problems on all kernels, of these names, as those on the kernels that take part."""
+        ...
+
+    def penalties(self, strength: float, opened: Any) -> list[Any]:
+        """Return the penalty of each problem on the kernels of some rows."""
+        ...
+
+    def embedded(self, fit: Any, problems: Sequence[Any]) -> Any:
+        """Return solutions of what was posed as models on all kernels."""
+        ...
+
+    def settings(self, strength: float) -> dict[str, Any]:
+        """Return the parameters of an estimator at a given strength that tell this model."""
+        ...
+
+
 class Learnable(Protocol):
     """What is learned from, once it is open."""
 

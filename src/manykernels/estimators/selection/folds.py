@@ -29,13 +29,12 @@ from manykernels.kernels.bank.columns import Table
 from manykernels.objective.losses import survival_target
 from manykernels.objective.losses.survival import FIELDS
 from manykernels.solvers import Solution, Status
-from manykernels.solvers.fold import Candidate, Fold, nearest
+from manykernels.solvers.fold import Candidate, Family, Fold, nearest
 from manykernels.solvers.gram.side_by_side import goes_side_by_side
 from manykernels.solvers.gram.start import starts_warm
 from manykernels.validation.arrays import Array
 
 if TYPE_CHECKING:
-    from manykernels.estimators.selection.mixtures import Family
     from manykernels.estimators.supervised.base import BaseMKL
     from manykernels.estimators.supervised.samples import Rows, Samples
     from manykernels.grams.training import Training

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -189,31 +189,6 @@ EMPTY = -1.0  # the best constant, which everything must be ahead of, see `searc
 PLAIN = 0.0  # averages of all kernels, of those on several columns, and with weights that are drawn
 SPECIAL = 0.5  # one kind of kernels alone, and what selects
 NARROW = 1.0  # what leaves out columns (of precomputed kernels, kernels) that others read, as a view alone
-
-
-class Family(Protocol):
-    """What is tried: kernels under a penalty of which only the strength is open, in a unit of the family's own."""
-
-    @property
-    def averages(self) -> bool:
-        """Whether the weights of kernels are given, so that one sum of them is enough for every strength."""
-        ...
-
-    def posed(self, problems: list[Problem], names: tuple[str, ...]) -> list[Problem]:
-        """Return problems on all kernels, of these names, as those on the kernels that take part."""
-        ...
-
-    def penalties(self, strength: float, opened: OpenedKernels) -> list[Regularizer]:
-        """Return the penalty of each problem on the kernels of some rows."""
-        ...
-
-    def embedded(self, fit: Fit, problems: Sequence[Problem]) -> Fit:
-        """Return solutions of what was posed as models on all kernels."""
-        ...
-
-    def settings(self, strength: float) -> dict[str, Any]:
-        """Return the parameters of an estimator at a given strength that tell this model."""
-        ...
 
 
 @dataclass(frozen=True, eq=False)

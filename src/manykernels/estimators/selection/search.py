@@ -16,7 +16,7 @@ import numpy as np
 
 from manykernels.estimators.selection.averages import AverageKernel, AverageModels, can_average, fit_averages, opened
 from manykernels.estimators.selection.folds import n_first_folds
-from manykernels.estimators.selection.mixtures import SPECIAL, Family, Mixture, PenaltyFamily, alpha_grid
+from manykernels.estimators.selection.mixtures import SPECIAL, Mixture, PenaltyFamily, alpha_grid
 from manykernels.estimators.selection.shared_folds import pooled_fits
 from manykernels.estimators.selection.strengths import (
     HOPELESS,
@@ -47,7 +47,7 @@ from manykernels.validation.arrays import Array
 if TYPE_CHECKING:
     from manykernels.estimators.selection.folds import Folds, HeldOut, OpenedKernels
     from manykernels.solvers.factored.pooled import PooledNewton
-    from manykernels.solvers.fold import Fold
+    from manykernels.solvers.fold import Family, Fold
 
 
 FAR = 3.0  # standard deviations over folds by which an average may be behind in the first ones, to be tried in all
