@@ -187,13 +187,23 @@ def test_every_penalty_shares(penalty):
     assert model.score(X, LABELS) > 0.9
 
 
+@pytest.mark.parametrize("loss", ["hinge", "epsilon_insensitive", "quantile"])
+def test_losses_with_kinks_share_weights_on_factors_unasked(loss):
+    # Which matrices of so few rows would otherwise be.
+    kind, y = (MKLClassifier, LABELS) if loss == "hinge" else (MKLRegressor, TARGETS)
+    model = kind(outputs="shared", loss=loss).fit(X, y)
+    assert model.representation_ == "factored"
+    assert model.dual_gap_ <= model.tol
+    assert model.score(X, y) > 0.9
+
+
 def test_what_cannot_be_shared_is_refused_in_words():
     with pytest.raises(InvalidInputError, match="outputs must be 'own'"):
         MKLClassifier(outputs="common").fit(X, LABELS)
     with pytest.raises(TypeError, match="Take outputs, such as outputs='shared'"):
         MKLClassifier(weights="shared")
     with pytest.raises(IncompatibleError, match=r"'hinge' has kinks. Use 'squared_hinge' or 'logistic'"):
-        MKLClassifier(outputs="shared", loss="hinge").fit(X, LABELS)
+        MKLClassifier(outputs="shared", loss="hinge", resources={"representation": "gram"}).fit(X, LABELS)
     with pytest.raises(IncompatibleError, match=r"Able: shared_newton"):
         MKLClassifier(outputs="shared", solver="pfbs").fit(X, LABELS)
     with pytest.raises(InvalidInputError, match="there is nothing to share"):

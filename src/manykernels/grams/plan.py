@@ -543,7 +543,7 @@ def plan_kernels(
     of_factors: dict[str, Any] = {"n_columns": n_columns, "n_landmark": n_landmark, "landmarks": landmarks}
     of_factors |= {"rank": rank, "features": features}
     seconds = (
-        gram_seconds(**sizes, shared=shared),
+        gram_seconds(**sizes, shared=shared, kinked=kinked),
         factored_seconds(**sizes, **of_factors, shared=shared, kinked=kinked),
     )
     sizes |= {"n_targets": n_targets if shared else 1, "coupled": coupled}  # matrices are read for one after the other
@@ -584,7 +584,7 @@ def quick_matrices(
     kinked: bool = False,
 ) -> MemoryPlan | None:
     """Return the plan of matrices that fit, and a fit on which nobody waits for: then factors need no look."""
-    if gram_seconds(n_kernels, n_samples, n_targets, shared) > least_spared(kinked):
+    if gram_seconds(n_kernels, n_samples, n_targets, shared, kinked) > least_spared(kinked):
         return None
     sizes: dict[str, Any] = {
         "n_targets": n_targets if shared else 1,
@@ -603,10 +603,17 @@ def least_spared(kinked: bool) -> float:
     return NOTICED_OF_KINKS if kinked else NOTICED
 
 
-def gram_seconds(n_kernels: int, n_samples: int, n_targets: int = 1, shared: bool = False) -> float:
-    """Return the seconds that a fit on stored Gram matrices is predicted to take on one core."""
+def gram_seconds(
+    n_kernels: int, n_samples: int, n_targets: int = 1, shared: bool = False, kinked: bool = False
+) -> float:
+    """Return the seconds that a fit on stored Gram matrices is predicted to take on one core.
+
+    They are infinite where none can be had: steps of several targets under shared weights ask for derivatives.
+    """
     entries, square = ENTRY * n_kernels * n_samples**2 / 2, float(n_samples) ** 2
     if shared and n_targets > 1:
+        if kinked:
+            return np.inf
         return GRAM_BASE + entries + n_targets * square * (SHARED_SQUARE + SHARED_CUBE * n_samples)
     return GRAM_BASE + n_targets * (entries + CUBE * square * n_samples)
 
@@ -652,12 +659,14 @@ def _why_factors(
     if representation != "auto":
         return "as asked" if representation == FACTORED else None
     n_kernels, n_samples = sizes["n_kernels"], sizes["n_samples"]
+    matrices, factors = seconds
+    if np.isinf(matrices):
+        return "a loss with kinks under shared weights is solved on factors alone"
     try:
         plan = plan_stack(**sizes, memory_budget=memory_budget)
     except MemoryBudgetError:
         square = format_bytes(working_nbytes(**sizes))
         return f"the arrays among {n_samples} samples alone would take {square}"
-    matrices, factors = seconds
     if plan.kind == "lazy":
         plan = plan_stack(**sizes, memory_budget=memory_budget, repeats=repeats())
     if plan.kind == "lazy":
