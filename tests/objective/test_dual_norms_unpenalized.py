@@ -143,7 +143,7 @@ def test_coefficients_at_corners_stay_there(loss, outputs, Z) -> None:
     bound = problem.certified_bound
     rho = bound.feasible(np.where(rng.uniform(size=y.shape) < 0.7, 0.4 * y, 0.0).reshape(problem.y.shape), sums=True)
     rho = np.where(np.abs(rho) < 0.05, 0.0, rho)
-    rho = bound._orthogonal(rho, *bound._kept_at_corners(rho))  # feasible, with zeros
+    rho = bound.between(rho, *bound._kept_at_corners(rho), sums=False)  # feasible, with zeros
     moved = rho + 1e-8 * np.abs(rho).max() * (bound.basis @ np.ones((bound.basis.shape[1], outputs))).reshape(rho.shape)
     nearest, kept = (candidate for candidate, _ in bound.candidates(moved, moved, sums=True))
     zeros = rho == 0

@@ -103,7 +103,7 @@ def refusal_of_sharing(
         return "the penalty gives every kernel a weight, and the factors of all of them are too many; take 'l1'"
     if isinstance(model.solver, Solver) or (model.solver != AUTO and not _is_factored(model.solver)):
         return "a solver of its own was asked for; take solver='auto'"
-    if not _partition(splits, samples.n_given):
+    if not _partition(splits, samples):
         return "folds must train on all rows that they do not hold out, and no two may hold out the same; take KFold"
     if wish == SHARED:
         return None
@@ -133,15 +133,15 @@ def _learned(bank: Any, rows: Any, training: Training) -> str | None:
     return None if stack.few_columns else "kernels take many landmarks"
 
 
-def _partition(splits: Sequence[Split], n: int) -> bool:
-    """Whether no row is held out twice, and each fold trains on all rows that it does not hold out."""
-    times = np.zeros(n, dtype=np.int64)
+def _partition(splits: Sequence[Split], samples: Samples) -> bool:
+    """Whether no row is held out twice, and each fold trains on all rows that count which it does not hold out."""
+    times = np.zeros(samples.n_given, dtype=np.int64)
     for train, test in splits:
-        known = np.zeros(n, dtype=np.int64)
+        known = np.zeros(samples.n_given, dtype=np.int64)
         np.add.at(known, train, 1)
         np.add.at(known, test, 1)
         np.add.at(times, test, 1)
-        if (known != 1).any():
+        if (known > 1).any() or not known[samples.kept].all():
             return False
     return len(splits) > 1 and bool((times <= 1).all())
 
