@@ -255,6 +255,11 @@ def test_a_bank_that_leaves_its_kernels_to_the_rows_is_sized_like_the_default_on
     assert [name for name in sized.expand(rows) if "landmarks" in name[0]] != []
     assert sized.missing == "mask"
     assert sized_bank(auto, rows[:300]) == auto
+    # Averages, which a search tries, are worth matrices of more rows, as long as factors are not asked for.
+    assert sized_bank(auto, rows[:2_500]) != sized_bank(auto, rows[:2_500], averages=True) == auto
+    few, y = np.hstack([rows, rows**2])[:2_500], rows[:2_500, 0]
+    plans = [MKLRegressorCV(resources={"representation": form}).plan(few, y) for form in ("auto", "factored")]
+    assert [plan.kind for plan in plans] == ["packed", "factored"]
     chosen = KernelBank([*auto.kernels, ("mine", Gaussian(1.0), None)])
     assert sized_bank(chosen, rows).kernels[-1] == chosen.kernels[-1]
     assert sized_bank(KernelBank([Joint((Gaussian(1.0),))]), rows) == KernelBank([Joint((Gaussian(1.0),))])

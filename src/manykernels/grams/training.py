@@ -64,7 +64,7 @@ from manykernels.validation.parameters import check_n_jobs
 
 PRECOMPUTED = "precomputed"
 LAZY = "lazy"  # matrices that are evaluated whenever they are read, for a search, which reads averages of all kernels
-PATIENCE_SECONDS = 2.5  # predicted of a fit of the default bank with matrices, beyond which it has landmarks
+PATIENCE_SECONDS = {False: 2.5, True: 8.0}  # of a fit of the default bank, then it has landmarks; with averages later
 LANDMARK_PRODUCTS = 1e9  # rows times the square of landmarks of the default bank: what a step on them costs
 LANDMARK_COUNTS = (50, 500)  # compared by `gram_or_factored.py --problem landmarks`
 AGAIN_BYTES = 2**28  # of a stack that is built a second time, while somebody asks: evaluated within a second
@@ -148,18 +148,18 @@ def is_precomputed(kernels: object) -> bool:
     return isinstance(kernels, PrecomputedBank) or (isinstance(kernels, str) and kernels == PRECOMPUTED)
 
 
-def as_bank(kernels: object, rows: object = None) -> KernelBank | PrecomputedBank | PairKernels:
-    """Return the bank that the parameter ``kernels`` of an estimator stands for, on these rows."""
+def as_bank(kernels: object, rows: object = None, averages: bool = False) -> KernelBank | PrecomputedBank | PairKernels:
+    """Return the bank that ``kernels`` of an estimator stands for on these rows, if ``averages`` of it are tried."""
     if kernels is None:
         if isinstance(rows, Pairs):
             return PairKernels()
         if isinstance(rows, Table) and rows.is_sparse:
             return KernelBank([Joint(DEFAULT_SPECS)])
-        return sized_bank(DEFAULT_BANK, rows)
+        return sized_bank(DEFAULT_BANK, rows, averages)
     if isinstance(kernels, str) and kernels == PRECOMPUTED:
         return PrecomputedBank(normalize=None)
     if isinstance(kernels, KernelBank):
-        return sized_bank(kernels, rows)
+        return sized_bank(kernels, rows, averages)
     if isinstance(kernels, (PrecomputedBank, PairKernels)):
         return kernels
     raise InvalidInputError(
@@ -172,21 +172,21 @@ def as_bank(kernels: object, rows: object = None) -> KernelBank | PrecomputedBan
 DEFAULT_BANK = KernelBank.auto()  # leaves its kernels to the rows
 
 
-def sized_bank(bank: KernelBank, rows: object = None) -> KernelBank:
+def sized_bank(bank: KernelBank, rows: object = None, averages: bool = False) -> KernelBank:
     """Return a bank whose default kernels, where it leaves them to the rows, suit the number of rows.
 
     Where matrices of all of them are predicted to take long, Gaussians of several columns are projected on landmarks,
     so that the bank can be held as factors and a fit ends at any number of rows; their names say so. So it is where
-    columns have shapes, which only factors keep.
+    columns have shapes, which only factors keep. ``averages`` are sums of matrices, which take less than such fits.
     """
     if rows is None or not any(issubclass(kind, DefaultKernels) for kind in set(map(type, bank.kernels))):
         return bank
     table = Table.of(rows, sparse=True)
-    expanded, on_factors = bank.expand(table), bank.keeps_shapes  # whatever matrices would take
-    if table.is_sparse or not (on_factors or gram_seconds(len(expanded), len(table)) > PATIENCE_SECONDS):
+    expanded, on_factors, patience = bank.expand(table), bank.keeps_shapes, PATIENCE_SECONDS[averages]
+    if table.is_sparse or not (on_factors or gram_seconds(len(expanded), len(table)) > patience):
         return bank
     sizes = _sizes(bank_kinds(bank, table), table) | {"n_landmark": sum(len(columns) > 1 for _, _, columns in expanded)}
-    if not on_factors and factored_seconds(**sizes) <= PATIENCE_SECONDS:
+    if not on_factors and factored_seconds(**sizes) <= patience:
         return bank
     count = int(np.clip(np.sqrt(LANDMARK_PRODUCTS / len(table)), *LANDMARK_COUNTS))
     decided = [

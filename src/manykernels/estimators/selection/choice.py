@@ -28,7 +28,7 @@ from manykernels.estimators.selection.folds import (
     weighed_splits,
 )
 from manykernels.estimators.selection.held_out import KeepsHeldOut
-from manykernels.estimators.selection.memory import plan_of_search
+from manykernels.estimators.selection.memory import plan_of_search, tries_averages
 from manykernels.estimators.selection.mixtures import (
     PenaltyFamily,
     alpha_grid,
@@ -412,9 +412,9 @@ class CrossValidated(KeepsHeldOut):
         families = penalty_families(penalty, own, self.l1_ratios)
         return families if tried is None else [replace(own, factors=factors) for factors in tried for own in families]
 
-    def _decide_kernels(self, rows: Rows) -> None:
+    def _decide_kernels(self, rows: Rows, loss: Loss) -> None:
         """Decide by all rows which kernels there are: gaps, kinds and dates must not give a fold another list."""
-        self._decided = as_bank(self.kernels, rows).resolve(rows)
+        self._decided = as_bank(self.kernels, rows, tries_averages(self, loss)).resolve(rows)
 
     def _at_given_strength(self, rows: Rows) -> BaseMKL:
         """Return the plain estimator with these parameters, which knows the columns of these rows."""
@@ -437,7 +437,7 @@ class CrossValidated(KeepsHeldOut):
 
     def _forms_of_run(self, samples: Samples, loss: Loss, groups: Any) -> tuple[MemoryPlan | None, tuple[str, str]]:
         """Return the plan of the search, and how kernels are held for averages and for what selects."""
-        self._decide_kernels(samples.rows)
+        self._decide_kernels(samples.rows, loss)
         return plan_of_search(self, self._at_given_strength(samples.rows), samples, loss, groups)
 
     def _scoring_weight(self, y: Array, weight: Array | None) -> Array | None:

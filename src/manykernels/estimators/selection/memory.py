@@ -65,6 +65,11 @@ def plan_of_search(
     return plan_search(plan, fit, n_folds, n_rounded, mixtures=mixtures, averages=averages, apart=apart), forms
 
 
+def tries_averages(search: Any, loss: Loss) -> bool:
+    """Return whether a search may try averages of all kernels, which are sums of matrices."""
+    return bool(search._searches and can_average([loss]) and search._resources.representation != FACTORED)
+
+
 def n_folds_of(cv: Any, n_samples: int, groups: Any) -> int:
     """Return the number of folds, the usual one where that takes what is not known yet."""
     if cv is None or isinstance(cv, numbers.Integral):
