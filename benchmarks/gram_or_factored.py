@@ -428,7 +428,7 @@ def landmarks(options: Any) -> pd.DataFrame:
     for again, count, data in product((False, True), LANDMARKS, tables):
         if not again and data is not tables[0]:
             continue  # once, for what is compiled or read from disk at a first call
-        patience, counts = dict.fromkeys((False, True), 0.0 if count else np.inf), (min(count, 50), max(count, 50))
+        patience, counts = (0.0 if count else np.inf), (min(count, 50), max(count, 50))
         with mock.patch.multiple(training, PATIENCE_SECONDS=patience, LANDMARK_COUNTS=counts, LANDMARK_PRODUCTS=1e12):
             measured = default_bank_row(data, rows, options.seed, "auto", search=False)
         found += [{"landmarks": count} | measured] if again else []

@@ -7,7 +7,7 @@ from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property, partial
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
 import pandas as pd
@@ -63,8 +63,9 @@ from manykernels.validation.arrays import Array, plainly_finite
 from manykernels.validation.parameters import check_n_jobs
 
 PRECOMPUTED = "precomputed"
+Bank: TypeAlias = KernelBank | PrecomputedBank | PairKernels
 LAZY = "lazy"  # matrices that are evaluated whenever they are read, for a search, which reads averages of all kernels
-PATIENCE_SECONDS = {False: 2.5, True: 8.0}  # of a fit of the default bank, then it has landmarks; with averages later
+PATIENCE_SECONDS = 2.5  # predicted of a fit of the default bank with matrices, beyond which it has landmarks
 LANDMARK_PRODUCTS = 1e9  # rows times the square of landmarks of the default bank: what a step on them costs
 LANDMARK_COUNTS = (50, 500)  # compared by `gram_or_factored.py --problem landmarks`
 AGAIN_BYTES = 2**28  # of a stack that is built a second time, while somebody asks: evaluated within a second
@@ -104,8 +105,7 @@ class Training:
     @cached_property
     def landmarks(self) -> int:
         """The most landmarks that a kernel is projected on."""
-        specs = getattr(self.bank.raw, "specs", ())
-        return max((spec.count for spec in specs if isinstance(spec, Landmarks)), default=0)
+        return max((own.count for own in getattr(self.bank.raw, "specs", ()) if isinstance(own, Landmarks)), default=0)
 
     def let_go(self) -> None:
         """Let go of what factors share with those of later models."""
@@ -148,18 +148,18 @@ def is_precomputed(kernels: object) -> bool:
     return isinstance(kernels, PrecomputedBank) or (isinstance(kernels, str) and kernels == PRECOMPUTED)
 
 
-def as_bank(kernels: object, rows: object = None, averages: bool = False) -> KernelBank | PrecomputedBank | PairKernels:
-    """Return the bank that ``kernels`` of an estimator stands for on these rows, if ``averages`` of it are tried."""
+def as_bank(kernels: object, rows: object = None, patience: float | None = None) -> Bank:
+    """Return the bank that the parameter ``kernels`` of an estimator stands for on these rows; see `sized_bank`."""
     if kernels is None:
         if isinstance(rows, Pairs):
             return PairKernels()
         if isinstance(rows, Table) and rows.is_sparse:
             return KernelBank([Joint(DEFAULT_SPECS)])
-        return sized_bank(DEFAULT_BANK, rows, averages)
+        return sized_bank(DEFAULT_BANK, rows, patience)
     if isinstance(kernels, str) and kernels == PRECOMPUTED:
         return PrecomputedBank(normalize=None)
     if isinstance(kernels, KernelBank):
-        return sized_bank(kernels, rows, averages)
+        return sized_bank(kernels, rows, patience)
     if isinstance(kernels, (PrecomputedBank, PairKernels)):
         return kernels
     raise InvalidInputError(
@@ -172,17 +172,18 @@ def as_bank(kernels: object, rows: object = None, averages: bool = False) -> Ker
 DEFAULT_BANK = KernelBank.auto()  # leaves its kernels to the rows
 
 
-def sized_bank(bank: KernelBank, rows: object = None, averages: bool = False) -> KernelBank:
+def sized_bank(bank: KernelBank, rows: object = None, patience: float | None = None) -> KernelBank:
     """Return a bank whose default kernels, where it leaves them to the rows, suit the number of rows.
 
-    Where matrices of all of them are predicted to take long, Gaussians of several columns are projected on landmarks,
-    so that the bank can be held as factors and a fit ends at any number of rows; their names say so. So it is where
-    columns have shapes, which only factors keep. ``averages`` are sums of matrices, which take less than such fits.
+    Where a fit on matrices of all of them is predicted to take more seconds than ``patience``, `PATIENCE_SECONDS` if
+    None, Gaussians of several columns are projected on landmarks, so that the bank can be held as factors and a fit
+    ends at any number of rows; their names say so. So it is where columns have shapes, which only factors keep.
     """
     if rows is None or not any(issubclass(kind, DefaultKernels) for kind in set(map(type, bank.kernels))):
         return bank
     table = Table.of(rows, sparse=True)
-    expanded, on_factors, patience = bank.expand(table), bank.keeps_shapes, PATIENCE_SECONDS[averages]
+    patience = PATIENCE_SECONDS if patience is None else patience
+    expanded, on_factors = bank.expand(table), bank.keeps_shapes  # whatever matrices would take
     if table.is_sparse or not (on_factors or gram_seconds(len(expanded), len(table)) > patience):
         return bank
     sizes = _sizes(bank_kinds(bank, table), table) | {"n_landmark": sum(len(columns) > 1 for _, _, columns in expanded)}
@@ -336,13 +337,12 @@ def _repeats(bank: KernelBank, expanded: list[NamedKernel], table: Table) -> lis
 
 def _sizes(kinds: Sequence[Kind], table: Table) -> dict[str, Any]:
     """Return what the predicted seconds of kernels on a table depend on."""
-    projected = [kind.spec.count for kind in kinds if isinstance(kind.spec, Landmarks)]
     return {
         "n_kernels": sum(kind.n_kernels for kind in kinds),
         "n_samples": len(table),
         "n_columns": table.n_columns,
         "n_landmark": sum(kind.n_kernels for kind in kinds if _needs_landmarks(kind.spec, kind.n_columns)),
-        "landmarks": min(max(projected, default=0), len(table)),
+        "landmarks": min(max((k.spec.count for k in kinds if isinstance(k.spec, Landmarks)), default=0), len(table)),
         "rank": total_rank(table),
     }
 

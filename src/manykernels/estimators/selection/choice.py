@@ -28,7 +28,7 @@ from manykernels.estimators.selection.folds import (
     weighed_splits,
 )
 from manykernels.estimators.selection.held_out import KeepsHeldOut
-from manykernels.estimators.selection.memory import plan_of_search, tries_averages
+from manykernels.estimators.selection.memory import patience_of, plan_of_search
 from manykernels.estimators.selection.mixtures import (
     PenaltyFamily,
     alpha_grid,
@@ -334,20 +334,14 @@ class CrossValidated(KeepsHeldOut):
     @property
     def _fold_tol(self) -> float:
         """Relative gap of the models of the folds: no reason to tell models apart by what no score can see."""
-        asked = self._search_options.fold_tol
-        if asked is not None:
-            return float(asked)
-        return max(self.tol, FOLD_TOL) if self._searches else self.tol
+        asked, own = self._search_options.fold_tol, max(self.tol, FOLD_TOL) if self._searches else self.tol
+        return own if asked is None else float(asked)
 
     @property
     def _searches(self) -> bool:
         """Whether mixtures are searched, on grids of their own; not where classes or targets share their weights."""
-        return (
-            self.outputs == "own"
-            and self._named_penalty in ("auto", "ridge")
-            and self.alphas is None
-            and tried_factors(self.kernel_penalties) is None
-        )
+        open_grid = self.alphas is None and tried_factors(self.kernel_penalties) is None
+        return open_grid and self.outputs == "own" and self._named_penalty in ("auto", "ridge")
 
     @property
     def _named_penalty(self) -> Penalty:
@@ -412,9 +406,14 @@ class CrossValidated(KeepsHeldOut):
         families = penalty_families(penalty, own, self.l1_ratios)
         return families if tried is None else [replace(own, factors=factors) for factors in tried for own in families]
 
-    def _decide_kernels(self, rows: Rows, loss: Loss) -> None:
+    @property
+    def _patience(self) -> float | None:
+        """Predicted seconds of a fit up to which the default bank stays on matrices."""
+        return patience_of(self, self._checked_loss())
+
+    def _decide_kernels(self, rows: Rows) -> None:
         """Decide by all rows which kernels there are: gaps, kinds and dates must not give a fold another list."""
-        self._decided = as_bank(self.kernels, rows, tries_averages(self, loss)).resolve(rows)
+        self._decided = as_bank(self.kernels, rows, self._patience).resolve(rows)
 
     def _at_given_strength(self, rows: Rows) -> BaseMKL:
         """Return the plain estimator with these parameters, which knows the columns of these rows."""
@@ -437,7 +436,7 @@ class CrossValidated(KeepsHeldOut):
 
     def _forms_of_run(self, samples: Samples, loss: Loss, groups: Any) -> tuple[MemoryPlan | None, tuple[str, str]]:
         """Return the plan of the search, and how kernels are held for averages and for what selects."""
-        self._decide_kernels(samples.rows, loss)
+        self._decide_kernels(samples.rows)
         return plan_of_search(self, self._at_given_strength(samples.rows), samples, loss, groups)
 
     def _scoring_weight(self, y: Array, weight: Array | None) -> Array | None:

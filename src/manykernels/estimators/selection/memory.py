@@ -38,6 +38,7 @@ FOLD_SPECTRUM = 14_000  # bytes of what a fold knows of a kernel on factors, bes
 FOLD_VECTORS = 96  # float64 a sample and target: models that all folds keep until a mixture is followed to its end
 # float32 among the samples and all rows of a fold, beside the sums of those open: one in double precision, its factor
 AVERAGE_ROUNDED = 3
+PATIENCE_OF_AVERAGES = 8.0  # predicted seconds of one fit on matrices, at which searches on landmarks take as long
 LIKELY_FOLDS = 3  # in which selections are tried first, and as often only
 PERMUTED, PRODUCT_BYTES = 200, 2**22  # orders of a target in one product with the kernels, and the most that it takes
 COPIED_KERNELS = (12, 25)  # triangles of kernels in use beside matrices that are not held: as often, and of many
@@ -65,9 +66,13 @@ def plan_of_search(
     return plan_search(plan, fit, n_folds, n_rounded, mixtures=mixtures, averages=averages, apart=apart), forms
 
 
-def tries_averages(search: Any, loss: Loss) -> bool:
-    """Return whether a search may try averages of all kernels, which are sums of matrices."""
-    return bool(search._searches and can_average([loss]) and search._resources.representation != FACTORED)
+def patience_of(search: Any, loss: Loss) -> float | None:
+    """Return the seconds up to which the default bank of a search stays on matrices; None for those of a fit.
+
+    Averages of all kernels are sums of matrices, which take less than fits on landmarks at every strength.
+    """
+    averages = search._searches and can_average([loss]) and search._resources.representation != FACTORED
+    return PATIENCE_OF_AVERAGES if averages else None
 
 
 def n_folds_of(cv: Any, n_samples: int, groups: Any) -> int:
