@@ -293,7 +293,7 @@ def clear(levels: Sequence[NoiseLevel]) -> bool:
 def told(levels: Sequence[NoiseLevel]) -> bool:
     """Whether targets are told from noise: clear, or behind so few orders as noise at the limit would be rarely.
 
-    Noise that is told so and would not be by many more orders is one target in a thousand.
+    Noise that is told so and would not be by many more orders is one target in two thousand.
     """
     n_orders = len(levels[0].permuted)
     behind = round(p_value(levels) * (1 + n_orders)) - 1

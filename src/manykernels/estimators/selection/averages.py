@@ -108,8 +108,8 @@ def _product(features: Array, vectors: Array) -> Array:
 def _exact_product(features: Array, vectors: Array) -> Array:
     """Return the product in double precision, to which a few rows at a time are raised."""
     out = np.empty((len(features), vectors.shape[1]), order="F")
-    for start in range(0, len(features), ROWS_RAISED if features.dtype != np.float64 else len(features)):
-        rows = slice(start, start + ROWS_RAISED if features.dtype != np.float64 else None)
+    n_rows = ROWS_RAISED if features.dtype != np.float64 else max(len(features), 1)
+    for rows in (slice(start, start + n_rows) for start in range(0, len(features), n_rows)):
         out[rows] = features[rows].astype(np.float64, copy=False) @ vectors
     return out
 
