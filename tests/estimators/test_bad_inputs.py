@@ -13,11 +13,13 @@ import numpy as np
 import pandas as pd
 import pytest
 from scipy import sparse
-from sklearn.model_selection import GroupKFold, KFold
+from sklearn.exceptions import UndefinedMetricWarning
+from sklearn.model_selection import GroupKFold, KFold, TimeSeriesSplit
 
 from manykernels import (
     Gaussian,
     GaussianMKL,
+    Interaction,
     InvalidInputError,
     KernelBank,
     KernelStack,
@@ -30,9 +32,10 @@ from manykernels import (
     Views,
     compare,
     nested_cross_validation,
+    report,
     solve,
 )
-from manykernels.estimators.selection.folds import splits_of
+from manykernels.estimators.selection.splits import splits_of
 from manykernels.exceptions import IncompatibleError, MemoryBudgetError, NotPSDError
 
 PAGE = Path(__file__).parents[2] / "docs" / "bad_inputs.md"
@@ -206,6 +209,13 @@ CASES = [
     Case("one class", lambda: classify(y=["yes"] * 40), "only one class, 'yes'"),
     Case("a second class of weight zero only", lambda: classify(weight=(Y == "yes").astype(float)), "only one class"),
     Case("numbers given to a classifier", lambda: classify(y=TARGET), "Unknown label type: continuous"),
+    Case("dates as labels", lambda: classify(X, DATES), r"make them text: y.astype\(str\)"),
+    Case("complex labels", lambda: classify(X, (Y == "yes") + 0j), "complex numbers .*make them text"),
+    Case(
+        "True and False among objects as labels",
+        lambda: classify(X, pd.Series(Y == "yes").astype(object)),
+        r"boolean labels .* values were missing.* y.astype\(bool\)",
+    ),
     Case("labels of bytes", lambda: classify(y=Y.astype("S")), "labels represented as bytes is not supported"),
     Case("intervals as labels", lambda: classify(y=pd.cut(TARGET, 2)), "labels of type Interval.*Make them text"),
     Case("labels as a generator", lambda: classify(y=(label for label in Y)), r"Pass list\(y\)"),
@@ -310,6 +320,11 @@ CASES = [
         lambda: KernelBank.per_feature(FRAME.columns, widths=[1.0]),
         "got 'age'. Columns come after kernels",
     ),
+    Case(
+        "a kernel in the place of a list of kernels", lambda: KernelBank(Gaussian(1.0)), r"KernelBank.joint\(Gaussian"
+    ),
+    Case("groups without names", lambda: KernelBank.from_groups([["age"], ["dose"]]), "a mapping of names to columns"),
+    Case("a kernel without columns in a product", lambda: Interaction(Gaussian(1.0)), r"sequence of \(kernel, columns"),
     Case("an empty bank", lambda: KernelBank([]), "not empty"),
     Case(
         "two kernels of one name", lambda: KernelBank([("k", Linear(), [0]), ("k", Linear(), [1])]), "names must differ"
@@ -521,6 +536,65 @@ def test_a_fold_of_one_class_is_named_with_a_way_out() -> None:
         nested_cross_validation(MKLClassifier(), X, y, cv=KFold(2))
     with pytest.raises(InvalidInputError, match=words):
         compare(MKLClassifier(), X, y, cv=KFold(2))
+
+
+@pytest.mark.parametrize(
+    "attempt",
+    [
+        lambda y, cv: MKLClassifierCV(cv=cv).fit(X, y),
+        lambda y, cv: nested_cross_validation(MKLClassifier(), X, y, cv=cv),
+        lambda y, cv: compare(MKLClassifier(), X, y, cv=cv),
+        lambda y, cv: report(MKLClassifier(alpha=0.1).fit(X, y), X, y, "never.html", cv=cv),
+    ],
+    ids=["search", "nested", "compare", "report"],
+)
+def test_classes_in_the_order_of_time_are_named_with_a_way_out(attempt: Callable[[Any, Any], Any]) -> None:
+    y = np.repeat(["no", "yes"], 20)
+    with pytest.raises(InvalidInputError, match=r"'no', of 2 in y: it learns from the earliest rows.*test_size"):
+        attempt(y, TimeSeriesSplit(3))
+
+
+def test_classes_that_rows_to_learn_from_lack_are_told_of() -> None:
+    y = np.repeat(list("abcd"), 10)
+    with pytest.warns(UserWarning, match="2 of 2 folds hold out classes that none .* has: 'c', 'd'"):
+        scores = nested_cross_validation(MKLClassifier(alpha=0.1), X, y, cv=TimeSeriesSplit(2, test_size=10)).scores
+    assert scores.tolist() == [0.0, 0.0]
+
+
+def test_a_scorer_that_a_fold_cannot_have_is_told_of() -> None:
+    y = np.repeat(["no", "yes"], 20)
+    with pytest.raises(InvalidInputError, match=r"scoring failed on the 10 rows.*StratifiedKFold"):
+        MKLClassifierCV(cv=KFold(4), n_alphas=3, scoring="neg_log_loss").fit(X, y)
+    with (
+        pytest.warns(UndefinedMetricWarning),
+        pytest.raises(InvalidInputError, match=r"it is not defined in 4 of 4 folds.*StratifiedKFold"),
+    ):
+        MKLClassifierCV(cv=KFold(4), n_alphas=3, scoring="roc_auc").fit(X, y)
+
+
+def test_a_number_of_folds_keeps_groups_whole() -> None:
+    y, groups = np.where(np.arange(40) % 2, "yes", "no"), np.repeat(list("abcdefgh"), 5)
+    for classifier, target in [(True, y), (False, TARGET)]:
+        for cv in (None, 3):
+            folds = splits_of(cv, target, groups, classifier=classifier)
+            assert len(folds) == (cv or 5)
+            assert sorted(np.concatenate([test for _, test in folds])) == list(range(40))
+            assert not any(set(groups[train]) & set(groups[test]) for train, test in folds)
+    assert len(splits_of(None, TARGET, groups[:15].repeat(3)[:40] > "a", classifier=False)) == 2
+
+
+@pytest.mark.parametrize(
+    ("groups", "words"),
+    [
+        (np.arange(40) % 4, "cv=5 makes no folds of these 40 samples, of which there are 4 groups: .*at most 4"),
+        (np.arange(39), r"groups must hold one label for each of the 40 samples, got shape \(39,\)"),
+        ([None, *range(39)], "groups is missing for 1 of 40 samples"),
+        (np.where(Y == "yes", "a", "b"), "one class to learn from, '.*', of 2 in y: its groups have no other"),
+    ],
+)
+def test_groups_that_make_no_folds_are_refused_in_words(groups: Any, words: str) -> None:
+    with pytest.raises(InvalidInputError, match=words):
+        MKLClassifierCV(cv=2 if "other" in words else 5).fit(X, Y, groups=groups)
 
 
 def test_events_need_not_differ_in_a_fold() -> None:

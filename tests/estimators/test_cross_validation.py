@@ -246,7 +246,7 @@ def test_unfinished_folds_are_reported_once() -> None:
         given = {"solver": "interior_point", "resources": {"max_iter": 1}, "tol": 1e-9}
         MKLRegressorCV(bank(), cv=3, alphas=[0.03, 0.01, 0.003], **given).fit(X, y)
     told = [str(warning.message) for warning in caught if warning.category is ConvergenceWarning]
-    assert sum("models of the folds stopped short of tol=1e-09" in text for text in told) == 1
+    assert sum("models of the folds stopped short of tol=1e-09: raise" in text for text in told) == 1
 
 
 @pytest.mark.nightly

@@ -9,7 +9,15 @@ import pandas as pd
 import pytest
 from sklearn.model_selection import KFold
 
-from manykernels import GaussianMKL, KernelAligner, KernelStack, MKLClassifierCV, MKLRegressor, MKLRegressorCV
+from manykernels import (
+    GaussianMKL,
+    KernelAligner,
+    KernelStack,
+    MKLClassifier,
+    MKLClassifierCV,
+    MKLRegressor,
+    MKLRegressorCV,
+)
 from manykernels.kernels import KernelBank
 from manykernels.kernels.bank import columns
 from manykernels.kernels.precomputed import stack
@@ -124,3 +132,37 @@ def test_warnings_point_at_the_line_of_the_user():
         with pytest.warns(UserWarning, match="No kernel was selected") as caught:
             model.fit(X, Y)
         assert {warning.filename for warning in caught} == {__file__}
+
+
+TRUE = Y > 0
+CODES = TRUE.astype(int) + 1
+
+
+@pytest.mark.parametrize(
+    ("given", "plain"),
+    [
+        (pd.Series(TRUE, dtype="boolean"), TRUE),
+        (pd.Series(CODES, dtype="Int8"), CODES.astype("int8")),
+        (pd.Series(TRUE).astype("category"), TRUE),
+        (pd.Series(CODES, dtype="Int64").astype("category"), CODES),
+        (pd.DataFrame({"ill": pd.Series(TRUE, dtype="boolean")}), TRUE),
+        (pd.array(TRUE, dtype="boolean"), TRUE),
+        (pd.Series(TRUE, dtype="Float64"), TRUE.astype(float)),
+        (pd.Series(np.where(TRUE, "ill", "well"), dtype="string"), np.where(TRUE, "ill", "well").astype(object)),
+    ],
+    ids=["boolean", "Int8", "categories of bool", "categories of Int64", "frame", "array", "Float64", "string"],
+)
+@pytest.mark.filterwarnings("ignore:A column-vector y was passed")
+def test_labels_of_pandas_keep_the_type_of_their_values(given, plain):
+    model = MKLClassifier(alpha=0.1).fit(FRAME, given)
+    assert model.classes_.dtype == model.predict(FRAME).dtype == plain.dtype
+    assert model.classes_.tolist() == np.unique(plain).tolist()
+    np.testing.assert_array_equal(model.predict(FRAME), MKLClassifier(alpha=0.1).fit(FRAME, plain).predict(FRAME))
+    assert 0.5 < model.score(FRAME, given) <= 1.0
+
+
+def test_labels_of_arrow_keep_the_type_of_their_values():
+    pa = pytest.importorskip("pyarrow")
+    for kind, plain in [(pa.bool_(), TRUE), (pa.int16(), CODES.astype("int16"))]:
+        model = MKLClassifier(alpha=0.1).fit(FRAME, pd.Series(plain, dtype=pd.ArrowDtype(kind)))
+        assert model.classes_.dtype == model.predict(FRAME).dtype == plain.dtype

@@ -6,6 +6,7 @@ import warnings
 from typing import Any
 
 import numpy as np
+import pandas as pd
 import pytest
 from scipy import stats
 from sklearn.model_selection import GroupKFold, KFold, cross_val_score
@@ -159,3 +160,14 @@ def test_a_single_kernel_is_its_own_average() -> None:
     table = compare(MKLRegressor(KernelBank([("all", Linear(), None)])), X, y, cv=2)
     assert table["n_kernels"].tolist() == [1, 1, 1, 1]
     np.testing.assert_allclose(table["difference"], 0, atol=1e-3)
+
+
+@pytest.mark.filterwarnings("ignore:A column-vector y was passed")
+def test_labels_in_a_table_of_one_column_are_compared_as_labels() -> None:
+    X, y = _data()
+    y = pd.DataFrame({"ill": np.where(y > 0, "yes", "no")})
+    table = compare(MKLClassifier(alpha=0.1), X, y, cv=2)
+    pd.testing.assert_frame_equal(
+        table.drop(columns="cpu_seconds"),
+        compare(MKLClassifier(alpha=0.1), X, y["ill"], cv=2).drop(columns="cpu_seconds"),
+    )

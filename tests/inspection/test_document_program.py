@@ -11,13 +11,14 @@ import numpy as np
 import pandas as pd
 import pytest
 from sklearn.base import clone
-from sklearn.model_selection import GroupKFold, KFold
+from sklearn.model_selection import GroupKFold, KFold, TimeSeriesSplit
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
 from manykernels import (
     Gaussian,
     GaussianMKL,
+    InvalidInputError,
     KernelBank,
     Linear,
     MKLClassifier,
@@ -27,7 +28,9 @@ from manykernels import (
     report,
     save_model,
 )
+from manykernels.inspection.reports import evaluation
 from manykernels.inspection.reports.document import NotAProgramError, program_of
+from manykernels.inspection.reports.evaluation import SplitRows
 
 pytestmark = pytest.mark.usefixtures("without_pictures")
 
@@ -85,6 +88,21 @@ def test_the_program_of_a_search_in_folds_by_groups_asks_for_them(tmp_path: Path
     space: dict[str, Any] = {"X": X, "y": X["a"], "groups": groups}
     exec(program.rpartition("report(")[0], space)
     np.testing.assert_array_equal(space["model"].predict(X), fitted.predict(X))
+
+
+def test_a_report_by_groups_keeps_them_whole(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    X, groups = table(), np.repeat(list("abcdefgh"), 5)
+    seen = []
+    monkeypatch.setattr(evaluation, "SplitRows", lambda *given: seen.append(given[2]) or SplitRows(*given))
+    for kind, y in [(MKLRegressor, X["a"]), (MKLClassifier, X["a"] > 0)]:
+        model = kind(GRID, alpha=0.1).fit(X, y)
+        report(model, X, y, tmp_path / "report.html", cv=3, groups=groups, n_draws=20, baselines=False)
+    assert len(seen) == 2
+    for splits in seen:
+        assert len(splits) == 3
+        assert not any(set(groups[train]) & set(groups[test]) for train, test in splits)
+    with pytest.raises(InvalidInputError, match=r"hold out every row exactly once.*X_test=X\[n:\]"):
+        report(MKLRegressor(GRID).fit(X, X["a"]), X, X["a"], tmp_path / "report.html", cv=TimeSeriesSplit(3))
 
 
 def test_a_model_that_no_program_tells_is_read_from_its_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -7,6 +7,7 @@ from collections.abc import Callable
 from typing import Any
 
 import numpy as np
+import pandas as pd
 import pytest
 from sklearn.metrics import balanced_accuracy_score, log_loss, mean_absolute_error, r2_score, roc_auc_score
 
@@ -64,6 +65,12 @@ def test_undefined_scores_are_none(named: Named) -> None:
     assert report.scores["roc_auc"] is None
     assert "roc_auc undefined" in report.summary()
     assert json.loads(report.to_json())["scores"]["roc_auc"] is None
+
+
+def test_labels_in_a_table_of_one_column_are_scored_as_labels(named: Named) -> None:
+    model, X = named("binary")
+    y = pd.DataFrame({"ill": np.where(X["first"] > 0, "yes", "no")})
+    assert MKLReport.from_estimator(model, X, y).scores == MKLReport.from_estimator(model, X, y["ill"]).scores
 
 
 def test_unknown_labels_count_as_errors(named: Named) -> None:

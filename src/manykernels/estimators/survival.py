@@ -16,7 +16,7 @@ from sklearn.utils.validation import check_is_fitted
 from manykernels.compiled import compiled
 from manykernels.estimators.parameters import Kernels, Resources, Search, check_parameters
 from manykernels.estimators.selection.choice import CrossValidated
-from manykernels.estimators.selection.folds import N_FOLDS, splits_of
+from manykernels.estimators.selection.splits import N_FOLDS, splits_of
 from manykernels.estimators.supervised.base import BaseMKL
 from manykernels.estimators.supervised.problems import Fit
 from manykernels.estimators.supervised.samples import Samples, sample_weights
@@ -672,6 +672,8 @@ class MKLSurvivalCV(CrossValidated, MKLSurvival):
         folds = min(N_FOLDS, max(n_events, 2)) if self.cv is None else self.cv
         if not isinstance(folds, int | np.integer):
             return iter(splits_of(folds, events, groups, classifier=False, events=True))
+        if groups is not None:
+            return iter(splits_of(self.cv, events, groups, classifier=True, events=True))
         if n_events < folds <= len(events):
             raise InvalidInputError(
                 f"There is no event for each of {folds} folds to hold out: {len(events)} samples have {n_events}. Take "
@@ -681,7 +683,7 @@ class MKLSurvivalCV(CrossValidated, MKLSurvival):
             dealt = np.empty(len(events), dtype=np.intp)
             dealt[np.argsort(~events, kind="stable")] = np.arange(len(events)) % folds
             return iter(splits_of(PredefinedSplit(dealt), events, classifier=False))
-        return iter(splits_of(folds, events, groups, classifier=True, events=True))
+        return iter(splits_of(folds, events, classifier=True, events=True))
 
     def _checked_loss(self) -> Any:
         if isinstance(self.penalty, str) and self.penalty == "auto":

@@ -25,7 +25,7 @@ from manykernels.estimators.supervised.samples import Rows, Samples
 from manykernels.exceptions import InvalidInputError
 from manykernels.kernels import KernelSpec
 from manykernels.objective.losses import Loss
-from manykernels.validation.arrays import Array
+from manykernels.validation.arrays import Array, check_count
 from manykernels.validation.parameters import RandomSource
 
 
@@ -196,8 +196,9 @@ class PolynomialMKL(BaseKernelSearch):
     def _search(self, problem: SearchProblem) -> PolynomialDiscovery:
         if self.base is not None and not isinstance(self.base, KernelSpec):
             raise InvalidInputError(f"base must be a kernel such as Gaussian('median'), or None, got {self.base!r}.")
+        folds = None if self.cv is None else check_count(self.cv, "cv", least=2)
         return discover_polynomial(
-            problem, folds=self.cv, limits=Limits(self.tol, **self._resources.limits()),
+            problem, folds=folds, limits=Limits(self.tol, **self._resources.limits()),
             **self._given_to(discover_polynomial),
         )  # fmt: skip
 

@@ -19,13 +19,10 @@ from manykernels.estimators.selection.folds import (
     Folds,
     HeldOut,
     OpenedKernels,
-    Split,
     begun,
     begun_in,
     of_fewer_rows,
     on_stored,
-    splits_of,
-    weighed_splits,
 )
 from manykernels.estimators.selection.held_out import KeepsHeldOut
 from manykernels.estimators.selection.memory import patience_of, plan_of_search
@@ -40,6 +37,7 @@ from manykernels.estimators.selection.mixtures import (
 )
 from manykernels.estimators.selection.search import MixtureSearch, PenaltyGrid, Rung, in_closed_form, learned
 from manykernels.estimators.selection.shared_folds import FOLD_KERNELS, SHARED, pooled_folds, refusal_of_sharing
+from manykernels.estimators.selection.splits import Split, splits_of, weighed_splits
 from manykernels.estimators.selection.strengths import (
     COARSE,
     Evidence,
@@ -118,8 +116,8 @@ class CrossValidated(KeepsHeldOut):
         sample_weight : array-like of shape (n_samples,), float or None, default=None
             Non-negative factors on the losses, also given to the scorer.
         groups : array-like of shape (n_samples,) or None, default=None
-            Given to the splitter. What noise reaches is measured with the targets of groups of equal size in each
-            other's place.
+            Given to the splitter; a number of folds keeps groups whole. What noise reaches is measured with the
+            targets of groups of equal size in each other's place.
 
         Returns
         -------
@@ -476,9 +474,7 @@ class CrossValidated(KeepsHeldOut):
         self.mixing_: float | Array | None = None  # of searches, like the next
         self.best_per_target_: Array | None = None
         self.cv_results_ = results_of(candidates, [c.family.told(c.strength) for c in candidates])
-        advice = (
-            f"of tol={self._fold_tol:g}: raise max_iter, loosen tol or fold_tol, or leave out the smallest strengths"
-        )
+        advice = "raise max_iter, loosen tol or fold_tol, or leave out the smallest strengths"
         self._warn_of_unfinished(candidates, f"of tol={self._fold_tol:g}: {advice}")
         return candidates
 

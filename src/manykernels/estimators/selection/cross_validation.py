@@ -17,7 +17,7 @@ from sklearn.utils import _safe_indexing
 
 from manykernels.estimators.parameters import Kernels, LossParameters, Resources, Search, with_kernels_of
 from manykernels.estimators.selection.choice import CrossValidated
-from manykernels.estimators.selection.folds import splits_of
+from manykernels.estimators.selection.splits import splits_of
 from manykernels.estimators.supervised.classifier import MKLClassifier
 from manykernels.estimators.supervised.regressor import MKLRegressor
 from manykernels.estimators.supervised.samples import class_factors, encode_labels, sample_weights
@@ -462,7 +462,7 @@ def nested_cross_validation(
         Outer folds: any splitter of scikit-learn, grouped, blocked in time, or repeated.
     groups : array-like of shape (n_samples,) or None, default=None
         Given to the outer splitter; those of the training samples also to the inner one, if the estimator has folds of
-        its own. Choose splitters that keep groups together for both.
+        its own. Numbers of folds keep groups whole, as splitters by groups do.
     scoring : str, callable or None, default=None
         None is the ``score`` method: accuracy, or the coefficient of determination.
     n_jobs : int or None, default=None

@@ -1,4 +1,4 @@
-"""Folds: splits of rows that can say something, kernels learned on the training rows of one, and what it says.
+"""Folds: kernels learned on the training rows of a split, and what the rows held out say.
 
 A fold scores whatever is tried on the rows that it holds out, which it does not look at before.
 """
@@ -7,21 +7,20 @@ from __future__ import annotations
 
 import copy
 from bisect import bisect_right
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from numpy.typing import ArrayLike
 from sklearn.base import BaseEstimator, RegressorMixin
 from sklearn.linear_model import LogisticRegression
-from sklearn.model_selection import BaseCrossValidator, BaseShuffleSplit, check_cv
 
 from manykernels.estimators.selection.averages import AverageKernel, AverageModels, can_average, fit_averages, opened
+from manykernels.estimators.selection.splits import Split
 from manykernels.estimators.strength import default_fraction
 from manykernels.estimators.supervised.problems import Fit, SolverChoice, descend, expanded, without_bar
-from manykernels.exceptions import InvalidInputError, warn
+from manykernels.exceptions import InvalidInputError
 from manykernels.grams import build_stack, cross_combine, cross_scores
 from manykernels.grams.expansion import Expansion
 from manykernels.grams.plan import factored_seconds, gram_seconds, pieces_nbytes
@@ -43,59 +42,10 @@ if TYPE_CHECKING:
     from manykernels.objective.problem import Problem
 
 
-Split = tuple[Array, Array]
-CrossValidation: TypeAlias = int | BaseCrossValidator | BaseShuffleSplit | Iterable[Split] | None
-
-N_FOLDS = 5  # where nothing is said of folds
 FIRST_FOLDS, FIRST_SHARE = 3, 0.5  # folds in which what is in doubt is tried first, at least, and of many folds
 SHARE_OF_COST = 0.15  # of the fits in all folds, that those of fewer rows in the first folds may be predicted to take
 WORTH_FEWER = 0.1  # seconds that a fit must be predicted to be shorter by: dozens are, and folds are opened once more
 MOST_LABELS = 100  # distinct targets that may be classes, none of which may be missing
-
-
-def splits_of(
-    cv: CrossValidation, y: Any, groups: ArrayLike | None = None, *, classifier: bool, events: bool = False
-) -> list[tuple[Array, Array]]:
-    """Return the rows to learn from and those held out of every fold; what makes no folds is refused in words.
-
-    None is five folds, or as many as the samples, or those of the largest class, allow. ``events`` says that ``y`` are
-    no classes to learn but events that folds share: some may have none without.
-    """
-    most = int(np.unique(y, return_counts=True)[1].max()) if classifier and np.ndim(y) == 1 else len(y)
-    asked = min(N_FOLDS, max(most, 2)) if cv is None else cv
-    try:
-        splits = list(check_cv(asked, y, classifier=classifier).split(np.zeros(len(y)), y, groups))
-    except InvalidInputError:
-        raise
-    except ValueError as error:
-        if groups is None and "groups" in str(error):
-            raise InvalidInputError(
-                f"cv={cv!r} splits by groups, and none were given: pass groups, one label a sample, along with X and y."
-            ) from None
-        counted = cv is None or (isinstance(cv, int) and cv > 1)
-        share = f", of which the largest class has {most}" if counted and most < len(y) else ""
-        way = (f" Take fewer folds, at most {most}, or" if most > 1 else " Take") + " more samples." if counted else ""
-        told = f"cv={cv!r} makes no folds of these {len(y)} samples{share}: {str(error).rstrip('.')}.{way}"
-        raise InvalidInputError(told) from None
-    if classifier and not events and np.ndim(y) == 1:
-        _check_classes(cv, y, splits)
-    return splits
-
-
-def _check_classes(cv: CrossValidation, y: Any, splits: Sequence[Split]) -> None:
-    """Raise ``InvalidInputError`` if there is but one class to learn from in a fold, of several in all rows."""
-    codes = np.unique(y, return_inverse=True)[1]
-    for number, (train, _) in enumerate(splits, 1):
-        if len(train) and codes.max() > 0 and not np.ptp(codes[train]):
-            only, alone = np.asarray(y)[train].tolist()[0], np.count_nonzero(codes != codes[train[0]]) == 1
-            why = (
-                "the other one has a single sample. Give more of it, or alpha to an estimator without a search."
-                if alone
-                else f"cv={cv!r} does not look at classes. Take a splitter that does, such as StratifiedKFold, or one "
-                "that shuffles rows that are sorted by class (KFold(shuffle=True))."
-            )
-            told = f"Fold {number} of {len(splits)} leaves one class to learn from, {only!r}, of {codes.max() + 1} in y"
-            raise InvalidInputError(f"{told}: {why}")
 
 
 def n_first_folds(n_folds: int) -> int:
@@ -127,27 +77,6 @@ def of_fewer_rows(
             return []
         fewer.append((kept, test))
     return fewer
-
-
-def weighed_splits(splits: Sequence[Split], weight: Array) -> list[Split]:
-    """Return the splits that can say something: samples of weight zero count as absent, and may be all of a part.
-
-    A fold without weight among its training rows has no model, and one without weight among its held-out rows no
-    score.
-    """
-    found = [split for split in splits if all(weight[part].any() for part in split)]
-    if not found:
-        raise InvalidInputError(
-            f"All {len(splits)} folds lack samples of positive weight among those to learn from or those held out. "
-            "Take fewer folds, shuffle them (KFold(5, shuffle=True)), or drop the samples of weight zero first."
-        )
-    left_out = len(splits) - len(found)
-    if left_out:
-        warn(
-            f"{left_out} of {len(splits)} folds lack samples of positive weight among those to learn from or those "
-            "held out, and are left out. Shuffle the folds, or drop the samples of weight zero first.",
-        )
-    return found
 
 
 SINGLE_PRECISION_TOL = 1e-4  # from this gap on the matrices of a fold are held in float32: its rounding is not felt
@@ -195,7 +124,13 @@ class HeldOut:
         # and again; whatever else they ask of the model is computed.
         X = self.rows.given if isinstance(self.rows, Table) else self.rows
         shown = complete()._with_scores(X, scores)
-        return np.array([float(self.scorer(shown, X, self.target, **given))])
+        try:
+            return np.array([float(self.scorer(shown, X, self.target, **given))])
+        except ValueError as error:
+            raise InvalidInputError(
+                f"scoring failed on the {len(self.target)} rows that a fold holds out: {str(error).rstrip('.')}. If "
+                "they lack a class, take folds that look at classes (StratifiedKFold) or another scoring."
+            ) from error
 
 
 def encoded_like(model: BaseMKL, target: Array) -> Array:

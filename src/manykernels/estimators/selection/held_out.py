@@ -154,7 +154,12 @@ class KeepsHeldOut(BaseMKL):
     @staticmethod
     def _check_scores(found: list[Candidate]) -> None:
         if not any(np.isfinite(candidate.scores.mean(axis=0)).any() for candidate in found):
-            raise InvalidInputError("No candidate has a finite mean score over the folds; check scoring and cv.")
+            lacking = int((~np.isfinite(found[0].scores)).any(axis=1).sum())
+            raise InvalidInputError(
+                "No candidate has a finite mean score: it is not defined in "
+                f"{lacking} of {len(found[0].scores)} folds, as an area under the curve is not for rows of one class. "
+                "Take folds that look at classes (StratifiedKFold), or another scoring."
+            )
 
     def _warn_of_unfinished(self, found: list[Candidate], short: str) -> None:
         unfinished = sum(candidate.unfinished for candidate in found)

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from manykernels.estimators.selection.averages import can_average
-from manykernels.estimators.selection.folds import N_FOLDS
+from manykernels.estimators.selection.splits import N_FOLDS
 from manykernels.estimators.strength import AUTO, default_fraction
 from manykernels.exceptions import MemoryBudgetError
 from manykernels.grams.plan import (

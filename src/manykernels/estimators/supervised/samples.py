@@ -202,10 +202,13 @@ def check_lengths(n_samples: int, n_targets: int) -> None:
 
 def class_labels(y: ArrayLike) -> Array:
     """Return class labels as a vector of any type, (N,)."""
+    dtype = getattr(y, "dtype", None)
+    if kind := NO_LABELS.get(getattr(dtype, "kind", "")):
+        raise InvalidInputError(f"y holds {kind} ({dtype}). As labels of classes, make them text: y.astype(str).")
     check_readable(y, "y")
     _refuse_gaps(y)
     with invalid_input():
-        labels = column_or_1d(y, warn=True)
+        labels = column_or_1d(_in_numpy(y), warn=True)
         if labels.dtype.kind == "f":
             assert_all_finite(labels, input_name="y")
         if labels.dtype == object:
@@ -214,6 +217,11 @@ def class_labels(y: ArrayLike) -> Array:
                 raise InvalidInputError(
                     f"y holds labels of different types ({', '.join(kinds)}), which have no common order. Make them "
                     "all text: [str(label) for label in y]."
+                )
+            if (plain := pd.api.types.infer_dtype(labels)) in ("boolean", "integer"):
+                raise InvalidInputError(
+                    f"y holds {plain} labels in an array of objects, as pandas leaves them where values were missing. "
+                    f"Give them their type: y.astype({'bool' if plain == 'boolean' else 'int'})."
                 )
             if not isinstance(labels[0], (str, bytes, int, float, np.generic)):
                 raise InvalidInputError(
@@ -231,6 +239,23 @@ def class_labels(y: ArrayLike) -> Array:
                 )
         check_classification_targets(labels)
     return labels
+
+
+NO_LABELS = {"M": "dates", "m": "durations", "c": "complex numbers", "T": "text of variable width"}
+
+
+def _in_numpy(y: Any) -> Any:
+    """Return labels of the types of pandas and Arrow in the type of NumPy that has the same values.
+
+    scikit-learn makes floats of nullable booleans and integers, so that True is predicted as 1.0.
+    """
+    if isinstance(y, pd.DataFrame):
+        return _in_numpy(y.iloc[:, 0]).to_frame() if y.shape[1] == 1 else y
+    dtype = getattr(y, "dtype", None)
+    if isinstance(dtype, pd.CategoricalDtype):
+        dtype = dtype.categories.dtype
+    plain = getattr(dtype, "numpy_dtype", dtype)
+    return y.astype(plain) if getattr(plain, "kind", "") in ("b", "i", "u") else y
 
 
 def numeric_targets(y: ArrayLike, *, advice: str = "use MKLClassifier") -> Array:

@@ -15,15 +15,23 @@ from numpy.typing import ArrayLike
 from scipy import stats
 from sklearn.base import BaseEstimator, clone, is_classifier
 from sklearn.metrics import check_scoring
-from sklearn.model_selection import BaseCrossValidator, GroupKFold, StratifiedGroupKFold
+from sklearn.model_selection import BaseCrossValidator
 
 from manykernels.alignment import aligned_weights, margin_weights
 from manykernels.estimators import MKLClassifier, MKLRegressor, MKLSurvival
 from manykernels.estimators.parameters import with_kernels_of
 from manykernels.estimators.selection.choice import CrossValidated
-from manykernels.estimators.selection.folds import HeldOut, splits_of
+from manykernels.estimators.selection.folds import HeldOut
+from manykernels.estimators.selection.splits import splits_of
 from manykernels.estimators.supervised.base import BaseMKL
-from manykernels.estimators.supervised.samples import Rows, Samples, check_alignment, check_lengths, checked_rows
+from manykernels.estimators.supervised.samples import (
+    Rows,
+    Samples,
+    check_alignment,
+    check_lengths,
+    checked_rows,
+    class_labels,
+)
 from manykernels.estimators.survival import martingale_residuals
 from manykernels.exceptions import InvalidInputError, warn
 from manykernels.grams import cross_combine
@@ -125,11 +133,8 @@ class FixedWeights:
             return float(self._fitted(kernel, slice(None)).best_score_)
         scores = []
         shared, classifies = in_equal_shares(self.estimator, self.y)
-        cv, groups = INNER_FOLDS, self.samples.groups
-        if groups is not None:
-            cv = StratifiedGroupKFold(INNER_FOLDS) if classifies else GroupKFold(INNER_FOLDS)
-        events = not is_classifier(self.estimator)
-        for train, test in splits_of(cv, shared, groups, classifier=classifies, events=events):
+        groups, events = self.samples.groups, not is_classifier(self.estimator)
+        for train, test in splits_of(INNER_FOLDS, shared, groups, classifier=classifies, events=events):
             model = self._fitted(kernel, train)
             scores.append(check_scoring(model, scoring=self.held_out.scorer)(model, kernel[test], self.y[test]))
         return float(np.mean(scores))
@@ -216,7 +221,8 @@ def compare(
     scoring : str, callable or None, default=None
         Scorer of scikit-learn; None is the score of the estimator (accuracy, R2, concordance).
     groups : array-like of shape (n_samples,) or None, default=None
-        Given to the splitter, to the folds of a CV estimator, and to those in which the single kernel is chosen.
+        Given to the splitter, to the folds of a CV estimator, and to those in which the single kernel is chosen; a
+        number of folds keeps groups whole.
     verbose : int, default=0
         1 shows a bar.
 
@@ -310,6 +316,7 @@ def _checked(
     rows = checked_rows(clone(estimator), X, precomputed=is_precomputed(estimator.kernels), reset=True)
     check_alignment(rows, y)
     target = check_survival(y) if isinstance(estimator, MKLSurvival) else np.asarray(y)
+    target = class_labels(y) if is_classifier(estimator) else target
     given = None if groups is None else np.asarray(groups)
     check_lengths(len(rows), len(target))
     if given is not None and len(given) != len(rows):

@@ -19,8 +19,8 @@ from sklearn.pipeline import Pipeline
 from sklearn.utils import _safe_indexing
 from sklearn.utils.validation import check_is_fitted
 
-from manykernels.estimators.selection.folds import CrossValidation, splits_of
 from manykernels.estimators.selection.held_out import FoldModel
+from manykernels.estimators.selection.splits import CrossValidation, splits_of
 from manykernels.estimators.supervised.base import BaseMKL
 from manykernels.exceptions import InvalidInputError
 from manykernels.grams.training import as_bank
@@ -249,7 +249,7 @@ def leave_one_out_importance(
     scoring : str, callable or None, default=None
         Scorer of scikit-learn; None is the score of the estimator (accuracy, R2).
     groups : array-like of shape (n_samples,) or None, default=None
-        Given to the splitter.
+        Given to the splitter; a number of folds keeps groups whole.
     verbose : int, default=0
         1 shows a bar.
 

@@ -26,7 +26,7 @@ from sklearn.model_selection import BaseCrossValidator, BaseShuffleSplit
 from sklearn.pipeline import Pipeline
 from sklearn.utils.validation import check_is_fitted
 
-from manykernels.estimators.selection.folds import CrossValidation
+from manykernels.estimators.selection.splits import CrossValidation
 from manykernels.exceptions import InvalidInputError, optional_module
 from manykernels.inspection.displays.kernel_table import groups_of, kernel_table, summed_by
 from manykernels.inspection.displays.plotting import cut_text, short_label
@@ -390,7 +390,7 @@ def report(
     cv : int, splitter or None, default=5
         Folds. None scores the model on X itself, which the report then warns of.
     groups : array-like of shape (n_samples,) or None, default=None
-        Given to the splitter.
+        Given to the splitter; a number of folds keeps groups whole.
     baselines : bool, default=True
         Whether to learn simpler models for comparison: the best constant, the plain sum of the kernels, and
         scikit-learn's support vector machine or kernel ridge with one tuned Gaussian kernel (for survival: a linear

@@ -25,7 +25,7 @@ from sklearn.utils import _safe_indexing
 
 from manykernels.estimators import GaussianMKL, KernelAligner, MKLSurvivalCV, NonlinearMKL, concordance_index
 from manykernels.estimators.parameters import with_kernels_of
-from manykernels.estimators.selection.folds import CrossValidation, splits_of
+from manykernels.estimators.selection.splits import CrossValidation, splits_of
 from manykernels.exceptions import ConvergenceWarning, InvalidInputError
 from manykernels.inspection.evidence.importance import pooled_drops, score_drops
 from manykernels.inspection.pipelines import after_steps_of, fresh, groups_in, last_step, unwrapped
@@ -236,7 +236,11 @@ def _splits(task: str, y: Array, cv: CrossValidation, groups: ArrayLike | None, 
     splits = splits_of(splitter, y, groups, classifier=classifies, events=task == SURVIVAL)
     held_out = np.concatenate([test for _, test in splits])
     if len(np.unique(held_out)) != len(held_out) or len(held_out) != len(y):
-        raise InvalidInputError("cv must hold out every row exactly once; give a number or a KFold-like splitter.")
+        raise InvalidInputError(
+            f"The folds of a report hold out every row exactly once, which those of cv={cv!r} do not: give a number or "
+            "a splitter such as KFold or GroupKFold. Of rows in the order of time hold out the last: "
+            "report(model.fit(X[:n], y[:n]), X[:n], y[:n], X_test=X[n:], y_test=y[n:])."
+        )
     return splits
 
 

@@ -51,7 +51,9 @@ def held_out_scores(estimator: BaseEstimator, X: TableLike, y: ArrayLike) -> dic
     task = task_of(estimator)
     if task == SURVIVAL:
         return {"concordance": float(estimator.score(X, y))}
-    return _classification(estimator, X, np.asarray(y)) if task == "classification" else _regression(estimator, X, y)
+    if task == "classification":
+        return _classification(estimator, X, np.asarray(y).ravel())  # a table of one column, too
+    return _regression(estimator, X, y)
 
 
 def constant_scores(estimator: BaseEstimator, fitted: ArrayLike, y: ArrayLike) -> dict[str, float | None]:
