@@ -4,13 +4,24 @@ from __future__ import annotations
 
 import inspect
 import pickle
+import re
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 import pytest
 from sklearn.base import clone
 
-from manykernels import InvalidInputError, MKLClassifier, MKLClassifierCV, MKLRegressor, PolynomialMKL, solve
+from manykernels import (
+    InvalidInputError,
+    KernelBank,
+    Linear,
+    MKLClassifier,
+    MKLClassifierCV,
+    MKLRegressor,
+    PolynomialMKL,
+    solve,
+)
 from manykernels.objective import get_loss, get_regularizer
 from manykernels.objective.losses import LOSSES
 from manykernels.objective.regularizers import REGULARIZERS
@@ -104,3 +115,21 @@ def test_solve_says_which_argument_is_meant(given: dict[str, Any], words: str) -
 
 def test_solve_keeps_its_signature() -> None:
     assert "regularizer" in inspect.signature(solve).parameters
+
+
+@pytest.mark.parametrize(
+    ("attempt", "words"),
+    [
+        (lambda: KernelBank.per_feature(width=1), "KernelBank.per_feature has no parameter 'width'. Take widths, such"),
+        (lambda: KernelBank.joint(gamma=0.5), "Take widths, such as widths=[0.5]: gamma is 1 / (2 * width**2)."),
+        (lambda: KernelBank.joint(degree=2), "Take specs, the first argument, such as Polynomial(2)."),
+        (lambda: KernelBank.per_feature(Linear(), feature=["a"]), "no parameter 'feature'. It has: specs, columns,"),
+        (lambda: KernelBank.per_feature(Linear(), column=["a"]), "no parameter 'column'. Take columns."),
+        (lambda: KernelBank.auto(width=1), "KernelBank.auto has no parameter 'width'. It has: X, standardize,"),
+        (lambda: KernelBank.auto(standardized=False), "no parameter 'standardized'. Take standardize."),
+        (lambda: KernelBank.interactions(degree=2), "KernelBank.interactions has no parameter 'degree'. Take specs,"),
+    ],
+)
+def test_constructors_of_banks_say_which_parameter_is_meant(attempt: Callable[[], Any], words: str) -> None:
+    with pytest.raises(TypeError, match=re.escape(words)):
+        attempt()

@@ -143,6 +143,38 @@ def says_which(names: Mapping[str, str]) -> Callable[[F], F]:
     return decorated
 
 
+WIDTH_NAMES: Mapping[str, str] = {
+    "width": "widths, such as widths=[1.0] or widths=['median']",
+    "sigma": "widths, such as widths=[1.0]", "length_scale": "widths, such as widths=[1.0]",
+    "scale": "widths, such as widths=[1.0]",
+    "gamma": "widths, such as widths=[0.5]: gamma is 1 / (2 * width**2)",
+    "degree": "specs, the first argument, such as Polynomial(2)",
+    "kernel": "specs, the first argument", "kernels": "specs, the first argument",
+    "features": "columns", "names": "columns", "normalization": "normalize", "scaling": "standardize",
+}  # fmt: skip
+
+
+def knows(options: Collection[str], owner: str) -> Callable[[F], F]:
+    """Have a class method that hands ``options`` on say which parameter is meant by one that neither has."""
+
+    def decorated(function: F) -> F:
+        named = [name for name in inspect.signature(function).parameters if name not in ("cls", "options")]
+        known = [*named, *options]
+
+        @functools.wraps(function)
+        def checked(*args: Any, **given: object) -> Any:
+            for name in given.keys() - known:
+                meant = WIDTH_NAMES.get(name, "")
+                meant = meant if re.split("[,;:]", meant)[0] in known else close_name(name, known) or ""
+                advice = f"Take {meant}." if meant else f"It has: {', '.join(known)}."
+                raise TypeError(f"{owner}.{function.__name__} has no parameter {name!r}. {advice}")
+            return function(*args, **given)
+
+        return cast("F", checked)
+
+    return decorated
+
+
 def unknown_parameter(given: str, owner: str, known: Collection[str]) -> str:
     """Return the error message for an argument that an estimator does not have."""
     close = close_name(given, known)

@@ -111,7 +111,9 @@ class KernelBank(BankConstructors, Bank):
     def __post_init__(self) -> None:
         if isinstance(self.kernels, (str, Mapping)) or not isinstance(self.kernels, Sequence) or not self.kernels:
             raise InvalidInputError(
-                f"kernels must be a list of (name, kernel, columns), not empty; got {self.kernels!r}."
+                f"kernels must be a list of (name, kernel, columns), not empty; got {self.kernels!r}. "
+                "KernelBank.joint(Gaussian(1.0)) has a kernel on all columns, KernelBank.per_feature(Gaussian(1.0)) "
+                "one on each, KernelBank.from_groups(groups) some on each group of columns."
             )
         shapes = as_shapes(self.shape)
         object.__setattr__(self, "shape", shapes)

@@ -22,6 +22,7 @@ from manykernels.kernels.specs.inner import Linear
 from manykernels.kernels.tables.kinds import refuse
 from manykernels.kernels.tables.views import Views
 from manykernels.validation.arrays import check_choice
+from manykernels.validation.parameters import knows
 
 OPTIONS = ("standardize", "normalize", "center", "missing", "landmarks_by", "shape")
 PLACES = ("joint", "each", "views", "pairs")
@@ -122,6 +123,9 @@ def _check_keys(table: Mapping[str, Any], known: tuple[str, ...], where: str) ->
         raise InvalidInputError(f"Unknown key {unknown[0]!r} in {where}; known keys: {', '.join(known)}.")
 
 
+explained = knows(OPTIONS, "KernelBank")  # parameters that no bank has are refused with the one that is meant
+
+
 class BankConstructors(ABC):
     """Class methods of :class:`KernelBank` that build common banks."""
 
@@ -131,6 +135,7 @@ class BankConstructors(ABC):
         """Return the bank of these entries and options."""
 
     @classmethod
+    @explained
     def per_feature(cls, specs: object = (), columns: object = None, *, widths: object = (), **options: object) -> Self:
         """Return every kernel on every column by itself.
 
@@ -153,6 +158,7 @@ class BankConstructors(ABC):
         return cls._build([PerFeature(grids.with_gaussians(specs, widths), columns)], options)
 
     @classmethod
+    @explained
     def per_view(cls, specs: object = (), views: object = None, *, widths: object = (), **options: object) -> Self:
         """Return every kernel on every view, a named selection of columns.
 
@@ -176,6 +182,7 @@ class BankConstructors(ABC):
         return cls._build([PerView(grids.with_gaussians(specs, widths), _columns_of(views))], options)
 
     @classmethod
+    @explained
     def joint(cls, specs: object = (), columns: object = None, *, widths: object = (), **options: object) -> Self:
         """Return every kernel on all columns of a selection together.
 
@@ -198,6 +205,7 @@ class BankConstructors(ABC):
         return cls._build([Joint(grids.with_gaussians(specs, widths), columns)], options)
 
     @classmethod
+    @explained
     def interactions(
         cls,
         specs: object = None,
@@ -249,6 +257,7 @@ class BankConstructors(ABC):
         return cls._build([grids.interactions(specs, columns, order, bins, widths)], options)
 
     @classmethod
+    @explained
     def landmarks(
         cls,
         specs: object = None,
@@ -296,6 +305,7 @@ class BankConstructors(ABC):
         return cls._build([grids.on_landmarks(specs, columns, count, stretched, stretch)], options)
 
     @classmethod
+    @explained
     def from_views(cls, views: object = None, specs: Any = None, **options: object) -> Self:
         """Return a bank of views; without kernels, Gaussians at 0.5, 1 and 2 median distances and a linear kernel each.
 
@@ -325,6 +335,7 @@ class BankConstructors(ABC):
         )
 
     @classmethod
+    @explained
     def from_groups(
         cls, groups: Any, specs: Any = None, *, least: int = 1, unknown: str = "error", **options: object
     ) -> Self:
@@ -355,6 +366,7 @@ class BankConstructors(ABC):
         return cls._build([entry], {"standardize": True, **options})
 
     @classmethod
+    @explained
     def auto(cls, X: object = None, **options: object) -> Self:
         """Return kernels for every column of a table by what it holds, see :class:`DefaultKernels`.
 
@@ -391,6 +403,7 @@ class BankConstructors(ABC):
         return cls._build(grids.entries_by_type(table), {"standardize": True, **options})
 
     @classmethod
+    @explained
     def simplemkl(cls, **options: object) -> Self:
         """Return the kernels of the SimpleMKL protocol, 27 (d + 1) for d columns.
 

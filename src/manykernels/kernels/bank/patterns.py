@@ -209,6 +209,11 @@ class PerGroup(BankEntry):
 
     def __post_init__(self) -> None:
         pairs = tuple(self.groups.items() if isinstance(self.groups, Mapping) else self.groups)
+        if any(not isinstance(pair, (tuple, list)) or len(pair) != 2 for pair in pairs):
+            raise InvalidInputError(
+                "groups must be a mapping of names to columns, such as {'age': ['age', 'birth']}, got "
+                f"{self.groups!r}."
+            )
         if not pairs:
             raise InvalidInputError("groups must name at least one group of columns.")
         check_choice(self.unknown, ("error", "drop"), "unknown")

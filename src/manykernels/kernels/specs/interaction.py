@@ -131,6 +131,11 @@ class Interaction(KernelSpec):
     parts: tuple[Part, ...]
 
     def __post_init__(self) -> None:
+        if not isinstance(self.parts, Sequence):
+            raise InvalidInputError(
+                "parts must be a sequence of (kernel, columns), such as ((Linear(), (0,)), (Gaussian(2.0), (1,))), got "
+                f"{self.parts!r}."
+            )
         object.__setattr__(self, "parts", tuple(_checked_part(part) for part in self.parts))
 
     @property
