@@ -70,6 +70,16 @@ def test_columns_without_a_view_are_named(run: Runner, data: Path, tmp_path: Pat
     done = run("plan", data, *FIT, "--views", tmp_path / "v.toml", "--json")
     assert done.json["n_kernels"] == 4
     assert "2 column(s) are in no view" in done.err
+    whatever = pd.read_csv(data).assign(
+        note=[f"came {i}" for i in range(60)], gap=np.where(np.arange(60) < 9, np.nan, 1.0)
+    )
+    whatever.to_csv(tmp_path / "whatever.csv", index=False)
+    done = run("fit", tmp_path / "whatever.csv", *FIT, "--views", tmp_path / "v.toml", "--output", tmp_path / "m.mkl")
+    assert done.code == 0, "text and gaps of columns that nobody reads are no error"
+    assert "4 column(s) are in no view and are not used" in done.err
+    assert "missing values" not in done.err
+    assert list(load_model(tmp_path / "m.mkl").feature_names_in_) == ["age"]
+    assert run("predict", tmp_path / "m.mkl", tmp_path / "whatever.csv").code == 0
     both = run("plan", data, *FIT, "--views", tmp_path / "v.toml", "--kernels", "simplemkl")
     assert both.code == 1
     assert "exclude one another" in both.err

@@ -43,7 +43,7 @@ def bank_named(kernels: str) -> KernelBank:
     return KernelBank.from_dict(read_toml(kernels))
 
 
-def bank_for(kernels: str, views: Path | None, columns: Sequence[str], outcome: Outcome, missing: str) -> KernelBank:
+def bank_for(kernels: str, views: Path | None, columns: Sequence[str], missing: str) -> KernelBank:
     """Return the bank that ``--kernels`` or ``--views`` ask for, for a table of these columns.
 
     ``missing`` other than "error" overrides what a file says of gaps.
@@ -53,11 +53,16 @@ def bank_for(kernels: str, views: Path | None, columns: Sequence[str], outcome: 
         return bank if missing == "error" else bank.replace(missing=missing)
     if kernels != "default":
         raise InvalidInputError("--views and --kernels exclude one another; a TOML file of --kernels has [views] too.")
-    found = read_views(views, columns)
-    idle = [name for name in columns if not any(name in members for members in found.values())]
+    return KernelBank.from_views(read_views(views, columns), missing=missing)
+
+
+def columns_in_views(path: Path, columns: Sequence[str], outcome: Outcome) -> set[str]:
+    """Return the columns that are in a view; a note names the others, which nobody reads, whatever they hold."""
+    used = set().union(*read_views(path, columns).values())
+    idle = [name for name in columns if name not in used]
     if idle:
         outcome.note(f"{len(idle)} column(s) are in no view and are not used: {quoted(idle)}.")
-    return KernelBank.from_views(found, missing=missing)
+    return used
 
 
 def read_views(path: Path, columns: Sequence[str]) -> dict[str, list[str]]:
@@ -252,6 +257,8 @@ def read_task(options: TableOptions, outcome: Outcome) -> tuple[LabeledTable, Ke
     """Return the rows of the table to learn from and the kernels; remarks on them go to the outcome."""
     with stage(f"reading {options.data}"):
         frame = read_table(options.data, options.encoding)
+    views = options.views
+    read = None if views is None else lambda columns: columns_in_views(views, columns, outcome)
     samples = split_columns(
         frame,
         options.column,
@@ -263,11 +270,12 @@ def read_task(options: TableOptions, outcome: Outcome) -> tuple[LabeledTable, Ke
         groups=options.groups,
         event=options.event,
         strata=options.strata,
+        read=read,
     )
     for note in samples.notes:
         outcome.note(note)
     columns = list(samples.features.columns)
-    return samples, bank_for(options.kernels, options.views, columns, outcome, options.missing.value)
+    return samples, bank_for(options.kernels, options.views, columns, options.missing.value)
 
 
 def estimator_for(options: LearningOptions, task: str, bank: KernelBank) -> Any:

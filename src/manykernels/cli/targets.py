@@ -1,6 +1,6 @@
 """From a table to features and target, and the settings that a task calls for."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -58,8 +58,9 @@ def split_columns(
     missing: str = "error",
     event: str | None = None,
     strata: str | None = None,
+    read: Callable[[list[str]], Collection[str]] | None = None,
 ) -> LabeledTable:
-    """Return features and target of a table, checked."""
+    """Return features and target of a table, checked; features are those that kernels ``read``, all for None."""
     for option, names in {"time" if event else "target": [target], "drop": drop, "id": ids}.items():
         check_columns(frame, names, f"--{option}")
     for option, name in {"groups": groups, "event": event, "strata": strata}.items():
@@ -74,6 +75,9 @@ def split_columns(
         notes.append(f"{int((~known).sum())} of {len(frame)} rows have no {quoted(targets)} and are left out.")
     frame = frame[known]
     features = frame.drop(columns=[*targets, *left_out])
+    if read is not None:
+        chosen_columns = read(list(features.columns))
+        features = features[[name for name in features.columns if name in chosen_columns]]
     if drop_missing and (gaps := features.isna().any(axis=1)).any():
         notes.append(f"{int(gaps.sum())} of {len(features)} rows have missing values and are left out.")
         frame, features = frame[~gaps], features[~gaps]
