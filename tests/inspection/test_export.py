@@ -308,6 +308,38 @@ def test_kinks_ask_for_a_larger_tolerance(tmp_path):
     np.testing.assert_allclose(by_sqlite(told.path, as_read(X))["score"], model.predict(X), atol=told.max_error)
 
 
+@pytest.mark.parametrize("way", ["stamps", "text", "iso", "days"])
+def test_dates_in_sql_are_read_as_databases_hold_them(way, tmp_path):
+    dates = pd.Series(pd.date_range("1967-12-31 23:59:59.5", periods=60, freq="500h30min")).mask(np.arange(60) == 7)
+    X = pd.DataFrame({"when": dates, "dose": np.arange(60.0) % 7})
+    bank = KernelBank.per_feature(widths=["median"], standardize=True, missing="mask")
+    model = MKLRegressor(bank, alpha=1e-3).fit(X, np.sin(np.arange(60) / 9) + X["dose"] / 7)
+    told = export_model(model, tmp_path / "model.sql")
+    rows = {
+        "stamps": X,
+        "text": X.assign(when=dates.dt.strftime("%Y-%m-%d %H:%M:%S.%f")),
+        "iso": X.assign(when=dates.map(lambda date: None if pd.isna(date) else date.isoformat())),
+        "days": as_read(X),
+    }[way]
+    np.testing.assert_allclose(by_sqlite(told.path, rows)["score"], model.predict(X), atol=told.max_error + 1e-9)
+    duckdb = pytest.importorskip("duckdb")
+    base = duckdb.connect()
+    base.register("data", rows.assign(number=np.arange(60)))
+    found = base.execute(told.path.read_text()).df().sort_values("number")
+    np.testing.assert_allclose(found["score"], model.predict(X), atol=told.max_error + 1e-9)
+
+
+def test_days_of_dates_are_those_of_the_calendar(tmp_path):
+    X = pd.DataFrame({"when": pd.date_range("2000-01-01", periods=40)})
+    program = export_model(MKLRegressor(alpha=1e-3).fit(X, np.arange(40.0)), tmp_path / "model.sql").path.read_text()
+    tables = program[program.index("WITH") : program.index("term_1")].rstrip().rstrip(",")
+    dates = pd.Series(pd.date_range("1899-02-27", "2101-03-02", freq="D"))
+    with sqlite3.connect(":memory:") as base:
+        dates.dt.strftime("%Y-%m-%d").to_frame("when").to_sql("data", base)
+        found = pd.read_sql_query(f"{tables} SELECT * FROM days_1 ORDER BY given", base)
+    np.testing.assert_array_equal(found["days"], (dates - EPOCH) / DAY)
+
+
 def test_rows_widen_the_ranges(tmp_path):
     X = numbers()
     model = MKLRegressor(KernelBank.per_feature(widths=[1.0]), alpha=1e-3).fit(X, wave(X))

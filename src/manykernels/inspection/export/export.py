@@ -2,7 +2,7 @@
 
 import io
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import reduce
 from importlib.metadata import version
@@ -18,7 +18,7 @@ from sklearn.utils.validation import check_is_fitted
 from manykernels.exceptions import IncompatibleError, InvalidInputError
 from manykernels.inspection.export import evaluate
 from manykernels.inspection.export.evaluate import term_values
-from manykernels.inspection.export.extraction import program_of
+from manykernels.inspection.export.extraction import UNITS, program_of
 from manykernels.inspection.export.onnx import as_onnx
 from manykernels.inspection.export.program import OTHER, Axis, Program, Term, nodes_of
 from manykernels.inspection.files import write_file
@@ -207,20 +207,26 @@ def as_sql(program: Program, about: Sequence[str], table: str) -> str:
     columns by the names that the model knows; the program has no kernels of many columns.
     """
     names = [f"term_{number}" for number in range(1, len(program.terms) + 1)]
-    tables, joins = [], []
+    tables, joins, dates = [], [], dict[str, str]()
+    for number, column in enumerate((name for name, unit in program.units.items() if unit == UNITS["date"]), 1):
+        tables.append(_days_of(number, column, table))
+        joins.append(f"LEFT JOIN days_{number} ON days_{number}.given = rows_given.{_quoted(column)}")
+        dates[column] = f"days_{number}.days"
     sums: list[list[str]] = [[repr(float(value))] for value in program.intercept]
     for name, term in zip(names, program.terms, strict=True):
         tables.append(_table_of(name, term))
-        cell = f"({_cell(term.axes[0])})"  # the place of a cell of several axes
+        cell = f"({_cell(term.axes[0], dates)})"  # the place of a cell of several axes
         for axis in term.axes[1:]:
-            cell = f"({cell} * {axis.n_cells} + ({_cell(axis)}))"
+            cell = f"({cell} * {axis.n_cells} + ({_cell(axis, dates)}))"
         joins.append(f"LEFT JOIN {name} ON {name}.cell = {cell}")
         for k, parts in enumerate(sums):
-            parts.append(_sum_of(name, term, k))
+            parts.append(_sum_of(name, term, k, dates))
     scores = [_quoted(name) for name in score_names(program)]
     lines = [f"-- {line}" for line in about]
-    if len(program.terms) > MOST_JOINED:
-        lines.append(f"-- This joins {len(program.terms)} tables; SQLite joins 64 at most, DuckDB more.")
+    if dates:
+        lines.append("-- Dates may also be of type DATE or TIMESTAMP, or text: 2024-01-31 or 2024-01-31 12:30:00.")
+    if len(joins) > MOST_JOINED:
+        lines.append(f"-- This joins {len(joins)} tables; SQLite joins 64 at most, DuckDB more.")
     if program.link == "sort":
         lines.append("-- The scores of the quantiles are not put in order.")
     if tables:
@@ -279,6 +285,30 @@ def _table_of(name: str, term: Term) -> str:
     return f"{name} (cell, {', '.join(columns)}) AS (VALUES\n" + ",\n".join(rows) + ")"
 
 
+def _days_of(number: int, column: str, table: str) -> str:
+    """Return common tables that give the days since 1970-01-01 of every date of a column.
+
+    A date is text for SQLite, which would take its year for a number of days, and a type for DuckDB, which has no order
+    with numbers; cast to text both read 2024-01-31 12:30:00. Years begin in March, so that the day that some have comes
+    last.
+    """
+    part, is_date = "CAST('0' || substr(written, {}, {}) AS INTEGER)", "substr(written, 5, 1) || substr(written, 8, 1)"
+    y, m, d, hour, minute, second = (
+        part.format(*place) for place in ((1, 4), (6, 2), (9, 2), (12, 2), (15, 2), (18, 2))
+    )
+    fraction = "CASE WHEN substr(written, 20, 1) = '.' THEN CAST('0' || substr(written, 20, 7) AS DOUBLE) ELSE 0.0 END"
+    whole = "365 * y + (y - y % 4) / 4 - (y - y % 100) / 100 + (y - y % 400) / 400 + (m - m % 5) / 5 + d - 719469"
+    return (
+        f"texts_{number} (given, written) AS (SELECT DISTINCT {_quoted(column)}, CAST({_quoted(column)} AS VARCHAR) "
+        f"FROM {_quoted(table)}),\n"
+        f"parts_{number} (given, y, m, d, seconds) AS (SELECT given, {y} - CASE WHEN {m} < 3 THEN 1 ELSE 0 END, "
+        f"153 * (({m} + 9) % 12) + 2, {d}, {hour} * 3600 + {minute} * 60 + {second} + {fraction} "
+        f"FROM texts_{number} WHERE {is_date} = '--'),\n"
+        f"days_{number} (given, days) AS (SELECT given, {whole} + seconds / 86400.0 FROM parts_{number} UNION ALL "
+        f"SELECT given, CAST(written AS DOUBLE) FROM texts_{number} WHERE {is_date} <> '--' AND written <> '')"
+    )
+
+
 def _starts(axis: Axis) -> Array:
     """Return where the cells of an axis begin, in pieces."""
     if axis.kind != "pieces":
@@ -286,15 +316,20 @@ def _starts(axis: Axis) -> Array:
     return np.array([*range(axis.n_pieces), 0, axis.n_pieces, 0], dtype=np.float64)
 
 
-def _scaled(axis: Axis) -> str:
+def _read(axis: Axis, dates: Mapping[str, str]) -> str:
+    """Return where the values of an axis are read, of dates their days."""
+    return dates.get(axis.column, f"rows_given.{_quoted(axis.column)}")
+
+
+def _scaled(axis: Axis, dates: Mapping[str, str]) -> str:
     """Return a number in pieces from the lower end of an axis."""
     step = (axis.high - axis.low) / axis.n_pieces
-    return f"((CAST(rows_given.{_quoted(axis.column)} AS DOUBLE) - {_number(axis.low)}) / {_number(step)})"
+    return f"((CAST({_read(axis, dates)} AS DOUBLE) - {_number(axis.low)}) / {_number(step)})"
 
 
-def _cell(axis: Axis) -> str:
+def _cell(axis: Axis, dates: Mapping[str, str]) -> str:
     """Return which cell of an axis a row is in."""
-    column = f"rows_given.{_quoted(axis.column)}"
+    column = _read(axis, dates)
     n = axis.n_cells
     if axis.kind == "levels":
         cases = [f"WHEN {column} = {_literal(level)} THEN {place}" for place, level in enumerate(axis.levels)]
@@ -303,7 +338,7 @@ def _cell(axis: Axis) -> str:
         value = f"CAST({column} AS DOUBLE)"
         cases = [f"WHEN {value} < {_number(edge)} THEN {place}" for place, edge in enumerate(axis.edges)]
         return f"CASE WHEN {column} IS NULL THEN {n - 1} {' '.join(cases)} ELSE {n - 2} END"
-    x, pieces = _scaled(axis), axis.n_pieces
+    x, pieces = _scaled(axis, dates), axis.n_pieces
     # Rounding down without a function that not all systems have; a row at a border may take either polynomial.
     inner = f"CAST(ROUND({x} - 0.5) AS INTEGER)"
     return (
@@ -312,7 +347,7 @@ def _cell(axis: Axis) -> str:
     )
 
 
-def _sum_of(name: str, term: Term, k: int) -> str:
+def _sum_of(name: str, term: Term, k: int, dates: Mapping[str, str]) -> str:
     """Return what a term adds to a score, by Horner's rule along each axis."""
     shape = [axis.degree for axis in term.axes]
     flat = [f"{name}.c{k}_{a}" for a in range(term.coefficients.shape[1])]
@@ -320,7 +355,7 @@ def _sum_of(name: str, term: Term, k: int) -> str:
         size = shape[place]
         if size == 1:
             continue
-        inside = f"COALESCE({_scaled(term.axes[place])} - {name}.start_{place}, 0.0)"
+        inside = f"COALESCE({_scaled(term.axes[place], dates)} - {name}.start_{place}, 0.0)"
         groups = [flat[start : start + size] for start in range(0, len(flat), size)]
         flat = [reduce(lambda value, next_: f"({next_} + {inside} * {value})", reversed(group)) for group in groups]
     return flat[0]
