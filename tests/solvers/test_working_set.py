@@ -148,6 +148,32 @@ def test_kernels_whose_weights_vanish_leave_the_set_between_steps(monkeypatch: p
     assert found.certificate.dual <= best.certificate.primal <= found.certificate.primal * (1 + 1e-9)
 
 
+def test_kernels_that_left_between_steps_and_return_are_read_as_themselves() -> None:
+    problem = stored(0.1)
+    copy = WorkingCopy(problem, 1e-3)
+    copy.choose(np.arange(20))
+    gone = np.isin(np.arange(20), [3, 4, 12])
+    copy.leave_out(gone)
+    kernels = np.concatenate([np.flatnonzero(~gone)[1:], [12, 30, 3]])
+    again = copy.choose(kernels).stack
+    assert isinstance(again, PackedStack)
+    np.testing.assert_allclose(again.block(), problem.stack.block(kernels=kernels), atol=1e-6)
+
+
+def test_a_weak_penalty_on_like_kernels_takes_few_certificates() -> None:
+    """Fifty widths of which ten matter: kernels that left early were once taken for others when they came back."""
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(200, 10))
+    y = np.sin(2 * X[:, 0]) + 0.5 * X[:, 1] ** 2 + 0.3 * rng.normal(size=200)
+    bank = KernelBank.per_feature(widths=np.geomspace(0.3, 3.0, 5).tolist(), standardize=True)
+    fitted, prepared = bank.fit_prepare(X)
+    for fraction in (0.03, 0.01):
+        problem = Problem(fitted.block(prepared, prepared), y, get_loss("squared"), BlockL1(1.0))
+        found = WorkingSet(tol=1e-3).solve(problem.at_fraction(fraction))
+        assert found.status == "converged"
+        assert found.n_iter <= 4
+
+
 def test_an_iteration_on_fewer_kernels_goes_on_from_its_point() -> None:
     problem = stored(0.1)
     iteration = start_iteration(problem, *problem.zero_model())

@@ -79,6 +79,7 @@ class WorkingCopy:
     problem: Problem
     tol: float
     kernels: Array = field(default_factory=lambda: np.zeros(0, dtype=np.intp))
+    _rows: Array = field(default_factory=lambda: np.zeros(0, dtype=np.intp), repr=False)  # of the buffer, of each
     _buffer: Array | None = field(default=None, repr=False)
 
     def choose(self, kernels: Array) -> Problem:
@@ -86,23 +87,32 @@ class WorkingCopy:
         stack = self.problem.stack
         if stack.in_memory and not self._pays(kernels.size):
             chosen: GramStack = stack.view(kernels, prove=False)
-            self.kernels, self._buffer = np.zeros(0, dtype=np.intp), None
+            self._forget()
         elif self._fits(kernels.size):
             chosen = PackedStack(self._packed(kernels), stack.n_samples, n_threads=stack.n_threads)
             self.kernels = kernels
         else:
             chosen = stack.take(kernels)
-            self.kernels, self._buffer = np.zeros(0, dtype=np.intp), None
+            self._forget()
         return self.problem.on(chosen, kernels)
 
+    def leave_out(self, gone: Array) -> None:
+        """Take note of kernels, a mask of those in the set, that steps go on without; they may return to other rows."""
+        if self.kernels.size:
+            self.kernels, self._rows = self.kernels[~gone], self._rows[~gone]
+
+    def _forget(self) -> None:
+        self.kernels = self._rows = np.zeros(0, dtype=np.intp)
+        self._buffer = None
+
     def _packed(self, kernels: Array) -> Array:
-        kept = np.flatnonzero(np.isin(self.kernels, kernels))
+        kept = self._rows[np.isin(self.kernels, kernels)]
         buffer = self._room(kernels.size)
         source = buffer if self._buffer is None else self._buffer
         for new, old in enumerate(kept):
             if new != old or source is not buffer:
                 buffer[new] = source[old]
-        self._buffer = buffer
+        self._buffer, self._rows = buffer, np.arange(kernels.size)
         if kernels.size > kept.size:
             self.problem.stack.triangles(kernels[kept.size :], out=buffer[kept.size : kernels.size], prove=False)
         return buffer[: kernels.size]
@@ -342,6 +352,7 @@ class WorkingSet(Solver):
         state.trimmed = np.union1d(state.trimmed, state.kernels[gone])
         keep = np.flatnonzero(~gone)
         state.kernels = state.kernels[keep]
+        state.copy.leave_out(gone)
         iteration.narrow(iteration.problem.on(iteration.problem.stack.view(keep, prove=False), keep), ~gone)
 
     def _with_zeros(self, wanted: float) -> float:
