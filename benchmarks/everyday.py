@@ -1,12 +1,15 @@
 """What people run most: untouched searches beside a tuned machine, their time, memory and held-out scores.
 
-``python benchmarks/everyday.py [--data DIR] [--repeats N] [--sets NAME ...] [--resume] [--smoke] [--output DIR]``
+``python benchmarks/everyday.py [--data DIR] [--repeats N] [--sets NAME ...] [--large] [--alone] [--resume] [--smoke]
+[--output DIR]``
 
 Each row is measured in processes of their own, ours and the rival's one after the other: CPU seconds (median over the
 repeats), the largest memory that the fit added, accuracy or R2 on rows that were held out. The rival is what a careful
 user would run: an SVC or kernel ridge regression on standardized columns, 54 settings in five folds; of precomputed
 kernels, an SVC on each of them at nine constants. Digits come in three views, bands of their rows of pixels, each with
 the default kernels of a view; the rival has all pixels. Sets that are not in the folder of ``--data`` are left out.
+``--large`` takes tables on both sides of where searches leave matrices among samples for landmarks, and ``--alone``
+leaves the rival out, which takes minutes to an hour there.
 Rows are saved as they come; with ``--resume`` those that an earlier run of the same revision saved are not measured
 again.
 """
@@ -36,6 +39,18 @@ from manykernels import KernelBank, MKLClassifierCV, MKLRegressorCV
 CONSTANTS = np.logspace(-2, 4, 9)
 WIDTHS = np.logspace(-2, 1.5, 6)  # gamma times the number of columns
 SETS = {"german_ida": (667, True), "image_ida": (1300, True), "kin8nh": (2000, False), "splice_ida": (1000, True)}
+LARGE = {
+    "kin8nh (3100)": ("kin8nh", 3100, False),
+    "kin8nh (3500)": ("kin8nh", 3500, False),
+    "kin8nh (6000)": ("kin8nh", 6000, False),
+    "cpu_act (6000)": ("cpu_act", 6000, False),
+    "winequality_white (3900)": ("winequality_white", 3900, False),
+    "spambase (4000)": ("spambase", 4000, True),
+    "waveform (4000)": ("waveform", 4000, True),
+    "ringnorm (6000)": ("ringnorm", 6000, True),
+    "adult_a9a (10000)": ("adult_a9a", 10_000, True),
+    "covtype15k (10000)": ("covtype15k", 10_000, True),
+}
 BUNDLED = {"breast_cancer": (load_breast_cancer, True), "diabetes": (load_diabetes, False)}
 KERNELS, DIGITS = "4 kernels, 4 classes", "digits in 3 views"
 BANDS = {"top": slice(0, 24), "middle": slice(24, 40), "bottom": slice(40, 64)}  # eight pixels a row
@@ -166,9 +181,12 @@ def smallest() -> Case:
     return case
 
 
-def row_of(case: Case, repeats: int) -> dict[str, Any]:
-    """Return a row of the table."""
-    own, other = (np.median([in_a_process(case, own=mine) for _ in range(repeats)], axis=0) for mine in (True, False))
+def row_of(case: Case, repeats: int, *, alone: bool = False) -> dict[str, Any]:
+    """Return a row of the table, without the rival if it is left out."""
+    own, other = (
+        np.median([in_a_process(case, own=mine) for _ in range(repeats)], axis=0) if mine or not alone else [np.nan] * 3
+        for mine in (True, False)
+    )
     return {
         "what": case.name,
         "ours s": own[0],
@@ -187,6 +205,8 @@ def main() -> None:
     parser.add_argument("--data", type=Path, default=Path("data"), help="folder of data sets (.npz with X and y)")
     parser.add_argument("--repeats", type=int, default=3, help="runs of each fit, of which the median counts")
     parser.add_argument("--sets", nargs="*", default=[*SETS, KERNELS, DIGITS], help="rows of the table")
+    parser.add_argument("--large", action="store_true", help="tables of 3,100 to 10,000 rows, in place of the sets")
+    parser.add_argument("--alone", action="store_true", help="leave the rival out")
     parser.add_argument("--resume", action="store_true", help="keep the rows that this revision has saved")
     options = parser.parse_args()
     if options.smoke:
@@ -197,6 +217,8 @@ def main() -> None:
         cases = [table(name, options.data, *SETS[name], options.seed) for name in wanted]
         cases += [kernels(720, options.seed)] if KERNELS in options.sets else []
         cases += [digits(1000, options.seed)] if DIGITS in options.sets else []
+        if options.large:
+            cases = [table(name, options.data, *rest, options.seed) for name, *rest in LARGE.values()]
         repeats = options.repeats
     record = common.environment()
     common.print_environment(record)
@@ -204,7 +226,7 @@ def main() -> None:
     frame, known = pd.DataFrame(rows), {row["what"] for row in rows}
     for case in cases:
         if case is not None and case.name not in known:
-            frame = pd.concat([frame, pd.DataFrame([row_of(case, repeats)])], ignore_index=True)
+            frame = pd.concat([frame, pd.DataFrame([row_of(case, repeats, alone=options.alone)])], ignore_index=True)
             common.save(frame, record, options.output, "everyday")
     formats = {name: ".3f" if "score" in name else ".2f" for name in frame.columns[1:]}
     common.print_table(frame, "Untouched searches beside tuned machines", formats)

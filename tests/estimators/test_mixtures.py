@@ -33,7 +33,7 @@ from manykernels import (
     solve,
 )
 from manykernels.estimators.selection.averages import AverageModels, fit_averages, opened
-from manykernels.estimators.selection.folds import OpenedKernels, begun, calibrated_loss, of_fewer_rows
+from manykernels.estimators.selection.folds import OpenedKernels, begun, of_fewer_rows
 from manykernels.estimators.selection.mixtures import (
     EMPTY,
     EVERY,
@@ -44,6 +44,7 @@ from manykernels.estimators.selection.mixtures import (
     averages_of,
     selections_of,
 )
+from manykernels.estimators.selection.scores import calibrated_loss
 from manykernels.estimators.selection.search import MixtureSearch, Rung, rivals_of
 from manykernels.estimators.selection.strengths import COARSE, Evidence, Grid, StrengthPath, chosen, exchanges
 from manykernels.estimators.supervised.problems import SolverChoice, _uninterrupted, descend

@@ -13,10 +13,15 @@ near one another. For the squared loss it is the system itself. Products with ``
 
 An eigendecomposition ``K = U L U'`` takes as long as some twenty factors, and serves every strength and target: with
 ``f = U L^{1/2} v + b`` the squared loss has its optimum in closed form. It is for many targets, and for few rows.
+
+Kernels that are features, such as projections on landmarks, need no matrix among samples: with ``f = Z v + b`` the
+penalty is ``C/2 v'v``, the Newton systems are ``Z'WZ + C``, and ``c Z'Z + C`` is what they are preconditioned by. A
+product with a system reads the features twice, and a factor takes a cube of their number, whatever the rows are.
 """
 
 from __future__ import annotations
 
+import abc
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -51,21 +56,25 @@ NEAR = 3.0  # times or part of the C/c of a factor for which it is taken
 class AverageKernel:
     """One kernel among training samples, and of new rows with them; models are in coefficients of its columns.
 
-    Or in those of its eigenvectors, scaled to features, where it is decomposed.
+    Or in those of its eigenvectors, scaled to features, where it is decomposed; or of features that it is made of.
     """
 
-    features: Array  # (n, r): K, centered if there is an intercept, or U L^{1/2} of that
+    features: Array  # (n, r): K, centered if there is an intercept, or U L^{1/2} of that, or Z, centered so
     held_out: Array  # (n_new, r)
-    means: Array  # (n,) float64: of the columns of the kernel; zero without an intercept
+    means: Array  # (n or r,) float64: of the columns of the kernel, or of features; zero without an intercept
     centered: bool
     values: Array | None = None  # (r,) float64: L, decreasing, where it is decomposed
+    gram: Array | None = None  # (r, r) float64: Z'Z, where it is made of features
 
     def functions(self, features: Array, coefficients: Array) -> Array:
         """Return functions of rows with these features: columns of a kernel cancel in sums, eigenvectors do not."""
-        return (_product if self.values is not None else _exact_product)(features, coefficients)
+        columns = self.values is None and self.gram is None
+        return (_exact_product if columns else _product)(features, coefficients)
 
     def expanded(self, coefficients: Array) -> Array:
-        """Return coefficients of the kernel, which sum to zero if there is an intercept."""
+        """Return coefficients of the kernel, which sum to zero if there is an intercept, or of features as they are."""
+        if self.gram is not None:
+            return coefficients
         if self.values is not None:
             return _product(self.features, coefficients / self.values[:, None])
         return coefficients - coefficients.mean(axis=0) if self.centered else coefficients
@@ -154,7 +163,7 @@ class AverageModels:
 
     @cached_property
     def expanded(self) -> tuple[Array, Array]:
-        """The models as ``K a + b`` on the kernel as it was before it was centered: ``a`` (n, K) and ``b`` (K,)."""
+        """The models as ``K a + b``, or ``Z v + b``, as these were before they were centered, and ``b`` (K,)."""
         assert self.kernel is not None
         coefficients = self.kernel.expanded(self.coefficients)
         return coefficients, self.intercepts - self.kernel.means @ coefficients
@@ -216,8 +225,10 @@ def fit_averages(
     start: AverageModels | None = None,
 ) -> AverageModels:
     """Minimize ``sum_i s_i l(y_i, (K a)_i + b) + C/2 a'Ka`` for every target."""
+    if kernel.gram is not None:
+        return _FeatureNewton(kernel, losses, targets, weight, strengths).solve(tol, start)
     if kernel.values is None:
-        return _Newton(kernel, losses, targets, weight, strengths).solve(tol, start)
+        return _KernelNewton(kernel, losses, targets, weight, strengths).solve(tol, start)
     curvatures = weight[0] / np.array([loss.curvature for loss in losses])
     means = targets.mean(axis=0) if kernel.centered else np.zeros(targets.shape[1])
     slopes = _product(kernel.features.T, targets - means)
@@ -271,15 +282,77 @@ def _factorized(gram: Array, ratio: float) -> tuple[Array, float]:
     raise LinAlgError("a sum of kernels has entries that are not finite")
 
 
-class _Newton:
+class _Newton(abc.ABC):
     """Newton's method for all targets side by side; those that are done stay where they are."""
+
+    rounded: bool  # whether products are in single precision, so that scores are computed anew after each step
 
     def __init__(
         self, kernel: AverageKernel, losses: Sequence[Loss], targets: Array, weight: Array, strengths: Array
     ) -> None:
         self.kernel, self.losses, self.targets = kernel, losses, np.asfortranarray(targets)  # as systems are solved
-        self.gram, self.rounded = kernel.features, kernel.features.dtype != np.float64
+        self.features, self.rounded = kernel.features, kernel.features.dtype != np.float64
         self.weight, self.strengths = weight[:, None], strengths
+        self.alike = all(loss == losses[0] for loss in losses)
+        self.quadratic = all(loss.linear_dual for loss in losses)
+        self.factors: _Factors | None = None
+
+    def _constants(self) -> tuple[Array, Array]:
+        """Return the best constants."""
+        zero = np.zeros(len(self.targets))
+        each = zip(self.losses, self.targets.T, strict=True)
+        best = [loss.best_intercept(y, zero, self.weight[:, 0]) if self.kernel.centered else 0.0 for loss, y in each]
+        return np.zeros((self.features.shape[1], len(best))), np.array(best)
+
+    def _of(self, name: str, scores: Array) -> Array:
+        """Return values or derivatives of the losses, (n, K)."""
+        if self.alike:
+            flat = getattr(self.losses[0], name)(self.targets.ravel(order="F"), scores.ravel(order="F"))
+            return np.asarray(flat.reshape(scores.shape, order="F"))
+        columns = zip(self.losses, self.targets.T, scores.T, strict=True)
+        return np.column_stack([getattr(loss, name)(y, z) for loss, y, z in columns])
+
+    def _length(
+        self,
+        a: Array,
+        b: Array,
+        scores: Array,
+        step: Array,
+        shift: Array,
+        along: Array,
+        decrement: Array,
+        values: Array,
+    ) -> Array:
+        """Halve the step of each target until its objective falls enough; zero where it does not fall at all."""
+        length = np.ones(a.shape[1])
+        for _ in range(MOST_HALVINGS):
+            new = self._objective(a + length * step, b + length * shift, scores + length * along)
+            low = new <= values - ARMIJO * length * decrement
+            if low.all():
+                break
+            length = np.where(low, length, length / 2)
+        return np.where(new < values, length, 0.0)
+
+    def _slopes(self, a: Array, b: Array, start: AverageModels | None) -> tuple[Array, Array] | None:
+        """Return what changed from a model of other strengths, for each unit of the logarithm."""
+        if start is None or (start.strengths == self.strengths).any():
+            return None
+        way = np.log(start.strengths / self.strengths)
+        return (a - start.coefficients) / way, (b - start.intercepts) / way
+
+    @abc.abstractmethod
+    def _objective(self, a: Array, b: Array, scores: Array) -> Array:
+        """Return the objectives, (K,)."""
+
+
+class _KernelNewton(_Newton):
+    """On a kernel, in coefficients of its columns."""
+
+    def __init__(
+        self, kernel: AverageKernel, losses: Sequence[Loss], targets: Array, weight: Array, strengths: Array
+    ) -> None:
+        super().__init__(kernel, losses, targets, weight, strengths)
+        self.gram = kernel.features
         least = strengths.min() / (weight.mean() * max(loss.curvature_bound for loss in losses))  # of all C/c
         top = float(max(self.gram.max(), -self.gram.min()))
         self.felt = felt = FELT * float(np.finfo(np.float32).eps) * float(np.sqrt(len(weight))) * top
@@ -287,9 +360,6 @@ class _Newton:
         # From this ratio on a kernel conditions nothing; curvatures of next to nothing would ask for any ratio.
         lost = len(weight) * float(self.matrix.diagonal().max()) / float(np.sqrt(np.finfo(np.float32).eps))
         self.least_curvature = strengths / lost if lost > 0 else np.finfo(float).tiny
-        self.alike = all(loss == losses[0] for loss in losses)
-        self.quadratic = all(loss.linear_dual for loss in losses)
-        self.factors: _Factors | None = None
 
     def solve(self, tol: float, start: AverageModels | None) -> AverageModels:
         """Return the models within ``tol``, or where the steps ran out."""
@@ -314,57 +384,14 @@ class _Newton:
                 break
         return AverageModels(self.kernel, a, b, self.strengths, finished, slopes=self._slopes(a, b, start))
 
-    def _slopes(self, a: Array, b: Array, start: AverageModels | None) -> tuple[Array, Array] | None:
-        """Return what changed from a model of other strengths, for each unit of the logarithm."""
-        if start is None or (start.strengths == self.strengths).any():
-            return None
-        way = np.log(start.strengths / self.strengths)
-        return (a - start.coefficients) / way, (b - start.intercepts) / way
-
-    def _constants(self) -> tuple[Array, Array]:
-        """Return the best constants."""
-        zero = np.zeros(len(self.targets))
-        each = zip(self.losses, self.targets.T, strict=True)
-        best = [loss.best_intercept(y, zero, self.weight[:, 0]) if self.kernel.centered else 0.0 for loss, y in each]
-        return np.zeros((len(zero), len(best))), np.array(best)
-
     def _scores(self, a: Array, b: Array) -> Array:
         """Return ``K a + b``, column after column in memory like all that is of samples and targets."""
         return _exact_product(self.gram, a) + b
-
-    def _of(self, name: str, scores: Array) -> Array:
-        """Return values or derivatives of the losses, (n, K)."""
-        if self.alike:
-            flat = getattr(self.losses[0], name)(self.targets.ravel(order="F"), scores.ravel(order="F"))
-            return np.asarray(flat.reshape(scores.shape, order="F"))
-        columns = zip(self.losses, self.targets.T, scores.T, strict=True)
-        return np.column_stack([getattr(loss, name)(y, z) for loss, y, z in columns])
 
     def _objective(self, a: Array, b: Array, scores: Array) -> Array:
         """Return the objectives, (K,): ``a'Ka`` is ``a'(f - b)``."""
         penalty = 0.5 * self.strengths * (a * (scores - b)).sum(axis=0)
         return (self.weight * self._of("value", scores)).sum(axis=0) + penalty
-
-    def _length(
-        self,
-        a: Array,
-        b: Array,
-        scores: Array,
-        step: Array,
-        shift: Array,
-        along: Array,
-        decrement: Array,
-        values: Array,
-    ) -> Array:
-        """Halve the step of each target until its objective falls enough; zero where it does not fall at all."""
-        length = np.ones(a.shape[1])
-        for _ in range(MOST_HALVINGS):
-            new = self._objective(a + length * step, b + length * shift, scores + length * along)
-            low = new <= values - ARMIJO * length * decrement
-            if low.all():
-                break
-            length = np.where(low, length, length / 2)
-        return np.where(new < values, length, 0.0)
 
     def _preconditioned(self, right: Array, ratios: Array, means: Array) -> tuple[Array, Array]:
         """Return ``(c K + C)^{-1} u`` for columns, and ``K`` times that; ``C/c`` is near the ratio of a factor."""
@@ -418,6 +445,77 @@ class _Newton:
                 break
             turn = np.where(energy > 0, fresh / np.where(energy > 0, energy, 1.0), 0.0)
             p, o, moved, energy = z + turn * p, w + turn * o, fresh_moved + turn * moved, fresh
+        return x, t, along
+
+
+class _FeatureNewton(_Newton):
+    """On features, in coefficients of these."""
+
+    def solve(self, tol: float, start: AverageModels | None) -> AverageModels:
+        """Return the models within ``tol``, or where the steps ran out."""
+        v, b = start.toward(self.strengths) if start is not None else self._constants()
+        tol = min(tol, FINEST) if self.quadratic else tol
+        scores, finished = self._scores(v, b), False
+        for _ in range(MOST_STEPS):
+            slopes = self.weight * self._of("derivative", scores)
+            curves = self.weight * self._of("second_derivative", scores)
+            down = _product(self.features.T, slopes) + self.strengths * v
+            rise = slopes.sum(axis=0) if self.kernel.centered else np.zeros(len(b))
+            values = self._objective(v, b, scores)
+            little = 2 * tol * np.maximum(values, np.finfo(float).tiny)
+            step, shift, along = self._direction(down, rise, curves, little)
+            decrement = -((down * step).sum(axis=0) + rise * shift)
+            finished = bool((np.abs(decrement) <= little).all())
+            length = self._length(v, b, scores, step, shift, along, decrement, values)
+            v, b = v + length * step, b + length * shift
+            scores = self._scores(v, b) if self.rounded else scores + length * along
+            if finished or not length.any():
+                break
+        return AverageModels(self.kernel, v, b, self.strengths, finished, slopes=self._slopes(v, b, start))
+
+    def _scores(self, v: Array, b: Array) -> Array:
+        """Return ``Z v + b``, column after column in memory."""
+        return np.asfortranarray(_product(self.features, v) + b)
+
+    def _objective(self, v: Array, b: Array, scores: Array) -> Array:
+        """Return the objectives, (K,)."""
+        penalty = 0.5 * self.strengths * _inner(v, v)
+        return np.asarray((self.weight * self._of("value", scores)).sum(axis=0) + penalty)
+
+    def _preconditioned(self, right: Array, ratios: Array, means: Array) -> Array:
+        """Return ``(c Z'Z + C)^{-1} u`` for columns; ``C/c`` is near the ratio of a factor."""
+        assert self.kernel.gram is not None
+        if self.factors is None or not self.factors.serve(ratios):
+            self.factors = _Factors(self.kernel.gram, ratios)
+        return np.asarray(self.factors.solve(right)[0] / means)
+
+    def _direction(self, down: Array, rise: Array, curves: Array, little: Array) -> tuple[Array, Array, Array]:
+        """Solve the Newton systems by preconditioned conjugate gradients, all targets in step; with changes of scores.
+
+        They end as soon as no step, with what is left of its system, promises more than ``little`` of the objective.
+        """
+        tiny, centered = np.finfo(float).tiny, self.kernel.centered
+        means = np.maximum(curves.mean(axis=0), tiny)
+        inverse_b = 1.0 / np.maximum(curves.sum(axis=0), tiny) if centered else np.zeros(len(rise))
+        x, t, along = np.zeros_like(down), np.zeros_like(rise), np.zeros_like(curves)
+        u, q, promised = -down, -rise, 0.0 * rise
+        p, o = self._preconditioned(u, self.strengths / means, means), inverse_b * q
+        energy = _inner(u, p) + q * o
+        goal = (EXACT if self.quadratic else FORCING) ** 2 * energy
+        for _ in range(MOST_PRODUCTS):
+            change = _product(self.features, p) + o
+            bent = curves * change
+            curvature = _inner(bent, change) + self.strengths * _inner(p, p)
+            length = np.where((energy > goal) & (curvature > 0), energy / np.where(curvature > 0, curvature, 1.0), 0.0)
+            x, t, along, promised = x + length * p, t + length * o, along + length * change, promised + length * energy
+            u = u - length * (_product(self.features.T, bent) + self.strengths * p)
+            q = q - length * (bent.sum(axis=0) if centered else 0.0)
+            z, w = self._preconditioned(u, self.strengths / means, means), inverse_b * q
+            fresh = _inner(u, z) + q * w
+            if (fresh <= goal).all() or not length.any() or (promised + CAUTION * fresh <= little).all():
+                break
+            turn = np.where(energy > 0, fresh / np.where(energy > 0, energy, 1.0), 0.0)
+            p, o, energy = z + turn * p, w + turn * o, fresh
         return x, t, along
 
 

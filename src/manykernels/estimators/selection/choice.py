@@ -324,10 +324,12 @@ class CrossValidated(KeepsHeldOut):
         ridge, every = self._named_penalty == "ridge", self.l1_ratios is not None
         seed = 0 if self.random_state is None else seed_from(self.random_state)
         averages, selections = mixtures_of(whole, self.l1_ratios, ridge=ridge, seed=seed)
+        averages = [] if self._search_options.fold_kernels == SHARED and not ridge else averages  # sums are one fold's
         nothing = nothing_of(np.ones(len(whole.names))).scaled(whole)
         grid = self.n_alphas, self._alpha_min_ratio
         enough = whole.enough if self.scoring is None else np.inf
-        return MixtureSearch(averages, selections, nothing, *grid, every=every, room=whole.room, enough=enough)
+        rungs: dict[str, Any] = {"room": whole.room, "late": whole.training.factored}
+        return MixtureSearch(averages, selections, nothing, *grid, every=every, enough=enough, **rungs)
 
     @property
     def _fold_tol(self) -> float:

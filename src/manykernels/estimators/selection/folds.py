@@ -9,14 +9,24 @@ import copy
 from bisect import bisect_right
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
-from functools import cached_property
+from functools import cache, cached_property, partial
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from sklearn.base import BaseEstimator, RegressorMixin
-from sklearn.linear_model import LogisticRegression
 
 from manykernels.estimators.selection.averages import AverageKernel, AverageModels, can_average, fit_averages, opened
+from manykernels.estimators.selection.on_features import (
+    features_of,
+    fit_of,
+    n_features,
+    read_as,
+    reads_features,
+    scores_of,
+    solutions_of,
+    stands_as_features,
+)
+from manykernels.estimators.selection.scores import encoded_like, mean_losses
 from manykernels.estimators.selection.splits import Split
 from manykernels.estimators.strength import default_fraction
 from manykernels.estimators.supervised.problems import Fit, SolverChoice, descend, expanded, without_bar
@@ -25,8 +35,6 @@ from manykernels.grams import build_stack, cross_combine, cross_scores
 from manykernels.grams.expansion import Expansion
 from manykernels.grams.plan import factored_seconds, gram_seconds, pieces_nbytes
 from manykernels.kernels.bank.columns import Table
-from manykernels.objective.losses import survival_target
-from manykernels.objective.losses.survival import FIELDS
 from manykernels.solvers import Solution, Status
 from manykernels.solvers.fold import Candidate, Family, Fold, nearest
 from manykernels.solvers.gram.side_by_side import goes_side_by_side
@@ -36,6 +44,7 @@ from manykernels.validation.arrays import Array
 if TYPE_CHECKING:
     from manykernels.estimators.supervised.base import BaseMKL
     from manykernels.estimators.supervised.samples import Rows, Samples
+    from manykernels.grams.factored import ColumnTable
     from manykernels.grams.training import Training
     from manykernels.kernels.bank.contract import PreparedRows
     from manykernels.objective.losses import Loss
@@ -45,6 +54,7 @@ if TYPE_CHECKING:
 FIRST_FOLDS, FIRST_SHARE = 3, 0.5  # folds in which what is in doubt is tried first, at least, and of many folds
 SHARE_OF_COST = 0.15  # of the fits in all folds, that those of fewer rows in the first folds may be predicted to take
 WORTH_FEWER = 0.1  # seconds that a fit must be predicted to be shorter by: dozens are, and folds are opened once more
+BEGUN = 0.1  # of the gap that is asked for: what averages on features leave to the solver that certifies them
 MOST_LABELS = 100  # distinct targets that may be classes, none of which may be missing
 
 
@@ -80,8 +90,6 @@ def of_fewer_rows(
 
 
 SINGLE_PRECISION_TOL = 1e-4  # from this gap on the matrices of a fold are held in float32: its rounding is not felt
-MARGINS = ("hinge", "squared_hinge")  # losses that are scored by what logistic curves through their scores tell
-SQUARED = 2.0  # squared errors are told as they are; the loss that is minimized is half of them
 
 
 # Scores of held-out rows: by the loss that is minimized, or by the user's scorer.
@@ -131,65 +139,6 @@ class HeldOut:
                 f"scoring failed on the {len(self.target)} rows that a fold holds out: {str(error).rstrip('.')}. If "
                 "they lack a class, take folds that look at classes (StratifiedKFold) or another scoring."
             ) from error
-
-
-def encoded_like(model: BaseMKL, target: Array) -> Array:
-    """Return targets as the losses of a model take them, by column: signs of its classes, numbers, or times."""
-    classes = getattr(model, "classes_", None)
-    if classes is not None:
-        return np.where(target[:, None] == (classes if len(classes) > 2 else classes[1:]), 1.0, -1.0)
-    if target.dtype.names is not None:
-        return survival_target(*(target[name] for name in FIELDS.names or ()))[:, None]
-    return target.reshape(len(target), -1)
-
-
-def mean_losses(losses: Sequence[Any], targets: Array, scores: Array, weight: Array | None) -> Array:
-    """Return the mean loss by problem: of samples, or of a partial likelihood the loss an event."""
-    weights = np.ones(len(targets)) if weight is None else weight
-    if losses[0].couples_samples:
-        events = float(weights @ (targets[:, 0] > 0))
-        value = losses[0].bind(targets[:, 0], weights).value(scores[:, 0]) if events else np.nan
-        return np.array([value / events if events else np.nan])
-    if losses[0].name in MARGINS:
-        return np.array([calibrated_loss(y, z, weights) for y, z in zip(targets.T, scores.T, strict=True)])
-    if len(losses) < targets.shape[1]:  # one problem for all columns
-        each: Any = losses[0]
-        return np.atleast_1d(np.average(each.value(targets, scores), weights=weights)) * _unit(each.each)
-    columns = zip(losses, targets.T, scores.T, strict=True)
-    return np.array([np.average(loss.value(y, z), weights=weights) * _unit(loss) for loss, y, z in columns])
-
-
-def calibrated_loss(signs: Array, scores: Array, weights: Array) -> float:
-    """Return the mean logistic loss of scores without a unit, after rising logistic curves through these very rows.
-
-    Margins decide between labels and tell no probability: their own loss would ask how far they are beyond 1. Half of
-    it is that of a curve with a slope and a constant, which asks how well scores order the rows, and half that of a
-    slope alone, which is even where labels change, at zero: scores that order well and give all rows one label are no
-    good classifier, and so are labels whose scores order nothing. What the numbers gain by being fitted here is taken
-    off again as Akaike's criterion does. Few rows, or rows that one score tells apart, leave the slope to a normal
-    prior of deviation 1 for scores in units of their spread.
-
-    Source: J. Platt, "Probabilistic outputs for support vector machines", 1999.
-    """
-    positive, spread = signs > 0, float(scores.std())
-    share = (weights @ positive + 1.0) / (weights.sum() + 2.0)
-    constant = float(np.average(-np.log(np.where(positive, share, 1.0 - share)), weights=weights)) + 1.0 / len(signs)
-    known = weights > 0
-    if not spread > 1e-12 * np.abs(scores).max() or len(np.unique(positive[known])) < 2:
-        return constant
-
-    def after(curve: LogisticRegression, n_fitted: int) -> float:
-        curve.fit(scores[:, None] / spread, positive, weights)
-        if curve.coef_[0, 0] <= 0:
-            return constant
-        likelihood = curve.predict_log_proba(scores[:, None] / spread)[np.arange(len(signs)), positive.astype(np.intp)]
-        return float(np.average(-likelihood, weights=weights)) + n_fitted / len(signs)
-
-    return 0.5 * (after(LogisticRegression(), 2) + after(LogisticRegression(fit_intercept=False), 1))
-
-
-def _unit(loss: Loss) -> float:
-    return SQUARED if loss.name == "squared" else 1.0
 
 
 # What is known of a fold before anything is tried: its best constants, and what a fraction of the strength means.
@@ -244,6 +193,7 @@ class OpenedKernels:
     _selecting: OpenedKernels | None = None
     _stored: list[Problem] | None = None
     _held_out: tuple[HeldOut, PreparedRows[Any]] | None = None
+    _rows_read: tuple[Rows, ColumnTable] | None = None
     _choices: dict[int, tuple[Family, SolverChoice]] = field(default_factory=dict)
 
     @property
@@ -301,10 +251,14 @@ class OpenedKernels:
             return pieces_nbytes(stack.n_samples, stack.table.n_columns)
         return 0 if not stack.evaluates else 4 * stack.n_rounded_entries if self._single else 8 * stack.n_entries
 
-    def held_bytes(self, family: Family, held_out: HeldOut) -> int:
+    def held_bytes(self, family: Any, held_out: HeldOut) -> int:
         """Return what is held from a strength of a family to the next: its matrices, or the sum of them."""
         n, size = self.training.stack.n_samples, self._average_dtype(held_out).itemsize
-        return size * n * (n + len(held_out.rows)) if self.averages(family) else self.stored_bytes
+        if not self.averages(family):
+            return self.stored_bytes
+        if self.training.factored:
+            return size * n_features(self.training.stack, family.kernels) * (n + len(held_out.rows))
+        return size * n * (n + len(held_out.rows))
 
     @property
     def room(self) -> int:
@@ -362,18 +316,19 @@ class OpenedKernels:
         """Return a model without the matrix of its kernel."""
         return model.without_kernel() if isinstance(model, AverageModels) else model
 
-    def averages(self, family: Family) -> bool:
+    def averages(self, family: Any) -> bool:
         """Whether models come from one sum of kernels, without matrices of each that are held."""
-        return family.averages and self._can_average
-
-    @cached_property
-    def _can_average(self) -> bool:
-        return not self.training.without_matrix and can_average(self._losses)
+        if not family.averages or not can_average(self._losses):
+            return False
+        return not self.training.without_matrix or stands_as_features(self.training, family.kernels)
 
     def score(self, family: Family, strength: float, held_out: HeldOut, fit: Fit) -> Candidate:
         """Return what held-out rows say of solutions on all kernels."""
-        if self.training.stack.has_factors:
-            kept, fit = expanded(self.training, fit)
+        whole = cache(partial(expanded, self.training, fit))
+        if reads_features(self.training, fit.problems[0]):
+            functions = scores_of(self.training, self._read(held_out), fit.solutions)
+        elif self.training.stack.has_factors:
+            kept, fit = whole()
             functions = kept.scores(held_out.rows)
         else:
             weights = np.array([found.kernel_weights for found in fit.solutions])
@@ -385,7 +340,7 @@ class OpenedKernels:
 
         def complete() -> BaseMKL:
             if held_out.scorer is None:  # nobody asks for more than predictions
-                expansion = kept if self.training.stack.has_factors else expanded(self.training, fit)[0]
+                expansion = whole()[0]
                 return self.model._predicting(expansion, intercepts, fit.problems[0].loss.each)
             model = copy.copy(self.model).set_params(**family.settings(strength))
             model._keep_fit(self.training, fit, self.samples)
@@ -428,6 +383,9 @@ class OpenedKernels:
             models = replace(models, weights=family.weights / problems[0].penalties ** 2)
 
         def complete() -> BaseMKL:
+            if training.factored:
+                kept, fit = expanded(training, fit_of(problems, models))
+                return model._predicting(kept, np.array([own.intercept for own in fit.solutions]), losses[0])
             rho, weights, intercepts = models.by_kernel
             expansion = Expansion.of(training.bank, training.prepared, weights, rho)
             return model._predicting(expansion, intercepts, losses[0])
@@ -437,10 +395,19 @@ class OpenedKernels:
 
     def _average_kernel(self, mixture: Any, held_out: HeldOut) -> AverageKernel:
         weights = mixture.weights / self.problems[0].penalties ** 2
+        if self.training.factored:
+            own: dict[str, Any] = {"centered": self.problems[0].fit_intercept, "dtype": self._average_dtype(held_out)}
+            return features_of(self.training.stack, mixture.kernels, weights, self._read(held_out), **own)
         gram = self.training.stack.combine(weights)
         cross = cross_combine(self.training.bank, self._prepared(held_out), self.training.prepared, weights)
         settings: dict[str, Any] = {"centered": self.problems[0].fit_intercept, "dtype": self._average_dtype(held_out)}
         return opened(gram, cross, self._losses, self.samples.weight, **settings)
+
+    def _read(self, held_out: HeldOut) -> ColumnTable:
+        """Return held-out rows as kernels on factors read them, made ready once for all models."""
+        if self._rows_read is None or self._rows_read[0] is not held_out.rows:
+            self._rows_read = held_out.rows, read_as(self.training, held_out.rows)
+        return self._rows_read[1]
 
     def _average_dtype(self, held_out: HeldOut) -> np.dtype[Any]:
         """Return how sums of kernels are held: a scorer may ask for other rows, which rounded ones tell less well."""
@@ -483,6 +450,8 @@ def begun(opened: OpenedKernels, rows: Array, folds: Folds, family: Any, strengt
     Averages are those of all folds, others have the functions of the first, without part of the other rows. None where
     there are none, or where Newton's method is better started afresh.
     """
+    if opened.training.factored:
+        return begun_on_features(opened, family, strength) if opened.averages(family) else None
     order, of_rows = np.argsort(rows), [(fold.rows, fold.kept(family)) for fold in folds if fold.rows is not None]
     known = [
         (order[np.searchsorted(rows, some, sorter=order)], kept[nearest(kept, strength)])
@@ -502,13 +471,25 @@ def begun(opened: OpenedKernels, rows: Array, folds: Folds, family: Any, strengt
     return [each.scattered(places, len(rows)) for each in found]
 
 
+def begun_on_features(opened: OpenedKernels, family: Any, strength: float) -> list[Solution]:
+    """Return averages of all rows, up to the certificate, which is left to the solver that goes on from them."""
+    problems, stack = opened.problems, opened.training.stack
+    weights, losses = family.weights / problems[0].penalties ** 2, [problem.loss for problem in problems]
+    kernel = features_of(stack, family.kernels, weights, None, centered=problems[0].fit_intercept)
+    targets, strengths = np.column_stack([problem.y for problem in problems]), family.strengths(strength, opened)
+    models = fit_averages(kernel, losses, targets, opened.samples.weight, strengths, tol=BEGUN * opened.tol)
+    named = np.arange(len(family.kernels)) if len(family.kernels) < len(weights) else family.kernels
+    return solutions_of(problems, family.pose(problems[0]).stack, family.kernels, named, weights, models)
+
+
 def begun_in(fold: OpenFold, family: Any, strength: float, fewer: OpenFold | None = None) -> list[Solution] | None:
     """Return where the first model of a family in a fold begins: an average, or one of a fold of fewer of its rows.
 
     An average is of all kernels, which steps side by side read anyway; others would not be rid of them.
     """
     opened = fold.opened
-    known = {} if opened.averages(family) else {at: own for at, own in fold.kept_of(AverageModels) if own.of_all}
+    averages = opened.training.factored or opened.averages(family)
+    known = {} if averages else {at: own for at, own in fold.kept_of(AverageModels) if own.of_all}
     if known and opened.goes_side_by_side(family, strength):
         return known[nearest(known, strength)].solutions
     if fewer is None or fold.rows is None or opened.averages(family):

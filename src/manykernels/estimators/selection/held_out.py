@@ -13,7 +13,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from sklearn.base import BaseEstimator
 
-from manykernels.estimators.selection.folds import HeldOut, OpenedKernels, encoded_like
+from manykernels.estimators.selection.folds import HeldOut, OpenedKernels
+from manykernels.estimators.selection.scores import encoded_like
 from manykernels.estimators.selection.strengths import Evidence, in_doubt, told_of_doubt
 from manykernels.estimators.supervised.base import BaseMKL
 from manykernels.estimators.supervised.explanation import FOLDS

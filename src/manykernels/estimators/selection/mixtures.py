@@ -224,7 +224,9 @@ class Mixture:
             return problem
         kept = self.kernels
         penalties = problem.penalties[kept] / np.sqrt(self.weights[kept])
-        return replace(problem, stack=problem.stack.view(kept), kernel_penalties=penalties)
+        stack: Any = problem.stack
+        own = stack.take(kept) if stack.has_factors else stack.view(kept)
+        return replace(problem, stack=own, kernel_penalties=penalties)
 
     def posed(self, problems: list[Problem], names: tuple[str, ...]) -> list[Problem]:
         """Return the problems on these kernels."""
@@ -240,10 +242,18 @@ class Mixture:
                 found,
                 kernel_weights=self._placed(found.kernel_weights),
                 kernel_norms=None if found.kernel_norms is None else self._placed(found.kernel_norms),
+                functions=self._renamed(found.functions, whole[0].stack),
             )
             for found in fit.solutions
         ]
         return Fit(whole, solutions, self._placed(fit.norms))
+
+    def _renamed(self, functions: Any, stack: Any) -> Any:
+        """Return functions of factors under the numbers that their kernels have among all; others as they are."""
+        if not stack.has_factors:
+            return functions
+        own = tuple(replace(part, kernel=int(self.kernels[part.kernel])) for part in functions.components)
+        return replace(functions, stack=stack, components=own, start=None)
 
     def _placed(self, values: Array) -> Array:
         placed = np.zeros((*values.shape[:-1], len(self.weights)))
@@ -350,7 +360,7 @@ class Scale:
 def mixtures_of(
     whole: OpenedKernels, l1_ratios: ArrayLike | None, *, ridge: bool, seed: int
 ) -> tuple[list[Mixture], list[Mixture]]:
-    """Return averages and selections to try on all rows; averages need a matrix among samples.
+    """Return averages and selections to try on all rows; averages need a matrix among samples, or features.
 
     Those by which no target gains are left out: kernels of a kind, or all of them, may be constant, and so may y.
     """
@@ -361,7 +371,7 @@ def mixtures_of(
     ]
     averages, selections = averages_of(training.bank, own), selections_of(own, ratios)
     if training.without_matrix:
-        averages = []
+        averages = [mixture for mixture in averages if whole.averages(mixture) and 0.0 in ratios]
         if ridge:
             averages, selections = [Mixture(EVERY, own, 0.0)], []
         elif l1_ratios is None:

@@ -488,3 +488,12 @@ def limited(time_limit: float | None, last: float) -> Iterator[float]:
     end = float("inf") if time_limit is None else time.perf_counter() + time_limit
     with deadline(None if time_limit is None else min(SEARCH_SHARE * time_limit, time_limit - last)):
         yield end
+
+
+def between_in_vain(path: StrengthPath, known: Sequence[StrengthPath]) -> bool:
+    """Whether a mixture lies between averages and one that selects more, and is ahead of that one for no score.
+
+    Such a mixture is like the sparser one: where the two are equal but for luck, all rows would tell no more.
+    """
+    sparser = [own for own in known if own.mixture.mixing > path.mixture.mixing]
+    return not path.mixture.averages and bool(sparser) and not leads(path, sparser)

@@ -155,7 +155,8 @@ def solve_problems(
     # The outer limit is what the threads return to: each of them sets and restores one that all of them share.
     with warnings.catch_warnings(), blas_threads(problems[0].n_samples, n_jobs):
         warnings.simplefilter("ignore", ConvergenceWarning)
-        together = None if isinstance(solver, Solver) else solved_together(problems, solver, **parameters)
+        apart = isinstance(solver, Solver) or (any(starts) and problems[0].stack.has_factors)  # each from its own start
+        together = None if apart else solved_together(problems, solver, **parameters)
         solutions = _run(problems, chosen, starts, workers, until) if together is None else together
     return Fit(problems, solutions, np.array([found.kernel_norms for found in solutions]))
 

@@ -1,0 +1,145 @@
+"""Averages of kernels that stand as features, such as projections on landmarks: what they read, and what they are.
+
+Features of training rows are centered, so that intercepts move with them; held-out rows have the features that a fold
+learned, and nothing else of it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from manykernels.estimators.selection.averages import AverageKernel, AverageModels
+from manykernels.estimators.supervised.problems import Fit
+from manykernels.grams.factored import ColumnTable
+from manykernels.kernels import Landmarks, ObjectKernel
+from manykernels.kernels.bank.columns import Table
+from manykernels.kernels.tables.encoding import numbers_of
+from manykernels.objective.certificate import Certificate, KKTResiduals
+from manykernels.solvers import Solution
+from manykernels.solvers.factored.model import FactorFunctions
+from manykernels.solvers.factored.objective import Coefficients
+from manykernels.solvers.factored.state import Component, Start
+from manykernels.solvers.factored.tuning import COARSE, FIRST_SMOOTHING
+from manykernels.validation.arrays import Array
+
+if TYPE_CHECKING:
+    from manykernels.grams.training import Training
+    from manykernels.objective.problem import Problem
+
+ROWS_SQUARED = 4096  # of features, that are summed in their own precision before sums are in double
+
+
+def stands_as_features(training: Training, kernels: Array) -> bool:
+    """Whether some kernels are features of several columns, a few for each landmark, of a bank that has landmarks."""
+    stack: Any = training.stack
+    if not training.factored or not training.landmarks or stack.table.chunked or stack.shaped or training.centered:
+        return False
+    return stack.few_columns and all(len(stack.columns_of(m)) > 1 for m in kernels.tolist())
+
+
+def reads_features(training: Training, problem: Problem) -> bool:
+    """Whether functions of held-out rows are to be sums of features: of a bank on landmarks of numbers in columns."""
+    objects = any(isinstance(spec, ObjectKernel) for spec in training.bank.table.specs) if training.landmarks else True
+    return training.factored and not (objects or training.centered or problem.shared)
+
+
+def n_features(stack: Any, kernels: Array) -> int:
+    """Return how many features some kernels have."""
+    return int(_starts(stack, kernels)[-1])
+
+
+def _starts(stack: Any, kernels: Array) -> Array:
+    """Return where the features of each kernel begin, and where the last ones end."""
+    ranks = [int(template.starts[-1]) for m in kernels.tolist() for template in stack.templates([m], COARSE)]
+    return np.cumsum([0, *ranks])
+
+
+def read_as(training: Training, rows: Any) -> ColumnTable:
+    """Return rows as the kernels of a fitted bank read columns."""
+    columns = np.asfortranarray(numbers_of(training.bank.table.values(Table.of(rows))))
+    return ColumnTable(columns, missing="mask" if np.isnan(columns).any() else "error")
+
+
+def features_of(
+    stack: Any,
+    kernels: Array,
+    weights: Array,
+    held_out: ColumnTable | None,
+    *,
+    centered: bool,
+    dtype: Any = np.float64,
+) -> AverageKernel:
+    """Return the weighted sum of some kernels as features of training rows, and of others."""
+    starts = _starts(stack, kernels)
+    own = np.empty((stack.n_samples, starts[-1]), dtype=dtype)
+    others = np.empty((0 if held_out is None else held_out.n_rows, starts[-1]), dtype=dtype)
+    means = np.zeros(starts[-1])
+    for slot, m in enumerate(kernels.tolist()):
+        part, root = slice(starts[slot], starts[slot + 1]), float(np.sqrt(weights[m]))
+        features = stack.factor(m, COARSE)
+        means[part] = root * features.mean(axis=0) if centered else 0.0
+        own[:, part] = root * features - means[part]
+        if held_out is not None:
+            others[:, part] = root * stack.features(m, held_out, COARSE) - means[part]
+    gram = np.zeros((starts[-1], starts[-1]))
+    for start in range(0, len(own), ROWS_SQUARED):
+        piece = own[start : start + ROWS_SQUARED]
+        gram += piece.T @ piece
+    return AverageKernel(own, others, means, centered, gram=gram)
+
+
+def scores_of(training: Training, rows: ColumnTable, solutions: Sequence[Solution]) -> Array:
+    """Return the functions of solutions on factors at rows as they are read, (n, K), features computed once for all."""
+    stack: Any = training.stack
+    columns = []
+    for found in solutions:
+        functions: Any = found.functions
+        sums = np.zeros(rows.n_rows)
+        for part in functions.components:
+            if part.tol is not None and isinstance(stack.spec_of(part.kernel), Landmarks):
+                sums += stack.features(part.kernel, rows, part.tol) @ part.coefficients
+            else:
+                sums += part.values(stack, rows)
+        columns.append(sums)
+    return np.column_stack(columns)
+
+
+def fit_of(problems: Sequence[Problem], models: AverageModels) -> Fit:
+    """Return averages as solutions on all kernels, of which nothing is certified, for what asks for functions."""
+    assert models.weights is not None
+    weights = models.weights
+    kernels, stack = np.flatnonzero(weights), problems[0].stack
+    found = solutions_of(problems, stack, kernels, kernels, weights, models)
+    return Fit(list(problems), found, np.zeros((len(problems), len(weights))))
+
+
+def solutions_of(
+    problems: Sequence[Problem], stack: Any, kernels: Array, named: Array, weights: Array, models: AverageModels
+) -> list[Solution]:
+    """Return averages as models on a stack where the kernels have these names, for others to begin from.
+
+    Scores, from which dual coefficients come, are those of the kernel of the models; zero where it was let go.
+    """
+    nothing = Certificate.from_values(np.inf, -np.inf, 1.0, KKTResiduals(*[np.inf] * 5))
+    starts = _starts(stack, named)
+    coefficients, intercepts = models.expanded
+    fitted = None if models.kernel is None else models.fitted
+    found = []
+    for k, problem in enumerate(problems):
+        strength, b = float(models.strengths[k]), float(intercepts[k])
+        parts = np.repeat(np.sqrt(weights[kernels]), np.diff(starts)) * coefficients[:, k]
+        own = [
+            Component(int(m), parts[low:high], COARSE)
+            for m, low, high in zip(named, starts[:-1], starts[1:], strict=True)
+        ]
+        start = Start(named, Coefficients(named, starts, parts), b, COARSE, FIRST_SMOOTHING, strength=strength)
+        rho = np.zeros(problem.n_samples)
+        if fitted is not None:
+            rho = problem.feasible_dual(problem.weight * problem.loss.dual_from_scores(problem.y, fitted[:, k]))
+        shares = np.zeros(stack.n_kernels)
+        shares[named] = weights[kernels] / strength
+        found.append(Solution(rho, shares, b, nothing, functions=FactorFunctions(stack, tuple(own), start=start)))
+    return found

@@ -1,0 +1,74 @@
+"""Averages on landmark features: the optimum of the ridge problem, in searches too, and what they read of new rows."""
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+from manykernels import KernelBank, Landmarks, Linear, MKLClassifierCV, MKLRegressor, MKLRegressorCV
+from manykernels.estimators.selection.averages import fit_averages
+from manykernels.estimators.selection.on_features import features_of, fit_of, read_as, scores_of, stands_as_features
+from manykernels.grams.training import open_training
+from manykernels.kernels import Gaussian
+from manykernels.objective import Problem, get_loss
+from manykernels.objective.regularizers import Ridge
+from manykernels.solvers.factored.solver import FactoredNewton
+
+rng = np.random.default_rng(0)
+X = rng.normal(size=(160, 3))
+Y = np.sin(2 * X[:, 0]) * X[:, 1] + 0.1 * rng.normal(size=160)
+JOINT = KernelBank.joint([Landmarks(Gaussian(1.0), 20), Landmarks(Gaussian(2.0), 15), Linear()], standardize=True)
+ALONE = KernelBank.per_feature(Gaussian(1.0), standardize=True)
+ON_FACTORS: dict[str, Any] = {"representation": "factored"}
+
+
+def opened(bank: KernelBank) -> Any:
+    return open_training(bank, X, memory_budget=None, n_jobs=None, n_targets=1, representation="factored")
+
+
+@pytest.mark.parametrize("loss", ["squared", "logistic"])
+@pytest.mark.parametrize("intercept", [True, False])
+def test_averages_on_features_are_the_optimum(loss: str, intercept: bool) -> None:
+    training, strength = opened(JOINT), 0.7
+    y = Y if loss == "squared" else np.sign(Y)
+    problem = Problem(training.stack, y, get_loss(loss), Ridge(strength), fit_intercept=intercept)
+    kernels, weights = np.arange(3), np.array([1.0, 0.5, 2.0])
+    posed = Problem(
+        training.stack, y, get_loss(loss), Ridge(strength), fit_intercept=intercept, kernel_penalties=weights**-0.5
+    )
+    kernel = features_of(training.stack, kernels, weights, read_as(training, X), centered=intercept)
+    models = fit_averages(kernel, [problem.loss], y[:, None], problem.weight, np.array([strength]), tol=1e-12)
+    exact = FactoredNewton(tol=1e-9).solve(posed)
+    found = scores_of(training, read_as(training, X), [exact])[:, 0] + exact.intercept
+    np.testing.assert_allclose(models.fitted[:, 0], found, atol=1e-4)
+    np.testing.assert_allclose(models.held_out, models.fitted, atol=1e-9)
+    models.__dict__["weights"] = weights
+    (own,) = fit_of([problem], models.without_kernel()).solutions
+    told = scores_of(training, read_as(training, X), [own])[:, 0] + own.intercept
+    np.testing.assert_allclose(told, models.fitted[:, 0], atol=1e-8)
+
+
+def test_kernels_of_single_columns_stand_as_no_features() -> None:
+    assert stands_as_features(opened(JOINT), np.arange(3))
+    assert not stands_as_features(opened(ALONE + JOINT), np.arange(4))
+    assert not stands_as_features(opened(ALONE), np.arange(3))
+
+
+def test_searches_on_landmarks_try_averages_and_certify_what_they_choose() -> None:
+    model = MKLRegressorCV(ALONE + JOINT, cv=3, resources=ON_FACTORS, random_state=0).fit(X, Y)
+    assert {0.0, 1.0} >= set(model.cv_results_["mixing"]) >= {0.0}
+    assert model.mixing_ == 0.0  # a product of two columns, which no sum of single ones is
+    assert model.dual_gap_ <= model.tol
+    assert not model.kernel_weights_[:3].any()
+    plain = MKLRegressor(JOINT, penalty="ridge", alpha=model.alpha_, resources=ON_FACTORS).fit(X, Y)
+    if model.kernel_weights_[3:].all():
+        np.testing.assert_allclose(model.predict(X), plain.predict(X), atol=0.02)
+
+
+def test_classes_and_scorers_search_on_landmarks_too() -> None:
+    labels = np.digitize(Y, [-0.3, 0.3])
+    model = MKLClassifierCV(JOINT, cv=3, resources=ON_FACTORS, scoring="accuracy").fit(X, labels)
+    assert model.representation_ == "factored"
+    assert set(np.ravel(model.mixing_)) <= {0.0, 1.0}
+    assert model.score(X, labels) > 0.6
+    assert np.max(model.dual_gap_) <= model.tol
