@@ -23,6 +23,7 @@ from manykernels import (
 from manykernels.kernels import Missing
 from manykernels.kernels.bank.columns import Table
 from manykernels.kernels.specs.categorical import UNSEEN
+from manykernels.kernels.tables.kinds import kind_of
 
 DATES = pd.date_range("2024-01-01", periods=4, freq="36h")
 NAN = np.nan
@@ -210,3 +211,14 @@ def test_codes_and_few_levels_are_categories(texts: list[str]) -> None:
     table = pd.DataFrame({"group": texts * 2, "age": np.arange(2.0 * len(texts))})
     KernelBank.auto().fit(table)  # warnings are errors here
     KernelBank.auto().fit(pd.DataFrame({"dose": pd.Categorical(NUMBERS * 2), "age": np.arange(120.0)}))
+
+
+def test_dictionaries_of_arrow_are_categories() -> None:
+    column = pd.Series(["a", "b", None, "a"], dtype=pd.ArrowDtype(pa.dictionary(pa.int32(), pa.string())))
+    assert kind_of(column) == "category"
+    table = pd.DataFrame({"site": pd.concat([column.dropna()] * 10, ignore_index=True)})
+    plain = pd.DataFrame({"site": pd.Categorical(table["site"].to_list())})
+    y = np.tile([1.0, 0.0, 1.0], 10)
+    np.testing.assert_allclose(
+        MKLRegressor(alpha=0.01).fit(table, y).predict(table), MKLRegressor(alpha=0.01).fit(plain, y).predict(plain)
+    )

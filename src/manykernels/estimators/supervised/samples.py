@@ -208,6 +208,12 @@ def class_labels(y: ArrayLike) -> Array:
     check_readable(y, "y")
     _refuse_gaps(y)
     with invalid_input():
+        shape = np.shape(y)
+        if len(shape) == 2 and shape[1] > 1:
+            raise InvalidInputError(
+                f"y has the shape {shape}, several labels a sample. A classifier learns one: take scikit-learn's "
+                f"MultiOutputClassifier around it, or give one column, such as y[:, 0]."
+            )
         labels = column_or_1d(_in_numpy(y), warn=True)
         if labels.dtype.kind == "f":
             assert_all_finite(labels, input_name="y")
@@ -281,6 +287,8 @@ def numeric_targets(y: ArrayLike, *, advice: str = "use MKLClassifier") -> Array
 
 def _refuse_gaps(y: Any) -> None:
     """Say where targets or labels are missing, in a table by its columns, and the way out."""
+    if isinstance(y, np.ndarray) and y.ndim == 2 and y.shape[1] > 1 and y.dtype.kind in "fO":
+        y = pd.DataFrame(y)
     if not isinstance(y, pd.DataFrame):
         missing = np.asarray(pd.isna(y))
         if missing.ndim == 1 and missing.any():

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
+from numbers import Number
 from typing import Any
 
 import numpy as np
@@ -362,6 +363,8 @@ def _checked_array(X: Any) -> Array:
     check_readable(X, "X")
     if isinstance(X, (np.matrix, np.ma.MaskedArray)):
         X = np.asarray(X)
+    if wrong := _no_table(X):
+        raise InvalidInputError(wrong)
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("error", RuntimeWarning)
@@ -389,6 +392,19 @@ def _checked_array(X: Any) -> Array:
             f"X has {len(shape)} dimensions, shape {shape}, and a table of samples has 2. "
             f"{told or 'Make one row of numbers a sample, as X.reshape(len(X), -1) does'}."
         ) from error
+
+
+def _no_table(X: Any) -> str:
+    """Return what to say of something that has no rows of numbers; nothing of what may have some."""
+    dtype = getattr(X, "dtype", None)
+    if X is None or isinstance(X, (str, bytes, Number)):
+        shown = X[:40] if isinstance(X, (str, bytes)) else X
+        return f"X is {shown!r}, no table of samples. Pass a DataFrame, or an array of numbers with a row a sample."
+    if getattr(dtype, "kind", "") == "c":
+        return f"Complex data not supported: X holds {dtype}. Pass real and imaginary parts as columns."
+    if getattr(dtype, "names", None) or (isinstance(X, (list, tuple)) and X and isinstance(X[0], Mapping)):
+        return f"X is a {'list of dicts' if dtype is None else 'structured array'}. Pass pandas.DataFrame(X)."
+    return ""
 
 
 def _text_in(X: Any) -> str:

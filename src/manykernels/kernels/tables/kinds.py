@@ -76,6 +76,8 @@ def kind_of_dtype(dtype: DTypeLike) -> str | None:
         return "unusable" if is_complex_dtype(dtype) else "number"
     if is_datetime64_any_dtype(dtype) or isinstance(dtype, pd.PeriodDtype):
         return "date"
+    if isinstance(dtype, pd.ArrowDtype) and dtype.kind == "O" and str(dtype).startswith("dictionary"):
+        return "category"
     return "duration" if is_timedelta64_dtype(dtype) else None
 
 
