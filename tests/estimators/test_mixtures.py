@@ -673,9 +673,9 @@ def test_the_last_fit_begins_from_the_first_fold_wherever_its_rows_are() -> None
         return seen[-1][-1]
 
     where = "manykernels.estimators.selection.choice.begun"
-    with patch(where, lambda *_: None):
+    with patch(where, lambda *_: None), patch.object(OpenedKernels, "room", 0):  # kernels are evaluated
         cold = MKLClassifierCV(bank(), cv=splits).fit(X, labels, sample_weight=weight)
-    with patch(where, recorded), patch.object(OpenedKernels, "room", 0):  # kernels are evaluated
+    with patch(where, recorded), patch.object(OpenedKernels, "room", 0):
         warm = MKLClassifierCV(bank(), cv=splits).fit(X, labels, sample_weight=weight)
     [(rows, first, (start,))] = seen
     assert set(rows) - set(first.rows) == set(splits[0][1]) & set(np.flatnonzero(weight))
