@@ -75,9 +75,8 @@ def data(n: int, groups: int, size: int, loss: str) -> tuple[np.ndarray, Any]:
 
 def ours(X: np.ndarray, y: np.ndarray, size: int, loss: str) -> Any:
     """Return the path of this library."""
-    groups = X.shape[1] // size
-    kernels = [(f"group {g}", Linear(), list(range(g * size, (g + 1) * size))) for g in range(groups)]
-    bank = KernelBank(kernels, standardize=False, normalize=None)
+    groups = {f"group {start // size}": range(start, start + size) for start in range(0, X.shape[1], size)}
+    bank = KernelBank.from_groups(groups, Linear(), standardize=False, normalize=None)
     return regularization_path(
         X,
         y,

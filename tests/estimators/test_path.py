@@ -175,6 +175,13 @@ def test_grids() -> None:
     np.testing.assert_array_equal(checked_alphas([1.0, 3.0, 2.0]), [3.0, 2.0, 1.0])
 
 
+@pytest.mark.parametrize("outputs", ["own", "shared"])
+def test_labels_for_a_loss_of_numbers_are_refused_with_the_way_out(outputs: str) -> None:
+    X, labels = np.random.default_rng(4).normal(size=(12, 2)), np.array(["a", "b"] * 6)
+    with pytest.raises(InvalidInputError, match="y must hold numbers .* give loss='logistic'"):
+        regularization_path(X, labels, outputs=outputs, alphas=[0.1])
+
+
 def test_labels_of_two_classes_are_encoded() -> None:
     X = np.random.default_rng(4).normal(size=(40, 2))
     signs = np.where(X[:, 0] > 0, 1.0, -1.0)

@@ -403,7 +403,9 @@ def _targets(y: Any, loss: Any, *, shared: bool) -> tuple[Array | None, Array]:
         target = check_survival(y)
         return None, survival_target(*(target[name] for name in FIELDS.names or ()))
     if loss.task != "classification":
-        return None, numeric_targets(y).reshape(len(y), -1) if shared else np.asarray(y)
+        advice = "give loss='logistic', with outputs='shared' if there are more than two"
+        numbers = numeric_targets(y, advice=advice)
+        return None, numbers.reshape(len(numbers), -1) if shared else numbers
     classes, _, signs = encode_labels(class_labels(y))
     single = len(classes) == 2
     if single and shared:

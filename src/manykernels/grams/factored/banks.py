@@ -3,6 +3,7 @@
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
+from itertools import chain
 from typing import Any, ClassVar
 
 import numpy as np
@@ -93,14 +94,14 @@ def composed(
     landmarks_by: str = "cholesky",
 ) -> CompositeStack:
     """Return kernels on columns of a table, divided among the stacks that serve them."""
+    keys = list(zip(map(id, specs), map(len, positions), strict=True))
     known: dict[tuple[int, int], str] = {}  # of specs whatever levels columns have: a width of many columns is one spec
-    kinds = np.empty(len(specs), dtype=object)
-    for m, (spec, columns) in enumerate(zip(specs, positions, strict=True)):
-        key = id(spec), len(columns)
-        if key not in known:
-            by_cells = by_levels(spec) or grid_parts(spec) is not None
-            known[key] = "" if by_cells else served_by(spec, len(columns))
-        kinds[m] = known[key] or served_by(spec, len(columns), levels_of(spec, columns, table))
+    for key, spec in dict(zip(keys, specs, strict=True)).items():
+        by_cells = by_levels(spec) or grid_parts(spec) is not None
+        known[key] = "" if by_cells else served_by(spec, key[1])
+    kinds = np.array(list(map(known.__getitem__, keys)), dtype=object)
+    for m in np.flatnonzero(kinds == "").tolist():
+        kinds[m] = served_by(specs[m], len(positions[m]), levels_of(specs[m], positions[m], table))
     parts, members = [], []
     for kind, _ in SERVED_BY:
         own = np.flatnonzero(kinds == kind)
@@ -337,7 +338,7 @@ def _mean_diagonals(
 ) -> tuple[Array, Array]:
     """Return the mean of every kernel's diagonal on the rows that it is known on, and their number."""
     means, counts = np.empty(len(specs)), np.empty(len(specs), dtype=np.int64)
-    kinds = {id(spec): spec for spec in specs}
+    kinds = dict(zip(map(id, specs), specs, strict=True))
     ones, cells = np.zeros(len(specs), dtype=bool), np.zeros(len(specs), dtype=bool)
     if not table.gaps.any() and any(spec.unit_diagonal for spec in kinds.values()):
         ones[:] = [spec.unit_diagonal for spec in specs]
@@ -345,7 +346,9 @@ def _mean_diagonals(
         each = zip(ones.tolist(), specs, places, strict=True)
         cells[:] = [not one and id(spec) in by_cells and sees_cells(spec, own, table) for one, spec, own in each]
     means[ones], counts[ones] = 1.0, table.n_rows
-    plain, totals = _squared_columns(table, [m for m, spec in enumerate(specs) if type(spec) is Linear], places)
+    linear = {key for key, spec in kinds.items() if type(spec) is Linear}
+    chosen = [m for m, key in enumerate(map(id, specs)) if key in linear] if linear else []
+    plain, totals = _squared_columns(table, chosen, places)
     means[plain], counts[plain] = totals / table.n_rows, table.n_rows
     if rest := np.setdiff1d(np.flatnonzero(~(cells | ones)), plain).tolist():
         used = sorted({j for m in rest for j in places[m]})
@@ -370,12 +373,13 @@ def _squared_columns(
     as_they_are = not (table.chunked or isinstance(table.columns, dict) or table.gaps.any())
     if not linear or not as_they_are or table.center.any() or (table.unit != 1.0).any():
         return np.zeros(0, dtype=np.int64), np.zeros(0)
-    ranks, columns = [len(places[m]) for m in linear], np.array([j for m in linear for j in places[m]])
+    own = [places[m] for m in linear]
+    ranks, columns = list(map(len, own)), np.array(list(chain.from_iterable(own)))
     used, squares = np.unique(columns), np.zeros(table.n_columns)
     count, neighbors = max(SQUARED // table.n_rows, 1), used[-1] - used[0] < len(used)
     for start in range(0, len(used), count):
-        own = used[start : start + count]
-        chosen = slice(own[0], own[-1] + 1) if neighbors else own
+        part = used[start : start + count]
+        chosen = slice(part[0], part[-1] + 1) if neighbors else part
         squares[chosen] = np.einsum("ij,ij->i", *[table.columns[chosen]] * 2, dtype=np.float64)
     totals = np.bincount(np.repeat(np.arange(len(linear)), ranks), squares[columns])
     finite = np.isfinite(totals)

@@ -46,6 +46,7 @@ class FactoredStack(GramStack):
 
     has_factors: ClassVar[bool] = True
     exact_passes: ClassVar[bool] = False  # whether `quad` is as good as summing kernel values, at O(N)
+    in_place: Any = None  # the factors of all kernels together, where these are neighboring columns in place
     few_columns: bool = False  # whether factors have few columns, whatever the tolerance; landmarks may be many
     table: ColumnTable
     positions: tuple[tuple[int, ...], ...]

@@ -83,6 +83,11 @@ class CompositeStack(FactoredStack):
         own = zip(self.parts, parts, strict=True)
         return self._gather([part._quad_each(columns) if found is None else found for part, found in own])
 
+    @property
+    def in_place(self) -> Any:  # type: ignore[override]  # a constant of others
+        """The factors of all kernels together, where one part holds them as columns in place."""
+        return self.parts[0].in_place if len(self.parts) == 1 else None
+
     def near_passes(self) -> Any:
         """Return what bounds passes by earlier ones, where one part holds all kernels."""
         return self.parts[0].near_passes() if len(self.parts) == 1 else None

@@ -18,6 +18,7 @@ with every pass that was made before as a reference at once. Of several outputs,
 
 from collections.abc import Sequence
 from functools import cached_property, partial
+from itertools import chain
 from typing import Any
 
 import numpy as np
@@ -176,9 +177,9 @@ class ExplicitStack(FactoredStack):
     def _learned(self) -> tuple[FeatureMap, ...]:
         """Return the features of all kernels; one spec on so many columns has the same, unless levels play a part."""
         known: dict[tuple[int, int], FeatureMap] = {}
+        keys = list(zip(map(id, self.specs), map(len, self.positions), strict=True))
         made = []
-        for spec, positions in zip(self.specs, self.positions, strict=True):
-            key = id(spec), len(positions)
+        for key, spec, positions in zip(keys, self.specs, self.positions, strict=True):
             if (found := known.get(key)) is None:
                 levels = levels_of(spec, positions, self.table)
                 found = feature_map(spec, len(positions), levels)
@@ -200,11 +201,9 @@ class ExplicitStack(FactoredStack):
         """
         if self.table.chunked:
             return self.table.operators(self.templates(kernels))
-        if len(kernels) and self._whole is not None:
-            own, (chosen, starts) = np.sort(np.asarray(kernels)), self._whole
-            ranks = np.append(starts[1:], len(chosen))[own] - starts[own]
-            place = own, chosen.start + starts[own], ranks, np.sqrt(self.scales[own])
-            return [ColumnFactors(self.table.columns, *place)]
+        if len(kernels) and (whole := self.in_place) is not None:
+            own = np.sort(np.asarray(kernels))
+            return [ColumnFactors(whole.columns, own, whole.firsts[own], whole.ranks[own], whole.roots[own])]
         made: list[Any] = [self._stored.get(kernel) for kernel in kernels]
         missing = [slot for slot, one in enumerate(made) if one is None]
         found = stored(self.table.operators(self.templates([kernels[slot] for slot in missing])))
@@ -234,7 +233,8 @@ class ExplicitStack(FactoredStack):
     @cached_property
     def shaped(self) -> bool:  # type: ignore[override]  # a constant of others
         """Whether functions of some kernels must have a shape."""
-        return any(isinstance(spec, Shaped) for spec in {id(spec): spec for spec in self.specs}.values())
+        each = dict(zip(map(id, self.specs), self.specs, strict=True))
+        return any(isinstance(spec, Shaped) for spec in each.values())
 
     def _adjoints(self, r: Array) -> list[Array]:
         """Return ``Z' r`` of every kernel, of one vector or of several in columns."""
@@ -263,13 +263,23 @@ class ExplicitStack(FactoredStack):
         return ColumnPasses(columns, starts, self.scales, self._norms[0])
 
     @cached_property
+    def in_place(self) -> ColumnFactors | None:  # type: ignore[override]  # a constant of others
+        """The factors of all kernels together, where these are neighboring columns in place."""
+        if self._whole is None:
+            return None
+        chosen, starts = self._whole
+        ranks, every = np.diff(starts, append=len(chosen)), np.arange(self.n_kernels)
+        return ColumnFactors(self.table.columns, every, chosen.start + starts, ranks, np.sqrt(self.scales))
+
+    @cached_property
     def _whole(self) -> tuple[range, Array] | None:
         """The neighboring columns of a table that are the features of all kernels, and where each kernel's begin."""
-        columns = [j for own in self.positions for j in own]
+        columns = list(chain.from_iterable(self.positions))
         table, chosen = self.table, range(columns[0], columns[0] + len(columns))
         if table.chunked or columns != list(chosen) or not all(map(len, self.positions)):
             return None
-        kinds = {(id(spec), id(found)): (spec, found) for spec, found in zip(self.specs, self._maps, strict=True)}
+        own = zip(self.specs, self._maps, strict=True)
+        kinds = dict(zip(zip(map(id, self.specs), map(id, self._maps), strict=True), own, strict=True))
         if not all(reads_columns(*kind) for kind in kinds.values()):
             return None
         if isinstance(table.columns, dict) or table.gaps[chosen.start : chosen.stop].any():

@@ -29,6 +29,7 @@ from manykernels.kernels.bank.patterns import (
     indicators,
     kinds_of,
     named_columns,
+    transposed,
     with_shapes,
 )
 from manykernels.kernels.bank.table_kernels import FEW_COLUMNS, TableKernels, TablePoints
@@ -187,10 +188,11 @@ class KernelBank(BankConstructors, Bank):
             shifts = self._shifts(kernels, values, used)
         columns = table.columns
         string_names = columns if columns is not None and all(isinstance(column, str) for column in columns) else None
+        kernel_names, _, positions = transposed(kernels)
         raw = TableKernels(
-            names=tuple(name for name, _, _ in kernels),
+            names=kernel_names,
             specs=resolve_specs(kernels, partial(_present, values, used)),
-            positions=tuple(positions for _, _, positions in kernels),
+            positions=positions,
             n_features=table.n_columns,
             feature_names=string_names,
             column_means=means,
@@ -225,8 +227,9 @@ class KernelBank(BankConstructors, Bank):
     def _shifts(self, kernels: Sequence[NamedKernel], values: Array, used: Array) -> Array:
         """Return what kernels of distances read columns from, their medians, and what stands in for gaps; else zero."""
         asked = np.full(len(used), self.missing != "error")
-        for _, spec, positions in kernels:
-            if len(positions) > 1 and spec.family == "squared_distance":
+        far = {id(kind.spec) for kind in kinds_of(kernels) if kind.spec.family == "squared_distance"}
+        for _, spec, positions in kernels if far else ():
+            if len(positions) > 1 and id(spec) in far:
                 asked[np.searchsorted(used, positions)] = True
         shifts = np.zeros(len(used))
         if asked.all():
@@ -242,13 +245,16 @@ class KernelBank(BankConstructors, Bank):
             return rows
         entries = [entry for entry in self.kernels if type(entry) is not OnColumns]  # they have no issues
         problems = {found.column: found for entry in entries for found in entry.issues(table)}
-        objects = {positions[0] for _, spec, positions in kernels if spec.family == "features"}
+        kinds = bank_kinds(self, table)
+        sparse = {id(kind.spec) for kind in kinds if kind.spec.family == "features"}
+        objects = {positions[0] for _, spec, positions in kernels if id(spec) in sparse} if sparse else set()
         readers: dict[tuple[int, frozenset[str]], KernelSpec] = {}  # the first of each column and what it can read
         can_read: dict[tuple[int, int], frozenset[str]] = {}  # by spec, which many columns may share, and place in it
         others = kernels
         if table.holds_numbers:  # which is all that most read
-            plain = KernelSpec.reads
-            others = [own for own in kernels if type(own[1]).reads is not plain or "number" not in own[1].kinds]
+            plain, each = KernelSpec.reads, [kind.spec for kind in kinds]
+            apart = {id(spec) for spec in each if type(spec).reads is not plain or "number" not in spec.kinds}
+            others = [own for own in kernels if id(own[1]) in apart] if apart else []
         for _, spec, positions in others:
             for place, j in enumerate(positions) if spec.family != "features" else ():
                 if (id(spec), place) not in can_read:
@@ -308,7 +314,7 @@ class KernelBank(BankConstructors, Bank):
             kernels = with_shapes(self.shape, kernels, table)
         if self.missing == "indicator" and not table.is_sparse:
             kernels += indicators(table, kernels)
-        _check_unique([name for name, _, _ in kernels])
+        _check_unique(list(transposed(kernels)[0]))
         kinds = kinds_of(kernels)
         check_shaped(kinds, self.normalize)
         for name, spec, n_columns, _ in kinds:
@@ -414,6 +420,9 @@ def resolve_specs(
     kernels: Sequence[NamedKernel], points: PointsOf, many: PointsOf | None = None
 ) -> tuple[KernelSpec, ...]:
     """Return the kernels with every width a number; what columns teach is learned once per set of columns."""
+    specs = transposed(kernels)[1]
+    if not any(spec.pending for spec in dict(zip(map(id, specs), specs, strict=True)).values()):
+        return specs
     learned = LearnedByColumns(points, many)
     resolved = tuple(spec.resolve(learned[columns]) if spec.pending else spec for _, spec, columns in kernels)
     learned.clear()  # its entries refer to it, and would keep a large table until the next collection
@@ -430,7 +439,7 @@ def _present(values: Any, used: Array, positions: tuple[int, ...]) -> Any:
 
 def used_columns(kernels: Sequence[NamedKernel]) -> Array:
     """Return the positions of the columns that some kernel uses, increasing."""
-    return np.array(sorted({j for _, _, positions in kernels for j in positions}))
+    return np.array(sorted(set().union(*transposed(kernels)[2])))
 
 
 def _encodings(table: Table, kernels: Sequence[NamedKernel], used: Sequence[int] | Array) -> tuple[Encoding, ...]:

@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields, is_dataclass, replace
+from itertools import chain
+from operator import itemgetter
 from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
@@ -31,15 +34,17 @@ class Kind(NamedTuple):
 
 def kinds_of(kernels: Sequence[NamedKernel]) -> list[Kind]:
     """Return what kernels are there, whatever the columns."""
-    counts: dict[tuple[int, int], int] = {}
-    first: dict[tuple[int, int], tuple[str, KernelSpec]] = {}
-    for name, spec, columns in kernels:
-        key = id(spec), len(columns)
-        if key in counts:
-            counts[key] += 1
-        else:
-            counts[key], first[key] = 1, (name, spec)
-    return [Kind(*first[key], key[1], count) for key, count in counts.items()]
+    names, specs, columns = transposed(kernels)
+    keys = list(zip(map(id, specs), map(len, columns), strict=True))
+    counts = Counter(keys)
+    firsts = {key: keys.index(key) for key in counts}
+    return [Kind(names[m], specs[m], key[1], counts[key]) for key, m in firsts.items()]
+
+
+def transposed(kernels: Sequence[NamedKernel]) -> tuple[tuple[str, ...], tuple[KernelSpec, ...], tuple[Any, ...]]:
+    """Return the names, the kernels by themselves and their columns."""
+    names, specs, columns = (tuple(map(itemgetter(place), kernels)) for place in range(3))
+    return names, specs, columns
 
 
 class BankEntry(ABC):
@@ -224,17 +229,19 @@ class PerGroup(BankEntry):
     def expand(self, table: Table) -> list[NamedKernel]:
         """Return the kernels, group by group."""
         places = table.places if table.places is not None else {j: j for j in range(table.n_columns)}
-        lost = [column for _, columns in self.groups for column in columns if column not in places]
+        lost = [column for column in chain.from_iterable(own for _, own in self.groups) if column not in places]
         if lost and self.unknown == "error":
             raise InvalidInputError(
                 f"X lacks {len(set(lost))} column(s) of the groups, such as {lost[0]!r}. Correct the names, or leave "
                 "out what is not there with unknown='drop'."
             )
-        found = [(name, tuple(dict.fromkeys(places[j] for j in own if j in places))) for name, own in self.groups]
+        known, at = places.__contains__, places.__getitem__
+        found = [(name, tuple(dict.fromkeys(map(at, filter(known, own))))) for name, own in self.groups]
         kept = [(name, positions) for name, positions in found if len(positions) >= self.least]
         if not kept:
             raise InvalidInputError(f"No group has {self.least} or more of its columns in X.")
-        return [(f"{name}: {spec.label}", spec, positions) for name, positions in kept for spec in self.specs]
+        labels = [(f": {spec.label}", spec) for spec in self.specs]
+        return [(name + label, spec, positions) for name, positions in kept for label, spec in labels]
 
 
 def indicators(table: Table, kernels: list[NamedKernel]) -> list[NamedKernel]:

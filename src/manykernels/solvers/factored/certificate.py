@@ -26,6 +26,8 @@ from manykernels.solvers.factored.tuning import (
 )
 from manykernels.validation.arrays import Array
 
+NOTICED = 1e-6  # relative change of the objective by rounding of functions that is told
+
 
 @dataclass(frozen=True)
 class DualBound:
@@ -187,6 +189,13 @@ def primal_bound(problem: Problem, objective: FactoredObjective, point: Point) -
     free = problem.unpenalized
     seen = np.where(np.isin(objective.kernels, free), 0.0, norms) if free.size else norms
     return loss + problem.regularizer.take(objective.kernels).value(seen), norms
+
+
+def shows_rounding(problem: Problem, z: Array, terms: float, primal: float) -> bool:
+    """Whether a model's loss might differ where functions are evaluated again, whose terms are at most of this size."""
+    error = float(np.sqrt(np.finfo(np.float64).eps)) * terms
+    moved = problem.bound.largest(z, problem.constant_scores(0.0) + error) - problem.bound.value(z)
+    return moved > NOTICED * max(abs(primal), problem.tiny)
 
 
 def certificate_of(problem: Problem, primal: float, best: DualBound, z: Array) -> Certificate:

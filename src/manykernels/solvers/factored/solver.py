@@ -18,8 +18,9 @@ from manykernels.objective.losses.smoothing import check_smoothable
 from manykernels.objective.problem import Problem
 from manykernels.objective.regularizers import Regularizer
 from manykernels.solvers.base import Solver
-from manykernels.solvers.factored.certificate import certificate_of
+from manykernels.solvers.factored.certificate import NOTICED, certificate_of, shows_rounding
 from manykernels.solvers.factored.group_penalty import GroupPenalty
+from manykernels.solvers.factored.group_walk import GroupColumns, GroupWalk
 from manykernels.solvers.factored.model import FactorFunctions
 from manykernels.solvers.factored.objective import Point
 from manykernels.solvers.factored.state import Component, Start, State, components_of
@@ -64,7 +65,6 @@ def advice_on_factors(problem: Problem, state: State, tol: float) -> str:
     )
 
 
-NOTICED = 1e-6  # relative change of the objective by rounding of functions that is told
 TERMS = 4.0  # roundings of a term, in units of the last place
 DECIDED = (Status.CONVERGED, Status.STALLED, Status.NUMERICAL_ERROR)  # by numbers, not by limits
 ROUNDS_WITHOUT_GAIN = 30  # of certificates; the working set itself knows earlier when it is stuck
@@ -224,7 +224,18 @@ class FactoredNewton(Solver):
                 return certified_model(work.problem, state, problem.stack.counters.passes - before)
 
             start = getattr(warm_start.functions, "start", None) if warm_start is not None else None
-            run.follow(map(certified, work.rounds(start)), lambda: certified(work.empty()))
+
+            def models() -> Iterator[Solution]:
+                begin = start
+                if start is not None and (columns := GroupColumns.of(problem, start)) is not None:
+                    walk = GroupWalk(problem, columns, start, self.tol)
+                    yield from walk.models()
+                    begin = walk.start
+                yield from map(certified, work.rounds(begin))
+
+            run.follow(models(), lambda: certified(work.empty()))
+        if isinstance(run.best.state, GroupWalk):
+            return run.best.state.ended(run.solution())
         return self._ended(problem, run, work)
 
     def _run(self) -> Run[Solution]:
@@ -291,7 +302,7 @@ def as_evaluated(problem: Problem, model: Solution) -> Solution:
     noise = problem.constant_scores(0.0)
     roots = np.sqrt(stack.largest)
     largest = norms if model.state.exact is None else _totals(problem, model.state, roots)
-    if loss.largest(point.z, noise + float(np.sqrt(eps) * (largest @ roots))) - here <= NOTICED * size:
+    if not shows_rounding(problem, point.z, float(largest @ roots), model.state.primal):
         return model  # not even if every row were the largest
     components = _components(problem, model.state)
     for target in range(problem.n_targets):
