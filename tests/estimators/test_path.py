@@ -178,7 +178,7 @@ def test_grids() -> None:
 @pytest.mark.parametrize("outputs", ["own", "shared"])
 def test_labels_for_a_loss_of_numbers_are_refused_with_the_way_out(outputs: str) -> None:
     X, labels = np.random.default_rng(4).normal(size=(12, 2)), np.array(["a", "b"] * 6)
-    with pytest.raises(InvalidInputError, match="y must hold numbers .* give loss='logistic'"):
+    with pytest.raises(InvalidInputError, match=r"y must hold numbers .* give loss='logistic'"):
         regularization_path(X, labels, outputs=outputs, alphas=[0.1])
 
 

@@ -84,7 +84,7 @@ class CompositeStack(FactoredStack):
         return self._gather([part._quad_each(columns) if found is None else found for part, found in own])
 
     @property
-    def in_place(self) -> Any:  # type: ignore[override]  # a constant of others
+    def in_place(self) -> Any:
         """The factors of all kernels together, where one part holds them as columns in place."""
         return self.parts[0].in_place if len(self.parts) == 1 else None
 

@@ -263,7 +263,7 @@ class ExplicitStack(FactoredStack):
         return ColumnPasses(columns, starts, self.scales, self._norms[0])
 
     @cached_property
-    def in_place(self) -> ColumnFactors | None:  # type: ignore[override]  # a constant of others
+    def in_place(self) -> ColumnFactors | None:
         """The factors of all kernels together, where these are neighboring columns in place."""
         if self._whole is None:
             return None

@@ -245,14 +245,14 @@ class KernelBank(BankConstructors, Bank):
             return rows
         entries = [entry for entry in self.kernels if type(entry) is not OnColumns]  # they have no issues
         problems = {found.column: found for entry in entries for found in entry.issues(table)}
-        kinds = bank_kinds(self, table)
-        sparse = {id(kind.spec) for kind in kinds if kind.spec.family == "features"}
+        each = [kind.spec for kind in bank_kinds(self, table)]
+        sparse = {id(spec) for spec in each if spec.family == "features"}
         objects = {positions[0] for _, spec, positions in kernels if id(spec) in sparse} if sparse else set()
         readers: dict[tuple[int, frozenset[str]], KernelSpec] = {}  # the first of each column and what it can read
         can_read: dict[tuple[int, int], frozenset[str]] = {}  # by spec, which many columns may share, and place in it
         others = kernels
         if table.holds_numbers:  # which is all that most read
-            plain, each = KernelSpec.reads, [kind.spec for kind in kinds]
+            plain = KernelSpec.reads
             apart = {id(spec) for spec in each if type(spec).reads is not plain or "number" not in spec.kinds}
             others = [own for own in kernels if id(own[1]) in apart] if apart else []
         for _, spec, positions in others:
