@@ -9,6 +9,7 @@ and says which groups enter next. Where that ends above the gap asked for, the g
 from __future__ import annotations
 
 from collections.abc import Iterator
+from copy import copy
 from dataclasses import replace
 from functools import cached_property
 from itertools import pairwise
@@ -161,7 +162,7 @@ class GroupWalk:
                 return
             if gap < MUCH_CLOSER * self.tol:
                 self.share = min(self.share / LOOSER, 1.0)
-            yield found
+            yield replace(found, state=copy(self))  # as it is now: a later turn may be no better
             missing = np.setdiff1d(np.flatnonzero(quads[0] > (self.strength * penalties) ** 2), chosen)
             self.known.slow |= not self.enough
             self.share *= CLOSER if not len(missing) else 1.0
@@ -207,6 +208,7 @@ class GroupWalk:
         moves = own, slopes, np.zeros_like(slopes), shift
         self.known.sweeps, self.enough = block_descent.descend(*model, *shape, *how, *moves)
         parts[inside] = own
+        self.v = self.v.copy()
         self.v[places] = np.einsum("mj,mij->mi", parts, turns)[inside]
         self.b += float(shift.sum())
         self._settle()
@@ -230,7 +232,8 @@ class GroupWalk:
         objective = FactoredObjective(self.problem, stack.operators(chosen.tolist(), COARSE), 0.0)
         objective.known = self.known
         fit = minimize(objective, Point(self.v[places], self.b, self.z, whole=True), tol, NEWTON_STEPS)
-        self.v[places], self.b, self.z = fit.point.v, fit.point.b, fit.point.z
+        self.v, self.b, self.z = self.v.copy(), fit.point.b, fit.point.z
+        self.v[places] = fit.point.v
         self.norms = self.columns.norms(self.v)
         if not fit.point.whole:
             self.z = objective.scores(fit.point.v) + self.b
@@ -245,7 +248,7 @@ class GroupWalk:
         bound = DualBound(-conjugate, self.rho, u, u, scale, conjugate, 0, 0)
         certificate = certificate_of(problem, primal, bound, self.z)
         weights = self.norms / np.maximum(u * problem.penalties, 1e-300)
-        return Solution(scale * self.rho, weights, self.b, certificate, passes=self.read / len(u), state=self)
+        return Solution(scale * self.rho, weights, self.b, certificate, passes=self.read / len(u))
 
     # --- what is left of it -----------------------------------------------------------------------------------------
 
