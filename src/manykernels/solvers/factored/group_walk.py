@@ -13,10 +13,11 @@ from copy import copy
 from dataclasses import replace
 from functools import cached_property
 from itertools import pairwise
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 
+from manykernels.grams.factored import FactoredStack
 from manykernels.grams.factored.operators import neighbors_from
 from manykernels.grams.loops import add_columns, column_products
 from manykernels.objective.losses.curvature import NO_RISKS, NO_SHARES
@@ -261,7 +262,7 @@ class GroupWalk:
         gap, active, rank = certificate.relative_gap, len(parts), len(v)
         sizes = gap, active, active, rank, 0, COARSE, 0
         told = Round(found.n_iter, found.elapsed_s, certificate.primal, certificate.dual, gap, *sizes)
-        functions = FactorFunctions(self.problem.stack, parts, 1, gap, (told,), start)
+        functions = FactorFunctions(cast("FactoredStack", self.problem.stack), parts, 1, gap, (told,), start)
         return replace(found, kernel_norms=self.norms, functions=functions)
 
     @cached_property
