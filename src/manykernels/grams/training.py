@@ -55,7 +55,7 @@ from manykernels.kernels.bank.bank import bank_kinds
 from manykernels.kernels.bank.columns import Table
 from manykernels.kernels.bank.grids import DEFAULT_SPECS, DefaultKernels
 from manykernels.kernels.bank.normalization import distinct_counts
-from manykernels.kernels.bank.patterns import Kind, NamedKernel, transposed
+from manykernels.kernels.bank.patterns import Kind, NamedKernel
 from manykernels.kernels.pairs.bank import ProductKernels
 from manykernels.kernels.specs.distances import SparsePoints
 from manykernels.threads import n_threads
@@ -352,10 +352,8 @@ def _n_linear(expanded: list[NamedKernel], kinds: Sequence[Kind]) -> int:
     linear = {id(kind.spec) for kind in kinds if isinstance(kind.spec, Linear)}
     if not linear:  # of a million others nobody need look at the columns
         return 0
-    _, specs, columns = transposed(expanded)
-    places = list(zip(map(id, specs), columns, strict=True))
-    lines: set[int] = set().union(*(own for key, own in places if key in linear))
-    return len(lines.difference(*(own for key, own in places if key not in linear)))
+    lines = {j for _, spec, columns in expanded if id(spec) in linear for j in columns}
+    return len(lines.difference(*(columns for _, spec, columns in expanded if id(spec) not in linear)))
 
 
 def object_sizes(kernels: Sequence[NamedKernel], table: Table) -> tuple[float, int]:
