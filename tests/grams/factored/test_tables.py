@@ -146,8 +146,11 @@ def test_gaps_that_nobody_allowed_are_refused() -> None:
 
 @pytest.mark.sampled(2)
 @pytest.mark.parametrize("columns", [(0, 2), (0, 1, 2)], ids=["two", "three"])
-def test_a_transform_bounds_the_kernels_of_two_and_three_columns(columns: tuple[int, ...]) -> None:
+def test_a_transform_bounds_the_kernels_of_two_and_three_columns(
+    columns: tuple[int, ...], monkeypatch: pytest.MonkeyPatch
+) -> None:
     pytest.importorskip("finufft")
+    monkeypatch.setattr("manykernels.grams.factored.window.AN_ENTRY", np.inf)  # of so few rows landmarks are faster
     rng = np.random.default_rng(6)
     X = rng.normal(size=(N, 3))
     X[:, 1] = np.exp(X[:, 1])
@@ -168,6 +171,7 @@ def test_a_transform_bounds_the_kernels_of_two_and_three_columns(columns: tuple[
 def test_columns_that_reach_too_far_for_a_transform_take_landmarks(monkeypatch: pytest.MonkeyPatch) -> None:
     pytest.importorskip("finufft")
     monkeypatch.setattr("manykernels.grams.factored.window.MAX_MODES", 3000)
+    monkeypatch.setattr("manykernels.grams.factored.window.AN_ENTRY", np.inf)
     rng = np.random.default_rng(7)
     X = rng.normal(size=(N, 3))
     X[0, 2] = 60.0
@@ -175,6 +179,21 @@ def test_columns_that_reach_too_far_for_a_transform_take_landmarks(monkeypatch: 
     check_bounds(X, bank, rng)
     low, high = factored_stack(X, bank).quad_bounds(rng.normal(size=N))
     assert high[0] - low[0] < 1e-6 < high[1] - low[1]
+
+
+def test_few_rows_take_landmarks_where_a_transform_takes_longer_than_all_pairs(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    pytest.importorskip("finufft")
+    rng = np.random.default_rng(8)
+    X = rng.normal(size=(N, 3))
+    bank = KernelBank([(f"{width}", Gaussian(width), [0, 1, 2]) for width in (0.5, 1.0, 2.0)])
+    monkeypatch.setattr("finufft.nufft3d1", None)  # which would be called
+    check_bounds(X, bank, rng)
+    rhos = list(rng.normal(size=(2, N)))
+    together = factored_stack(X, bank).quad_bounds_each(rhos)
+    for found, rho in zip(together, rhos, strict=True):
+        np.testing.assert_allclose(found, factored_stack(X, bank).quad_bounds(rho), rtol=1e-9)
 
 
 def test_new_rows_in_chunks_are_read_by_the_names_of_their_columns_like_rows_in_memory() -> None:

@@ -26,6 +26,7 @@ PASS_TOL = 1e-12  # of the expansion, and asked of the transform
 TRANSFORM_ERROR = 1e-11  # of a Fourier sum beside ||rho||_1: ten times what the transform is asked for
 MAX_MODES = 2**21
 A_MODE = 500.0  # multiplications that take as long as a frequency of a transform
+AN_ENTRY = 20.0  # the same of a kernel of two rows: 12 ns beside 0.6 ns (310 ns a frequency, 87 x 87 x 85 of them)
 DIMENSIONS = (2, 3)
 
 
@@ -48,11 +49,16 @@ class Window:
 
     @classmethod
     def plan(cls, columns: tuple[int, ...], widths: Array, table: ColumnTable) -> Window | None:
-        """Choose periods that leave room for the widest kernel; None if that takes too many frequencies."""
+        """Choose periods that leave room for the widest kernel.
+
+        None if that takes too many frequencies, or their transform longer than a kernel of every pair of rows, which is
+        the most that landmarks take.
+        """
         low, high = (np.array([side[j] for j in columns]) for side in (table.low, table.high))
         periods = high - low + reach(PASS_TOL) * widths.max()
         last = np.ceil(reach(PASS_TOL) * periods / (2 * np.pi * widths.min())).astype(int)
-        if np.prod(2.0 * last + 1) > MAX_MODES:
+        frequencies = float(np.prod(2.0 * last + 1))
+        if frequencies > MAX_MODES or A_MODE * frequencies > AN_ENTRY * len(widths) * float(table.n_rows) ** 2:
             return None
         parts, missed = [], np.zeros(len(widths))
         for extent, period, top in zip(high - low, periods, last, strict=True):
@@ -125,6 +131,8 @@ class WindowStack(NystroemStack):
 
     def quad_bounds_each(self, rhos: Sequence[Any]) -> list[tuple[Array, Array]]:
         """Return `quad_bounds` of every one of these vectors."""
+        if all(window is None for _, window in self._windows):
+            return self._landmark_bounds(np.arange(self.n_kernels)).quad_bounds_each(rhos)
         return [self.quad_bounds(rho) for rho in rhos]
 
     def _landmark_bounds(self, kernels: Array) -> NystroemStack:
