@@ -15,7 +15,7 @@ from sklearn.model_selection import GroupKFold, KFold, ShuffleSplit, StratifiedK
 
 from manykernels import Gaussian, KernelBank, KernelStack, MKLClassifier, MKLRegressor
 from manykernels.estimators.selection.cross_validation import MKLClassifierCV, MKLRegressorCV
-from manykernels.estimators.selection.folds import calibrated_loss
+from manykernels.estimators.selection.scores import calibrated_loss
 from manykernels.exceptions import ConvergenceWarning, InvalidInputError
 from manykernels.grams.training import plan_for
 from manykernels.objective.regularizers import BlockL1
