@@ -6,7 +6,7 @@
 from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from functools import cached_property, partial
+from functools import cache, cached_property, partial
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -313,22 +313,22 @@ def _repeats(bank: KernelBank, expanded: list[NamedKernel], table: Table) -> lis
     """
     counts = Counter(columns for _, spec, columns in expanded if spec.family != "features")
     found: list[tuple[int, int]] = []
-    values: dict[int, Array] = {}
+    codes_of = cache(lambda j: pd.factorize(table.codes([j])[:, 0], use_na_sentinel=False)[0])
     lines = [columns for _, spec, columns in expanded if isinstance(spec, Linear) and len(columns) == 1]
-    for columns in sorted(counts, key=len) if not table.is_sparse else ():
-        n_kernels, fewest = counts[columns], max((int(values[j].max()) + 1 for j in columns if j in values), default=1)
-        if not pays(n_kernels, len(table), fewest):
-            continue
+    worth = [columns for columns, m in counts.items() if pays(m, len(table), 1)]
+    for columns in sorted(worth, key=len) if not table.is_sparse else ():
+        n_points, codes = 1, np.zeros(len(table), dtype=np.int64)
         try:
-            for j in set(columns) - values.keys():
-                values[j] = pd.factorize(table.codes([j])[:, 0], use_na_sentinel=False)[0]
+            for own in map(codes_of, columns):
+                codes = pd.factorize(codes * (int(own.max()) + 1) + own)[0] if n_points > 1 else own
+                n_points = int(codes.max()) + 1
+                if not pays(counts[columns], len(table), n_points):
+                    break  # with more columns points only become more
         except InvalidInputError:
             continue  # fitting the bank says what is wrong with the column
-        codes = [values[j] for j in columns]
-        n_points = len(np.unique(np.column_stack(codes), axis=0)) if len(codes) > 1 else int(codes[0].max()) + 1
-        if pays(n_kernels, len(table), n_points):
-            found.append((n_kernels, n_points))
-            lines = [own for own in lines if own != columns]
+        if pays(counts[columns], len(table), n_points):
+            found.append((counts[columns], n_points))
+            lines = [each for each in lines if each != columns]
     scaled_by_row = bank.center or bank.normalize == "unit_diagonal" or bank.missing != "error"
     if lines and not scaled_by_row and not table.is_sparse and pays(len(lines), len(table), 1):
         found.append((len(lines), 0))
