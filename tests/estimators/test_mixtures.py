@@ -32,8 +32,8 @@ from manykernels import (
     save_model,
     solve,
 )
-from manykernels.estimators.selection.averages import AverageModels, fit_averages, opened
-from manykernels.estimators.selection.folds import OpenedKernels, begun, of_fewer_rows
+from manykernels.estimators.selection.averages import AverageModels, fit_averages, largest_strengths, opened
+from manykernels.estimators.selection.folds import OpenedKernels, begun, empty_models, of_fewer_rows
 from manykernels.estimators.selection.mixtures import (
     EMPTY,
     EVERY,
@@ -49,8 +49,9 @@ from manykernels.estimators.selection.search import MixtureSearch, Rung, rivals_
 from manykernels.estimators.selection.strengths import COARSE, Evidence, Grid, StrengthPath, chosen, exchanges
 from manykernels.estimators.supervised.problems import SolverChoice, _uninterrupted, descend
 from manykernels.exceptions import InvalidInputError
+from manykernels.grams import DenseStack
 from manykernels.grams.plan import MOST_ROOM, gram_seconds
-from manykernels.objective import BlockL1, Problem, get_loss
+from manykernels.objective import BlockL1, Problem, Ridge, get_loss
 from manykernels.solvers.fold import Candidate
 
 RNG = np.random.default_rng(3)
@@ -115,6 +116,35 @@ def test_averages_are_those_of_the_solver(loss: str, centered: bool) -> None:
         )  # fmt: skip
         scores = wanted.kernel_weights[0] * gram @ wanted.dual_coef + wanted.intercept
         np.testing.assert_allclose(found[:, k], scores, atol=2e-4)
+
+
+def test_sums_of_kernels_tell_the_strengths_at_which_next_to_nothing_is_left() -> None:
+    grams, weight, loss = np.array([matrices()[0] for _ in range(2)]), RNG.uniform(0.5, 2.0, 30), get_loss("logistic")
+    given: dict[str, Any] = {"sample_weight": weight, "kernel_penalties": np.array([1.0, 2.0])}
+    problems = [Problem(DenseStack(grams), y, loss, Ridge(1.0), **given) for y in np.sign(RNG.normal(size=(2, 30)))]
+    expected = [Mixture(EVERY, np.ones(2), 0.0).scale(*model).squared for model in empty_models(problems)]
+    gram = grams[0] + grams[1] / 4.0
+    np.testing.assert_allclose(largest_strengths(problems, gram), expected, rtol=1e-10)
+    assert largest_strengths(problems, np.ones((30, 30))) is None  # of a constant kernel all there is is rounding
+
+
+def test_averages_far_from_the_best_constants_come_with_slopes() -> None:
+    gram, cross = matrices(60)
+    losses, weight, y = [get_loss("logistic")], np.ones(60), np.sign(gram[0] - np.median(gram[0]))[:, None]
+    kernel = opened(gram, cross, losses, weight, centered=True)
+    strong, weak = (fit_averages(kernel, losses, y, weight, np.array([at]), tol=1e-2) for at in (100.0, 1e-4))
+    assert strong.slopes is None
+    assert weak.slopes is not None
+    exact = fit_averages(kernel, losses, y, weight, np.array([1e-4]), tol=1e-12)
+    np.testing.assert_array_equal(np.sign(weak.fitted), y)
+    assert _objective(weak, y, gram) <= 1.02 * _objective(exact, y, gram)
+
+
+def _objective(model: AverageModels, y: Any, gram: Any) -> float:
+    """Return the objective of a model on a kernel, logistic."""
+    assert model.kernel is not None
+    penalty = 0.5 * model.strengths[0] * float(model.coefficients[:, 0] @ gram @ model.coefficients[:, 0])
+    return float(np.logaddexp(0.0, -y * model.fitted).sum()) + penalty
 
 
 def test_averages_begin_along_a_line_in_the_logarithm_of_the_strength() -> None:

@@ -25,7 +25,7 @@ import abc
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from scipy.linalg import LinAlgError, eigh, get_blas_funcs, get_lapack_funcs
@@ -34,6 +34,9 @@ from manykernels.objective.certificate import Certificate, KKTResiduals
 from manykernels.objective.losses import Loss
 from manykernels.solvers import Solution
 from manykernels.validation.arrays import Array
+
+if TYPE_CHECKING:
+    from manykernels.objective.problem import Problem
 
 NEGLIGIBLE = 1e-11  # eigenvalues below this share of the largest are rounding
 # An eigendecomposition takes as long as so many Cholesky factors, the strengths of a fold are so many, and each of them
@@ -44,11 +47,16 @@ FORCING = 0.1  # residual of a Newton system, relative to its right-hand side; l
 EXACT, FINEST = 1e-7, 1e-6  # the same of a squared loss, whose first system is the last, and its relative gap at most
 CAUTION = 10.0  # times what the preconditioner says of a residual: curvatures are not alike
 ARMIJO = 1e-4
+# Models that are far from the best constants begin at strengths so many times larger, one after the other, each within
+# a gap that is coarse. Ten digits in three views, first strengths of five folds of 800 rows and the next one's: 290
+# products with factors; 433, 460 with 12 and 30 for the first number, 362 with 0.02 for the second, 470 from constants.
+DOWN, ON_THE_WAY = 5.6, 0.1
 RANGE = 1e12  # of the largest entry of a kernel, beyond which coefficients could leave the range of single precision
 FELT = 10.0  # times what single precision rounds of a kernel, under which C/c wants systems in double precision
 WILD = 10.0  # times a residual, to which it may grow where the kernel does not see it, before it is taken out
 ALONE = 2  # columns up to which a factor solves faster for one after the other than for all together
 ROWS_RAISED = 256  # of a kernel in single precision that are raised to double precision at once
+CLEAR = 1e-6  # of the square that coefficients have with the diagonal of a kernel, by far more than rounding
 NEAR = 3.0  # times or part of the C/c of a factor for which it is taken
 
 
@@ -65,6 +73,7 @@ class AverageKernel:
     centered: bool
     values: Array | None = None  # (r,) float64: L, decreasing, where it is decomposed
     gram: Array | None = None  # (r, r) float64: Z'Z, where it is made of features
+    largest: Array | None = None  # (K,): strengths at which next to nothing is left, where the kernel tells them
 
     def functions(self, features: Array, coefficients: Array) -> Array:
         """Return functions of rows with these features: columns of a kernel cancel in sums, eigenvectors do not."""
@@ -81,13 +90,21 @@ class AverageKernel:
 
 
 def opened(
-    gram: Array, cross: Array, losses: Sequence[Loss], weight: Array, *, centered: bool, dtype: Any = np.float64
+    gram: Array,
+    cross: Array,
+    losses: Sequence[Loss],
+    weight: Array,
+    *,
+    centered: bool,
+    dtype: Any = np.float64,
+    problems: Sequence[Problem] = (),
 ) -> AverageKernel:
     """Center a kernel, and decompose it where that is predicted to be faster; both matrices are overwritten.
 
     What is held may be in single precision: of a kernel another one near it, of which the models then are; of features
-    each is rounded in its own unit, so that small ones stay as exact.
+    each is rounded in its own unit, so that small ones stay as exact. The largest strengths are those of ``problems``.
     """
+    largest = largest_strengths(problems, gram) if problems else None
     means = gram.mean(axis=0) if centered else np.zeros(len(gram))
     if centered:
         cross -= cross.mean(axis=1)[:, None]
@@ -99,14 +116,27 @@ def opened(
     factor, products = len(gram) ** 3 / 3, PRODUCTS * 2 * len(losses) * len(gram) ** 2
     factors = STRENGTHS * (factor + products + CALLS) / factor
     if factors < EIGENVECTORS or not all(loss.linear_dual for loss in losses) or np.ptp(weight) > 0:
-        return AverageKernel(gram.astype(dtype, copy=False), cross.astype(dtype, copy=False), means, centered)
+        own = gram.astype(dtype, copy=False), cross.astype(dtype, copy=False)
+        return AverageKernel(*own, means, centered, largest=largest)
     values, vectors = eigh(gram, overwrite_a=True, check_finite=False, driver="evd")
     kept = np.flatnonzero(values > NEGLIGIBLE * max(values[-1], 0.0))[::-1]
     values, vectors = values[kept], vectors[:, kept]
     features, held_out = vectors * np.sqrt(values), cross @ vectors / np.sqrt(values)
     return AverageKernel(
-        features.astype(dtype, copy=False), held_out.astype(dtype, copy=False), means, centered, values
+        features.astype(dtype, copy=False), held_out.astype(dtype, copy=False), means, centered, values, largest=largest
     )
+
+
+def largest_strengths(problems: Sequence[Problem], gram: Array) -> Array | None:
+    """Return the strengths of a sum of kernels at which next to nothing is left, (K,), without a pass over each.
+
+    None where a target may have nothing to gain but rounding, which dual norms of the single kernels tell.
+    """
+    rhos = np.column_stack([problem.empty_coefficients for problem in problems])
+    losses = [problem.empirical_loss(np.full(problem.n_samples, problem.best_constant)) for problem in problems]
+    squares = np.einsum("ik,ik->k", rhos, gram @ rhos)
+    clear = squares > CLEAR * np.abs(gram.diagonal()).max() * np.einsum("ik,ik->k", rhos, rhos)
+    return squares / (2.0 * np.array(losses)) if clear.all() and min(losses) > 0 else None
 
 
 def _product(features: Array, vectors: Array) -> Array:
@@ -363,6 +393,12 @@ class _KernelNewton(_Newton):
 
     def solve(self, tol: float, start: AverageModels | None) -> AverageModels:
         """Return the models within ``tol``, or where the steps ran out."""
+        if start is None and not self.quadratic:
+            start = self._walked_down()
+        return self.descended(tol, start)
+
+    def descended(self, tol: float, start: AverageModels | None) -> AverageModels:
+        """Return the models within ``tol`` of Newton steps from a start, or from the best constants."""
         a, b = start.toward(self.strengths) if start is not None else self._constants()
         a = np.asfortranarray(a)
         tol = min(tol, FINEST) if self.quadratic else tol
@@ -383,6 +419,22 @@ class _KernelNewton(_Newton):
             if finished or not length.any():
                 break
         return AverageModels(self.kernel, a, b, self.strengths, finished, slopes=self._slopes(a, b, start))
+
+    def _walked_down(self) -> AverageModels | None:
+        """Return models of stronger penalties to begin from, with their slopes; None where these are strong themselves.
+
+        From the best constants to large scores Newton's method takes many steps, and none tells of the next strength.
+        """
+        a, b = self._constants()
+        slopes = self.weight * self._of("derivative", np.tile(b, (len(a), 1)))
+        losses = np.maximum(self._objective(a, b, b + a), np.finfo(float).tiny)
+        largest = _inner(slopes, _exact_product(self.gram, slopes)) / (2 * losses)  # where next to nothing is left
+        n_steps = int(np.log(max(float((largest / self.strengths).max()), 1.0)) / np.log(DOWN))
+        models, weight = None, self.weight[:, 0]
+        for strengths in (self.strengths * DOWN**number for number in range(n_steps, 0, -1)):
+            stronger = _KernelNewton(self.kernel, self.losses, self.targets, weight, strengths)
+            models = stronger.descended(ON_THE_WAY, models)
+        return models
 
     def _scores(self, a: Array, b: Array) -> Array:
         """Return ``K a + b``, column after column in memory like all that is of samples and targets."""

@@ -376,9 +376,9 @@ class OpenedKernels:
         """Return averages of one sum of kernels, that of the models to begin from if there are some."""
         model, samples, training, problems = self.model, self.samples, self.training, self.problems
         targets, losses = np.column_stack([problem.y for problem in problems]), self._losses
-        strengths = family.strengths(fraction, self)
         if (models := solved) is None:
             kernel = (start and start.kernel) or self._average_kernel(family, held_out)
+            strengths = family.strengths(fraction, self) if kernel.largest is None else fraction * kernel.largest
             models = fit_averages(kernel, losses, targets, samples.weight, strengths, tol=self.tol, start=start)
             models = replace(models, weights=family.weights / problems[0].penalties ** 2)
 
@@ -401,6 +401,7 @@ class OpenedKernels:
         gram = self.training.stack.combine(weights)
         cross = cross_combine(self.training.bank, self._prepared(held_out), self.training.prepared, weights)
         settings: dict[str, Any] = {"centered": self.problems[0].fit_intercept, "dtype": self._average_dtype(held_out)}
+        settings["problems"] = () if "empty" in self.__dict__ else self.problems
         return opened(gram, cross, self._losses, self.samples.weight, **settings)
 
     def _read(self, held_out: HeldOut) -> ColumnTable:
