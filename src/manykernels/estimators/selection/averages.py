@@ -49,7 +49,8 @@ CAUTION = 10.0  # times what the preconditioner says of a residual: curvatures a
 ARMIJO = 1e-4
 # Models that are far from the best constants begin at strengths so many times larger, one after the other, each within
 # a gap that is coarse. Ten digits in three views, first strengths of five folds of 800 rows and the next one's: 290
-# products with factors; 433, 460 with 12 and 30 for the first number, 362 with 0.02 for the second, 470 from constants.
+# products with factors; 433 and 460 with 12 and 30 for the first number, 362 with 0.02 for the second, 511 from the
+# best constants.
 DOWN, ON_THE_WAY = 5.6, 0.1
 RANGE = 1e12  # of the largest entry of a kernel, beyond which coefficients could leave the range of single precision
 FELT = 10.0  # times what single precision rounds of a kernel, under which C/c wants systems in double precision
