@@ -213,6 +213,8 @@ ROWS: dict[str, tuple[Any, ...]] = {
     "default bank, 60 rows x 3 columns": (default, 60, 3),
     "default bank, 1e5 rows x 10, 5 classes, shared beside own": (default_classes, 100_000, 10, 5),
     "hinge, 40 kernels, 600 rows, 5 classes, shared beside own": (default_classes, 600, 10, 5, "hinge"),
+    "hinge, 40 kernels, 10,000 rows, 5 classes, shared beside own": (default_classes, 10_000, 10, 5, "hinge"),
+    "hinge, 40 kernels, 1e5 rows, 5 classes, shared beside own": (default_classes, 100_000, 10, 5, "hinge"),
     "default bank, 3,000 rows, 1 : 99, beside 1 : 1": (unbalanced, 3_000, 8),
     "9,990 kernels, 1e5 rows, beside solve": (large, 100_000, 370, "0.05*max"),
     "9,990 kernels, 1e5 rows, untouched": (large, 100_000, 370, ""),

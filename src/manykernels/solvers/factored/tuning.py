@@ -84,6 +84,7 @@ CLOSE_TOL = 1e-3  # of the violation at the start of a step, to which its model 
 LOWEST_TARGET, LOWEST_TARGET_NEAR, NEAR = 1e-3, 2e-2, 0.1  # of the gap a pair; and where the relative gap is below NEAR
 WANTED_SHARE = 0.01  # of the gap asked for that all products together may keep
 SHORTEST_FRACTION = 0.95  # of the way to the boundary
+REFINED, ROUNDED_TOL = 2, 1e-2  # times that one of rounded rows is solved, each to as much as rounding leaves
 PATIENCE = 10  # steps without a smaller gap, after which smoothing takes over
 
 # Backfitting
