@@ -15,6 +15,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
@@ -85,9 +86,14 @@ def scan_grams(array: Array) -> tuple[Array, Array]:
     integers: Any = np.int64 if array.dtype == np.float64 else np.int32
     bits = np.zeros(len(array), dtype=integers)
     asymmetry = np.zeros(len(array))
-    probe = np.random.default_rng(0).uniform(1.0, 2.0, size=array.shape[1:2])
-    _scan(array, array.view(integers), integers(np.iinfo(integers).max), probe, bits, asymmetry)
+    _scan(array, array.view(integers), integers(np.iinfo(integers).max), _probe(array.shape[1]), bits, asymmetry)
     return bits.view(array.dtype).astype(np.float64), asymmetry
+
+
+@lru_cache(maxsize=4)
+def _probe(n_samples: int) -> Array:
+    """Return the vector of the screen: to seed a generator takes longer than to read a few small matrices."""
+    return np.random.default_rng(0).uniform(1.0, 2.0, size=n_samples)
 
 
 @compiled(fastmath={"reassoc", "contract", "nsz"})

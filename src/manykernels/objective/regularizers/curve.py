@@ -144,6 +144,8 @@ class Curve:
         """Return ``Omega(t)``."""
         t = np.asarray(t)
         with np.errstate(over="ignore"):
+            if self.elastic and self.uniform and not self.ridge:  # what small fits ask for most often
+                return float(self.linear * t.sum())
             if self.elastic:
                 return float(np.sum(t * (self.linear + 0.5 * self.ridge * t)))
             linear = float(np.sum(self.linear * t)) if self.slanted else 0.0
@@ -188,7 +190,8 @@ class Curve:
             return 1.0
         u, limit = np.asarray(u), self.linear
         if self.uniform:
-            return float(limit / np.maximum(np.max(u, initial=0.0), limit))
+            largest = float(u.max(initial=0.0))
+            return limit / largest if not largest <= limit else 1.0
         bare = np.broadcast_to(self.bare, u.shape)
         u, limit = u[bare], np.broadcast_to(limit, u.shape)[bare]
         return float(np.min(limit / np.maximum(u, limit), initial=1.0))
@@ -196,7 +199,7 @@ class Curve:
     def scaled_conjugate(self, u: Array) -> tuple[float, float]:
         """Return the `dual_scale` ``c`` of ``u`` and ``conjugate(c u)``."""
         scale = self.dual_scale(u)
-        return scale, self.conjugate(scale * u)
+        return scale, 0.0 if self.dual_constraint and self.uniform else self.conjugate(scale * u)
 
     def prox(self, t: Array, step: Any) -> Array:
         """Return ``argmin_x |x - t|^2 / 2 + step Omega(x)`` over ``x >= 0``."""

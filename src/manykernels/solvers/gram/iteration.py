@@ -454,7 +454,7 @@ class PrimalDual:
         self.kernels.move(primal_step, dual_step)
         self.b = self.b + dual_step * db
         products = self._products + primal_step * dproducts
-        size = np.abs(products).max(axis=(0, 1))
+        size = np.maximum(products.max(axis=(0, 1)), -products.min(axis=(0, 1)))
         if not linear or (size < tuning.FALLEN * self._largest_product).any():
             products, self._largest_product = self._products_of(self.samples.rho), size
         self._largest_product = most(size, self._largest_product)

@@ -316,15 +316,15 @@ class BoundedWeights(PairedWeights):
         self._target = target
         bound, slope = self._norm_bound()
         self._residual = (squared_norms - bound) / 2 + self.slack
-        denominator = self.slack + self.weights * slope
-        shift = (self._wanted() + self.weights * self._residual) / denominator
-        return LinearWeights(products, self.weights / denominator, shift, bound)
+        self._denominator = self.slack if self._constant else self.slack + self.weights * slope
+        shift = (self._wanted() + self.weights * self._residual) / self._denominator
+        return LinearWeights(products, self.weights / self._denominator, shift, bound)
 
     def set_direction(self, products: Array) -> tuple[float, float]:
-        slope = self._norm_bound()[1]
-        denominator = self.slack + self.weights * slope
-        self.weight_change = (self._wanted() + self.weights * (self._residual + products)) / denominator
-        self._dslack = -self._residual - products + slope * self.weight_change
+        """Go on from `linearize`, which has been asked at this point and target."""
+        raised = self._residual + products
+        self.weight_change = (self._wanted() + self.weights * raised) / self._denominator
+        self._dslack = -raised if self._constant else self._norm_bound()[1] * self.weight_change - raised
         self._second = self.weight_change * self._dslack
         return self.longest_steps()
 
