@@ -264,3 +264,22 @@ def test_nothing_is_told_where_nothing_was_replaced():
     found = solve(KERNELS, Y, loss="squared", regularizer="l1", relative_strength=0.1)
     assert found.replaced_kernels == {}
     assert "stands for" not in found.message
+
+
+def test_rounded_parts_are_proven_by_the_kernels_as_they_came(lazy, factorized):
+    """Rounding alone would make kernels of low rank indefinite."""
+    stack, samples = as_stack(with_kernel(5, INDEFINITE)), np.arange(0, N, 2)
+    part = stack.part(samples, np.float32)
+    assert part.nbytes == 4 * len(KERNELS) * 20 * 21 // 2
+    np.testing.assert_allclose(part.block(), stack.block(samples, samples), rtol=1e-6)
+    assert not part.prove_definite([3])
+    np.testing.assert_array_equal(factorized[-1], KERNELS[3][np.ix_(samples, samples)])
+    with pytest.raises(NotPSDError, match=r"kernels\[5\] is not positive semidefinite"):
+        part.prove_definite([5])
+
+
+@pytest.mark.parametrize("unit", [1e-35, 1e35])
+def test_parts_that_single_precision_does_not_hold_stay_as_they_are(unit):
+    part = DenseStack(unit * KERNELS).part(np.arange(0, N, 2), np.float32)
+    assert part.dtype == np.float64
+    np.testing.assert_array_equal(part.block(), unit * KERNELS[:, ::2, ::2])

@@ -213,3 +213,23 @@ def test_entries_are_held_by_forces_as_if_they_were_taken_out_of_the_system(inte
     np.testing.assert_allclose(found[held], values, rtol=1e-9)
     np.testing.assert_allclose(found[free], expected, rtol=1e-8, atol=1e-12)
     np.testing.assert_allclose(multiplier, shift, rtol=1e-8, atol=1e-12)
+
+
+def test_a_system_has_its_factor_and_its_entries_in_one_array() -> None:
+    rng = np.random.default_rng(0)
+    factor, right = rng.normal(size=(30, 30)), rng.normal(size=(7, 30))
+    matrix = factor @ factor.T + np.diag(rng.uniform(1e-6, 1e6, 30))
+    given = matrix.copy()
+    system = NewtonSystem(given, border=False)
+    assert np.shares_memory(given, system._both)
+    for rights in (right, right[:2]):  # products of many vectors, and of few
+        solved = system._solve(rights)
+        np.testing.assert_allclose(system._products(solved), solved @ matrix, rtol=1e-10)
+        np.testing.assert_allclose(solved @ matrix, rights, rtol=0, atol=1e-9)
+
+
+def test_a_system_that_no_factor_is_found_of_is_that_matrix_still() -> None:
+    matrix = np.ones((4, 4))
+    system = NewtonSystem(matrix.copy(), border=False)
+    np.testing.assert_array_equal(system._products(np.eye(4)), matrix)
+    np.testing.assert_allclose(system.solve(np.ones(4), 0.0)[0].sum(), 1.0, rtol=1e-6)

@@ -10,7 +10,7 @@ from experiments import paper_problems
 from sklearn.datasets import load_breast_cancer, make_regression
 
 from manykernels import KernelBank, Solution, solve
-from manykernels.grams import LazyStack, PackedStack, build_stack
+from manykernels.grams import DenseStack, LazyStack, PackedStack, build_stack
 from manykernels.grams.plan import working_nbytes
 from manykernels.objective.losses import get_loss
 from manykernels.objective.problem import Problem
@@ -218,3 +218,11 @@ def test_copies_are_in_single_precision_where_rounding_is_predicted_to_matter_li
     problem = stored(fraction, scale)
     assert WorkingCopy(problem, tol).choose(np.arange(20)).stack.dtype == dtype
     assert WorkingSet(tol=tol).solve(problem).status == "converged"
+
+
+def test_what_outgrows_its_buffer_is_packed_where_no_limit_is_set() -> None:
+    """Kernels in memory once went on as copies of full matrices in double precision."""
+    points = np.random.default_rng(0).normal(size=(20, 30, 2))
+    problem = Problem(DenseStack(points @ points.transpose(0, 2, 1)), np.arange(30.0), "squared", BlockL1(1.0))
+    copy = WorkingCopy(problem, tol=1e-3)
+    assert all(isinstance(copy.choose(np.arange(size)).stack, PackedStack) for size in (12, 20))

@@ -9,7 +9,7 @@ import numpy as np
 from manykernels.exceptions import InvalidInputError
 from manykernels.grams import loops
 from manykernels.grams.base import MOST_SAMPLES, GramStack, is_stack, mirror_upper
-from manykernels.grams.packed import pack_triangles
+from manykernels.grams.packed import PackedStack, pack_triangles, pack_triangles_among
 from manykernels.threads import blas_threads, run_ranges
 from manykernels.validation.arrays import Array, read_only
 from manykernels.validation.gram import check_gram_array, examined, nearest_definite
@@ -17,12 +17,15 @@ from manykernels.validation.gram import check_gram_array, examined, nearest_defi
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from numpy.typing import DTypeLike
+
     from manykernels.validation.gram import Unproven
 
 
 BAND = 64  # rows of which products of vectors are held at once: larger ones leave the cache
 MOST_BYTES = 2**28  # of a definite copy: it comes on top of what was planned for
 MOST_FLOPS = 1e10  # of eigenvalues, about ten seconds
+MOST_SINGLE = 1e30  # on a diagonal, and its inverse the least: single precision ends at 3e38 and 1e-38
 NEGATIVE = 1e-13  # relative to the largest eigenvalue, beyond what double precision leaves of a zero
 
 
@@ -154,8 +157,20 @@ class DenseStack(GramStack):
     def _triangles(self, kernels: Array, out: Array) -> None:
         pack_triangles(self.array, kernels, out)
 
+    def _triangles_among(self, samples: Array, kernels: Array, out: Array) -> None:
+        pack_triangles_among(self.array, kernels, samples, out)
+
     def _take(self, kernels: Array) -> DenseStack:
         return DenseStack(self._array[kernels], names=self._names_of(kernels), n_threads=self.n_threads)
+
+    def part(self, samples: Array, dtype: DTypeLike | None = None) -> GramStack:
+        """Return all kernels on some samples; a copy is in single precision where that is asked for, and holds them."""
+        if np.array_equal(samples, np.arange(self.n_samples)):
+            return self
+        copied, tops = len(samples) < MOST_SAMPLES * self.n_samples, self.largest
+        rounds = copied and dtype is not None and np.dtype(dtype) == np.float32
+        held = rounds and bool((tops < MOST_SINGLE).all() and (tops[tops > 0] > 1.0 / MOST_SINGLE).all())
+        return PackedStack.rounded_part(self, samples) if held else self.restrict(samples)
 
     def _restrict(self, samples: Array) -> GramStack:
         if len(samples) >= MOST_SAMPLES * self.n_samples:

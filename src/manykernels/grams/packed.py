@@ -47,6 +47,7 @@ class PackedStack(GramStack):
     """
 
     in_memory = True
+    _exact: tuple[GramStack, Array] | None = None  # of rounded kernels, where they are as they came: by that is proven
 
     def __init__(
         self, triangles: Array, n_samples: int, *, names: Sequence[str] | None = None, n_threads: int = 1
@@ -102,6 +103,20 @@ class PackedStack(GramStack):
         stack.triangles(chosen, out=out)
         return cls(out, stack.n_samples, names=stack._names_of(chosen), n_threads=stack.n_threads)
 
+    @classmethod
+    def rounded_part(cls, stack: GramStack, samples: Array) -> PackedStack:
+        """Pack kernels in memory on some samples in single precision, for models of which nothing is certified.
+
+        Whether they are definite is asked of the entries as they came, which rounding moves.
+        """
+        kernels = np.arange(stack.n_kernels)
+        out = np.empty((stack.n_kernels, triangle_size(len(samples))), dtype=np.float32)
+        stack._triangles_among(samples, kernels, out)
+        found = cls(out, len(samples), names=stack.names, n_threads=stack.n_threads)
+        found._exact = stack, samples
+        found._unproven = None if stack._unproven is None else stack._unproven.take(kernels)
+        return found
+
     @property
     def nbytes(self) -> int:
         """Bytes of the triangles."""
@@ -149,6 +164,9 @@ class PackedStack(GramStack):
         return np.array([self.packed[m].astype(np.float64, copy=False) @ doubled for m in kernels])
 
     def _matrix(self, kernel: int) -> Array:
+        if self._exact is not None:
+            stack, samples = self._exact
+            return stack._matrix(kernel).take(samples, axis=0).take(samples, axis=1)
         gram = np.empty((self.n_samples, self.n_samples))
         unpack_triangle(self.packed[kernel], self.n_samples, gram)
         return gram
@@ -164,12 +182,10 @@ class PackedStack(GramStack):
         return out.transpose(0, 2, 1)
 
     def _combine(self, weights: Array, active: Array) -> Array:
-        total = np.zeros(self.packed.shape[1])
+        out, total = room_for_sum(self.n_samples)
         of_each = weights[active]
         self._in_ranges(lambda a, b: add_columns(self.packed, active, of_each, total[a:b], a), len(total))
-        out = np.empty((self.n_samples, self.n_samples))
-        total.flags.writeable = False  # as what is stored: the loop is compiled for that
-        unpack_triangle(total, self.n_samples, out)
+        unfold(out)
         return out
 
     def _apply(self, weights: Array, active: Array, columns: Array) -> Array:
@@ -184,6 +200,13 @@ class PackedStack(GramStack):
         return PackedStack(
             self.packed[kernels], self.n_samples, names=self._names_of(kernels), n_threads=self.n_threads
         )
+
+    def _replace(self, kernel: int, gram: Array) -> None:
+        if self._exact is None:
+            super()._replace(kernel, gram)
+        triangles = self.packed.copy()
+        pack_triangle(read_only(gram), triangles[kernel])
+        self.packed = read_only(triangles)
 
     def _restrict(self, samples: Array) -> GramStack:
         if len(samples) >= MOST_SAMPLES * self.n_samples:
@@ -201,6 +224,14 @@ def _new_triangles(shape: tuple[int, ...], dtype: DTypeLike, diagonals: Callable
     if np.dtype(dtype) == np.float32:
         check_float32_range(diagonals())
     return np.empty((shape[0], triangle_size(shape[1])), dtype=dtype)
+
+
+def room_for_sum(n: int) -> tuple[Array, Array]:
+    """Return a matrix (n, n), and a triangle of zeros in the same memory, of which `unfold` makes the matrix."""
+    out = np.empty((n, n))
+    total = out.reshape(-1)[: triangle_size(n)]
+    total[:] = 0.0
+    return out, total
 
 
 # --- compiled loops -------------------------------------------------------------------------------------------------
@@ -262,6 +293,22 @@ def unpack_triangle(triangle: Array, n: int, out: Array) -> None:
 
 
 @compiled()
+def unfold(out: Array) -> None:
+    """Make the packed triangle with which the memory of ``out`` (n, n) begins the symmetric matrix, in place."""
+    n, flat = out.shape[0], out.reshape(-1)
+    for i in range(n - 1, 0, -1):  # the last row first: each goes to where nothing is that is still needed
+        start, own, width = i * n - i * (i - 1) // 2, i * n + i, n - i
+        row, target = flat[start : start + width], flat[own : own + width]
+        if own - start >= width:
+            for j in range(width):
+                target[j] = row[j]
+        else:
+            for j in range(width - 1, -1, -1):
+                target[j] = row[j]
+    mirror_upper(out)
+
+
+@compiled()
 def unpack_upper(triangle: Array, n: int, out: Array) -> None:
     """Write a packed triangle into the upper triangle of ``out`` (n, n), row by row."""
     start = 0
@@ -284,6 +331,20 @@ def pack_triangle(gram: Array, out: Array) -> None:
         for j in range(n - i):
             target[j] = row[j]
         start += n - i
+
+
+@compiled()
+def pack_triangles_among(grams: Array, kernels: Array, samples: Array, out: Array) -> None:
+    """Write the triangles of some of the matrices (M, n, n) among some samples into the rows of ``out``."""
+    n = samples.size
+    for p in range(kernels.size):
+        gram, start = grams[kernels[p]], 0
+        for i in range(n):
+            own = samples[i]
+            for j in range(i, n):
+                other = samples[j]
+                out[p, start + j - i] = gram[own, other] if own <= other else gram[other, own]
+            start += n - i
 
 
 @compiled()

@@ -80,6 +80,7 @@ TILE_BYTES = 64 * 2**20  # blocks a pass holds at once, where matrices are that 
 TILE_SQUARES = 8  # matrices among samples that blocks are never larger than together
 STORED_TILE_BYTES, STORED_SQUARES = 4 * 2**20, 2  # the same where matrices are stored: passes evaluate no blocks
 MOST_ROOM = 2**28  # that matrices of folds may take together, and those of all rows to be held from a start
+SINGLE_PRECISION_TOL = 1e-4  # from this gap on the matrices of a fold are held in float32: its rounding is not felt
 LIKELY_SHARE = 0.5  # of what depends on how many kernels take part, where nothing says how many
 STRONG, WEAK = 0.1, 0.003  # fractions of the strength of the empty model: few kernels take part, and that share of all
 MANY_TARGETS = 8  # from here on one BLAS product with all targets beats a fused loop over them

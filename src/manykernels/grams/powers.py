@@ -17,7 +17,7 @@ import numpy as np
 from manykernels.compiled import compiled
 from manykernels.grams.base import GramStack, triangle_starts
 from manykernels.grams.loops import FAST, TILE
-from manykernels.grams.packed import PackedStack, unpack_triangle
+from manykernels.grams.packed import PackedStack, room_for_sum, unfold
 from manykernels.kernels import Gaussian, Linear
 from manykernels.threads import run_ranges
 from manykernels.validation.arrays import Array, read_only
@@ -194,14 +194,13 @@ class PoweredStack(GramStack):
         return out.transpose(0, 2, 1)
 
     def _combine(self, weights: Array, active: Array) -> Array:
-        total, own = np.zeros(self._triangle), (weights * self._scales)[self._order]
+        (out, total), own = room_for_sum(self.n_samples), (weights * self._scales)[self._order]
 
         def work(a: int, b: int) -> None:
             powered_accumulate(self.packed, self._starts, self._times, self._least, own, a, b, total)
 
         run_ranges(work, len(total), self.n_threads)
-        out = np.empty((self.n_samples, self.n_samples))
-        unpack_triangle(read_only(total), self.n_samples, out)
+        unfold(out)
         return out
 
     def _apply(self, weights: Array, active: Array, columns: Array) -> Array:

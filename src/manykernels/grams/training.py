@@ -226,12 +226,14 @@ def open_training(
     kinked: bool = False,
     coupled: bool = False,
     kind: str = "auto",
+    rounded: bool = False,
 ) -> Training:
     """Fit the bank on training rows and build the stack that fits the memory budget: Gram matrices, or factors.
 
     ``shared`` says whether several targets are fitted together, ``refusal()`` why the rest of the problem cannot do
     with factors, if so, ``kinked`` whether its loss has a kink, ``coupled`` whether it couples samples; ``kind`` how
-    matrices are held: "lazy" for a search, which reads averages of all of them.
+    matrices are held: "lazy" for a search, which reads averages of all of them. ``rounded`` says whether parts of
+    kernels that come as matrices may be copied in single precision.
     """
     budget = memory_bytes(memory_budget)
     check_n_jobs(n_jobs)
@@ -241,15 +243,15 @@ def open_training(
     if representation != GRAM or keeps_shapes(given):
         asked: dict[str, Any] = {"representation": representation, "memory_budget": memory_budget, "shared": shared}
         asked |= {"n_targets": n_targets, "refusal": refusal, "fit_intercept": fit_intercept}
-        asked |= {"kinked": kinked, "coupled": coupled}
-        plan = plan_for(given, X, averages=kind == LAZY, **asked)
+        plan = plan_for(given, X, averages=kind == LAZY, kinked=kinked, coupled=coupled, **asked)
         if plan is not None and plan.kind == FACTORED and isinstance(given, KernelBank):
             fitted, factors = fit_factors(given, X, fit_intercept=fit_intercept)
             factors.spare_bytes = plan.spare_bytes // max(n_targets, 1)
             return Training(fitted, None, factors, centered=given.center)
     bank, prepared = given.fit_prepare(X)
     build = partial(build_stack, bank, kind=kind, memory_budget=memory_budget, n_jobs=n_jobs)
-    build = partial(build, n_targets=n_targets if shared else 1, coupled=coupled)
+    dtype = np.float32 if rounded and isinstance(given, PrecomputedBank) else None
+    build = partial(build, n_targets=n_targets if shared else 1, coupled=coupled, dtype=dtype)
     return Training(bank, prepared, build(prepared), build=build)
 
 
@@ -509,6 +511,7 @@ def build_stack(
     memory_budget : int, str or None
         See `plan_stack`; checked before anything is allocated.
     dtype : float32, float64 or None
+        Of kernels that come as matrices only where part of the rows are copied.
     n_jobs : int or None
         Threads that the stack may use, in joblib's convention; None means one.
     n_targets : int
@@ -549,8 +552,7 @@ def build_stack(
         if memory_budget is not None:
             planned(len(held.array), n_samples, kind="dense")
         whole = DenseStack(held.array, names=bank.names, n_threads=n_threads(n_jobs), unproven=held.unproven)
-        every = n_samples == whole.n_samples and np.array_equal(held.samples, np.arange(n_samples))
-        return whole if every else whole.restrict(held.samples)
+        return whole.part(held.samples, dtype)
     distinct = worthwhile(bank, prepared) if kind in ("auto", "lazy") else []
     lines = lines_of(bank, prepared, distinct) if kind in ("auto", "lazy") else None
     rounded = kind == "auto" and dtype is not None and np.dtype(dtype) == np.float32

@@ -1,6 +1,6 @@
 """How the estimators with built-in cross-validation choose: strength, and where it is searched, kernels and mixing."""
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from functools import cache, partial
 from threading import Event
@@ -166,7 +166,7 @@ class CrossValidated(KeepsHeldOut):
             def own_kernels(train: Array) -> OpenedKernels:
                 """Return kernels learned from the training rows of a fold; those held out are not looked at."""
                 own = Samples.of(part_of(rows, train, by_columns=form == FACTORED), target[train], weight[train])
-                return opened(own, tol=self._fold_tol, parameters={"resources__representation": form})
+                return opened(own, tol=self._fold_tol, rounded=self.scoring is None, form=form)
 
             as_bank(self.kernels, rows).check(rows)
             own_folds = partial(self._own_folds, weight, opened=own_kernels)
@@ -226,18 +226,19 @@ class CrossValidated(KeepsHeldOut):
         kind: str,
         tol: float,
         selecting: str,
-        parameters: Mapping[str, str] | None = None,
+        rounded: bool = False,
+        form: str | None = None,
     ) -> OpenedKernels:
         """Return kernels of samples, matrices held as ``kind`` says, and as ``selecting`` says for what selects."""
         check_deadline()
-        model = self._at_given_strength(given.rows).set_params(**(parameters or {}))
+        model = self._at_given_strength(given.rows)
+        model = model if form is None else model.set_params(resources__representation=form)
         samples = model._encoded(given)
-        training, problems = model._open(samples, loss, penalty, kind=kind)
-        own: dict[str, Any] = {"loss": loss, "penalty": penalty, "kind": kind, "tol": tol, "selecting": selecting}
-        own["parameters"] = {"resources__representation": FACTORED}
+        training, problems = model._open(samples, loss, penalty, kind=kind, tol=tol if rounded else 0.0)
+        own: dict[str, Any] = {"loss": loss, "penalty": penalty, "kind": kind, "tol": tol, "form": FACTORED}
         apart = selecting == FACTORED and not training.without_matrix
         apart = apart and not cost_little(training.stack.n_kernels, training.stack.n_samples)  # else they take over
-        on_factors = partial(self._opened, given, **own) if apart else None
+        on_factors = partial(self._opened, given, selecting=selecting, **own) if apart else None
         return OpenedKernels(model, samples, training, problems, tol, on_factors)
 
     def _own_folds(

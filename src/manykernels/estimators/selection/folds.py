@@ -33,7 +33,7 @@ from manykernels.estimators.supervised.problems import Fit, SolverChoice, descen
 from manykernels.exceptions import InvalidInputError
 from manykernels.grams import build_stack, cross_combine, cross_scores
 from manykernels.grams.expansion import Expansion
-from manykernels.grams.plan import factored_seconds, gram_seconds, pieces_nbytes
+from manykernels.grams.plan import SINGLE_PRECISION_TOL, factored_seconds, gram_seconds, pieces_nbytes
 from manykernels.kernels.bank.columns import Table
 from manykernels.solvers import Solution, Status
 from manykernels.solvers.fold import Candidate, Family, Fold, nearest
@@ -87,9 +87,6 @@ def of_fewer_rows(
             return []
         fewer.append((kept, test))
     return fewer
-
-
-SINGLE_PRECISION_TOL = 1e-4  # from this gap on the matrices of a fold are held in float32: its rounding is not felt
 
 
 # Scores of held-out rows: by the loss that is minimized, or by the user's scorer.

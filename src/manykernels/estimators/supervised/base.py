@@ -52,7 +52,7 @@ from manykernels.estimators.supervised.samples import (
 )
 from manykernels.exceptions import ConvergenceWarning, InvalidInputError, warn
 from manykernels.grams.expansion import Expansion
-from manykernels.grams.plan import FACTORED, GRAM, MemoryPlan
+from manykernels.grams.plan import FACTORED, GRAM, SINGLE_PRECISION_TOL, MemoryPlan
 from manykernels.grams.training import (
     DEFAULT_BANK,
     LAZY,
@@ -349,9 +349,13 @@ class BaseMKL(SaysWhichParameter, NotebookCard, Explanations, TakesGroups):
         return levels, lambda: permuted.more(levels, stack())
 
     def _open(
-        self, samples: Samples, loss: Loss, regularizer: Regularizer, *, kind: str = AUTO
+        self, samples: Samples, loss: Loss, regularizer: Regularizer, *, kind: str = AUTO, tol: float = 0.0
     ) -> tuple[Training, list[Problem]]:
-        """Return the kernels on these samples, matrices held as ``kind`` says, and one problem a column of targets."""
+        """Return the kernels on these samples, matrices held as ``kind`` says, and one problem a column of targets.
+
+        Kernels that are given as matrices are copied in single precision where no gap below ``tol`` matters, if it is
+        so large.
+        """
         n_targets, resources = samples.y.shape[1], self._resources
         if n_targets > 1 and loss.task == "classification" and keeps_shapes(self.kernels):
             raise InvalidInputError(
@@ -360,7 +364,9 @@ class BaseMKL(SaysWhichParameter, NotebookCard, Explanations, TakesGroups):
             )
         asked = self._plan_of(n_targets, loss, regularizer)
         n_jobs = resources.n_jobs if n_targets == 1 else None
-        training = open_training(self.kernels, samples.rows, n_jobs=n_jobs, kind=kind, **asked)
+        # Kernels without a penalty may have weights of any size, which rounding is multiplied by.
+        rounded = tol >= SINGLE_PRECISION_TOL and self.kernel_penalties is None
+        training = open_training(self.kernels, samples.rows, n_jobs=n_jobs, kind=kind, rounded=rounded, **asked)
         targets = [samples.y] if self._shares_weights else samples.y.T
         problems = build_problems(
             training.stack,

@@ -279,14 +279,20 @@ class NewtonSystem:
 
     Entries span many orders of magnitude near the optimum, which a Cholesky factorization bears: errors are relative
     to the diagonal, row by row, as if that were one. So is the jitter that is added only if it breaks down.
-    Of the matrix the lower triangle of the transpose is read.
+    Of the matrix the upper triangle is read. It is overwritten: one array holds the entries above its diagonal, and the
+    factor on it and below.
     """
 
     def __init__(self, matrix: Array, border: bool) -> None:
         check_deadline()
-        self._matrix = matrix.T if matrix.flags.c_contiguous else np.asfortranarray(matrix)
-        self._unit = 1.0 / np.sqrt(matrix.diagonal())
-        self._factor = _factorize(self._matrix)
+        rows = matrix if matrix.flags.c_contiguous else np.asfortranarray(matrix).T
+        mirror_upper(rows)
+        self._both = rows.T  # LAPACK wants columns in a row: of a symmetric matrix the transpose has them
+        self._shared = rows.reshape(-1)[:: len(rows) + 1]  # the diagonal, a view
+        self._diagonal = self._shared.copy()
+        self._unit = 1.0 / np.sqrt(self._diagonal)
+        _factorize(self._both, self._diagonal)
+        self._of_factor = self._shared.copy()
         self._has_border, self._border = border, None  # type: bool, Array | None
 
     @classmethod
@@ -339,14 +345,21 @@ class NewtonSystem:
 
     def _solve(self, rights: Array) -> Array:
         """Solve for right-hand sides in rows, with a step of iterative refinement where their residuals ask for it."""
-        x: Array = dpotrs(self._factor, rights.T, lower=1)[0].T
-        if len(x) > FEW_RIGHTS:
-            residuals = rights - dsymm(1.0, self._matrix, x.T, lower=1).T
-        else:
-            residuals = rights - np.array([dsymv(1.0, self._matrix, own, lower=1) for own in x])
+        x: Array = dpotrs(self._both, rights.T, lower=1)[0].T
+        residuals = rights - self._products(x)
         if not (np.abs(residuals * self._unit).max() <= REFINED_ABOVE * np.abs(rights * self._unit).max()):
-            x += dpotrs(self._factor, residuals.T, lower=1)[0].T
+            x += dpotrs(self._both, residuals.T, lower=1)[0].T
         return x
+
+    def _products(self, x: Array) -> Array:
+        """Return the products of the matrix with vectors in rows, its diagonal in the place of that of the factor."""
+        self._shared[:] = self._diagonal
+        try:
+            if len(x) > FEW_RIGHTS:
+                return np.asarray(dsymm(1.0, self._both, x.T, lower=0).T)
+            return np.array([dsymv(1.0, self._both, own, lower=0) for own in x])
+        finally:
+            self._shared[:] = self._of_factor
 
 
 class GroupedNewtonSystem(NewtonSystem):
@@ -364,23 +377,25 @@ class GroupedNewtonSystem(NewtonSystem):
         return x - self._borders @ multipliers, 0.0
 
 
-def _factorize(matrix: Array) -> Array:
-    """Return the lower Cholesky factor, by LAPACK itself: of small systems the way there takes longer."""
-    diagonal, jitter = matrix.diagonal(), 0.0
+def _factorize(matrix: Array, diagonal: Array) -> None:
+    """Write the lower Cholesky factor of a symmetric matrix over its diagonal and what is below.
+
+    By LAPACK itself: of small systems the way there takes longer. What is above the diagonal stays as it is.
+    """
+    jitter = 0.0
     while True:  # at most to LARGEST_JITTER
-        shifted = matrix
-        if jitter:
-            shifted = matrix.copy(order="F")
-            shifted[np.diag_indices_from(shifted)] += jitter * diagonal
-        # LAPACK wants columns in a row: of a symmetric matrix the transpose has them, without a strided copy.
-        factor, failed = dpotrf(shifted, lower=1, clean=0)
-        if not failed and np.isfinite(factor.diagonal()).all():  # whatever is not finite ends on the diagonal
-            return factor
-        if not np.isfinite(matrix[np.tril_indices_from(matrix)]).all():
+        failed = dpotrf(matrix, lower=1, clean=0, overwrite_a=1)[1]
+        if not failed and np.isfinite(matrix.diagonal()).all():  # whatever is not finite ends on the diagonal
+            return
+        np.einsum("ii->i", matrix)[:] = diagonal
+        for k in range(1, len(matrix)):
+            matrix[k:, k - 1] = matrix[k - 1, k:]
+        if not np.isfinite(matrix).all():
             raise LinAlgError("the Newton matrix has entries that are not finite")
         jitter = max(FIRST_JITTER, 100 * jitter)
         if jitter > LARGEST_JITTER:
             raise LinAlgError(f"{failed}-th leading minor of the Newton matrix is not positive definite")
+        np.einsum("ii->i", matrix)[:] += jitter * diagonal
 
 
 def add_rank_update(matrix: Array, rows: Array, coupling: Array, *, mirrored: bool = True) -> None:

@@ -164,6 +164,8 @@ class WorkingCopy:
 
     def _fits(self, size: int) -> bool:
         """Return whether ``size`` kernels can be held, beside the rows of a buffer that they outgrow."""
+        if self.problem.stack.spare_bytes is None:
+            return True
         outgrown = self._buffer is not None and self._buffer.shape[0] < size
         return size + (self.kernels.size if outgrown else 0) <= self._most_rows
 
