@@ -129,4 +129,21 @@ def test_a_search_on_matrices_holds_no_more_than_twice_what_a_fit_does() -> None
             peaks.append(tracemalloc.get_traced_memory()[1])
         finally:
             tracemalloc.stop()
-    assert peaks[1] < 2 * peaks[0]
+    assert grams.nbytes + peaks[1] < 2 * (grams.nbytes + peaks[0])
+
+
+def test_a_fit_on_matrices_copies_none_of_them() -> None:
+    """What rows that are left out lose was once read from copies of all kernels in the model."""
+    rng = np.random.default_rng(0)
+    points = rng.normal(size=(20, 200, 3))
+    grams, y = points @ points.transpose(0, 2, 1), points[:, :, 0].sum(axis=0)
+    model = MKLRegressor("precomputed", penalty="ridge")
+    model.fit(grams, y)  # compiles and imports
+    tracemalloc.start()
+    try:
+        model.fit(grams, y)
+        peak = tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
+    assert model.kernel_weights_.all()
+    assert peak < 0.5 * grams.nbytes

@@ -250,7 +250,7 @@ def test_averages_that_only_matrices_give_are_worth_seconds():
 @pytest.mark.parametrize(("n_targets", "squares"), [(1, 4), (3, 6)])
 def test_plans_say_what_depends_on_how_many_kernels_take_part(n_targets, squares):
     plan = plan_stack(4, 2_000, memory_budget="1 GB", n_targets=n_targets)
-    assert plan.varying_nbytes == 8 * (squares - 2) * 2_000**2 + 4 * 2**20  # sums of matrices, and blocks
+    assert plan.varying_nbytes == 8 * (squares - 1) * 2_000**2 + 4 * 2**20  # sums of matrices, and blocks
     assert plan.least_nbytes == plan.most_nbytes - plan.varying_nbytes
     assert plan.least_nbytes < plan.expected_nbytes < plan.most_nbytes == plan.nbytes + plan.working_nbytes
     told = (plan.expected_nbytes, plan.least_nbytes, plan.most_nbytes)

@@ -192,9 +192,8 @@ class PackedStack(GramStack):
         return self._combine(weights, active) @ columns
 
     def _triangles(self, kernels: Array, out: Array) -> None:
-        np.take(self.packed, kernels, axis=0, out=out) if out.dtype == self.dtype else np.copyto(
-            out, self.packed[kernels]
-        )
+        for kernel, triangle in zip(kernels, out, strict=True):
+            np.copyto(triangle, self.packed[kernel], casting="same_kind")
 
     def _take(self, kernels: Array) -> PackedStack:
         return PackedStack(

@@ -339,6 +339,11 @@ def of_rows(
     def gram(m: int) -> Array:
         if m in held:
             return held[m]
+        if bank.raw.as_matrices and (given := bank.take([m]).grams(some)) is not None:  # which is there already
+            matrix = given.array[0]
+            if not np.array_equal(given.samples, np.arange(len(matrix))):
+                matrix = matrix.take(given.samples, axis=0).take(given.samples, axis=1)
+            return matrix.astype(np.float64, copy=False)
         matrix = np.asarray(bank.block(some, some, kernels=[m])[0], dtype=np.float64)
         if (len(held) + 1) * matrix.nbytes <= HELD_BYTES:
             held[m] = matrix

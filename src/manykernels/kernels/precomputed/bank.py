@@ -153,10 +153,11 @@ class StackKernels(RawKernels[StackSamples]):
         return means
 
     def held(self, data: StackSamples) -> HeldGrams | None:
-        """Return the matrices of the stack, if all of them are meant, in their order."""
-        if not np.array_equal(data.kernel_ids, np.arange(data.matrices.n_kernels)):
+        """Return the matrices of the stack, if all of them are meant, in their order, or one alone."""
+        first, count = int(data.kernel_ids[0]), len(data.kernel_ids)
+        if count != 1 and not np.array_equal(data.kernel_ids, np.arange(data.matrices.n_kernels)):
             return None
-        return HeldGrams(data.matrices._whole(), data.ids, self.unproven(data))
+        return HeldGrams(data.matrices._whole()[first : first + count], data.ids, self.unproven(data))
 
     def unproven(self, data: StackSamples) -> Unproven | None:
         return data.matrices._unproven_of(data.kernel_ids)

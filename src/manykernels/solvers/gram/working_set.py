@@ -159,12 +159,13 @@ class WorkingCopy:
     def _most_rows(self) -> int:
         """Number of kernels whose triangles may be held."""
         stack = self.problem.stack
+        allowed = COPIED_BYTES if stack.in_memory else stack.spare_bytes
         row = self._dtype.itemsize * self._entries
-        return stack.n_kernels if stack.spare_bytes is None else min(stack.n_kernels, stack.spare_bytes // row)
+        return stack.n_kernels if allowed is None else min(stack.n_kernels, allowed // row)
 
     def _fits(self, size: int) -> bool:
         """Return whether ``size`` kernels can be held, beside the rows of a buffer that they outgrow."""
-        if self.problem.stack.spare_bytes is None:
+        if self.problem.stack.in_memory or self.problem.stack.spare_bytes is None:
             return True
         outgrown = self._buffer is not None and self._buffer.shape[0] < size
         return size + (self.kernels.size if outgrown else 0) <= self._most_rows
