@@ -189,7 +189,7 @@ def test_cloning_keeps_every_parameter() -> None:
         ({"base": "linear"}, "base must be a kernel such as"),
         ({"loss": "huber"}, "PolynomialMKL has no loss 'huber'. Its losses: squared, logistic, hinge"),
         ({"alpha": 0.0}, "alpha"),
-        ({"cv": 1}, "folds must lie between 2 and the number of samples, 120, got 1"),
+        ({"cv": 1}, "cv must be an integer of at least 2, got 1"),
         ({"cv": 3, "p": 1.5}, "Cross-validation chooses the strength for the squared loss, p=1"),
         ({"normalize": "trace"}, "normalize must be 'power', 'centered' or None"),
         ({"degree_penalties": [1, 1]}, "degree_penalties"),
