@@ -125,7 +125,8 @@ class Rung:
         """Whether fewer rows tell what a mixture is beside others: not of what ``late`` says.
 
         Averages on features are of kernels of several columns; those of single columns, which what selects may take,
-        gain other amounts by more rows. On 4,000 rows of spambase, a fourth of them had the wrong one ahead.
+        gain other amounts by more rows. Of 4,000 rows of spambase a fourth left averages, which then had 33 of 601 rows
+        that were held out wrong; what selects has 27.
         """
         return path.mixture.averages or not self.late
 
