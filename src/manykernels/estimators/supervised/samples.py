@@ -208,13 +208,14 @@ def class_labels(y: ArrayLike) -> Array:
     check_readable(y, "y")
     _refuse_gaps(y)
     with invalid_input():
-        shape = np.shape(y)
+        given = _in_numpy(y)
+        shape = np.asarray(given).shape
         if len(shape) == 2 and shape[1] > 1:
             raise InvalidInputError(
                 f"y has the shape {shape}, several labels a sample. A classifier learns one: take scikit-learn's "
                 f"MultiOutputClassifier around it, or give one column, such as y[:, 0]."
             )
-        labels = column_or_1d(_in_numpy(y), warn=True)
+        labels = column_or_1d(given, warn=True)
         if labels.dtype.kind == "f":
             assert_all_finite(labels, input_name="y")
         if labels.dtype == object:
