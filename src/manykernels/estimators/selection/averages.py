@@ -328,6 +328,33 @@ class _Newton(abc.ABC):
         self.quadratic = all(loss.linear_dual for loss in losses)
         self.factors: _Factors | None = None
 
+    def solve(self, tol: float, start: AverageModels | None) -> AverageModels:
+        """Return the models within ``tol``, or where the steps ran out."""
+        return self.descended(tol, start)
+
+    def descended(self, tol: float, start: AverageModels | None) -> AverageModels:
+        """Return the models within ``tol`` of Newton steps from a start, or from the best constants."""
+        a, b = start.toward(self.strengths) if start is not None else self._constants()
+        a = np.asfortranarray(a)
+        tol = min(tol, FINEST) if self.quadratic else tol
+        scores, finished = self._scores(a, b), False
+        for _ in range(MOST_STEPS):
+            slopes = self.weight * self._of("derivative", scores)
+            curves = self.weight * self._of("second_derivative", scores)
+            gradient = self._gradient(slopes, a)
+            rise = slopes.sum(axis=0) if self.kernel.centered else np.zeros(len(b))
+            values = self._objective(a, b, scores)
+            little = 2 * tol * np.maximum(values, np.finfo(float).tiny)
+            step, shift, along = self._direction(gradient, rise, curves, little)
+            decrement = -(_inner(gradient, self._dual_of(step, along - shift)) + rise * shift)
+            finished = bool((np.abs(decrement) <= little).all())
+            length = self._length(a, b, scores, step, shift, along, decrement, values)
+            a, b = a + length * step, b + length * shift
+            scores = self._scores(a, b) if self.rounded else scores + length * along
+            if finished or not length.any():
+                break
+        return AverageModels(self.kernel, a, b, self.strengths, finished, slopes=self._slopes(a, b, start))
+
     def _constants(self) -> tuple[Array, Array]:
         """Return the best constants."""
         zero = np.zeros(len(self.targets))
@@ -372,8 +399,24 @@ class _Newton(abc.ABC):
         return (a - start.coefficients) / way, (b - start.intercepts) / way
 
     @abc.abstractmethod
+    def _scores(self, a: Array, b: Array) -> Array:
+        """Return functions of the training rows, (n, K), column after column in memory."""
+
+    @abc.abstractmethod
     def _objective(self, a: Array, b: Array, scores: Array) -> Array:
         """Return the objectives, (K,)."""
+
+    @abc.abstractmethod
+    def _gradient(self, slopes: Array, a: Array) -> Array:
+        """Return by what the objectives change with coefficients, where losses have these slopes."""
+
+    @abc.abstractmethod
+    def _dual_of(self, step: Array, change: Array) -> Array:
+        """Return what products of a gradient with a step are taken with: it changes functions by ``change``."""
+
+    @abc.abstractmethod
+    def _direction(self, gradient: Array, rise: Array, curves: Array, little: Array) -> tuple[Array, Array, Array]:
+        """Return steps of coefficients and intercepts, and changes of scores."""
 
 
 class _KernelNewton(_Newton):
@@ -398,29 +441,6 @@ class _KernelNewton(_Newton):
             start = self._walked_down()
         return self.descended(tol, start)
 
-    def descended(self, tol: float, start: AverageModels | None) -> AverageModels:
-        """Return the models within ``tol`` of Newton steps from a start, or from the best constants."""
-        a, b = start.toward(self.strengths) if start is not None else self._constants()
-        a = np.asfortranarray(a)
-        tol = min(tol, FINEST) if self.quadratic else tol
-        scores, finished = self._scores(a, b), False
-        for _ in range(MOST_STEPS):
-            slopes = self.weight * self._of("derivative", scores)
-            curves = self.weight * self._of("second_derivative", scores)
-            dual = slopes + self.strengths * a
-            rise = slopes.sum(axis=0) if self.kernel.centered else np.zeros(len(b))
-            values = self._objective(a, b, scores)
-            little = 2 * tol * np.maximum(values, np.finfo(float).tiny)
-            step, shift, along = self._direction(dual, rise, curves, little)
-            decrement = -((dual * (along - shift)).sum(axis=0) + rise * shift)
-            finished = bool((np.abs(decrement) <= little).all())
-            length = self._length(a, b, scores, step, shift, along, decrement, values)
-            a, b = a + length * step, b + length * shift
-            scores = self._scores(a, b) if self.rounded else scores + length * along
-            if finished or not length.any():
-                break
-        return AverageModels(self.kernel, a, b, self.strengths, finished, slopes=self._slopes(a, b, start))
-
     def _walked_down(self) -> AverageModels | None:
         """Return models of stronger penalties to begin from, with their slopes; None where these are strong themselves.
 
@@ -440,6 +460,14 @@ class _KernelNewton(_Newton):
     def _scores(self, a: Array, b: Array) -> Array:
         """Return ``K a + b``, column after column in memory like all that is of samples and targets."""
         return _exact_product(self.gram, a) + b
+
+    def _gradient(self, slopes: Array, a: Array) -> Array:
+        """Return what ``K`` takes to the gradient: systems are solved without it."""
+        return slopes + self.strengths * a
+
+    def _dual_of(self, step: Array, change: Array) -> Array:
+        """Return ``K`` times the step, which products are taken with in place of the step."""
+        return change
 
     def _objective(self, a: Array, b: Array, scores: Array) -> Array:
         """Return the objectives, (K,): ``a'Ka`` is ``a'(f - b)``."""
@@ -465,7 +493,7 @@ class _KernelNewton(_Newton):
         factor, ratio = _factorized(gram, ratio)
         return ratio * potrs(factor, columns, lower=True)[0]
 
-    def _direction(self, dual: Array, rise: Array, curves: Array, little: Array) -> tuple[Array, Array, Array]:
+    def _direction(self, gradient: Array, rise: Array, curves: Array, little: Array) -> tuple[Array, Array, Array]:
         """Solve the Newton systems by preconditioned conjugate gradients, all targets in step; with changes of scores.
 
         They end as soon as no step, with what is left of its system, promises more than ``little`` of the objective.
@@ -474,8 +502,8 @@ class _KernelNewton(_Newton):
         means = np.maximum(curves.mean(axis=0), self.least_curvature)
         ratios = self.strengths / means
         inverse_b = 1.0 / np.maximum(curves.sum(axis=0), tiny) if centered else np.zeros(len(rise))
-        x, t, along = np.zeros_like(dual), np.zeros_like(rise), np.zeros_like(curves)
-        u, q, wild = -dual, -rise, WILD**2 * _inner(dual, dual)
+        x, t, along = np.zeros_like(gradient), np.zeros_like(rise), np.zeros_like(curves)
+        u, q, wild = -gradient, -rise, WILD**2 * _inner(gradient, gradient)
         z, moved = self._preconditioned(u, ratios, means)
         w = inverse_b * q
         p, o = z, w
@@ -504,31 +532,17 @@ class _KernelNewton(_Newton):
 class _FeatureNewton(_Newton):
     """On features, in coefficients of these."""
 
-    def solve(self, tol: float, start: AverageModels | None) -> AverageModels:
-        """Return the models within ``tol``, or where the steps ran out."""
-        v, b = start.toward(self.strengths) if start is not None else self._constants()
-        tol = min(tol, FINEST) if self.quadratic else tol
-        scores, finished = self._scores(v, b), False
-        for _ in range(MOST_STEPS):
-            slopes = self.weight * self._of("derivative", scores)
-            curves = self.weight * self._of("second_derivative", scores)
-            down = _product(self.features.T, slopes) + self.strengths * v
-            rise = slopes.sum(axis=0) if self.kernel.centered else np.zeros(len(b))
-            values = self._objective(v, b, scores)
-            little = 2 * tol * np.maximum(values, np.finfo(float).tiny)
-            step, shift, along = self._direction(down, rise, curves, little)
-            decrement = -((down * step).sum(axis=0) + rise * shift)
-            finished = bool((np.abs(decrement) <= little).all())
-            length = self._length(v, b, scores, step, shift, along, decrement, values)
-            v, b = v + length * step, b + length * shift
-            scores = self._scores(v, b) if self.rounded else scores + length * along
-            if finished or not length.any():
-                break
-        return AverageModels(self.kernel, v, b, self.strengths, finished, slopes=self._slopes(v, b, start))
-
     def _scores(self, v: Array, b: Array) -> Array:
         """Return ``Z v + b``, column after column in memory."""
         return np.asfortranarray(_product(self.features, v) + b)
+
+    def _gradient(self, slopes: Array, v: Array) -> Array:
+        """Return ``Z'l' + C v``."""
+        return np.asarray(_product(self.features.T, slopes) + self.strengths * v)
+
+    def _dual_of(self, step: Array, change: Array) -> Array:
+        """Return the step."""
+        return step
 
     def _objective(self, v: Array, b: Array, scores: Array) -> Array:
         """Return the objectives, (K,)."""
@@ -542,7 +556,7 @@ class _FeatureNewton(_Newton):
             self.factors = _Factors(self.kernel.gram, ratios)
         return np.asarray(self.factors.solve(right)[0] / means)
 
-    def _direction(self, down: Array, rise: Array, curves: Array, little: Array) -> tuple[Array, Array, Array]:
+    def _direction(self, gradient: Array, rise: Array, curves: Array, little: Array) -> tuple[Array, Array, Array]:
         """Solve the Newton systems by preconditioned conjugate gradients, all targets in step; with changes of scores.
 
         They end as soon as no step, with what is left of its system, promises more than ``little`` of the objective.
@@ -550,8 +564,8 @@ class _FeatureNewton(_Newton):
         tiny, centered = np.finfo(float).tiny, self.kernel.centered
         means = np.maximum(curves.mean(axis=0), tiny)
         inverse_b = 1.0 / np.maximum(curves.sum(axis=0), tiny) if centered else np.zeros(len(rise))
-        x, t, along = np.zeros_like(down), np.zeros_like(rise), np.zeros_like(curves)
-        u, q, promised = -down, -rise, 0.0 * rise
+        x, t, along = np.zeros_like(gradient), np.zeros_like(rise), np.zeros_like(curves)
+        u, q, promised = -gradient, -rise, 0.0 * rise
         p, o = self._preconditioned(u, self.strengths / means, means), inverse_b * q
         energy = _inner(u, p) + q * o
         goal = (EXACT if self.quadratic else FORCING) ** 2 * energy
