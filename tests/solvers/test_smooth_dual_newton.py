@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 from numpy.typing import NDArray
+from scipy.linalg import LinAlgError
 from tests.support.nasty import nasty_problem
 
 from manykernels.grams.base import triangle_size
@@ -233,3 +234,12 @@ def test_a_system_that_no_factor_is_found_of_is_that_matrix_still() -> None:
     system = NewtonSystem(matrix.copy(), border=False)
     np.testing.assert_array_equal(system._products(np.eye(4)), matrix)
     np.testing.assert_allclose(system.solve(np.ones(4), 0.0)[0].sum(), 1.0, rtol=1e-6)
+
+
+def test_a_border_of_which_rounding_left_nothing_is_refused() -> None:
+    """So it was under one BLAS, of two samples under a kernel of rank one: coefficients came out as no numbers."""
+    system = NewtonSystem(np.eye(2), border=True)
+    system.solve(np.ones(2), 0.0)
+    system._border = np.zeros(2)
+    with pytest.raises(LinAlgError, match="singular"):
+        system.solve(np.ones(2), 0.0)

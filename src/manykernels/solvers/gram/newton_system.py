@@ -313,13 +313,22 @@ class NewtonSystem:
             x, self._border = self._solve(rights)
         else:
             x = self._solve(right[None])[0]
-        multiplier = float((x.sum() - total) / self._border.sum())
+        multiplier = float((x.sum() - total) / self._border_sum)
         return x - multiplier * self._border, multiplier
+
+    @property
+    def _border_sum(self) -> float:
+        """Sum of the solution for ones: above zero of a definite matrix, while rounding may leave nothing of it."""
+        assert self._border is not None
+        total = float(self._border.sum())
+        if not total > 0.0:
+            raise LinAlgError("the Newton matrix is singular to working precision")
+        return total
 
     def with_sum(self, total: float) -> Array:
         """Return the solution of that sum for a right-hand side of zero, once another one was solved for."""
         assert self._border is not None
-        return self._border * (total / self._border.sum())
+        return self._border * (total / self._border_sum)
 
     def solve_each(self, rights: Array) -> Array:
         """Return the solutions for right-hand sides in rows, with sums of zero if there is a border."""
@@ -328,7 +337,7 @@ class NewtonSystem:
             return x
         if self._border is None:
             self._border = self._solve(np.ones((1, rights.shape[1])))[0]
-        return x - np.outer(x.sum(axis=1) / self._border.sum(), self._border)
+        return x - np.outer(x.sum(axis=1) / self._border_sum, self._border)
 
     def holding(self, x: Array, multiplier: float, held: Array, values: Array) -> tuple[Array, float]:
         """Return a solution with some entries at given values, of the other equations alone, from that of all.
@@ -340,7 +349,7 @@ class NewtonSystem:
         moved = self.solve_each(units)
         own = moved[:, held]
         forces = np.linalg.solve((own + own.T) / 2, values - x[held])
-        shifts = 0.0 if self._border is None else forces @ (self._border[held] / self._border.sum())
+        shifts = 0.0 if self._border is None else forces @ (self._border[held] / self._border_sum)
         return x + forces @ moved, multiplier + float(shifts)
 
     def _solve(self, rights: Array) -> Array:
