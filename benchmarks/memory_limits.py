@@ -50,6 +50,7 @@ SHAPES: tuple[tuple[str, int, int, int | None, str, str], ...] = (
     ("search", 1_000, 10, 3, "auto", ""),
     ("search", 1_500, 20, 3, "auto", ""),
     ("search", 1_500, 20, None, "auto", ""),
+    ("search", 3_500, 8, None, "auto", ""),
     ("search", 6_000, 10, 3, "factored", ""),
 )
 

@@ -72,3 +72,11 @@ def test_classes_and_scorers_search_on_landmarks_too() -> None:
     assert set(np.ravel(model.mixing_)) <= {0.0, 1.0}
     assert model.score(X, labels) > 0.6
     assert np.max(model.dual_gap_) <= model.tol
+
+
+def test_plans_of_searches_count_the_landmark_features_of_every_fold() -> None:
+    few, many = (
+        MKLRegressorCV(KernelBank.joint(Landmarks(Gaussian(1.0), count)), resources=ON_FACTORS).plan(X, Y)
+        for count in (20, 80)
+    )
+    assert many.least_nbytes - few.least_nbytes >= 8 * 5 * 128 * 60

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import numbers
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
@@ -25,6 +26,7 @@ from manykernels.grams.plan import (
 )
 from manykernels.grams.powers import n_bases
 from manykernels.grams.training import LAZY
+from manykernels.kernels import Landmarks
 from manykernels.kernels.bank.columns import Table
 from manykernels.objective.regularizers import BlockL1
 
@@ -57,13 +59,16 @@ def plan_of_search(
     if fit is None or plan is None:
         return None, (GRAM, GRAM)
     fit = fit.at_fraction(default_fraction(n))
-    n_rounded = n_bases(plain.kernels.expand(Table.of(samples.rows, sparse=True)), n)
+    expanded = plain.kernels.expand(Table.of(samples.rows, sparse=True))
+    n_rounded, own = n_bases(expanded, n), [(spec, columns) for _, spec, columns in expanded if len(columns) > 1]
+    landmarks = tuple(spec.count for spec, _ in own if isinstance(spec, Landmarks))
     averages, n_folds = mixtures and can_average([loss]), n_folds_of(search.cv, n, groups)
     form = FACTORED if plan.kind == FACTORED else GRAM
     # Matrices beside factors (those that a fit may do without) take as long in a fold as matrices alone.
     apart = fit.kind == FACTORED and not fit.optional_nbytes and averages and search.solver == AUTO
     forms = form, FACTORED if apart else form
-    return plan_search(plan, fit, n_folds, n_rounded, mixtures=mixtures, averages=averages, apart=apart), forms
+    given: dict[str, Any] = {"mixtures": mixtures, "averages": averages, "apart": apart, "landmarks": landmarks}
+    return plan_search(plan, fit, n_folds, n_rounded, **given), forms
 
 
 def patience_of(search: Any, loss: Loss) -> float | None:
@@ -95,6 +100,7 @@ def plan_search(
     mixtures: bool = True,
     averages: bool = True,
     apart: bool = False,
+    landmarks: Sequence[int] = (),
 ) -> MemoryPlan:
     """Return what a search over folds holds, from few kernels that take part to many.
 
@@ -119,6 +125,9 @@ def plan_search(
     apart : bool
         Whether kernels that are matrices for averages are factors for what selects; matrices of folds of about half of
         the rows, which go first, cost little.
+    landmarks : sequence of int
+        Their numbers, of kernels of several columns that are projected on some: folds have features of their own, and
+        averages are sums of these.
 
     Raises
     ------
@@ -139,8 +148,12 @@ def plan_search(
         pieces = pieces_nbytes(rows, plan.n_columns)
         n_open = n_folds if mixtures else 1
         own = 8 * n_open * rows * plan.n_columns + FOLD_SPECTRUM * m * (n_open + 1) + 8 * FOLD_VECTORS * n * k
-        least = plan.least_nbytes + own
+        n_features = sum(landmarks)
+        own += 8 * n_open * (rows * n_features + sum(count**2 for count in landmarks))
+        average = (4 * n * n_features + 8 * n_features**2) if averages and mixtures else 0
+        least = plan.least_nbytes + own + average
         most = plan.most_nbytes + own + (_side_by_side(pieces, n_open, room) - 1) * pieces
+        most += _side_by_side(average, n_open, room) * average
     elif not mixtures:
         least, most = (nbytes + int(plan.nbytes * (rows / n) ** 2) for nbytes in (plan.least_nbytes, plan.most_nbytes))
     else:
