@@ -141,19 +141,15 @@ def plan_search(
     >>> plan_search(fit, fit, 5).expected
     'about 20.9 MB, 13.0 MB to 28.8 MB'
     """
-    m, n, k = plan.n_kernels, plan.n_samples, plan.n_targets
+    m, n = plan.n_kernels, plan.n_samples
     reason = plan.reason
     rows, room = n - n // n_folds, fit.room_for_folds
     if plan.kind == FACTORED:
+        own, average = _of_factors(plan, n_folds if mixtures else 1, rows, landmarks, averages and mixtures)
         pieces = pieces_nbytes(rows, plan.n_columns)
-        n_open = n_folds if mixtures else 1
-        own = 8 * n_open * rows * plan.n_columns + FOLD_SPECTRUM * m * (n_open + 1) + 8 * FOLD_VECTORS * n * k
-        n_features = sum(landmarks)
-        own += 8 * n_open * (rows * n_features + sum(count**2 for count in landmarks))
-        average = (4 * n * n_features + 8 * n_features**2) if averages and mixtures else 0
         least = plan.least_nbytes + own + average
-        most = plan.most_nbytes + own + (_side_by_side(pieces, n_open, room) - 1) * pieces
-        most += _side_by_side(average, n_open, room) * average
+        most = plan.most_nbytes + own + (_side_by_side(pieces, n_folds if mixtures else 1, room) - 1) * pieces
+        most += _side_by_side(average, n_folds, room) * average
     elif not mixtures:
         least, most = (nbytes + int(plan.nbytes * (rows / n) ** 2) for nbytes in (plan.least_nbytes, plan.most_nbytes))
     else:
@@ -191,6 +187,14 @@ def plan_search(
         n_folds=n_folds,
         likely_share=LIKELY_SHARE,
     )
+
+
+def _of_factors(plan: MemoryPlan, n_open: int, rows: int, landmarks: Sequence[int], averages: bool) -> tuple[int, int]:
+    """Return the bytes of open folds on factors, and of features of which an average is the sum, in a fold."""
+    n_features, squares = sum(landmarks), sum(count**2 for count in landmarks)
+    own = 8 * n_open * (rows * (plan.n_columns + n_features) + squares)
+    own += FOLD_SPECTRUM * plan.n_kernels * (n_open + 1) + 8 * FOLD_VECTORS * plan.n_samples * plan.n_targets
+    return own, (4 * plan.n_samples * n_features + 8 * n_features**2) if averages else 0
 
 
 def _side_by_side(nbytes: int, n_folds: int, room: int) -> int:
