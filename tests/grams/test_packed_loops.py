@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from manykernels.grams import lazy as gaussian
+from manykernels.grams import gaussian_loops as gaussian
 from manykernels.grams import loops
 from manykernels.grams import packed as packed_loops
 from manykernels.grams.base import mirror_upper, triangle_size, triangle_starts
@@ -116,3 +116,28 @@ def test_gaussian_triangles_are_the_tiles_packed(n, dtype):
     gaussian.gaussian_tile(points, points, coefficients, scales, False, tiles)
     np.testing.assert_array_equal(out[[3, 1]], packed(tiles).astype(dtype))
     np.testing.assert_array_equal(out[[0, 2]], 7.0)
+
+
+@pytest.mark.parametrize("upper", [False, True])
+@pytest.mark.parametrize(("n", "d"), [(1, 1), (8, 1), (9, 2), (257, 1), (270, 5)])
+def test_gaussian_sum_adds_powers_by_squaring(n, d, upper):
+    rng = np.random.default_rng(n)
+    left, right, weights = rng.normal(size=(d, n)), rng.normal(size=(d, n + 3)), np.array([0.5, 2.0, 1.0, -3.0])
+    right = left if upper else right
+    coefficients, squarings = np.array([-0.01, -0.04, -0.64, -0.03]), np.array([0, 2, 4, 0])
+    squares = ((left[:, :, None] - right[:, None, :]) ** 2).sum(axis=0)
+    expected = 7.0 + np.tensordot(weights, np.exp(coefficients[:, None, None] * squares), axes=1)
+    part = np.triu if upper else np.asarray
+    exact, rounded = np.full(squares.shape, 7.0), np.full(squares.shape, 7.0)
+    gaussian.gaussian_sum(left, right, coefficients, squarings, weights, False, upper, exact)
+    np.testing.assert_allclose(part(exact), part(expected), rtol=0, atol=1e-13)
+    gaussian.gaussian_sum(left, right, coefficients, 0 * squarings, weights, True, upper, rounded)
+    np.testing.assert_allclose(part(rounded), part(expected), rtol=0, atol=2e-6)
+
+
+def test_gaussian_sum_takes_for_zero_what_squaring_would_make_too_small():
+    left, right, out = np.zeros((1, 1)), np.array([[20.0, 40.0]]), np.zeros((1, 2))
+    gaussian.gaussian_sum(
+        left, right, np.array([-0.4, -0.8]), np.array([0, 1]), np.array([0.0, 1.0]), False, False, out
+    )
+    np.testing.assert_allclose(out, [[np.exp(-320.0), 0.0]], rtol=1e-13, atol=0)

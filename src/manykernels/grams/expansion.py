@@ -321,10 +321,8 @@ def cross_combine(
     """
     weights = check_vector(d, bank.n_kernels, "d")
     active = np.flatnonzero(weights)
-    tiles, cols = TileEvaluator(bank, prepared_new, prepared_support), np.arange(prepared_support.n_samples)
     total = np.zeros((prepared_new.n_samples, prepared_support.n_samples))
-    for at, rows, values in tiles.values(active, prepared_new.n_samples, cols):
-        total[rows] += _combined(weights[active[at]], values)
+    TileEvaluator(bank, prepared_new, prepared_support).add_sum(weights[active], active, total)
     return total
 
 

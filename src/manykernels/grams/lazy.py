@@ -2,12 +2,7 @@
 
 The tiles are evaluated group by group, so that a group computes its distances once (`TileEvaluator`).
 
-Gaussian kernels are computed where they are used by compiled loops: distances once for all widths, nothing stored.
-NumPy has no vectorized float64 exponential on AVX2 machines (about 5 ns an entry); ``exp64`` takes about 1.2 ns and
-``exp32`` 0.9 ns, both within one or two units in the last place for the non-positive arguments met here. They split
-``x = k log 2 + f`` with the classical trick of adding a large constant so that ``k`` lands in the low bits, which
-``reassoc`` would optimize away: hence the two sets of flags. Cody and Waite, Software Manual for the Elementary
-Functions (1980), chapter 6.
+Gaussian kernels are computed where they are used by compiled loops (`gaussian_loops.py`).
 """
 
 from __future__ import annotations
@@ -20,12 +15,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import DTypeLike
 
-from manykernels.compiled import compiled
-from manykernels.grams.base import GramStack, GramView, pack_rows, triangle_starts
-from manykernels.grams.loops import FAST
+from manykernels.grams.base import GramStack, GramView, mirror_upper, pack_rows, triangle_starts
+from manykernels.grams.gaussian_loops import gaussian_quad, gaussian_sum, gaussian_tile, gaussian_triangles
 from manykernels.grams.packed import PackedStack
 from manykernels.grams.powers import PoweredStack, Powers
-from manykernels.kernels import ArdGaussian, FittedBank, Gaussian, KernelSpec, PreparedRows
+from manykernels.kernels import ArdGaussian, FittedBank, Gaussian, KernelSpec, Linear, PreparedRows
 from manykernels.kernels.bank.contract import Group, Side
 from manykernels.kernels.specs.distances import SparsePoints
 from manykernels.threads import run_ranges
@@ -34,6 +28,7 @@ from manykernels.validation.arrays import Array
 # Float64 kernel values held at once. They stay in cache, and so small an array is taken from memory already mapped:
 # with tiles of 4 MiB, mapping fresh pages cost more than the exponentials.
 TILE_BYTES = 2**19
+SUMMED_ROWS = 256  # of a sum of linear kernels, whose products are held until they are added
 SPARSE_TILE_BYTES = 2**24  # of sparse rows, whose columns are sorted anew for every tile
 
 
@@ -80,6 +75,19 @@ class TileEvaluator:
             if side.factors is not None:  # rows that lack a column are zero: left to the bank
                 values[~side.factors.all(axis=1)] = np.nan
         return values
+
+    @cached_property
+    def linear(self) -> Array:
+        """(M,) which kernels are inner products of points times their scale."""
+        found = np.zeros(self.bank.n_kernels, dtype=bool)
+        if not self.bank.center:
+            for index, group in enumerate(self._groups):
+                if not isinstance(self.points[0][index], SparsePoints):
+                    found[list(group.kernels)] = [isinstance(spec, Linear) for spec in group.specs]
+        for side in (self.left, self.right):
+            if side.factors is not None:  # of rows that lack a column, or are of unit length: left to the bank
+                found &= (side.factors == 1.0).all(axis=1)
+        return found
 
     @cached_property
     def sparse(self) -> bool:
@@ -185,6 +193,47 @@ class TileEvaluator:
         gaussian_tile(left, right, self.coefficients[kernels], scales, self.single, out)
         return out
 
+    def add_sum(self, weights: Array, kernels: Array, total: Array, *, upper: bool = False) -> None:
+        """Add the weighted sum of kernels to ``total``, between all rows on the left and on the right.
+
+        Gaussian kernels are summed where they are computed, those that are powers of wider ones by squaring; linear
+        kernels are one product of their columns. With ``upper``, for the same rows on both sides, what is below the
+        diagonal has no meaning.
+        """
+        linear = np.flatnonzero(self.linear[kernels])
+        if linear.size:
+            sides = [self.linear_points(m) for m in kernels[linear]]
+            factors = (weights * self.bank.scales[kernels])[linear]
+            left = np.hstack([factor * own for factor, (own, _) in zip(factors, sides, strict=True)])
+            right = np.hstack([own for _, own in sides])
+            for top in range(0, len(total), SUMMED_ROWS):
+                rows, first = slice(top, top + SUMMED_ROWS), top if upper else 0
+                total[rows, first:] += left[rows] @ right[first:].T
+        rest = np.flatnonzero(~self.linear[kernels])
+        for group, fused, positions in self.runs(kernels[rest]):
+            at = rest[positions]
+            if fused:
+                self._add_gaussians(group, kernels[at], weights[at], total, upper)
+                continue
+            for part, rows, values in self.values(kernels[at], len(total), np.arange(total.shape[1])):
+                total[rows] += (weights[at[part]] @ values.reshape(len(part), -1)).reshape(values.shape[1:])
+
+    def linear_points(self, kernel: int) -> tuple[Array, Array]:
+        """Return the points of which a linear kernel has the inner products, of the rows on either side."""
+        group = self.owners[kernel]
+        return self.points[0][group], self.points[1][group]
+
+    def _add_gaussians(self, group: int, kernels: Array, weights: Array, total: Array, upper: bool) -> None:
+        left, right = (np.ascontiguousarray(side[group].T) for side in self.points)
+        powers = Powers.of(self.coefficients[kernels], np.zeros(len(kernels), dtype=np.intp))
+        order = np.lexsort([powers.squarings, powers.owners])
+        steps = np.diff(powers.squarings[order], prepend=0)
+        if self.single:  # powers of what is rounded to single precision are not as near
+            steps[:] = 0
+        steps[np.diff(powers.owners[order], prepend=-1) != 0] = 0
+        factors = (weights * self.bank.scales[kernels])[order]
+        gaussian_sum(left, right, self.coefficients[kernels[order]], steps, factors, self.single, upper, total)
+
 
 def gaussian_coefficient(spec: KernelSpec) -> float:
     """Return ``c`` of a kernel ``exp(c ||x - z||^2)`` of its group's points, NaN for any other kernel."""
@@ -260,6 +309,39 @@ class LazyStack(GramStack):
 
     def _chunks(self, kernels: Array) -> Iterator[tuple[Array, Array]]:
         return self._tiles.chunks(self._kernels[kernels], self.n_samples, self.n_samples)
+
+    def _combine(self, weights: Array, active: Array) -> Array:
+        total = np.zeros((self.n_samples, self.n_samples))
+        self._tiles.add_sum(weights[active], self._kernels[active], total, upper=True)
+        mirror_upper(total)
+        return total
+
+    def _apply_each(self, columns: Array, kernels: Array) -> Array:
+        linear = self._tiles.linear[self._kernels[kernels]]
+        if not linear.any():
+            return super()._apply_each(columns, kernels)
+        each = np.empty((len(kernels), self.n_samples, columns.shape[1]))
+        for at in np.flatnonzero(linear):
+            kernel = self._kernels[kernels[at]]
+            points = self._tiles.linear_points(kernel)[0]
+            np.matmul(points, self._tiles.bank.scales[kernel] * (points.T @ columns), out=each[at])
+        each[~linear] = super()._apply_each(columns, kernels[~linear])
+        return each
+
+    def _quad_each(self, columns: Array) -> Array:
+        """Return ``r' K_m r`` of every column: entries above the diagonal count twice, those below are not read."""
+        tiles, found = self._tiles, np.zeros((self.n_kernels, columns.shape[1]))
+        linear = tiles.linear[self._kernels]
+        for at in np.flatnonzero(linear):
+            kernel = self._kernels[at]
+            found[at] = tiles.bank.scales[kernel] * np.square(tiles.linear_points(kernel)[0].T @ columns).sum(axis=0)
+        rest, doubled, before = np.flatnonzero(~linear), 2.0 * columns, slice(0)
+        for part, rows, block in self._upper_blocks(rest):
+            doubled[before], before = 2.0 * columns[before], slice(rows[0], rows[-1] + 1)
+            doubled[before] = columns[before]
+            products = block @ doubled[rows[0] :]
+            found[rest[part]] += np.einsum("mik,ik->mk", products, columns[before])
+        return found
 
     def _quad(self, r: Array) -> Array:
         out = np.empty(self.n_kernels)
@@ -358,172 +440,3 @@ def _split(positions: Array, n_threads: int, n_groups: int) -> list[Array]:
     """Split the kernels of a group among threads when there are too few groups to share."""
     parts = 1 if n_groups >= n_threads else min(n_threads, len(positions))
     return np.array_split(positions, parts)
-
-
-# Compiled loops of Gaussian kernels.
-
-ROWS, COLUMNS = 8, 256  # a tile of squared distances: 16 KiB, in the first cache level while every width reads it
-
-LOG2E = 1.4426950408889634
-HIGH, LOW = 6.93145751953125e-1, 1.42860682030941723212e-6  # log 2 in two parts; k * HIGH is exact
-SHIFT64, SHIFT32 = 6755399441055744.0, np.float32(12582912.0)  # 1.5 * 2**52 and 1.5 * 2**23
-LOWEST64, LOWEST32 = -708.0, np.float32(-87.0)  # below, the result is smaller than any normal number: zero
-LOG2E_32, HIGH_32, LOW_32 = np.float32(LOG2E), np.float32(0.693359375), np.float32(-2.12194440e-4)
-ONE_32 = np.float32(1.0)
-A6, A5, A4 = np.float32(1.9875691500e-4), np.float32(1.3981999507e-3), np.float32(8.3334519073e-3)
-A3, A2, A1 = np.float32(4.1665795894e-2), np.float32(1.6666665459e-1), np.float32(5.0000001201e-1)
-
-
-@compiled(fastmath={"contract"})
-def exp64(x: float) -> float:
-    """Return ``exp(x)`` for x <= 0; zero below -708."""
-    y = x if x > LOWEST64 else LOWEST64
-    shifted = y * LOG2E + SHIFT64
-    k = shifted - SHIFT64
-    f = (y - k * HIGH) - k * LOW
-    p = 1 / 479001600.0
-    p = p * f + 1 / 39916800.0
-    p = p * f + 1 / 3628800.0
-    p = p * f + 1 / 362880.0
-    p = p * f + 1 / 40320.0
-    p = p * f + 1 / 5040.0
-    p = p * f + 1 / 720.0
-    p = p * f + 1 / 120.0
-    p = p * f + 1 / 24.0
-    p = p * f + 1 / 6.0
-    p = p * f + 0.5
-    p = p * f + 1.0
-    p = p * f + 1.0
-    bits = np.float64(p).view(np.int64) + (np.float64(shifted).view(np.int64) << np.int64(52))
-    return np.int64(bits).view(np.float64) if x >= LOWEST64 else 0.0
-
-
-@compiled(fastmath={"contract"})
-def exp32(x: np.float32) -> np.float32:
-    """Return ``exp(x)`` in float32 for a float32 x <= 0; zero below -87. Coefficients of the Cephes library."""
-    y = x if x > LOWEST32 else LOWEST32
-    shifted = y * LOG2E_32 + SHIFT32
-    k = shifted - SHIFT32
-    f = (y - k * HIGH_32) - k * LOW_32
-    p = A6 * f + A5
-    p = p * f + A4
-    p = p * f + A3
-    p = p * f + A2
-    p = p * f + A1
-    p = p * (f * f) + f + ONE_32
-    bits = np.float32(p).view(np.int32) + (np.float32(shifted).view(np.int32) << np.int32(23))
-    return np.int32(bits).view(np.float32) if x >= LOWEST32 else np.float32(0.0)
-
-
-@compiled(fastmath={"contract"})
-def distance_tile(left: Array, right: Array, rows: tuple[int, int], cols: tuple[int, int], out: Array) -> None:
-    """Write ``||left_i - right_j||^2`` of two ranges into the corner of the contiguous ``out``; points (d, n)."""
-    width = cols[1] - cols[0]
-    for i in range(rows[1] - rows[0]):
-        out[i, :width] = 0.0
-    for k in range(left.shape[0]):
-        values = right[k, cols[0] : cols[1]]
-        for i in range(rows[1] - rows[0]):
-            own = left[k, rows[0] + i]
-            row = out[i, :width]
-            for j in range(width):
-                difference = values[j] - own
-                row[j] += difference * difference
-
-
-@compiled(fastmath=FAST)
-def _dot64(distances: Array, coefficient: float, tail: Array) -> float:
-    total = 0.0
-    for j in range(tail.size):
-        total += exp64(coefficient * distances[j]) * tail[j]
-    return total
-
-
-@compiled(fastmath=FAST)
-def _dot32(distances: Array, coefficient: float, tail: Array) -> float:
-    total = 0.0
-    for j in range(tail.size):
-        total += np.float64(exp32(np.float32(coefficient * distances[j]))) * tail[j]
-    return total
-
-
-@compiled(fastmath=FAST)
-def gaussian_quad(points: Array, coefficients: Array, rho: Array, single: bool, out: Array) -> None:
-    """Set ``out[m] = sum_ij rho_i exp(coefficients[m] ||x_i - x_j||^2) rho_j``, distances computed once for all m.
-
-    points (d, n) and rho (n,) float64; coefficients (w,) not positive; ``single`` evaluates entries in float32.
-    """
-    n = rho.size
-    buffer = np.empty((ROWS, COLUMNS))
-    out[:] = np.sum(rho * rho)
-    for top in range(0, n, ROWS):
-        bottom = min(top + ROWS, n)
-        for start in range(top, n, COLUMNS):
-            stop = min(start + COLUMNS, n)
-            # The whole buffer is passed, not a part of it: a part is not contiguous, and its loops not vectorized.
-            distance_tile(points, points, (top, bottom), (start, stop), buffer)
-            for m in range(out.size):
-                for i in range(top, bottom):
-                    first = min(max(i + 1, start), stop)
-                    row, tail = buffer[i - top, first - start : stop - start], rho[first:stop]
-                    dot = _dot32(row, coefficients[m], tail) if single else _dot64(row, coefficients[m], tail)
-                    out[m] += 2.0 * rho[i] * dot
-
-
-@compiled(fastmath={"contract"})
-def gaussian_tile(left: Array, right: Array, coefficients: Array, scales: Array, single: bool, out: Array) -> None:
-    """Set ``out[m, i, j] = scales[m] exp(coefficients[m] ||left_i - right_j||^2)``.
-
-    Points are (d, r) and (d, c) float64, one column a sample; coefficients and scales (w,); out (w, r, c).
-    """
-    buffer = np.empty((1, out.shape[2]))
-    for i in range(out.shape[1]):
-        distance_tile(left, right, (i, i + 1), (0, out.shape[2]), buffer)
-        distances = buffer[0]
-        for m in range(out.shape[0]):
-            scale, coefficient, row = scales[m], coefficients[m], out[m, i]
-            if single:
-                for j in range(row.size):
-                    row[j] = scale * np.float64(exp32(np.float32(coefficient * distances[j])))
-            else:
-                for j in range(row.size):
-                    row[j] = scale * exp64(coefficient * distances[j])
-
-
-@compiled(fastmath={"contract"})
-def gaussian_triangles(
-    points: Array, coefficients: Array, scales: Array, single: bool, kernels: Array, out: Array
-) -> None:
-    """Write the packed upper triangle of ``scales[m] exp(coefficients[m] ||x_i - x_j||^2)`` into ``out[kernels[m]]``.
-
-    points (d, n) float64, one column a sample; coefficients, scales and kernels (w,); out (M, n(n+1)/2) of any type.
-    Entries have the bits of those of `gaussian_tile`, and never exist but where they are stored.
-    """
-    n = points.shape[1]
-    buffer = np.empty((1, n))
-    start = 0
-    for i in range(n):
-        width = n - i
-        distance_tile(points, points, (i, i + 1), (i, n), buffer)
-        distances = buffer[0, :width]
-        for m in range(kernels.size):
-            scale, coefficient, row = scales[m], coefficients[m], out[kernels[m], start : start + width]
-            if single:
-                for j in range(width):
-                    row[j] = scale * np.float64(exp32(np.float32(coefficient * distances[j])))
-            else:
-                for j in range(width):
-                    row[j] = scale * exp64(coefficient * distances[j])
-        start += width
-
-
-@compiled(fastmath=FAST)
-def gaussian_scores(left: Array, right: Array, coefficient: float, weights: Array, out: Array) -> None:
-    """Set ``out[i] = sum_j weights_j exp(coefficient ||left_i - right_j||^2)``; no matrix is formed.
-
-    Points are (d, n) and (d, r) float64, one column a sample; weights (r,) and out (n,) float64.
-    """
-    buffer = np.empty((1, weights.size))
-    for i in range(out.size):
-        distance_tile(left, right, (i, i + 1), (0, weights.size), buffer)
-        out[i] = _dot64(buffer[0], coefficient, weights)

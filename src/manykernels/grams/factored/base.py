@@ -16,7 +16,8 @@ from manykernels.grams.factored.landmarks import NystroemFeatures, rank_limit
 from manykernels.grams.factored.operators import DenseOperator
 from manykernels.grams.factored.operators import FactorOperator as FactorOperator
 from manykernels.grams.factored.prediction import KernelFunction, LandmarkFunction, on_landmarks, spanning_rows
-from manykernels.grams.lazy import gaussian_coefficient, gaussian_quad, gaussian_tile
+from manykernels.grams.gaussian_loops import gaussian_quad, gaussian_tile
+from manykernels.grams.lazy import gaussian_coefficient
 from manykernels.grams.rows.columns import ColumnTable
 from manykernels.grams.rows.vectors import RowVector, here
 from manykernels.kernels import Gaussian, KernelSpec, Linear

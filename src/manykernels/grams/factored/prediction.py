@@ -14,7 +14,7 @@ from scipy.linalg import qr
 from manykernels.grams.factored.cells import axis_codes, cells_of, grid_parts
 from manykernels.grams.factored.fourier_factor import FACTOR_TOL, SPACING, FourierFactor, reach
 from manykernels.grams.factored.loops import ORDER, add_values
-from manykernels.grams.lazy import gaussian_scores
+from manykernels.grams.gaussian_loops import gaussian_scores
 from manykernels.grams.rows.columns import Reading
 from manykernels.kernels import Gaussian, ObjectKernel
 from manykernels.kernels.bank.normalization import unit_factors
