@@ -9,8 +9,8 @@ Its multipliers are the model: ``d_m`` for the kernels and ``b`` for the sum. On
     (diag(h) + sum_m d_m K_m + sum_m c_m q_m q_m') drho + 1 db = g + z - f - b - sum_m e_m q_m,     q_m = K_m rho
 
 where ``(h, g)`` comes from the samples and ``(c, e)`` from the kernels. As in Mehrotra's method, one factorization
-serves a predictor, which chooses how far the complementarity products can fall, and a corrector with second-order
-terms.
+serves a predictor, which chooses how far the complementarity products can fall, a corrector with second-order terms,
+and corrections of products that would be far from their target.
 A step costs one product of each kernel with a vector, one weighted sum of the kernels and one Cholesky factorization.
 """
 
@@ -20,7 +20,7 @@ import copy
 from bisect import bisect
 from dataclasses import InitVar, dataclass
 from functools import cached_property, partial
-from typing import TYPE_CHECKING, Any, TypeAlias, cast
+from typing import TYPE_CHECKING, Any, ClassVar, TypeAlias, cast
 
 import numpy as np
 from scipy.linalg import LinAlgError
@@ -45,14 +45,15 @@ if TYPE_CHECKING:
 
     from manykernels.objective.losses.bound import SampleSum
     from manykernels.objective.problem import Problem
-    from manykernels.solvers.gram.sample_variables import SampleVariables
-    from manykernels.solvers.gram.weight_variables import LinearWeights, WeightVariables
+    from manykernels.solvers.gram.sample_variables import BoxSamples, SampleVariables
+    from manykernels.solvers.gram.weight_variables import LinearWeights, PairedWeights, WeightVariables
     from manykernels.validation.arrays import Array
 
 
 TINY = 1e-300
 
 Linearized: TypeAlias = "tuple[tuple[Array, Array], LinearWeights]"  # (h, g - rho / h) and (q, c, e), as above
+Direction: TypeAlias = "tuple[Array, Any, tuple[Any, Any]]"  # of rho and b, and the longest steps of either side
 
 
 @dataclass
@@ -64,6 +65,7 @@ class PrimalDual:
     kernels: WeightVariables
     b: Any  # a number, or one for each of several targets
     products: InitVar[Array | None] = None
+    most_corrections: ClassVar[int] = tuning.MOST_CORRECTIONS
 
     def __post_init__(self, products: Array | None) -> None:
         self.n_steps = 0  # Newton steps so far, those on other kernels included
@@ -128,7 +130,8 @@ class PrimalDual:
         barrier = self.barrier()
         _, _, (primal_step, dual_step) = self._direction(system, linear)
         target = most(barrier * self._centering(primal_step, dual_step, barrier), self._lowest_target(wanted))
-        drho, db, longest = self._direction(system, self._linearized(target, linear))
+        corrected = self._linearized(target, linear)
+        drho, db, longest = self._corrected(system, corrected, self._direction(system, corrected))
         self._check_finite("the Newton direction", drho)
         dproducts = self._products_of(drho)
         trusted = self._trusted_step(drho, dproducts, linear[1].squared_bound)
@@ -251,7 +254,7 @@ class PrimalDual:
         largest = float((norms_added / bounds).max())
         if largest <= tuning.FAR:
             return 1.0
-        scale = tuning.START_FRACTION / largest
+        scale = tuning.BROUGHT_BACK / largest
         self.samples.shrink(scale)
         self.kernels.grow(1.0 / scale, self._squared_norms * scale**2)
         return scale
@@ -360,7 +363,7 @@ class PrimalDual:
         gram = self.problem.stack.combine(self.kernels.weights * self._inverse_penalties)
         return NewtonSystem.of(gram, diagonal, (weights.rows, weights.coupling), self.problem.fit_intercept)
 
-    def _direction(self, system: NewtonSystem, linear: Linearized) -> tuple[Array, Any, tuple[Any, Any]]:
+    def _direction(self, system: NewtonSystem, linear: Linearized) -> Direction:
         """Set the direction of all variables; return those of ``rho`` and ``b``, and the longest steps along it."""
         (_, shift), weights = linear
         right = shift + self._tracked - self._modeled - combined(weights.shift, self._products)
@@ -368,6 +371,30 @@ class PrimalDual:
         of_samples = self.samples.set_direction(drho)
         of_kernels = self.kernels.set_direction(along(self._products, drho))
         return drho, db, (least(of_kernels[0], of_samples[0]), least(of_kernels[1], of_samples[1]))
+
+    def _corrected(self, system: NewtonSystem, linear: Linearized, direction: Direction) -> Direction:
+        """Return a direction along which steps are longer: a solution each, in place of steps with a factorization.
+
+        Products that a somewhat longer step would leave far from the target are told to come near it (`nearer`).
+        """
+        for _ in range(self.most_corrections if self._n_pairs else 0):
+            longest = direction[2]
+            if min(longest) >= 1.0:
+                break
+            before = copy.copy(self.samples), copy.copy(self.kernels)
+            steps = [min(step + tuning.LONGER, 1.0) for step in longest]
+            of_samples, of_kernels = linear
+            if self._pairs[0]:
+                of_samples = cast("BoxSamples", self.samples).correct(*steps)
+            if self._pairs[1]:
+                of_kernels = of_kernels._replace(shift=cast("PairedWeights", self.kernels).correct(*steps))
+            linear = of_samples, of_kernels
+            found = self._direction(system, linear)
+            if not sum(found[2]) >= sum(longest) + tuning.WORTH_CORRECTING:
+                self.samples, self.kernels = before
+                break
+            direction = found
+        return direction
 
     def _centering(self, primal_step: Any, dual_step: Any, barrier: Any) -> Any:
         after = self.samples.complementarity_after(primal_step, dual_step) if self._pairs[0] else 0.0

@@ -22,7 +22,7 @@ import numpy as np
 from manykernels.objective.problem import Problem
 from manykernels.solvers.gram.newton_system import GroupedNewtonSystem, add_rank_update
 from manykernels.solvers.gram.tuning import CLOSEST, LARGEST_COUPLED_CHANGE, LARGEST_SCORE_CHANGE, SMALLEST_CURVATURE
-from manykernels.solvers.gram.weight_variables import lift, longest_step
+from manykernels.solvers.gram.weight_variables import lift, longest_step, nearer
 
 if TYPE_CHECKING:
     from manykernels.objective.losses import Loss
@@ -104,6 +104,8 @@ class BoxSamples:
     _diagonal_at: Array | None = field(default=None, init=False, repr=False)
     _second: Array | float = field(init=False, repr=False)
     _split_second: Array | float = field(init=False, repr=False)
+    _residual: Array = field(init=False, repr=False)
+    _split_residual: Array = field(init=False, repr=False)
     _drho: Array = field(init=False, repr=False)
     _dslack: Array = field(init=False, repr=False)
     _dmultiplier: Array = field(init=False, repr=False)
@@ -126,13 +128,29 @@ class BoxSamples:
 
     def linearize(self, target: float) -> tuple[Array, Array]:
         self._target = target
+        self._residual = target - self.slack * self.multiplier - self._second
+        if self.split.size:
+            self._split_residual = target - self.split * self._split_multiplier(self.tilt) - self._split_second
+        return self._linear()
+
+    def correct(self, primal_step: float, dual_step: float) -> tuple[Array, Array]:
+        """Linearize once more, for products that are near the target after such steps along the direction."""
+        slack, multiplier = self.slack + primal_step * self._dslack, self.multiplier + dual_step * self._dmultiplier
+        self._residual = self._residual + nearer(slack * multiplier, self._target)
+        if self.split.size:
+            split, tilt = self.split + primal_step * self._dsplit, self.tilt + dual_step * self._dtilt
+            after = split * self._split_multiplier(tilt)
+            self._split_residual = self._split_residual + nearer(after, self._target)
+        return self._linear()
+
+    def _linear(self) -> tuple[Array, Array]:
         n = self.y.size
         if self._diagonal_at is not self.rho:  # once a point, whatever the target is
             self._diagonal_at = self.rho
             own = np.bincount(self.sample, self.multiplier / self.slack, minlength=n)
             self._diagonal = own + self._smooth_curvature()
         diagonal = self._diagonal
-        shift: Array = -np.bincount(self.sample, self.side * self._residual() / self.slack, minlength=n)
+        shift: Array = -np.bincount(self.sample, self.side * self._residual / self.slack, minlength=n)
         if self.split.size:
             conductance, surplus = self._split_terms()
             diagonal, shift = diagonal + 1.0 / conductance, shift + surplus / conductance
@@ -141,13 +159,12 @@ class BoxSamples:
     def set_direction(self, drho: Array) -> tuple[float, float]:
         self._drho = drho
         self._dslack = -self.side * drho[self.sample]
-        self._dmultiplier = (self._residual() - self.multiplier * self._dslack) / self.slack
+        self._dmultiplier = (self._residual - self.multiplier * self._dslack) / self.slack
         if self.split.size:
             conductance, surplus = self._split_terms()
             self._dtilt = (surplus - drho) / conductance
             signs = np.array([[1.0], [-1.0]])
-            residual = self._split_residual()
-            self._dsplit = (residual - signs * self.split * self._dtilt) / self._split_multiplier(self.tilt)
+            self._dsplit = (self._split_residual - signs * self.split * self._dtilt) / self._split_multiplier(self.tilt)
         self._second = self._dslack * self._dmultiplier
         if self.split.size:
             self._split_second = self._dsplit * np.array([[1.0], [-1.0]]) * self._dtilt
@@ -250,16 +267,10 @@ class BoxSamples:
         np.maximum.at(most, self.sample, used)
         return shift * (0.5 / most)
 
-    def _residual(self) -> Array:
-        return self._target - self.slack * self.multiplier - self._second
-
-    def _split_residual(self) -> Array:
-        return self._target - self.split * self._split_multiplier(self.tilt) - self._split_second
-
     def _split_terms(self) -> tuple[Array, Array]:
         room = self._split_multiplier(self.tilt)
         conductance = (self.split / room).sum(axis=0)
-        flow = self._split_residual() / room
+        flow = self._split_residual / room
         return conductance, flow[0] - flow[1]
 
     def _split_multiplier(self, tilt: Array) -> Array:

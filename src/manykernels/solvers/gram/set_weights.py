@@ -148,17 +148,20 @@ class SetWeights(PairedWeights):
         self._coupling, self._slopes, self._missing, self._dbound = self.weights, self.weights, 0.0, 0.0
 
     def linearize(self, products: Array, squared_norms: Array, target: float) -> LinearWeights:
-        self._target = target
+        self.aim(target)
         self._slopes, bends, self._missing = self.regularizer.weight_limit(self.weights)
         self._denominator = self.slack + self.bound * bends / 2
         bound = self.bound * self._slopes
         self._residual = (squared_norms - bound) / 2 + self.slack
         self._coupling = self.weights / self._denominator
-        shift = self._balanced(self._shift(0.0))[0]
-        return LinearWeights(_centered(products, self._coupling, self._slopes), self._coupling, shift, bound)
+        rows = _centered(products, self._coupling, self._slopes)
+        return LinearWeights(rows, self._coupling, self.shift(), bound)
+
+    def shift(self) -> Array:
+        return self._balanced(self._change(0.0))[0]
 
     def set_direction(self, products: Array) -> tuple[float, float]:
-        self.weight_change, half = self._balanced(self._shift(products))
+        self.weight_change, half = self._balanced(self._change(products))
         self._dbound = 2.0 * half
         bend = self._denominator - self.slack
         safe = np.where(self.weights > 0, self.weights, 1.0)
@@ -166,9 +169,9 @@ class SetWeights(PairedWeights):
         self._second = self.weight_change * self._dslack
         return self.longest_steps()
 
-    def _shift(self, products: Array | float) -> Array:
+    def _change(self, products: Array | float) -> Array:
         """Return the change of the weights for these ``q_m'drho`` at the present ``tau``."""
-        return self._wanted() / self._denominator + self._coupling * (self._residual + products)
+        return self._wanted / self._denominator + self._coupling * (self._residual + products)
 
     def _balanced(self, change: Array) -> tuple[Array, float]:
         """Let ``tau`` change so that the weights stay in their set; also return half of its change."""

@@ -110,7 +110,7 @@ def _plain_start(problem: Problem, rho: Array, b: float, scores: Array | None) -
     rho = interior_point(problem, rho)
     norms = problem.dual_norms(rho)
     scale, value = best_scale(problem, rho, norms)
-    scale *= tuning.START_FRACTION
+    scale *= tuning.START_FRACTION_ONE_SIDED if _one_sided(problem) else tuning.START_FRACTION
     n_pairs = 2 * problem.n_samples + problem.n_kernels
     if not problem.loss.entropic:  # of few samples against many the dual value says little: steps would be tiny
         value = max(value, problem.empirical_loss(problem.constant_scores(b)))
@@ -124,6 +124,14 @@ def _plain_start(problem: Problem, rho: Array, b: float, scores: Array | None) -
         iteration = PrimalDual(problem, samples, kernels, b, products)
     iteration.fit_weights()
     return iteration
+
+
+def _one_sided(problem: Problem) -> bool:
+    """Whether coefficients of zero are at an end of their box, where nothing but its multipliers keeps them off."""
+    if problem.loss.smooth or problem.loss.couples_samples:
+        return False
+    low, high = problem.dual_box
+    return not (low * high).any()
 
 
 def starts_warm(problem: Problem) -> bool:

@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 import numpy as np
 
-from manykernels.solvers.gram.tuning import HIGHEST_START, INACTIVE_FACTOR, SMALLEST_RELATIVE_SLACK
+from manykernels.solvers.gram.tuning import FARTHEST_PRODUCT, HIGHEST_START, INACTIVE_FACTOR, SMALLEST_RELATIVE_SLACK
 
 if TYPE_CHECKING:
     from manykernels.objective.regularizers import Regularizer
@@ -148,6 +148,16 @@ def lift(slack: Array, multiplier: Array, barrier: float, slope: Array | float) 
     )
 
 
+def nearer(products: Array, target: float) -> Array:
+    """Return by what targets are to differ for products, of a step as it is, to come near the target.
+
+    J. Gondzio, "Multiple centrality corrections in a primal-dual method for linear programming", Comput. Optim. Appl. 6
+    (1996).
+    """
+    change = np.clip(products, target / FARTHEST_PRODUCT, FARTHEST_PRODUCT * target) - products
+    return np.maximum(change, -FARTHEST_PRODUCT * target)
+
+
 @dataclass
 class PairedWeights:
     """Kernels with a slack and a weight whose product goes to zero."""
@@ -157,7 +167,7 @@ class PairedWeights:
 
     def __post_init__(self) -> None:
         self._target, self._second = 0.0, 0.0  # type: Any, Any
-        self._residual = self.weight_change = self._dslack = np.zeros_like(self.weights)
+        self._wanted = self._residual = self.weight_change = self._dslack = np.zeros_like(self.weights)
 
     @property
     def n_pairs(self) -> int:
@@ -170,6 +180,17 @@ class PairedWeights:
         slack = self.slack + primal_step * self._dslack
         return inner(slack, self.weights + dual_step * self.weight_change)
 
+    def aim(self, target: Any) -> None:
+        """Set what products are to change by."""
+        self._target = target
+        self._wanted = target - self.weights * self.slack - self._second
+
+    def correct(self, primal_step: float, dual_step: float) -> Array:
+        """Return another ``shift``, for products that are near the target after such steps along the direction."""
+        slack, weights = self.slack + primal_step * self._dslack, self.weights + dual_step * self.weight_change
+        self._wanted = self._wanted + nearer(slack * weights, self._target)
+        return self.shift()
+
     def longest_steps(self) -> tuple[Any, Any]:
         return longest_step((self.slack, self._dslack)), longest_step((self.weights, self.weight_change))
 
@@ -178,8 +199,8 @@ class PairedWeights:
         shares = self.weights * bound  # of the penalty, as slacks are shares of bounds: neither has a unit
         return shares * bound < factor * self.slack * shares.max(axis=0, initial=0.0)
 
-    def _wanted(self) -> Array:
-        return self._target - self.weights * self.slack - self._second
+    def shift(self) -> Array:
+        raise AssertionError  # replaced by every subclass
 
     def squared_bound(self) -> Array:
         raise AssertionError  # replaced by every subclass
@@ -313,17 +334,20 @@ class BoundedWeights(PairedWeights):
         return not self._norm_bound()[1].any()
 
     def linearize(self, products: Array, squared_norms: Array, target: float) -> LinearWeights:
-        self._target = target
+        self.aim(target)
         bound, slope = self._norm_bound()
         self._residual = (squared_norms - bound) / 2 + self.slack
         self._denominator = self.slack if self._constant else self.slack + self.weights * slope
-        shift = (self._wanted() + self.weights * self._residual) / self._denominator
-        return LinearWeights(products, self.weights / self._denominator, shift, bound)
+        return LinearWeights(products, self.weights / self._denominator, self.shift(), bound)
+
+    def shift(self) -> Array:
+        shift: Array = (self._wanted + self.weights * self._residual) / self._denominator
+        return shift
 
     def set_direction(self, products: Array) -> tuple[float, float]:
         """Go on from `linearize`, which has been asked at this point and target."""
         raised = self._residual + products
-        self.weight_change = (self._wanted() + self.weights * raised) / self._denominator
+        self.weight_change = (self._wanted + self.weights * raised) / self._denominator
         self._dslack = -raised if self._constant else self._norm_bound()[1] * self.weight_change - raised
         self._second = self.weight_change * self._dslack
         return self.longest_steps()
@@ -418,6 +442,9 @@ class PartlyFixedWeights:
     def linearize(self, products: Array, squared_norms: Array, target: float) -> LinearWeights:
         _, coupling, shift, bound = self.inner.linearize(products[self.free], squared_norms[self.free], target)
         return LinearWeights(products, self._whole(coupling, 0.0), self._whole(shift, 0.0), self._whole(bound, np.inf))
+
+    def correct(self, primal_step: float, dual_step: float) -> Array:
+        return self._whole(self.inner.correct(primal_step, dual_step), 0.0)
 
     def set_direction(self, products: Array) -> tuple[float, float]:
         return self.inner.set_direction(products[self.free])
