@@ -112,6 +112,11 @@ class Training:
         if isinstance(self.stack, FactoredStack):
             self.stack.let_go()
 
+    def let_go_of_features(self) -> None:
+        """Let go of features that are kept with the rows; who asks next computes them anew."""
+        if isinstance(self.stack, FactoredStack):
+            self.stack.table.let_go()
+
     @property
     def without_matrix(self) -> bool:
         """Whether no matrix among samples should be formed."""
@@ -233,7 +238,7 @@ def open_training(
     ``shared`` says whether several targets are fitted together, ``refusal()`` why the rest of the problem cannot do
     with factors, if so, ``kinked`` whether its loss has a kink, ``coupled`` whether it couples samples; ``kind`` how
     matrices are held: "lazy" for a search, which reads averages of all of them. ``rounded`` says whether parts of
-    kernels that come as matrices may be copied in single precision.
+    kernels that come as matrices may be copied in single precision, and features of landmarks be kept in it.
     """
     budget = memory_bytes(memory_budget)
     check_n_jobs(n_jobs)
@@ -245,7 +250,7 @@ def open_training(
         asked |= {"n_targets": n_targets, "refusal": refusal, "fit_intercept": fit_intercept}
         plan = plan_for(given, X, averages=kind == LAZY, kinked=kinked, coupled=coupled, **asked)
         if plan is not None and plan.kind == FACTORED and isinstance(given, KernelBank):
-            fitted, factors = fit_factors(given, X, fit_intercept=fit_intercept)
+            fitted, factors = fit_factors(given, X, fit_intercept=fit_intercept, rounded=rounded)
             factors.spare_bytes = plan.spare_bytes // max(n_targets, 1)
             return Training(fitted, None, factors, centered=given.center)
     bank, prepared = given.fit_prepare(X)

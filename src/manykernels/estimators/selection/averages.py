@@ -25,6 +25,7 @@ import abc
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
+from math import isqrt
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -73,7 +74,8 @@ class AverageKernel:
     means: Array  # (n or r,) float64: of the columns of the kernel, or of features; zero without an intercept
     centered: bool
     values: Array | None = None  # (r,) float64: L, decreasing, where it is decomposed
-    gram: Array | None = None  # (r, r) float64: Z'Z, where it is made of features
+    # (r (r + 1) / 2,): the lower triangle of Z'Z, column after column, as precise as features, where there are some
+    gram: Array | None = None
     largest: Array | None = None  # (K,): strengths at which next to nothing is left, where the kernel tells them
 
     def functions(self, features: Array, coefficients: Array) -> Array:
@@ -274,13 +276,14 @@ class _Factors:
     def __init__(self, gram: Array, ratios: Array) -> None:
         self.ratios = np.empty_like(ratios)  # that of the factor of each target
         self.parts: list[tuple[Array, Array]] = []
-        self.potrs, self.trsv = get_lapack_funcs("potrs", (gram,)), get_blas_funcs("trsv", (gram,))
         left = np.argsort(ratios)
         while left.size:
             near = left[ratios[left] <= NEAR**2 * ratios[left[0]]]
             factor, self.ratios[near] = _factorized(gram, float(np.sqrt(ratios[near[0]] * ratios[near[-1]])))
             self.parts.append((np.sort(near), factor))
             left = left[len(near) :]
+        known = (self.parts[0][1],)
+        self.potrs, self.trsv = get_lapack_funcs("potrs", known), get_blas_funcs("trsv", known)
 
     def serve(self, ratios: Array) -> bool:
         """Whether they are still near."""
@@ -302,15 +305,27 @@ class _Factors:
 
 def _factorized(gram: Array, ratio: float) -> tuple[Array, float]:
     """Return a Cholesky factor and its ratio, a larger one where rounding leaves none: it conditions as well."""
-    (potrf,) = get_lapack_funcs(("potrf",), (gram,))
     while np.isfinite(ratio):
-        matrix = gram.copy().T  # column after column, and symmetric
+        matrix = gram.copy().T if gram.ndim == 2 else _unpacked(gram)  # column after column
+        (potrf,) = get_lapack_funcs(("potrf",), (matrix,))
         np.einsum("ii->i", matrix)[:] += ratio
         factor, info = potrf(matrix, lower=True, overwrite_a=True, clean=False)
         if info == 0:
             return factor, ratio
         ratio = max(10 * ratio, float(np.finfo(gram.dtype).eps) * float(np.abs(gram).max()))
     raise LinAlgError("a sum of kernels has entries that are not finite")
+
+
+def packed(gram: Array, dtype: Any) -> Array:
+    """Return the lower triangle of a symmetric matrix, column after column."""
+    (trttp,) = get_lapack_funcs(("trttp",), (gram,))
+    return np.asarray(trttp(gram.T, uplo="L")[0].astype(dtype, copy=False))
+
+
+def _unpacked(triangle: Array) -> Array:
+    """Return a matrix in double precision with this lower triangle, and zeros above."""
+    (tpttr,), n = get_lapack_funcs(("tpttr",), (triangle,)), (isqrt(8 * len(triangle) + 1) - 1) // 2
+    return np.asarray(tpttr(n, triangle, uplo="L")[0].astype(np.float64, copy=False))
 
 
 class _Newton(abc.ABC):

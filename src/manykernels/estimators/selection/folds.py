@@ -11,19 +11,20 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cache, cached_property, partial
 from typing import TYPE_CHECKING, Any
+from weakref import ref
 
 import numpy as np
 from sklearn.base import BaseEstimator, RegressorMixin
 
 from manykernels.estimators.selection.averages import AverageKernel, AverageModels, can_average, fit_averages, opened
 from manykernels.estimators.selection.on_features import (
+    begun_on_features,
     features_of,
     fit_of,
     n_features,
     read_as,
     reads_features,
     scores_of,
-    solutions_of,
     stands_as_features,
 )
 from manykernels.estimators.selection.scores import encoded_like, mean_losses
@@ -54,7 +55,6 @@ if TYPE_CHECKING:
 FIRST_FOLDS, FIRST_SHARE = 3, 0.5  # folds in which what is in doubt is tried first, at least, and of many folds
 SHARE_OF_COST = 0.15  # of the fits in all folds, that those of fewer rows in the first folds may be predicted to take
 WORTH_FEWER = 0.1  # seconds that a fit must be predicted to be shorter by: dozens are, and folds are opened once more
-BEGUN = 0.1  # of the gap that is asked for: what averages on features leave to the solver that certifies them
 MOST_LABELS = 100  # distinct targets that may be classes, none of which may be missing
 
 
@@ -191,6 +191,7 @@ class OpenedKernels:
     _stored: list[Problem] | None = None
     _held_out: tuple[HeldOut, PreparedRows[Any]] | None = None
     _rows_read: tuple[Rows, ColumnTable] | None = None
+    _summed: tuple[Family, ref[AverageKernel]] | None = None  # the last sum of kernels, as long as a model knows it
     _choices: dict[int, tuple[Family, SolverChoice]] = field(default_factory=dict)
 
     @property
@@ -254,7 +255,8 @@ class OpenedKernels:
         if not self.averages(family):
             return self.stored_bytes
         if self.training.factored:
-            return size * n_features(self.training.stack, family.kernels) * (n + len(held_out.rows))
+            rank = n_features(self.training.stack, family.kernels)
+            return size * (rank * (n + len(held_out.rows)) + rank * (rank + 1) // 2)
         return size * n * (n + len(held_out.rows))
 
     @property
@@ -370,11 +372,11 @@ class OpenedKernels:
     def _averaged(
         self, family: Any, fraction: float, held_out: HeldOut, start: AverageModels | None, solved: AverageModels | None
     ) -> tuple[AverageModels, Candidate]:
-        """Return averages of one sum of kernels, that of the models to begin from if there are some."""
+        """Return averages of one sum of kernels, which the models of all strengths share."""
         model, samples, training, problems = self.model, self.samples, self.training, self.problems
         targets, losses = np.column_stack([problem.y for problem in problems]), self._losses
         if (models := solved) is None:
-            kernel = (start and start.kernel) or self._average_kernel(family, held_out)
+            kernel = self._average_kernel(family, held_out)
             strengths = family.strengths(fraction, self) if kernel.largest is None else fraction * kernel.largest
             models = fit_averages(kernel, losses, targets, samples.weight, strengths, tol=self.tol, start=start)
             models = replace(models, weights=family.weights / problems[0].penalties ** 2)
@@ -391,6 +393,13 @@ class OpenedKernels:
         return models, Candidate(family, fraction, score[None], len(family.kernels), int(not models.finished))
 
     def _average_kernel(self, mixture: Any, held_out: HeldOut) -> AverageKernel:
+        """Return the sum of the kernels of a mixture, the one that models have if they have it still."""
+        known = self._summed[1]() if self._summed is not None and self._summed[0] is mixture else None
+        kernel = self._sum_of(mixture, held_out) if known is None else known
+        self._summed = mixture, ref(kernel)
+        return kernel
+
+    def _sum_of(self, mixture: Any, held_out: HeldOut) -> AverageKernel:
         weights = mixture.weights / self.problems[0].penalties ** 2
         if self.training.factored:
             own: dict[str, Any] = {"centered": self.problems[0].fit_intercept, "dtype": self._average_dtype(held_out)}
@@ -467,17 +476,6 @@ def begun(opened: OpenedKernels, rows: Array, folds: Folds, family: Any, strengt
     if len(found) != len(penalties) or not all(starts_warm(problem.with_penalty(own)) for problem, own in pairs):
         return None
     return [each.scattered(places, len(rows)) for each in found]
-
-
-def begun_on_features(opened: OpenedKernels, family: Any, strength: float) -> list[Solution]:
-    """Return averages of all rows, up to the certificate, which is left to the solver that goes on from them."""
-    problems, stack = opened.problems, opened.training.stack
-    weights, losses = family.weights / problems[0].penalties ** 2, [problem.loss for problem in problems]
-    kernel = features_of(stack, family.kernels, weights, None, centered=problems[0].fit_intercept)
-    targets, strengths = np.column_stack([problem.y for problem in problems]), family.strengths(strength, opened)
-    models = fit_averages(kernel, losses, targets, opened.samples.weight, strengths, tol=BEGUN * opened.tol)
-    named = np.arange(len(family.kernels)) if len(family.kernels) < len(weights) else family.kernels
-    return solutions_of(problems, family.pose(problems[0]).stack, family.kernels, named, weights, models)
 
 
 def begun_in(fold: OpenFold, family: Any, strength: float, fewer: OpenFold | None = None) -> list[Solution] | None:

@@ -19,6 +19,7 @@ from manykernels.grams.plan import (
     FLOOR_BYTES,
     GRAM,
     LIKELY_SHARE,
+    SINGLE_PRECISION_TOL,
     SQUARE_ARRAYS,
     MemoryPlan,
     format_bytes,
@@ -40,6 +41,7 @@ FOLD_SPECTRUM = 14_000  # bytes of what a fold knows of a kernel on factors, bes
 FOLD_VECTORS = 96  # float64 a sample and target: models that all folds keep until a mixture is followed to its end
 # float32 among the samples and all rows of a fold, beside the sums of those open: one in double precision, its factor
 AVERAGE_ROUNDED = 3
+FACTORED_BYTES = 12  # an entry of a matrix among features: in double precision while it is a factor, and unpacked
 PATIENCE_OF_AVERAGES = 8.0  # predicted seconds of one fit on matrices, at which searches on landmarks take as long
 LIKELY_FOLDS = 3  # in which selections are tried first, and as often only
 PERMUTED, PRODUCT_BYTES = 200, 2**22  # orders of a target in one product with the kernels, and the most that it takes
@@ -68,6 +70,7 @@ def plan_of_search(
     apart = fit.kind == FACTORED and not fit.optional_nbytes and averages and search.solver == AUTO
     forms = form, FACTORED if apart else form
     given: dict[str, Any] = {"mixtures": mixtures, "averages": averages, "apart": apart, "landmarks": landmarks}
+    given["rounded"] = search.scoring is None and search._fold_tol >= SINGLE_PRECISION_TOL
     return plan_search(plan, fit, n_folds, n_rounded, **given), forms
 
 
@@ -101,6 +104,7 @@ def plan_search(
     averages: bool = True,
     apart: bool = False,
     landmarks: Sequence[int] = (),
+    rounded: bool = True,
 ) -> MemoryPlan:
     """Return what a search over folds holds, from few kernels that take part to many.
 
@@ -128,6 +132,8 @@ def plan_search(
     landmarks : sequence of int
         Their numbers, of kernels of several columns that are projected on some: folds have features of their own, and
         averages are sums of these.
+    rounded : bool
+        Whether folds have these features in single precision.
 
     Raises
     ------
@@ -145,11 +151,16 @@ def plan_search(
     reason = plan.reason
     rows, room = n - n // n_folds, fit.room_for_folds
     if plan.kind == FACTORED:
-        own, average = _of_factors(plan, n_folds if mixtures else 1, rows, landmarks, averages and mixtures)
-        pieces = pieces_nbytes(rows, plan.n_columns)
-        least = plan.least_nbytes + own + average
-        most = plan.most_nbytes + own + (_side_by_side(pieces, n_folds if mixtures else 1, room) - 1) * pieces
-        most += _side_by_side(average, n_folds, room) * average
+        n_open = n_folds if mixtures else 1
+        own, average = _of_factors(plan, n_open, rows, landmarks, 4 if rounded else 8)
+        pieces, n_features = pieces_nbytes(rows, plan.n_columns), sum(landmarks)
+        # While folds are open those of all rows are let go, and averages are tried before what selects.
+        fewest, most = (nbytes - 8 * n * n_features * mixtures for nbytes in (plan.least_nbytes, plan.most_nbytes))
+        most += (_side_by_side(pieces, n_open, room) - 1) * pieces
+        summed = _side_by_side(average, n_folds, room) * average + FACTORED_BYTES * n_features**2
+        summed = summed if averages and mixtures else 0
+        least, most = (own + max(nbytes, summed) for nbytes in (fewest, most))
+        least, most = max(least, plan.least_nbytes), max(most, plan.most_nbytes)  # of the last fit
     elif not mixtures:
         least, most = (nbytes + int(plan.nbytes * (rows / n) ** 2) for nbytes in (plan.least_nbytes, plan.most_nbytes))
     else:
@@ -189,12 +200,12 @@ def plan_search(
     )
 
 
-def _of_factors(plan: MemoryPlan, n_open: int, rows: int, landmarks: Sequence[int], averages: bool) -> tuple[int, int]:
+def _of_factors(plan: MemoryPlan, n_open: int, rows: int, landmarks: Sequence[int], itemsize: int) -> tuple[int, int]:
     """Return the bytes of open folds on factors, and of features of which an average is the sum, in a fold."""
     n_features, squares = sum(landmarks), sum(count**2 for count in landmarks)
-    own = 8 * n_open * (rows * (plan.n_columns + n_features) + squares)
+    own = n_open * (8 * rows * plan.n_columns + itemsize * plan.n_samples * n_features) + 8 * (n_open + 1) * squares
     own += FOLD_SPECTRUM * plan.n_kernels * (n_open + 1) + 8 * FOLD_VECTORS * plan.n_samples * plan.n_targets
-    return own, (4 * plan.n_samples * n_features + 8 * n_features**2) if averages else 0
+    return own, itemsize * (plan.n_samples * n_features + n_features * (n_features + 1) // 2)
 
 
 def _side_by_side(nbytes: int, n_folds: int, room: int) -> int:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from manykernels.estimators.selection.averages import AverageKernel, AverageModels
+from manykernels.estimators.selection.averages import AverageKernel, AverageModels, fit_averages, packed
 from manykernels.estimators.supervised.problems import Fit
 from manykernels.grams.factored import ColumnTable
 from manykernels.kernels import Landmarks, ObjectKernel
@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from manykernels.grams.training import Training
     from manykernels.objective.problem import Problem
 
+BEGUN = 0.1  # of the gap that is asked for: what averages on features leave to the solver that certifies them
 ROWS_SQUARED = 4096  # of features, that are summed in their own precision before sums are in double
 
 
@@ -60,7 +61,10 @@ def _starts(stack: Any, kernels: Array) -> Array:
 def read_as(training: Training, rows: Any) -> ColumnTable:
     """Return rows as the kernels of a fitted bank read columns."""
     columns = np.asfortranarray(numbers_of(training.bank.table.values(Table.of(rows))))
-    return ColumnTable(columns, missing="mask" if np.isnan(columns).any() else "error")
+    stack: Any = training.stack
+    table = ColumnTable(columns, missing="mask" if np.isnan(columns).any() else "error")
+    table.kept_dtype = stack.table.kept_dtype
+    return table
 
 
 def features_of(
@@ -79,16 +83,15 @@ def features_of(
     means = np.zeros(starts[-1])
     for slot, m in enumerate(kernels.tolist()):
         part, root = slice(starts[slot], starts[slot + 1]), float(np.sqrt(weights[m]))
-        features = stack.factor(m, COARSE)
-        means[part] = root * features.mean(axis=0) if centered else 0.0
-        own[:, part] = root * features - means[part]
+        features = root * stack.factor(m, COARSE)
+        means[part] = features.mean(axis=0) if centered else 0.0
+        features -= means[part]
+        own[:, part] = features
         if held_out is not None:
             others[:, part] = root * stack.features(m, held_out, COARSE) - means[part]
-    gram = np.zeros((starts[-1], starts[-1]))
-    for start in range(0, len(own), ROWS_SQUARED):
-        piece = own[start : start + ROWS_SQUARED]
-        gram += piece.T @ piece
-    return AverageKernel(own, others, means, centered, gram=gram)
+    pieces = (own[start : start + ROWS_SQUARED] for start in range(0, len(own), ROWS_SQUARED))
+    gram = sum((piece.T @ piece for piece in pieces), start=np.zeros((1, 1)))
+    return AverageKernel(own, others, means, centered, gram=packed(gram, dtype))
 
 
 def scores_of(training: Training, rows: ColumnTable, solutions: Sequence[Solution]) -> Array:
@@ -143,3 +146,14 @@ def solutions_of(
         shares[named] = weights[kernels] / strength
         found.append(Solution(rho, shares, b, nothing, functions=FactorFunctions(stack, tuple(own), start=start)))
     return found
+
+
+def begun_on_features(opened: Any, family: Any, strength: float) -> list[Solution]:
+    """Return averages of all rows, up to the certificate, which is left to the solver that goes on from them."""
+    problems, stack = opened.problems, opened.training.stack
+    weights, losses = family.weights / problems[0].penalties ** 2, [problem.loss for problem in problems]
+    kernel = features_of(stack, family.kernels, weights, None, centered=problems[0].fit_intercept)
+    targets, strengths = np.column_stack([problem.y for problem in problems]), family.strengths(strength, opened)
+    models = fit_averages(kernel, losses, targets, opened.samples.weight, strengths, tol=BEGUN * opened.tol)
+    named = np.arange(len(family.kernels)) if len(family.kernels) < len(weights) else family.kernels
+    return solutions_of(problems, family.pose(problems[0]).stack, family.kernels, named, weights, models)

@@ -242,12 +242,15 @@ def refusal_of_bank(bank: object, *, fit_intercept: bool = True) -> str | None:
     return None
 
 
-def fit_factors(bank: KernelBank, X: object, *, fit_intercept: bool = True) -> tuple[FittedBank, FactoredStack]:
+def fit_factors(
+    bank: KernelBank, X: object, *, fit_intercept: bool = True, rounded: bool = False
+) -> tuple[FittedBank, FactoredStack]:
     """Fit a bank on training rows and return it with the stack of its kernels as factors.
 
     Widths, standardization and normalization are those of :meth:`KernelBank.fit`. Centered kernels are those that are
     not, up to a constant in every function, which the intercept takes up: since dual coefficients sum to zero, neither
-    dual norms nor norms of functions differ. Only their scale does.
+    dual norms nor norms of functions differ. Only their scale does. ``rounded`` says whether features that are kept
+    with the rows may be in single precision.
 
     Examples
     --------
@@ -276,6 +279,7 @@ def fit_factors(bank: KernelBank, X: object, *, fit_intercept: bool = True) -> t
         columns = MixedRows(columns, values.objects)
     units = (raw.column_means, raw.column_scales) if in_place else None
     table = ColumnTable(columns, missing="mask" if gaps else "error", units=units)
+    table.kept_dtype = np.dtype(np.float32 if rounded else np.float64)
     del values
     places, used = raw.positions, raw.used.tolist()
     if used[-1] >= len(used):  # others are left out

@@ -142,11 +142,19 @@ class DenseOperator(FactorOperator):
     def add_scores(self, v: Array, out: Array) -> None:
         rows = out.T  # of several vectors one after the other, as scores are held
         for own, root, part in zip(self._factors, self.roots, np.split(v, self._ends), strict=True):
-            rows += (root * part).T @ own.T
+            rows += self._near(own, root * part).T @ own.T
 
     def adjoint(self, rho: Array) -> Array:
-        parts = [root * (own.T @ rho) for own, root in zip(self._factors, self.roots, strict=True)]
+        each = zip(self._factors, self.roots, strict=True)
+        parts = [root * (own.T @ self._near(own, rho)).astype(np.float64, copy=False) for own, root in each]
         return parts[0] if len(parts) == 1 else np.concatenate(parts)
+
+    def _near(self, own: Array, vectors: Array) -> Array:
+        """Return vectors as products with factors take them: in the precision in which a table keeps features.
+
+        Columns in place are the user's, of whom nobody said that rounding does not matter.
+        """
+        return vectors if self.in_place else vectors.astype(own.dtype, copy=False)
 
     def rows(self, index: RowIndex) -> Array:
         parts = [own[index].astype(np.float64, copy=False) for own in self._factors]
@@ -342,7 +350,7 @@ class FeatureOperator(FactorOperator):
     def rows(self, index: RowIndex) -> Array:
         assert self._table is not None
         if (kept := self.kept) is not None:
-            return self.root * kept[index]
+            return self.root * kept[index].astype(np.float64, copy=False)
         reading = self._table.reading(self._spec, self.positions, index)
         return reading.masked(self._map(reading.points) * self.root)
 
@@ -353,7 +361,7 @@ class FeatureOperator(FactorOperator):
     def adjoint(self, rho: Array) -> Array:
         """Return ``Z' rho``, of one vector or of several in columns."""
         if (kept := self.kept) is not None:
-            return np.asarray(self.root * (kept.T @ rho))
+            return np.asarray(self.root * (kept.T @ rho.astype(kept.dtype, copy=False)).astype(np.float64, copy=False))
         start = np.zeros((self.rank, *rho.shape[1:]))
         return sum((self.rows(rows).T @ rho[rows] for rows in self._slices()), start=start)
 

@@ -74,6 +74,7 @@ class ColumnTable:
     distributed = False  # whether they are elsewhere
     kept_bytes = 0  # of features of objects that are listed, of all kernels together
     _kept: dict[int, tuple[KernelSpec, Array]] | None = None  # by kernel: features of all rows; None of other rows
+    kept_dtype: Any = np.float64  # of these features
     columns: Any
 
     def __init__(
@@ -232,7 +233,7 @@ class ColumnTable:
             known = sum(held.size for _, held in self._kept.values())
             if known + self.n_rows * spec.rank > KEPT_ENTRIES:
                 return None
-            out = np.empty((self.n_rows, spec.rank))
+            out = np.empty((self.n_rows, spec.rank), dtype=self.kept_dtype)
             for start in range(0, self.n_rows, KEPT_ROWS):
                 rows = slice(start, start + KEPT_ROWS)
                 reading = self.reading(spec, positions, rows)
@@ -240,11 +241,16 @@ class ColumnTable:
             self._kept[id(spec)] = spec, out
         return self._kept[id(spec)][1]
 
+    def let_go(self) -> None:
+        """Let go of features, which who asks next computes anew."""
+        if self._kept:
+            self._kept.clear()
+
     def diagonal(self, spec: KernelSpec, positions: tuple[int, ...]) -> Array:
         """Return ``k(x, x)`` of every row, (n,), zero where the kernel is."""
         held = self.kept_features(spec, positions)
         if held is not None:
-            return np.asarray(np.einsum("ij,ij->i", held, held))
+            return np.asarray(np.einsum("ij,ij->i", held, held, dtype=np.float64))
         reading = self.reading(spec, positions)
         return reading.masked(spec.diag(reading.points))
 
