@@ -7,7 +7,9 @@ import pytest
 
 from manykernels import KernelBank, Landmarks, Linear, MKLClassifierCV, MKLRegressor, MKLRegressorCV
 from manykernels.estimators.selection.averages import fit_averages
+from manykernels.estimators.selection.folds import OpenedKernels
 from manykernels.estimators.selection.on_features import features_of, fit_of, read_as, scores_of, stands_as_features
+from manykernels.estimators.selection.search import Rung
 from manykernels.grams.training import open_training
 from manykernels.kernels import Gaussian
 from manykernels.objective import Problem, get_loss
@@ -80,3 +82,55 @@ def test_plans_of_searches_count_the_landmark_features_of_every_fold() -> None:
         for count in (20, 80)
     )
     assert many.least_nbytes - few.least_nbytes >= 8 * 5 * 128 * 60
+
+
+def test_features_of_folds_in_single_precision_say_the_same() -> None:
+    exact, rounded = (
+        open_training(
+            JOINT, X, memory_budget=None, n_jobs=None, n_targets=1, representation="factored", rounded=rounded
+        )
+        for rounded in (False, True)
+    )
+    kept: Any = rounded.stack.table
+    rho = rng.normal(size=(len(X), 2))
+    np.testing.assert_allclose(rounded.stack.quad(rho[:, 0]), exact.stack.quad(rho[:, 0]), rtol=1e-5)
+    assert {held.dtype for _, held in kept._kept.values()} == {np.dtype(np.float32)}
+    for one, other in zip(rounded.stack.operators([0, 1], 1e-3), exact.stack.operators([0, 1], 1e-3), strict=True):
+        np.testing.assert_allclose(one.adjoint(rho), other.adjoint(rho), atol=1e-4)
+        v, scores = rng.normal(size=int(one.starts[-1])), np.zeros((2, len(X)))
+        for operator, out in zip((one, other), scores, strict=True):
+            operator.add_scores(v, out)
+        np.testing.assert_allclose(*scores, atol=1e-4)
+        assert one.adjoint(rho).dtype == one.rows(slice(5)).dtype == np.float64
+    found = [
+        FactoredNewton(tol=1e-3).solve(Problem(own.stack, Y, get_loss("squared"), Ridge(0.7)))
+        for own in (rounded, exact)
+    ]
+    told = [scores_of(own, read_as(own, X), [one])[:, 0] for own, one in zip((rounded, exact), found, strict=True)]
+    np.testing.assert_allclose(*told, atol=2e-2)
+    kept.let_go()
+    assert not kept._kept
+    np.testing.assert_allclose(rounded.stack.quad(rho[:, 1]), exact.stack.quad(rho[:, 1]), rtol=1e-5)
+
+
+@pytest.mark.parametrize("resources", [ON_FACTORS, {}])
+def test_folds_that_take_turns_sum_kernels_once_a_turn(
+    resources: dict[str, Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    turns, sums = [0], []
+    each, summed = Rung._each, OpenedKernels._sum_of
+
+    def turn(self: Rung, *given: Any) -> Any:
+        turns[0] += 1
+        return each(self, *given)
+
+    def record(self: OpenedKernels, *given: Any) -> Any:
+        sums.append((turns[0], id(self)))
+        return summed(self, *given)
+
+    monkeypatch.setattr(Rung, "_each", turn)
+    monkeypatch.setattr(OpenedKernels, "_sum_of", record)
+    monkeypatch.setattr(OpenedKernels, "room", 0)
+    MKLRegressorCV(JOINT, cv=3, resources=resources, random_state=0).fit(X, Y)
+    assert len(sums) > 6
+    assert len(sums) == len(set(sums))
