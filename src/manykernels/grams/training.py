@@ -112,11 +112,6 @@ class Training:
         if isinstance(self.stack, FactoredStack):
             self.stack.let_go()
 
-    def let_go_of_features(self) -> None:
-        """Let go of features that are kept with the rows; who asks next computes them anew."""
-        if isinstance(self.stack, FactoredStack):
-            self.stack.table.let_go()
-
     @property
     def without_matrix(self) -> bool:
         """Whether no matrix among samples should be formed."""

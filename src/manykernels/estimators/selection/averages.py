@@ -316,12 +316,6 @@ def _factorized(gram: Array, ratio: float) -> tuple[Array, float]:
     raise LinAlgError("a sum of kernels has entries that are not finite")
 
 
-def packed(gram: Array, dtype: Any) -> Array:
-    """Return the lower triangle of a symmetric matrix, column after column."""
-    (trttp,) = get_lapack_funcs(("trttp",), (gram,))
-    return np.asarray(trttp(gram.T, uplo="L")[0].astype(dtype, copy=False))
-
-
 def _unpacked(triangle: Array) -> Array:
     """Return a matrix in double precision with this lower triangle, and zeros above."""
     (tpttr,), n = get_lapack_funcs(("tpttr",), (triangle,)), (isqrt(8 * len(triangle) + 1) - 1) // 2

@@ -327,7 +327,8 @@ class CrossValidated(KeepsHeldOut):
         averages, selections = mixtures_of(whole, self.l1_ratios, ridge=ridge, seed=seed)
         averages = [] if self._search_options.fold_kernels == SHARED and not ridge else averages  # sums are one fold's
         nothing = nothing_of(np.ones(len(whole.names))).scaled(whole)
-        whole.training.let_go_of_features()  # folds have their own, until what was chosen is learned on all rows
+        if whole.training.factored:  # folds have features of their own, until what was chosen is learned on all rows
+            cast("Any", whole.training.stack).table.let_go()
         grid = self.n_alphas, self._alpha_min_ratio
         enough = whole.enough if self.scoring is None else np.inf
         rungs: dict[str, Any] = {"room": whole.room, "late": whole.training.factored}

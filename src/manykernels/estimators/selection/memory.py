@@ -151,16 +151,8 @@ def plan_search(
     reason = plan.reason
     rows, room = n - n // n_folds, fit.room_for_folds
     if plan.kind == FACTORED:
-        n_open = n_folds if mixtures else 1
-        own, average = _of_factors(plan, n_open, rows, landmarks, 4 if rounded else 8)
-        pieces, n_features = pieces_nbytes(rows, plan.n_columns), sum(landmarks)
-        # While folds are open those of all rows are let go, and averages are tried before what selects.
-        fewest, most = (nbytes - 8 * n * n_features * mixtures for nbytes in (plan.least_nbytes, plan.most_nbytes))
-        most += (_side_by_side(pieces, n_open, room) - 1) * pieces
-        summed = _side_by_side(average, n_folds, room) * average + FACTORED_BYTES * n_features**2
-        summed = summed if averages and mixtures else 0
-        least, most = (own + max(nbytes, summed) for nbytes in (fewest, most))
-        least, most = max(least, plan.least_nbytes), max(most, plan.most_nbytes)  # of the last fit
+        folds = n_folds if mixtures else 1
+        least, most = _of_factors(plan, folds, rows, landmarks, room, averages=averages and mixtures, rounded=rounded)
     elif not mixtures:
         least, most = (nbytes + int(plan.nbytes * (rows / n) ** 2) for nbytes in (plan.least_nbytes, plan.most_nbytes))
     else:
@@ -200,12 +192,21 @@ def plan_search(
     )
 
 
-def _of_factors(plan: MemoryPlan, n_open: int, rows: int, landmarks: Sequence[int], itemsize: int) -> tuple[int, int]:
-    """Return the bytes of open folds on factors, and of features of which an average is the sum, in a fold."""
-    n_features, squares = sum(landmarks), sum(count**2 for count in landmarks)
+def _of_factors(
+    plan: MemoryPlan, n_open: int, rows: int, landmarks: Sequence[int], room: int, *, averages: bool, rounded: bool
+) -> tuple[int, int]:
+    """Return what a search on factors holds, from few kernels that take part to many."""
+    n_features, squares, itemsize = sum(landmarks), sum(count**2 for count in landmarks), 4 if rounded else 8
     own = n_open * (8 * rows * plan.n_columns + itemsize * plan.n_samples * n_features) + 8 * (n_open + 1) * squares
     own += FOLD_SPECTRUM * plan.n_kernels * (n_open + 1) + 8 * FOLD_VECTORS * plan.n_samples * plan.n_targets
-    return own, itemsize * (plan.n_samples * n_features + n_features * (n_features + 1) // 2)
+    average = itemsize * (plan.n_samples * n_features + n_features * (n_features + 1) // 2)
+    summed = _side_by_side(average, n_open, room) * average + FACTORED_BYTES * n_features**2 if averages else 0
+    pieces = pieces_nbytes(rows, plan.n_columns)
+    beside = (_side_by_side(pieces, n_open, room) - 1) * pieces
+    # While several folds are open features of all rows are let go; averages are tried before what selects.
+    spared = 8 * plan.n_samples * n_features if n_open > 1 else 0
+    least, most = (own + max(nbytes - spared, summed) for nbytes in (plan.least_nbytes, plan.most_nbytes + beside))
+    return max(least, plan.least_nbytes), max(most, plan.most_nbytes)  # at least those of the last fit
 
 
 def _side_by_side(nbytes: int, n_folds: int, room: int) -> int:

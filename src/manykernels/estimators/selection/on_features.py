@@ -10,8 +10,9 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+from scipy.linalg import get_lapack_funcs
 
-from manykernels.estimators.selection.averages import AverageKernel, AverageModels, fit_averages, packed
+from manykernels.estimators.selection.averages import AverageKernel, AverageModels, fit_averages
 from manykernels.estimators.supervised.problems import Fit
 from manykernels.grams.factored import ColumnTable
 from manykernels.kernels import Landmarks, ObjectKernel
@@ -91,7 +92,13 @@ def features_of(
             others[:, part] = root * stack.features(m, held_out, COARSE) - means[part]
     pieces = (own[start : start + ROWS_SQUARED] for start in range(0, len(own), ROWS_SQUARED))
     gram = sum((piece.T @ piece for piece in pieces), start=np.zeros((1, 1)))
-    return AverageKernel(own, others, means, centered, gram=packed(gram, dtype))
+    return AverageKernel(own, others, means, centered, gram=_packed(gram, dtype))
+
+
+def _packed(gram: Array, dtype: Any) -> Array:
+    """Return the lower triangle of a symmetric matrix, column after column."""
+    (trttp,) = get_lapack_funcs(("trttp",), (gram,))
+    return np.asarray(trttp(gram.T, uplo="L")[0].astype(dtype, copy=False))
 
 
 def scores_of(training: Training, rows: ColumnTable, solutions: Sequence[Solution]) -> Array:
