@@ -27,7 +27,8 @@ from manykernels.exceptions import MemoryBudgetError
 from manykernels.grams.training import plan_for
 
 OUTCOMES = ("fitted", "refused", "MemoryError", "other")
-# What is run, rows, columns, widths of a column (0: a line each; None: the default bank), how held, and the strength.
+# What is run (levels: a search on columns of four values), rows, columns, widths of a column (0: a line each; None: the
+# default bank), how held, and the strength.
 SHAPES: tuple[tuple[str, int, int, int | None, str, str], ...] = (
     ("fit", 500, 10, 4, "gram", "0.1*max"),
     ("fit", 1_000, 20, 4, "gram", "0.1*max"),
@@ -52,6 +53,9 @@ SHAPES: tuple[tuple[str, int, int, int | None, str, str], ...] = (
     ("search", 1_500, 20, None, "auto", ""),
     ("search", 3_500, 8, None, "auto", ""),
     ("search", 6_000, 10, 3, "factored", ""),
+    ("search", 2_000, 8, None, "auto", ""),
+    ("search", 6_000, 8, None, "auto", ""),
+    ("levels", 700, 20, None, "auto", ""),
 )
 
 
@@ -111,7 +115,7 @@ def outcome(seed: int, factor: float) -> int:
 def traced(what: str, n: int, p: int, widths: int | None, representation: str, alpha: str) -> None:
     """Print the plan and the peak of one shape; a few of its rows are learned first, which compiles and imports."""
     rng = np.random.default_rng(0)
-    X = rng.normal(size=(n, p))
+    X = rng.integers(0, 4, size=(n, p)) / 1.5 - 1.0 if what == "levels" else rng.normal(size=(n, p))
     y = np.sin(2 * X[:, 0]) + 0.5 * X[:, -1] ** 2 + 0.5 * rng.normal(size=n)
     grid = np.geomspace(0.3, 3.0, widths or 1).tolist()
     bank = KernelBank.per_feature(widths=grid, standardize=True) if widths else None
@@ -119,7 +123,8 @@ def traced(what: str, n: int, p: int, widths: int | None, representation: str, a
     resources = {"representation": representation}
     fits = MKLRegressor(bank, resources=resources)
     plain = MKLRegressor(bank, alpha=alpha, resources=resources) if what == "fit" else fits
-    model = MKLRegressorCV(bank, cv=5, resources=resources) if what == "search" else plain
+    searches = what in ("search", "levels")
+    model = MKLRegressorCV(bank, cv=5, resources=resources) if searches else plain
 
     def run(count: int, model: Any = model) -> None:
         rows, target = X[:count], y[:count]
@@ -131,7 +136,7 @@ def traced(what: str, n: int, p: int, widths: int | None, representation: str, a
     run(min(n, 1_200) // 2)
     plan, peak = model.plan(X, y), peak_of(lambda: run(n))
     shape = f"{what} {n:,} x {p} x {widths}, {plan.kind} {alpha}"
-    beside = f", {peak / peak_of(lambda: run(n, fits)):.2f} times a fit" if what == "search" else ""
+    beside = f", {peak / peak_of(lambda: run(n, fits)):.2f} times a fit" if searches else ""
     ratio = f"{peak / plan.expected_nbytes:.2f} of what is expected"
     print(f"{shape:42s} plan {plan.expected}, traced {peak / 1e6:.1f} MB: {ratio}{beside}", flush=True)
 

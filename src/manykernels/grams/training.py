@@ -283,7 +283,7 @@ def plan_for(
     expanded = bank.expand(table)
     if not expanded:
         return None  # fitting the bank says what is wrong with the columns
-    quick, repeats = None, partial(_repeats, bank, expanded, table)
+    quick, repeats = None, partial(repeats_of, bank, expanded, table)
     if representation == "auto":
         quick = quick_matrices(len(expanded), len(table), n_targets, shared, memory_budget, repeats, coupled, kinked)
     kinds = bank_kinds(bank, table)
@@ -308,7 +308,7 @@ def plan_for(
     )
 
 
-def _repeats(bank: KernelBank, expanded: list[NamedKernel], table: Table) -> list[tuple[int, int]]:
+def repeats_of(bank: KernelBank, expanded: list[NamedKernel], table: Table) -> list[tuple[int, int]]:
     """Return numbers of kernels and of distinct points, where `build_stack` will hold matrices among these.
 
     Of linear kernels that are held as their columns the number of points is zero.

@@ -26,9 +26,10 @@ from manykernels.grams.plan import (
     pieces_nbytes,
 )
 from manykernels.grams.powers import n_bases
-from manykernels.grams.training import LAZY
-from manykernels.kernels import Landmarks
+from manykernels.grams.training import LAZY, repeats_of
+from manykernels.kernels import KernelBank, Landmarks
 from manykernels.kernels.bank.columns import Table
+from manykernels.kernels.bank.patterns import NamedKernel
 from manykernels.objective.regularizers import BlockL1
 
 if TYPE_CHECKING:
@@ -62,7 +63,8 @@ def plan_of_search(
         return None, (GRAM, GRAM)
     fit = fit.at_fraction(default_fraction(n))
     expanded = plain.kernels.expand(Table.of(samples.rows, sparse=True))
-    n_rounded, own = n_bases(expanded, n), [(spec, columns) for _, spec, columns in expanded if len(columns) > 1]
+    n_rounded = _n_triangles(plain.kernels, expanded, Table.of(samples.rows, sparse=True))
+    own = [(spec, columns) for _, spec, columns in expanded if len(columns) > 1]
     landmarks = tuple(spec.count for spec, _ in own if isinstance(spec, Landmarks))
     averages, n_folds = mixtures and can_average([loss]), n_folds_of(search.cv, n, groups)
     form = FACTORED if plan.kind == FACTORED else GRAM
@@ -72,6 +74,19 @@ def plan_of_search(
     given: dict[str, Any] = {"mixtures": mixtures, "averages": averages, "apart": apart, "landmarks": landmarks}
     given["rounded"] = search.scoring is None and search._fold_tol >= SINGLE_PRECISION_TOL
     return plan_search(plan, fit, n_folds, n_rounded, **given), forms
+
+
+def _n_triangles(bank: KernelBank, kernels: Sequence[NamedKernel], table: Table) -> float:
+    """Return about how many triangles among the rows are held, those among distinct points as parts of one."""
+    n, parts, rest = len(table), 0.0, list[NamedKernel]()
+    by_columns: dict[tuple[int, ...], list[NamedKernel]] = {}
+    for kernel in kernels:
+        by_columns.setdefault(kernel[2], []).append(kernel)
+    for own in by_columns.values():
+        repeats = [(m, points) for m, points in repeats_of(bank, own, table) if points]
+        parts += sum(m * points**2 for m, points in repeats) / n**2
+        rest += [] if repeats else own
+    return parts + n_bases(rest, n)
 
 
 def patience_of(search: Any, loss: Loss) -> float | None:
@@ -98,7 +113,7 @@ def plan_search(
     plan: MemoryPlan,
     fit: MemoryPlan,
     n_folds: int,
-    n_rounded: int | None = None,
+    n_rounded: float | None = None,
     *,
     mixtures: bool = True,
     averages: bool = True,
@@ -120,8 +135,9 @@ def plan_search(
     fit : MemoryPlan
         Of one fit: folds that are open side by side may take as much once more.
     n_folds : int
-    n_rounded : int, optional
-        Kernels whose triangles are held in single precision, where others are powers of them.
+    n_rounded : float, optional
+        Kernels whose triangles are held in single precision, where others are powers of them, and those among points
+        that repeat take a part of one.
     mixtures : bool
         Whether mixtures are searched; else a grid of strengths, for which folds are opened one at a time.
     averages : bool
@@ -157,7 +173,7 @@ def plan_search(
         least, most = (nbytes + int(plan.nbytes * (rows / n) ** 2) for nbytes in (plan.least_nbytes, plan.most_nbytes))
     else:
         own = rows // 2 if apart else rows
-        square, triangles = 8 * own**2, 2 * (m if n_rounded is None else n_rounded) * own * (own + 1)
+        square, triangles = 8 * own**2, int(2 * (m if n_rounded is None else n_rounded) * own * (own + 1))
         spectra = 4 * (_side_by_side(4 * rows * n, n_folds, room) + AVERAGE_ROUNDED) * rows * n if averages else 0
         open_folds = _side_by_side(triangles, n_folds, room)
         held = f"{format_bytes(triangles)} of a fold, of {open_folds} side by side at most"
@@ -166,6 +182,7 @@ def plan_search(
         last = fit.least_nbytes, fit.most_nbytes
         if fit.kind == FACTORED:  # what was chosen is learned on matrices of the kernels in use
             few, many = (FLOOR_BYTES + 2 * count * n**2 for count in COPIED_KERNELS)
+            few = FLOOR_BYTES + 8 * n**2 if averages else few  # a sum of all kernels, where one was best
             last = few + 8 * FEWEST_SQUARES * n**2, many + 8 * SQUARE_ARRAYS * n**2
         if apart:
             of_folds = 8 * n_folds * rows * fit.n_columns + FOLD_SPECTRUM * m * (n_folds + 1)
