@@ -16,6 +16,8 @@ from manykernels.solvers.factored.fallback import sooner_on_matrices
 from manykernels.solvers.factored.kinks import minimize_kinked, samples_at, takes_interior
 from manykernels.solvers.factored.objective import FactoredObjective, Point
 from manykernels.solvers.factored.tuning import INTERIOR_STEPS, STEPS_LEFT
+from manykernels.solvers.gram.sample_variables import BoxSamples, paired_samples
+from manykernels.solvers.gram.start import interior_point
 
 BANK = KernelBank.per_feature(widths=[0.3, 3.0])
 
@@ -79,6 +81,38 @@ def test_the_gap_is_that_of_the_true_loss_on_the_factors(loss: str, outputs: int
     assert (fit.rho <= high + 1e-12).all()
     assert value - objective.dual_value(fit.point.z, fit.rho, fit.adjoint) <= 1e-6 * before
     assert objective.penalty.norms(fit.point.v).min() == 0.0  # what a step aims at has exact zeros
+
+
+def test_directions_that_bring_products_together_leave_fewer_steps(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The shortest step of all outputs is that of all: without such directions it took 27 steps in place of 16."""
+    X, y = data(2500, 4, "hinge", 5)
+    given = {"loss": "hinge", "relative_strength": 0.03}
+    found = on_factors(X, y, BANK, **given)
+    monkeypatch.setattr(kinks, "CORRECTIONS_OF_STEPS", 0)
+    without = on_factors(X, y, BANK, **given)
+    assert max(found.dual_gap, without.dual_gap) <= 1e-4
+    assert found.newton_steps <= 0.8 * without.newton_steps
+
+
+@pytest.mark.parametrize("loss", ["hinge", "epsilon_insensitive"])
+def test_a_direction_that_brings_products_together_solves_its_own_equations(loss: str) -> None:
+    """Those that would be ten times off the target are asked to end nearer to it, the others at the target."""
+    rng, n = np.random.default_rng(2), 40
+    y = rng.choice([-1.0, 1.0], n) if loss == "hinge" else rng.normal(size=n)
+    problem = Problem(np.eye(n)[None], y, get_loss(loss), get_regularizer("l1", 1.0))
+    samples = paired_samples(problem, interior_point(problem, rng.normal(size=n)), 0.1)
+    assert isinstance(samples, BoxSamples)
+    samples.multiplier = samples.multiplier * rng.uniform(0.1, 10.0, samples.multiplier.size)
+    target, drho = 0.05, 0.05 * rng.normal(size=n)
+    samples.linearize(target)
+    samples.set_direction(drho)
+    slack, multiplier = samples._dslack, samples._dmultiplier
+    ahead = (samples.slack + 0.5 * slack) * (samples.multiplier + 0.6 * multiplier)
+    samples.correct(0.5, 0.6)
+    samples.set_direction(drho)
+    reached = samples.slack * samples.multiplier + samples.slack * samples._dmultiplier + samples.multiplier * slack
+    np.testing.assert_allclose(reached, target + np.maximum(np.clip(ahead, 0.005, 0.5) - ahead, -0.5), atol=1e-12)
+    assert (np.abs(reached - target) > 1e-6).any()
 
 
 def test_smoothing_takes_over_where_interior_points_lead_nowhere(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -69,6 +69,7 @@ class NewtonFit:
     rho: Array  # the best dual coefficients that steps met
     adjoint: Array  # the factors' products with them
     z: Array  # the scores behind them
+    samples: Any = None  # an interior point of a loss with kinks, where it ended
 
 
 @dataclass
