@@ -10,6 +10,7 @@ from manykernels import KernelBank
 from manykernels.grams.factored import FourierStack
 from manykernels.objective import Problem, get_regularizer
 from manykernels.objective.losses import get_loss, get_shared_loss
+from manykernels.objective.losses.smoothing import smaller_smoothing
 from manykernels.solvers.factored.newton import minimize
 from manykernels.solvers.factored.objective import FactoredObjective, Point
 
@@ -44,14 +45,39 @@ def test_error_is_the_loss_less_the_bound_of_its_smoothed_dual_variable(name):
 def test_several_outputs_are_smoothed_as_one_after_the_other() -> None:
     rng = np.random.default_rng(3)
     Y, z, weight = rng.choice([-1.0, 1.0], (50, 3)), rng.normal(size=(50, 3)), rng.uniform(0.5, 2.0, 50)
-    whole = get_shared_loss("hinge", kinks=True).bind(Y, weight).smoothed(0.3)
-    alone = [get_loss("hinge").bind(y, weight).smoothed(0.3) for y in Y.T]
+    mu = np.array([0.3, 0.05, 0.5])
+    whole = get_shared_loss("hinge", kinks=True).bind(Y, weight).smoothed(mu)
+    alone = [get_loss("hinge").bind(y, weight).smoothed(own) for y, own in zip(Y.T, mu.tolist(), strict=True)]
     assert len(whole.outputs) == 3
     for each in (whole.outputs, alone):
         np.testing.assert_allclose(whole.value(z), sum(one.value(own) for one, own in zip(each, z.T, strict=True)))
         gradients = [one.gradient(own) for one, own in zip(each, z.T, strict=True)]
         np.testing.assert_allclose(whole.gradient(z), np.column_stack(gradients))
         np.testing.assert_allclose(whole.error(z), sum(one.error(own) for one, own in zip(each, z.T, strict=True)))
+        rho = -whole.gradient(z)
+        conjugates = [one.conjugate_at(own, 0.9, x) for one, own, x in zip(each, rho.T, z.T, strict=True)]
+        np.testing.assert_allclose(whole.conjugate_at(rho, 0.9, z), sum(conjugates))
+
+
+def test_an_output_with_most_samples_near_a_kink_leaves_the_others_their_smoothing() -> None:
+    rng, n = np.random.default_rng(5), 5000
+    Y = rng.choice([-1.0, 1.0], (n, 4))
+    spread = np.array([1.0, 1.0, 0.02, 1.0])
+    z = Y + spread * rng.normal(size=(n, 4))  # of the third, nearly all samples are at the kink
+    z[:, 3] = 3.0 * Y[:, 3]  # the last one has none near it
+    bound, goal = get_shared_loss("hinge", kinks=True).bind(Y, np.ones(n)), 30.0
+    assert bound.smoothed(0.5).error(z) > goal
+    each = smaller_smoothing(bound, z, 0.5, goal)
+    assert each.shape == (4,)
+    assert 0.5 * goal <= bound.smoothed(each).error(z) <= goal
+    assert each[3] == 0.5  # it needs none of the goal, which is left to the others
+    assert each[2] < 0.5 * each[:2].min()
+    errors = [own.smoothed(mu).error(x) for own, mu, x in zip(bound.outputs, each.tolist(), z.T, strict=True)]
+    assert errors[3] == 0.0
+    assert 0.75 * goal / 3 <= min(errors[:3]) <= max(errors) <= 1.25 * goal / 3
+    smaller = smaller_smoothing(bound, z, each, 0.1 * goal)
+    assert (smaller <= each).all()
+    assert bound.smoothed(smaller).error(z) <= 0.1 * goal
 
 
 @pytest.mark.parametrize("name", KINKED)

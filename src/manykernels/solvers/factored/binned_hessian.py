@@ -98,7 +98,7 @@ def binned_products(objective: FactoredObjective) -> float:
     it has curvature in too few rows: 1e5 rows of 40 kernels and five classes took 92 steps in place of 74 by sweeps.
     """
     outputs = objective.n_outputs
-    if outputs == 1 or objective.problem.loss.smooth or objective.mu > 0.0 or not rounded_operators(objective):
+    if outputs == 1 or objective.problem.loss.smooth or np.max(objective.mu) > 0.0 or not rounded_operators(objective):
         return np.inf
     columns, rank = len(objective.operators), float(objective.rank) / outputs
     pairs = columns * (columns + 1) / 2.0

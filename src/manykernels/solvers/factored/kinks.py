@@ -86,7 +86,7 @@ def takes_interior(objective: FactoredObjective) -> bool:
 def keeps_kinks(state: State) -> bool:
     """Whether a loss is solved for as it is although it has kinks; as it was begun, it goes on."""
     assert state.objective is not None
-    if state.smooths or state.mu < FIRST_SMOOTHING:
+    if state.smooths or np.min(state.mu) < FIRST_SMOOTHING:
         return False
     return state.samples is not None or takes_interior(state.objective)
 

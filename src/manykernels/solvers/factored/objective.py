@@ -272,11 +272,11 @@ class FactoredObjective:
     ----------
     problem : Problem
     operators : list of FactorOperator
-    mu : float
-        Smoothing of a kinked loss.
+    mu : float or (T,) array
+        Smoothing of a kinked loss, of several outputs of each.
     """
 
-    def __init__(self, problem: Problem, operators: list[FactorOperator], mu: float) -> None:
+    def __init__(self, problem: Problem, operators: list[FactorOperator], mu: float | Array) -> None:
         self.problem, self.operators, self.bases = problem, per_output(operators, problem), operators
         self.n_outputs, self.mu = problem.n_targets if problem.shared else 1, mu
         self.loss = problem.bound.smoothed(mu)

@@ -119,7 +119,7 @@ class State:
     point: Point
     slopes: Array
     factor_tol: float = COARSE
-    mu: float = FIRST_SMOOTHING
+    mu: float | Array = FIRST_SMOOTHING
     primal: float = np.inf
     norms: Array = field(default_factory=lambda: np.zeros(0))
     own_gap: float = 0.0
@@ -147,7 +147,7 @@ class Start:
     coefficients: Coefficients  # of the factors of these kernels
     intercept: Any
     factor_tol: float
-    mu: float
+    mu: float | Array
     matrices: Any = None  # what a fit went over to, which the next one goes on with
     known: KnownCurvature = field(default_factory=KnownCurvature)
     certified: DualPass | None = None  # its last pass
