@@ -20,7 +20,7 @@ import copy
 from bisect import bisect
 from dataclasses import InitVar, dataclass
 from functools import cached_property, partial
-from typing import TYPE_CHECKING, Any, ClassVar, TypeAlias, cast
+from typing import TYPE_CHECKING, Any, TypeAlias, cast
 
 import numpy as np
 from scipy.linalg import LinAlgError
@@ -65,7 +65,6 @@ class PrimalDual:
     kernels: WeightVariables
     b: Any  # a number, or one for each of several targets
     products: InitVar[Array | None] = None
-    most_corrections: ClassVar[int] = tuning.MOST_CORRECTIONS
 
     def __post_init__(self, products: Array | None) -> None:
         self.n_steps = 0  # Newton steps so far, those on other kernels included
@@ -377,7 +376,7 @@ class PrimalDual:
 
         Products that a somewhat longer step would leave far from the target are told to come near it (`nearer`).
         """
-        for _ in range(self.most_corrections if self._n_pairs else 0):
+        for _ in range(tuning.MOST_CORRECTIONS if self._worth_correcting else 0):
             longest = direction[2]
             if min(longest) >= 1.0:
                 break
@@ -395,6 +394,15 @@ class PrimalDual:
                 break
             direction = found
         return direction
+
+    @property
+    def _worth_correcting(self) -> bool:
+        """Whether corrections are predicted to cost less than the steps that they spare, of one target."""
+        if not self._n_pairs or self._products.ndim > 2:
+            return False
+        n_kernels, n = self._products.shape
+        step = tuning.STEP_SECONDS + n * n * (tuning.ENTRY_SECONDS * n_kernels + tuning.CUBE_SECONDS * n)
+        return step > tuning.STEP_IN_CORRECTIONS * (tuning.CORRECTION_SECONDS + tuning.SQUARE_SECONDS * n * n)
 
     def _centering(self, primal_step: Any, dual_step: Any, barrier: Any) -> Any:
         after = self.samples.complementarity_after(primal_step, dual_step) if self._pairs[0] else 0.0

@@ -250,7 +250,6 @@ class SideBySide(PrimalDual):
     problem: Any  # Targets
     samples: Any
     kernels: Any
-    most_corrections = 0  # of steps that differ from target to target
 
     @classmethod
     def begun(cls, problems: Sequence[Problem], starts: Sequence[Solution]) -> SideBySide:

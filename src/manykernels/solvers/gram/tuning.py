@@ -31,8 +31,12 @@ MOST_INNER_STEPS = 60  # on one set of kernels
 STEPS_FOR_ZEROS = 3  # spent, once a set of kernels is solved on, on making its inactive kernels negligible
 CLOSER = 0.05  # factor by which each of them comes closer to the boundary
 # Corrections of a direction, while they make steps longer. 144 fits on matrices (four losses, 200 rows, 48 or 50
-# kernels, 0.3 to 0.01 of the largest strength) took 995 steps without, 904 with one, 870 with two.
-MOST_CORRECTIONS = 2
+# kernels, 0.3 to 0.01 of the largest strength) took 992 steps without, 905 with one, 880 with two. A step has about one
+# and a half, so that they pay where a step costs as much as a dozen; fits of 200 rows and 50 kernels took up to 1.2 of
+# the time with them, and as long at 400.
+MOST_CORRECTIONS, STEP_IN_CORRECTIONS = 2, 20.0
+STEP_SECONDS, ENTRY_SECONDS, CUBE_SECONDS = 5e-4, 4e-10, 5e-11  # of a step: itself, to read kernels, to factorize
+CORRECTION_SECONDS, SQUARE_SECONDS = 2e-4, 1.2e-9  # of a correction: itself, and to read a factor and a matrix
 LONGER = 0.3  # by which steps are longer at whose end products are looked at
 WORTH_CORRECTING = 0.01  # by how much the two steps together must become longer
 FARTHEST_PRODUCT = 10.0  # factor by which products may be off their target
@@ -41,7 +45,7 @@ SHORTEST_FRACTION = 0.95  # of the way to the boundary; tends to one as the gap 
 # Start
 START_FRACTION = 0.8  # of the scale at which a norm meets its bound: coefficients of a start
 # The same of losses like the hinge. There zero is an end of the box, and from near it the first steps are short: the
-# 36 hinge fits among those above took 330 steps from 0.8, 282 from 2.
+# 36 hinge fits among those above took 381 steps from 0.8, 346 from 2 (without corrections).
 START_FRACTION_ONE_SIDED = 2.0
 NEAR_ONE = 1.15  # exponent of a block q-norm below which the block 1-norm is the better start
 MOST_ROUGH_STEPS = 40  # of the block 1-norm
@@ -63,7 +67,7 @@ START_BARRIER = 0.1  # of the dual value of the start, shared by all complementa
 # Variables of the kernels
 EXPONENT_OF_ROOTS = 4.0 / 3.0  # q of an lp ball (p = 2) above which weights are concave in norms, not norms in weights
 SMALLEST_NORM = 1e-24  # squared, of the largest, from which the root of a norm is taken
-SMALLEST_RELATIVE_SLACK = 0.2  # of the bound on a squared norm, at the start (those hinge fits: 299 steps with 0.02)
+SMALLEST_RELATIVE_SLACK = 0.1  # of the bound on a squared norm, at the start
 
 # Kernels of bounded weight
 HIGHEST_START = 0.5  # of the pole of a weight
