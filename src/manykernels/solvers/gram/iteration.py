@@ -397,8 +397,11 @@ class PrimalDual:
 
     @property
     def _worth_correcting(self) -> bool:
-        """Whether corrections are predicted to cost less than the steps that they spare, of one target."""
-        if not self._n_pairs or self._products.ndim > 2:
+        """Whether corrections are predicted to cost less than the steps that they spare, of one target.
+
+        After a step that was none forward they are not: they keep an iteration going that turns in a circle.
+        """
+        if self._useless or not self._n_pairs or self._products.ndim > 2:
             return False
         n_kernels, n = self._products.shape
         step = tuning.STEP_SECONDS + n * n * (tuning.ENTRY_SECONDS * n_kernels + tuning.CUBE_SECONDS * n)

@@ -31,7 +31,7 @@ MOST_INNER_STEPS = 60  # on one set of kernels
 STEPS_FOR_ZEROS = 3  # spent, once a set of kernels is solved on, on making its inactive kernels negligible
 CLOSER = 0.05  # factor by which each of them comes closer to the boundary
 # Corrections of a direction, while they make steps longer. 144 fits on matrices (four losses, 200 rows, 48 or 50
-# kernels, 0.3 to 0.01 of the largest strength) took 992 steps without, 905 with one, 880 with two. A step has about one
+# kernels, 0.3 to 0.01 of the largest strength) took 992 steps without, 876 with two. A step has about one
 # and a half, so that they pay where a step costs as much as a dozen; fits of 200 rows and 50 kernels took up to 1.2 of
 # the time with them, and as long at 400.
 MOST_CORRECTIONS, STEP_IN_CORRECTIONS = 2, 20.0
