@@ -181,10 +181,11 @@ def smallest() -> Case:
     return case
 
 
-def row_of(case: Case, repeats: int, *, alone: bool = False) -> dict[str, Any]:
-    """Return a row of the table, without the rival if it is left out."""
+def row_of(case: Case, repeats: int, *, alone: bool = False, apart: bool = True) -> dict[str, Any]:
+    """Return a row of the table, without the rival if it is left out, measured in processes of its own or in this."""
+    run = in_a_process if apart else measured
     own, other = (
-        np.median([in_a_process(case, own=mine) for _ in range(repeats)], axis=0) if mine or not alone else [np.nan] * 3
+        np.median([run(case, own=mine) for _ in range(repeats)], axis=0) if mine or not alone else [np.nan] * 3
         for mine in (True, False)
     )
     return {
@@ -226,7 +227,9 @@ def main() -> None:
     frame, known = pd.DataFrame(rows), {row["what"] for row in rows}
     for case in cases:
         if case is not None and case.name not in known:
-            frame = pd.concat([frame, pd.DataFrame([row_of(case, repeats, alone=options.alone)])], ignore_index=True)
+            apart = not options.smoke or frame.empty  # to start Python takes longer than these
+            row = row_of(case, repeats, alone=options.alone, apart=apart)
+            frame = pd.concat([frame, pd.DataFrame([row])], ignore_index=True)
             common.save(frame, record, options.output, "everyday")
     formats = {name: ".3f" if "score" in name else ".2f" for name in frame.columns[1:]}
     common.print_table(frame, "Untouched searches beside tuned machines", formats)
