@@ -148,7 +148,7 @@ def main() -> None:
     record = common.environment()
     common.print_environment(record)
     ours(FEW, SHAPES).fit(*drawn(60, np.random.default_rng(0)))  # loops are compiled before any clock runs
-    sizes, draws = ([300], 1) if arguments.smoke else (arguments.rows, arguments.draws)
+    sizes, draws = ([120], 1) if arguments.smoke else (arguments.rows, arguments.draws)
     rows = [row for n_rows in sizes for draw in range(draws) for row in measured(n_rows, draw, arguments.seed)]
     grouped = pd.DataFrame(rows).groupby(["rows", "method"], sort=False)
     table = grouped.mean().reset_index()

@@ -7,7 +7,7 @@ Two of them are whole here: ``demo``, the SimpleMKL protocol on a real data set 
 import inspect
 import time
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from importlib.metadata import version
@@ -38,12 +38,15 @@ from manykernels.estimators import (
     HierarchicalMKL,
     KernelAligner,
     MKLClassifier,
+    MKLClassifierCV,
     MKLRegressor,
+    MKLRegressorCV,
     MKLSurvival,
     PolynomialMKL,
 )
 from manykernels.estimators.parameters import DEFAULT_LOSS, PARAMETERS, Parameter
 from manykernels.exceptions import IncompatibleError
+from manykernels.grams import LazyStack
 from manykernels.grams.training import build_stack
 from manykernels.inspection import ConvergenceDisplay, MKLReport, plot_overview, predictive_importance, save_model
 from manykernels.inspection.files import save_figure, write_file
@@ -52,6 +55,7 @@ from manykernels.objective import survival_array
 from manykernels.solvers import SOLVERS, solve
 
 N_ROWS, N_COLUMNS = 60, 3
+LONG = 700  # rows of which a fold holds some Gaussians as powers of others
 ONLINE = ("obscure", "ufo_mkl")  # most of whose loops nobody else has
 PENALTIES = ("l1", "elasticnet", "lq", "simplex")
 
@@ -88,6 +92,30 @@ def _fit_to_noise(rng: np.random.Generator) -> None:
     MKLRegressor(bank, alpha="0.1*noise", resources={"representation": "factored"}, tol=1e-2).fit(X, y)
 
 
+def _search(X: Any, y: Any, columns: KernelBank, grams: Any) -> None:
+    """Choose by cross-validation, and read copies in single precision as searches do."""
+    kinds = np.digitize(y, [-0.5, 0.5])
+    for target in (y > 0.0, kinds):
+        MKLClassifierCV().fit(X, target).predict(X)
+    MKLRegressorCV().fit(X, y)
+    MKLRegressorCV(columns, n_alphas=3, resources={"representation": "factored"}).fit(X, y)
+    MKLClassifierCV("precomputed").fit(grams, kinds).predict(grams)
+    for n_rows, dtype in ((N_ROWS, np.float32), (N_ROWS, np.float64), (LONG, np.float32)):
+        held = KernelBank.auto().fit_prepare(np.round(np.resize(X, (n_rows, N_COLUMNS)), 1))
+        copy = LazyStack(*held, dtype=dtype).rounded()
+        copy._quad(np.resize(y, n_rows))  # the loop, which products that are known spare
+        copy.apply_each(np.resize(y, (n_rows, 2)))
+        copy.combine(np.ones(copy.n_kernels))
+
+
+def _of_sequences(y: Any, rng: np.random.Generator, ways: Sequence[dict[str, Any]]) -> None:
+    """Fit parts of sequences, held in each way."""
+    words = pd.DataFrame({"bases": ["".join(row) for row in rng.choice(list("ACGT"), size=(N_ROWS, 9))]})
+    for spec, held in product((Kmers(2), Kmers(2, positional=True, shift=1)), ways):
+        bank = KernelBank([("words", spec, "bases")])
+        MKLRegressor(bank, **held).fit(words, y).predict(words)
+
+
 def fits() -> dict[str, Callable[[], Any]]:
     """Return small fits that together call the loops of the estimators, by what they are for."""
     rng = np.random.default_rng(0)
@@ -95,6 +123,7 @@ def fits() -> dict[str, Callable[[], Any]]:
     y = np.sin(2.0 * X[:, 0]) + 0.1 * rng.normal(size=N_ROWS)
     labels, times = y > 0.0, survival_array(y > 0.0, np.exp(y))
     several = np.column_stack([y, X[:, 1]])
+    by_column = np.stack([np.exp(-((X[:, [j]] - X[:, j]) ** 2)) for j in range(N_COLUMNS)])
     columns = KernelBank.per_feature([Gaussian(1.0), Gaussian(3.0), Laplacian(1.0), Linear()])
     pairs = KernelBank.per_feature(widths=["median"]) + KernelBank.interactions(bins=8)
     wide, rising = KernelBank.simplemkl(), KernelBank.per_feature(widths=[1.0], shape={0: "increasing"})
@@ -120,33 +149,27 @@ def fits() -> dict[str, Callable[[], Any]]:
         triples = KernelBank.interactions(Binned(Gaussian(0.3), 2), order=3)
         MKLRegressor(triples, **factored).fit(np.hstack([X, X[::-1]]), y)
 
-    def of_sequences() -> None:
-        words = pd.DataFrame({"bases": ["".join(row) for row in rng.choice(list("ACGT"), size=(N_ROWS, 9))]})
-        for spec, held in product((Kmers(2), Kmers(2, positional=True, shift=1)), (gram, factored)):
-            bank = KernelBank([("words", spec, "bases")])
-            MKLRegressor(bank, **held).fit(words, y).predict(words)
-
     def of_survival() -> None:
         for held in (gram, factored):
             MKLSurvival(columns, **held).fit(X, times).score(X, times)
 
     def solvers(names: list[str]) -> None:
-        kernels = np.stack([np.exp(-((X[:, [j]] - X[:, j]) ** 2)) for j in range(N_COLUMNS)])
         for solver, loss, penalty in product(names, ("hinge", "logistic", "squared"), PENALTIES):
             with suppress(IncompatibleError):
                 target = y if loss == "squared" else np.sign(y)
                 limits: dict[str, Any] = {"strength": 1.0, "tol": 0.1, "max_iter": 3}
-                solve(kernels, target, loss=loss, regularizer=penalty, solver=solver, **limits)
+                solve(by_column, target, loss=loss, regularizer=penalty, solver=solver, **limits)
 
     return {  # what shares loops is far apart: processes side by side would compile them twice
         "kernels as factors": on_factors,
         "methods of papers that learn online": lambda: solvers(list(ONLINE)),
+        "searches": lambda: _search(X, y, columns, by_column),
         "other methods of papers": lambda: solvers([name for name in SOLVERS if name not in ONLINE]),
         "kernels as matrices": on_matrices,
         "survival": of_survival,
         "products of columns": lambda: (PolynomialMKL(2).fit(X, y), HierarchicalMKL(degree=2).fit(X, y)),
         "alignment": lambda: KernelAligner(wide).fit(X, labels),
-        "sequences": of_sequences,
+        "sequences": lambda: _of_sequences(y, rng, (gram, factored)),
         "columns with shapes": lambda: MKLRegressor(rising).fit(X, y),
     }
 
