@@ -110,7 +110,8 @@ def _plain_start(problem: Problem, rho: Array, b: float, scores: Array | None) -
     rho = interior_point(problem, rho)
     norms = problem.dual_norms(rho)
     scale, value = best_scale(problem, rho, norms)
-    scale *= tuning.START_FRACTION_ONE_SIDED if _one_sided(problem) else tuning.START_FRACTION
+    farther = min(tuning.START_FRACTION_ONE_SIDED * scale, 1.0)  # what is above one may leave the box
+    scale = max(farther if _one_sided(problem) else 0.0, tuning.START_FRACTION * scale)
     n_pairs = 2 * problem.n_samples + problem.n_kernels
     if not problem.loss.entropic:  # of few samples against many the dual value says little: steps would be tiny
         value = max(value, problem.empirical_loss(problem.constant_scores(b)))
