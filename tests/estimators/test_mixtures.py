@@ -520,7 +520,7 @@ def test_what_cannot_win_with_fewer_rows_is_not_tried_with_all() -> None:
     search.below = Rung(few, 1, lambda line: None, search.ending, finest=COARSE)
     found = searched(search, mixtures)
     assert {mixing for mixing, _ in few[0].asked} == {0.0, 1.0, 0.5}
-    assert {candidate.family.mixing for candidate in found} == {1.0} == {mixing for mixing, _ in whole[0].asked}
+    assert {candidate.family.mixing for candidate in found} == {0.0, 1.0} == {mixing for mixing, _ in whole[0].asked}
     best = max(found, key=lambda candidate: float(candidate.scores.mean()))
     assert abs(np.log(best.strength / 0.05)) < 0.5
     assert len(best.scores) == 5
@@ -531,6 +531,19 @@ def test_what_cannot_win_with_fewer_rows_is_not_tried_with_all() -> None:
     assert stopped.ending.status is not None
     assert {candidate.family.mixing for candidate in known} == {0.0, 1.0}
     assert {len(candidate.scores) for candidate in known} == {3}
+
+
+def test_an_average_is_tried_with_all_rows_whatever_fewer_rows_say() -> None:
+    def parabola(mixing: float, fraction: float, levels: dict[float, float]) -> float:
+        return levels[mixing] - 0.01 * float(np.log(fraction / 0.05)) ** 2
+
+    mixtures = [Mixture(EVERY, np.ones(2), mixing) for mixing in (0.0, 1.0)]
+    search = Rung([KnownFold(partial(parabola, levels={0.0: 0.8, 1.0: 0.7})) for _ in range(5)], 1, lambda line: None)
+    few: list[Any] = [KnownFold(partial(parabola, levels={0.0: 0.7, 1.0: 0.8})) for _ in range(3)]
+    search.below = Rung(few, 1, lambda line: None, search.ending, finest=COARSE)
+    best = max(searched(search, mixtures), key=lambda candidate: float(candidate.scores.mean()))
+    assert best.family.mixing == 0.0
+    assert len(best.scores) == 5
 
 
 def test_a_mixture_between_goes_on_to_all_rows_only_where_it_is_ahead_of_the_sparser_one() -> None:
@@ -670,7 +683,7 @@ def test_folds_whose_sums_are_formed_anew_say_the_same() -> None:
     def frame(room: int) -> pd.DataFrame:
         with (
             patch.object(OpenedKernels, "room", room),
-            patch.object(OpenedKernels, "_average_kernel", autospec=True) as own,
+            patch.object(OpenedKernels, "_sum_of", autospec=True) as own,
         ):
             own.side_effect = formed
             found = MKLRegressorCV(bank(), cv=3, l1_ratios=(0.0,)).fit(X, Y).cv_frame()
@@ -678,7 +691,7 @@ def test_folds_whose_sums_are_formed_anew_say_the_same() -> None:
         return found
 
     counts: list[int] = []
-    formed = OpenedKernels._average_kernel
+    formed = OpenedKernels._sum_of
     pd.testing.assert_frame_equal(frame(MOST_ROOM), frame(0), rtol=1e-4)
     assert counts[0] < counts[1]
 

@@ -16,7 +16,7 @@ import numpy as np
 
 from manykernels.estimators.selection.averages import AverageKernel, AverageModels, can_average, fit_averages, opened
 from manykernels.estimators.selection.folds import n_first_folds
-from manykernels.estimators.selection.mixtures import SPECIAL, Mixture, PenaltyFamily, alpha_grid
+from manykernels.estimators.selection.mixtures import PLAIN, SPECIAL, Mixture, PenaltyFamily, alpha_grid
 from manykernels.estimators.selection.shared_folds import pooled_fits
 from manykernels.estimators.selection.strengths import (
     HOPELESS,
@@ -93,6 +93,9 @@ class Rung:
                 fold.close()
             able = [path for path in known if path.can_win(best_scores(rivals_of(path, known)))]
             able = [path for path in able if not between_in_vain(path, able)]
+            plain = [path for path in known if path.mixture.averages and path.mixture.doubt <= PLAIN]
+            if plain and not any(path in able for path in plain):  # all rows may tell otherwise, and it costs little
+                able.insert(0, max(plain, key=lambda own: best_scores([own]).mean()))
             # More rows move the best strengths by a step or two of the grid.
             told = [StrengthPath(own.mixture, own.grid, sorted(set(own.best().tolist())), self.finest) for own in able]
             paths = told + [path for path in paths if not self._tells_with_fewer(path)]
