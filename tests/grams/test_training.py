@@ -7,7 +7,7 @@ import pandas as pd
 import pytest
 
 from manykernels import Gaussian, KernelBank, Linear
-from manykernels.grams.training import _repeats, open_training, pays, plan_for, total_rank
+from manykernels.grams.training import open_training, pays, plan_for, repeats_of, total_rank
 from manykernels.kernels.bank.columns import Table
 
 RNG = np.random.default_rng(0)
@@ -61,7 +61,7 @@ def test_points_of_columns_are_counted_as_far_as_matrices_among_them_may_pay():
     X = np.column_stack([rng.integers(0, 3, size=(900, 3)), rng.integers(0, 300, size=(900, 3))]).astype(np.float64)
     columns = [(0, 1), (0, 1, 2), (0, 3), (3, 4, 5)]
     kernels = [(f"{of}: {w}", Gaussian(w), list(of)) for of in columns for w in (0.5, 1.0, 2.0, 4.0)]
-    found = _repeats(bank := KernelBank(kernels), bank.expand(table := Table.of(X)), table)
+    found = repeats_of(bank := KernelBank(kernels), bank.expand(table := Table.of(X)), table)
     counts = [(4, len(np.unique(X[:, of], axis=0))) for of in map(list, columns)]
     assert sorted(found) == sorted((m, v) for m, v in counts if pays(m, len(X), v))
     assert 0 < len(found) < len(columns)
