@@ -45,8 +45,16 @@ from manykernels.estimators.selection.mixtures import (
     selections_of,
 )
 from manykernels.estimators.selection.scores import calibrated_loss
-from manykernels.estimators.selection.search import MixtureSearch, Rung, rivals_of
-from manykernels.estimators.selection.strengths import COARSE, Evidence, Grid, StrengthPath, chosen, exchanges
+from manykernels.estimators.selection.search import MixtureSearch, Rung
+from manykernels.estimators.selection.strengths import (
+    COARSE,
+    Evidence,
+    Grid,
+    StrengthPath,
+    chosen,
+    exchanges,
+    rivals_of,
+)
 from manykernels.estimators.supervised.problems import SolverChoice, _uninterrupted, descend
 from manykernels.exceptions import InvalidInputError
 from manykernels.grams import DenseStack

@@ -16,7 +16,7 @@ import numpy as np
 
 from manykernels.estimators.selection.averages import AverageKernel, AverageModels, can_average, fit_averages, opened
 from manykernels.estimators.selection.folds import n_first_folds
-from manykernels.estimators.selection.mixtures import PLAIN, SPECIAL, Mixture, PenaltyFamily, alpha_grid
+from manykernels.estimators.selection.mixtures import Mixture, PenaltyFamily, alpha_grid
 from manykernels.estimators.selection.shared_folds import pooled_fits
 from manykernels.estimators.selection.strengths import (
     HOPELESS,
@@ -29,8 +29,9 @@ from manykernels.estimators.selection.strengths import (
     ahead,
     always,
     best_scores,
-    between_in_vain,
     leads,
+    rivals_of,
+    worth_all_rows,
 )
 from manykernels.estimators.strength import AUTO, default_fraction
 from manykernels.estimators.supervised.problems import Fit, end_of, solve_problems, time_left
@@ -91,11 +92,7 @@ class Rung:
             known = self.below.race([path for path in paths if self._tells_with_fewer(path)])
             for fold in self.below.folds:
                 fold.close()
-            able = [path for path in known if path.can_win(best_scores(rivals_of(path, known)))]
-            able = [path for path in able if not between_in_vain(path, able)]
-            plain = [path for path in known if path.mixture.averages and path.mixture.doubt <= PLAIN]
-            if plain and not any(path in able for path in plain):  # all rows may tell otherwise, and it costs little
-                able.insert(0, max(plain, key=lambda own: best_scores([own]).mean()))
+            able = worth_all_rows(known)
             # More rows move the best strengths by a step or two of the grid.
             told = [StrengthPath(own.mixture, own.grid, sorted(set(own.best().tolist())), self.finest) for own in able]
             paths = told + [path for path in paths if not self._tells_with_fewer(path)]
@@ -299,11 +296,6 @@ def _viable_beside(rivals: Sequence[StrengthPath], lenience: float) -> Viability
         return always
     best = best_scores(rivals)
     return lambda path: path.can_win(best, lenience, beyond=True)
-
-
-def rivals_of(path: StrengthPath, known: Sequence[StrengthPath]) -> list[StrengthPath]:
-    """Return what may end the race of a path: no view alone, which has to be ahead of it by evidence itself."""
-    return [own for own in known if own.mixture.doubt <= max(path.mixture.doubt, SPECIAL)]
 
 
 # What is tried: strengths on grids, or mixtures as far as they can win.

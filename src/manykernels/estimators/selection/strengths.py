@@ -29,7 +29,7 @@ from sklearn.model_selection import (
     StratifiedShuffleSplit,
 )
 
-from manykernels.estimators.selection.mixtures import EMPTY
+from manykernels.estimators.selection.mixtures import EMPTY, PLAIN, SPECIAL
 from manykernels.estimators.strength import SIGNIFICANT, NoiseLevel, p_value
 from manykernels.estimators.supervised.problems import MOST_NAMED
 from manykernels.exceptions import ConvergenceWarning, warn
@@ -497,3 +497,21 @@ def between_in_vain(path: StrengthPath, known: Sequence[StrengthPath]) -> bool:
     """
     sparser = [own for own in known if own.mixture.mixing > path.mixture.mixing]
     return not path.mixture.averages and bool(sparser) and not leads(path, sparser)
+
+
+def rivals_of(path: StrengthPath, known: Sequence[StrengthPath]) -> list[StrengthPath]:
+    """Return what may end the race of a path: no view alone, which has to be ahead of it by evidence itself."""
+    return [own for own in known if own.mixture.doubt <= max(path.mixture.doubt, SPECIAL)]
+
+
+def worth_all_rows(known: Sequence[StrengthPath]) -> list[StrengthPath]:
+    """Return what is tried with all rows after it was with fewer: what can win, and the best average of all kernels.
+
+    To be chosen, what selects must be ahead of that with all rows. It costs little.
+    """
+    able = [path for path in known if path.can_win(best_scores(rivals_of(path, known)))]
+    able = [path for path in able if not between_in_vain(path, able)]
+    plain = [path for path in known if path.mixture.averages and path.mixture.doubt <= PLAIN]
+    if plain and not any(path in able for path in plain):
+        able.insert(0, max(plain, key=lambda own: best_scores([own]).mean()))
+    return able
