@@ -510,7 +510,8 @@ class _KernelNewton(_Newton):
         tiny, centered = np.finfo(float).tiny, self.kernel.centered
         means = np.maximum(curves.mean(axis=0), self.least_curvature)
         ratios = self.strengths / means
-        inverse_b = 1.0 / np.maximum(curves.sum(axis=0), tiny) if centered else np.zeros(len(rise))
+        flat = np.maximum(len(curves) * self.least_curvature, tiny)  # scores may be so large that none is left
+        inverse_b = 1.0 / np.maximum(curves.sum(axis=0), flat) if centered else np.zeros(len(rise))
         x, t, along = np.zeros_like(gradient), np.zeros_like(rise), np.zeros_like(curves)
         u, q, wild = -gradient, -rise, WILD**2 * _inner(gradient, gradient)
         z, moved = self._preconditioned(u, ratios, means)
