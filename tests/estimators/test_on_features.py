@@ -134,3 +134,16 @@ def test_folds_that_take_turns_sum_kernels_once_a_turn(
     MKLRegressorCV(JOINT, cv=3, resources=resources, random_state=0).fit(X, Y)
     assert len(sums) > 6
     assert len(sums) == len(set(sums))
+
+
+@pytest.mark.parametrize("unit", [1e42, 1e-44])  # beyond the largest number of single precision, below its smallest
+@pytest.mark.parametrize("bank", [None, ALONE + JOINT])
+def test_searches_take_targets_in_any_unit(unit: float, bank: KernelBank | None) -> None:
+    def search(y: Any) -> Any:
+        resources = None if bank is None else ON_FACTORS
+        model = MKLRegressorCV(bank, cv=3, random_state=0, resources=resources)
+        return model.fit(X, y).score(X, y)
+
+    known = search(Y)
+    assert known > 0.4
+    assert search(unit * Y) > known - 0.05

@@ -31,6 +31,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from scipy.linalg import LinAlgError, eigh, get_blas_funcs, get_lapack_funcs
 
+from manykernels.grams.precision import in_precision, product_in_precision
 from manykernels.objective.certificate import Certificate, KKTResiduals
 from manykernels.objective.losses import Loss
 from manykernels.solvers import Solution
@@ -81,14 +82,14 @@ class AverageKernel:
     def functions(self, features: Array, coefficients: Array) -> Array:
         """Return functions of rows with these features: columns of a kernel cancel in sums, eigenvectors do not."""
         columns = self.values is None and self.gram is None
-        return (_exact_product if columns else _product)(features, coefficients)
+        return (_exact_product if columns else product_in_precision)(features, coefficients)
 
     def expanded(self, coefficients: Array) -> Array:
         """Return coefficients of the kernel, which sum to zero if there is an intercept, or of features as they are."""
         if self.gram is not None:
             return coefficients
         if self.values is not None:
-            return _product(self.features, coefficients / self.values[:, None])
+            return product_in_precision(self.features, coefficients / self.values[:, None])
         return coefficients - coefficients.mean(axis=0) if self.centered else coefficients
 
 
@@ -140,11 +141,6 @@ def largest_strengths(problems: Sequence[Problem], gram: Array) -> Array | None:
     squares = np.einsum("ik,ik->k", rhos, gram @ rhos)
     clear = squares > CLEAR * np.abs(gram.diagonal()).max() * np.einsum("ik,ik->k", rhos, rhos)
     return squares / (2.0 * np.array(losses)) if clear.all() and min(losses) > 0 else None
-
-
-def _product(features: Array, vectors: Array) -> Array:
-    """Return the product of features with vectors, in the precision in which the features are held."""
-    return (features @ vectors.astype(features.dtype, copy=False)).astype(np.float64, copy=False)
 
 
 def _exact_product(features: Array, vectors: Array) -> Array:
@@ -264,7 +260,7 @@ def fit_averages(
         return _KernelNewton(kernel, losses, targets, weight, strengths).solve(tol, start)
     curvatures = weight[0] / np.array([loss.curvature for loss in losses])
     means = targets.mean(axis=0) if kernel.centered else np.zeros(targets.shape[1])
-    slopes = _product(kernel.features.T, targets - means)
+    slopes = product_in_precision(kernel.features.T, targets - means)
     return AverageModels(
         kernel, slopes * curvatures / (kernel.values[:, None] * curvatures + strengths), means, strengths
     )
@@ -292,14 +288,16 @@ class _Factors:
     def solve(self, right: Array) -> tuple[Array, Array]:
         """Return ``z = (K + ratio I)^{-1} u`` for columns, one a target, and ``K z``, which is ``u - ratio z``."""
         out = np.empty_like(right)
+        near, units = in_precision(right, self.parts[0][1].dtype)
         for columns, factor in self.parts:
             if len(columns) <= ALONE:
                 for k in columns:
-                    half = self.trsv(factor, right[:, k], lower=True)
+                    half = self.trsv(factor, near[:, k], lower=True)
                     out[:, k] = self.trsv(factor, half, lower=True, trans=True)
             else:
                 own = slice(None) if len(self.parts) == 1 else columns
-                out[:, own] = self.potrs(factor, right[:, own], lower=True)[0]
+                out[:, own] = self.potrs(factor, near[:, own], lower=True)[0]
+        out *= units
         return out, right - self.ratios * out
 
 
@@ -528,7 +526,7 @@ class _KernelNewton(_Newton):
             u, q = u - length * (bent + self.strengths * p), q - length * (bent.sum(axis=0) if centered else 0.0)
             if (_inner(u, u) > wild).any():
                 unseen = self._unseen(u) / self.strengths
-                return x + unseen, t, along + _product(self.matrix, unseen)
+                return x + unseen, t, along + product_in_precision(self.matrix, unseen)
             z, fresh_moved = self._preconditioned(u, ratios, means)
             w = inverse_b * q
             fresh = _inner(u, fresh_moved) + q * w
@@ -544,11 +542,11 @@ class _FeatureNewton(_Newton):
 
     def _scores(self, v: Array, b: Array) -> Array:
         """Return ``Z v + b``, column after column in memory."""
-        return np.asfortranarray(_product(self.features, v) + b)
+        return np.asfortranarray(product_in_precision(self.features, v) + b)
 
     def _gradient(self, slopes: Array, v: Array) -> Array:
         """Return ``Z'l' + C v``."""
-        return np.asarray(_product(self.features.T, slopes) + self.strengths * v)
+        return np.asarray(product_in_precision(self.features.T, slopes) + self.strengths * v)
 
     def _dual_of(self, step: Array, change: Array) -> Array:
         """Return the step."""
@@ -580,12 +578,12 @@ class _FeatureNewton(_Newton):
         energy = _inner(u, p) + q * o
         goal = (EXACT if self.quadratic else FORCING) ** 2 * energy
         for _ in range(MOST_PRODUCTS):
-            change = _product(self.features, p) + o
+            change = product_in_precision(self.features, p) + o
             bent = curves * change
             curvature = _inner(bent, change) + self.strengths * _inner(p, p)
             length = np.where((energy > goal) & (curvature > 0), energy / np.where(curvature > 0, curvature, 1.0), 0.0)
             x, t, along, promised = x + length * p, t + length * o, along + length * change, promised + length * energy
-            u = u - length * (_product(self.features.T, bent) + self.strengths * p)
+            u = u - length * (product_in_precision(self.features.T, bent) + self.strengths * p)
             q = q - length * (bent.sum(axis=0) if centered else 0.0)
             z, w = self._preconditioned(u, self.strengths / means, means), inverse_b * q
             fresh = _inner(u, z) + q * w

@@ -12,6 +12,7 @@ import numpy as np
 
 from manykernels.grams.factored.features import FeatureMap, LinearFeatures, OwnFeatures
 from manykernels.grams.loops import add_columns, column_products
+from manykernels.grams.precision import product_in_precision
 from manykernels.grams.rows.columns import ColumnTable, RowIndex
 from manykernels.grams.rows.vectors import RowVector
 from manykernels.kernels import KernelSpec
@@ -142,19 +143,13 @@ class DenseOperator(FactorOperator):
     def add_scores(self, v: Array, out: Array) -> None:
         rows = out.T  # of several vectors one after the other, as scores are held
         for own, root, part in zip(self._factors, self.roots, np.split(v, self._ends), strict=True):
-            rows += self._near(own, root * part).T @ own.T
+            rows += (root * part).T @ own.T if self.in_place else product_in_precision(own, root * part).T
 
     def adjoint(self, rho: Array) -> Array:
-        each = zip(self._factors, self.roots, strict=True)
-        parts = [root * (own.T @ self._near(own, rho)).astype(np.float64, copy=False) for own, root in each]
+        # Columns in place are the user's, of whom nobody said that rounding does not matter.
+        product = np.matmul if self.in_place else product_in_precision
+        parts = [root * product(own.T, rho) for own, root in zip(self._factors, self.roots, strict=True)]
         return parts[0] if len(parts) == 1 else np.concatenate(parts)
-
-    def _near(self, own: Array, vectors: Array) -> Array:
-        """Return vectors as products with factors take them: in the precision in which a table keeps features.
-
-        Columns in place are the user's, of whom nobody said that rounding does not matter.
-        """
-        return vectors if self.in_place else vectors.astype(own.dtype, copy=False)
 
     def rows(self, index: RowIndex) -> Array:
         parts = [own[index].astype(np.float64, copy=False) for own in self._factors]
@@ -361,7 +356,7 @@ class FeatureOperator(FactorOperator):
     def adjoint(self, rho: Array) -> Array:
         """Return ``Z' rho``, of one vector or of several in columns."""
         if (kept := self.kept) is not None:
-            return np.asarray(self.root * (kept.T @ rho.astype(kept.dtype, copy=False)).astype(np.float64, copy=False))
+            return self.root * product_in_precision(kept.T, rho)
         start = np.zeros((self.rank, *rho.shape[1:]))
         return sum((self.rows(rows).T @ rho[rows] for rows in self._slices()), start=start)
 

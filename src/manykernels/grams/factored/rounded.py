@@ -23,6 +23,7 @@ from scipy.fft import next_fast_len, rfft
 
 from manykernels.grams.factored.fourier_factor import BIN_STEPS, gaussian_coefficients, reach
 from manykernels.grams.factored.loops import add_shares
+from manykernels.grams.precision import in_precision
 from manykernels.grams.rows.columns import ColumnTable
 from manykernels.validation.arrays import Array
 
@@ -52,9 +53,9 @@ def rounded_quads(table: ColumnTable, columns: Array, widths: Array, rhos: Array
     """
     # Vectors of a row side by side: otherwise five times slower. Rounding comes before the order, and is not noticed.
     # Columns of zeros beside them take less time than a rest that is added one by one.
-    n_vectors = rhos.shape[1]
+    n_vectors, (rounded, units) = rhos.shape[1], in_precision(rhos, np.float32)
     padded = np.zeros((len(rhos), -(-n_vectors // LANES) * LANES), dtype=np.float32)
-    padded[:, :n_vectors] = rhos
+    padded[:, :n_vectors] = rounded
     out, known = np.zeros((len(columns), n_vectors)), np.ones(len(columns), dtype=bool)
     order = np.lexsort((widths, columns))
     heads = np.flatnonzero(np.diff(columns[order], prepend=-1))
@@ -68,6 +69,8 @@ def rounded_quads(table: ColumnTable, columns: Array, widths: Array, rhos: Array
         read = [column for column in read if column.knots <= table.n_rows]
         for column, sums in zip(read, _sums(table, read, padded), strict=True):
             column.quads(sums[:, :n_vectors], out)
+    out *= units
+    out *= units  # one after the other: squares of small ones are none
     return out, known
 
 
