@@ -85,7 +85,7 @@ def test_columns_without_a_view_are_named(run: Runner, data: Path, tmp_path: Pat
     assert "exclude one another" in both.err
 
 
-def test_plan_says_what_a_fit_takes(run: Runner, data: Path) -> None:
+def test_plan_says_what_a_fit_takes(run: Runner, data: Path, table: pd.DataFrame, tmp_path: Path) -> None:
     done = run("plan", data, *FIT)
     assert done.code == 0
     assert "Packed float64" in done.out
@@ -94,6 +94,10 @@ def test_plan_says_what_a_fit_takes(run: Runner, data: Path) -> None:
     assert (search["n_folds"], fit["n_folds"]) == (4, 0)
     assert fit["least_nbytes"] <= fit["expected_nbytes"] <= fit["most_nbytes"]
     assert "In 4 folds." in search["reason"]
+    table.assign(clinic=np.arange(60) % 6).to_csv(tmp_path / "clinics.csv", index=False)
+    grouped = run("plan", tmp_path / "clinics.csv", *FIT, "--cv", 3, "--groups", "clinic", "--json").json
+    assert (grouped["n_folds"], grouped["n_columns"]) == (3, search["n_columns"]), "what names groups is no feature"
+    assert grouped["n_kernels"] == search["n_kernels"]
     small = run("plan", data, *FIT, "--memory-budget", "10 kB")
     assert small.code == 1
     assert "even as factors, but the memory budget is" in small.err

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import tracemalloc
 from pathlib import Path
 from typing import Any
 
@@ -10,6 +9,7 @@ import numpy as np
 import pytest
 from numpy.testing import assert_allclose
 from sklearn.model_selection import KFold, ShuffleSplit, cross_val_predict
+from tests.support.memory import peak_of
 
 from manykernels import (
     KernelBank,
@@ -52,12 +52,7 @@ def test_folds_of_a_grid_are_held_one_at_a_time_on_factors() -> None:
             cv=KFold(n_folds),
             resources={"representation": "factored"},
         )
-        tracemalloc.start()
-        try:
-            search.fit(X, Y)
-            return tracemalloc.get_traced_memory()[1]
-        finally:
-            tracemalloc.stop()
+        return peak_of(lambda: search.fit(X, Y))
 
     peak(2)  # what is compiled and imported is there
     assert peak(15) <= 1.3 * peak(3)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import tracemalloc
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -16,6 +16,7 @@ from sklearn.model_selection import (
     cross_val_score,
     train_test_split,
 )
+from tests.support.memory import peak_of
 
 from manykernels import KernelBank, KernelStack, Linear, MKLClassifier, MKLRegressor, MKLRegressorCV, PrecomputedBank
 from manykernels.exceptions import NotPSDError
@@ -123,12 +124,7 @@ def test_a_search_on_matrices_holds_no_more_than_twice_what_a_fit_does() -> None
     peaks = []
     for model in (MKLRegressor("precomputed"), MKLRegressorCV("precomputed", cv=5)):
         model.fit(grams, y)  # compiles and imports
-        tracemalloc.start()
-        try:
-            model.fit(grams, y)
-            peaks.append(tracemalloc.get_traced_memory()[1])
-        finally:
-            tracemalloc.stop()
+        peaks.append(peak_of(partial(model.fit, grams, y)))
     assert grams.nbytes + peaks[1] < 2 * (grams.nbytes + peaks[0])
 
 
@@ -139,11 +135,6 @@ def test_a_fit_on_matrices_copies_none_of_them() -> None:
     grams, y = points @ points.transpose(0, 2, 1), points[:, :, 0].sum(axis=0)
     model = MKLRegressor("precomputed", penalty="ridge")
     model.fit(grams, y)  # compiles and imports
-    tracemalloc.start()
-    try:
-        model.fit(grams, y)
-        peak = tracemalloc.get_traced_memory()[1]
-    finally:
-        tracemalloc.stop()
+    peak = peak_of(lambda: model.fit(grams, y))
     assert model.kernel_weights_.all()
     assert peak < 0.5 * grams.nbytes

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import tracemalloc
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
 from sklearn.model_selection import KFold, LeaveOneGroupOut
+from tests.support.memory import peak_of
 from tests.support.processes import python
 
 from manykernels import (
@@ -276,22 +275,9 @@ def test_what_a_fit_of_few_kernels_holds_is_what_its_plan_says_at_least(n_sample
     model = MKLRegressor(bank, alpha="0.1*max", resources=held)
     model.fit(X[:300], y[:300])
     plan = plan_for(bank, X, memory_budget=None, n_targets=1, **held)
-    tracemalloc.start()
-    model.fit(X, y)
-    peak = tracemalloc.get_traced_memory()[1]
-    tracemalloc.stop()
+    peak = peak_of(lambda: model.fit(X, y))
     most = plan.nbytes + plan.working_nbytes
     assert 0.6 * (most - plan.varying_nbytes) < peak < 1.1 * (most - plan.varying_nbytes)
-
-
-def peak_of(model: Any, X: Any, y: Any) -> int:
-    """Return the bytes that a fit was traced to hold at most."""
-    tracemalloc.start()
-    try:
-        model.fit(X, y)
-        return tracemalloc.get_traced_memory()[1]
-    finally:
-        tracemalloc.stop()
 
 
 @pytest.mark.parametrize(("alpha", "few"), [("auto", True), ("0.001*max", False)])
@@ -304,7 +290,7 @@ def test_a_fit_of_few_rows_on_factors_holds_about_what_its_plan_expects(alpha, f
     plan = model.plan(X, y)
     assert (plan.expected_nbytes < 0.5 * plan.most_nbytes) == few
     model.fit(X, y)  # which compiles what it needs
-    assert 0.6 < peak_of(model, X, y) / plan.expected_nbytes < 1.5
+    assert 0.6 < peak_of(lambda: model.fit(X, y)) / plan.expected_nbytes < 1.5
 
 
 def test_plans_of_several_targets_expect_that_each_has_its_own_kernels():
@@ -339,7 +325,7 @@ def test_a_search_holds_no_more_than_twice_what_a_fit_does(representation, n_sam
     plain = MKLRegressor(bank, alpha="0.001*max", resources=held)
     for model in (search, plain):
         model.fit(X, y)  # which compiles what it needs
-    assert peak_of(search, X, y) < 2 * peak_of(plain, X, y)
+    assert peak_of(lambda: search.fit(X, y)) < 2 * peak_of(lambda: plain.fit(X, y))
 
 
 def test_what_selects_takes_factors_beside_averages_of_matrices_where_a_fit_does():
@@ -350,7 +336,7 @@ def test_what_selects_takes_factors_beside_averages_of_matrices_where_a_fit_does
     search = MKLRegressorCV(bank, n_alphas=10, resources={"memory_budget": "1 GB"}).fit(X, y)
     assert MKLRegressor(bank, resources={"memory_budget": "1 GB"}).plan(X, y).kind == "factored"
     assert set(search.cv_frame()["mixing"]) >= {0.0, 1.0}
-    plan, peak = search.plan(X, y), peak_of(search, X, y)
+    plan, peak = search.plan(X, y), peak_of(lambda: search.fit(X, y))
     assert plan.kind != "factored"
     assert 0.6 < peak / plan.expected_nbytes < 1.5
     assert peak < 2 * 30 * 720**2  # triangles of a fold in single precision
@@ -369,7 +355,7 @@ def test_a_search_says_what_it_will_hold(representation, n_samples):
     assert plan.reason.endswith("In 4 folds.")
     assert plan.reason.startswith("Factors" if representation == "factored" else "Matrices in single precision")
     search.fit(X, y)  # which compiles what it needs
-    peak = peak_of(search, X, y)
+    peak = peak_of(lambda: search.fit(X, y))
     assert 0.7 * plan.least_nbytes < peak < 1.3 * plan.most_nbytes
 
 

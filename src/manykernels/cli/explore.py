@@ -10,7 +10,7 @@ from rich.table import Table
 from sklearn.model_selection import GroupKFold, KFold, StratifiedGroupKFold, StratifiedKFold
 
 from manykernels.cli.console import Force, Outcome, Picture, TableFile, column_table, fact_table, printable, verbosity
-from manykernels.cli.fit import ESTIMATORS, LearningOptions, TableOptions, estimator_for, read_task
+from manykernels.cli.fit import FoldOptions, LearningOptions, TableOptions, estimator_for, plain_or_in_folds, read_task
 from manykernels.cli.models import check_picture
 from manykernels.cli.tables import check_new, write_table
 from manykernels.cli.targets import SURVIVAL, LabeledTable
@@ -32,23 +32,13 @@ PASSED_ON = ("penalty", "solver", "tol", "fit_intercept", *OF_RESOURCES)
 SHOWN_NAMES = 2
 
 
-@dataclass(frozen=True, kw_only=True)
-class PlanOptions(TableOptions):
-    """What ``manykernels plan`` is asked for."""
-
-    cv: Annotated[int | None, typer.Option(min=2, help="Plan a search for strength and mixture in so many folds.")] = (
-        None
-    )
-
-
-def run_plan(options: PlanOptions, outcome: Outcome) -> None:
+def run_plan(options: FoldOptions, outcome: Outcome) -> None:
     """Tell how many kernels a fit would have and what memory it, or a search, would take."""
     samples, bank = read_task(options, outcome)
     names = [entry[0] for entry in bank.expand(samples.features)]
     n_classes = len(np.unique(samples.target)) if samples.task == "classification" else 1
     n_targets = 1 if n_classes == 2 else n_classes
-    at_a_strength, in_folds = ESTIMATORS[samples.task]
-    model = at_a_strength(bank) if options.cv is None else in_folds(bank, cv=options.cv)
+    model = plain_or_in_folds(options, samples.task, bank)
     model.set_params(**{place_of(name): value for name, value in options.settings.items()})
     plan = model.plan(samples.features, samples.target)
     assert plan is not None

@@ -164,14 +164,20 @@ class TableOptions:
 
 
 @dataclass(frozen=True, kw_only=True)
-class LearningOptions(TableOptions):
-    """What commands are asked for that fit an estimator."""
+class FoldOptions(TableOptions):
+    """What commands are asked for that may choose in folds."""
 
-    seed: Seed = 0
     cv: Annotated[int | None, typer.Option(min=2, help="Choose strength and mixture in this many folds.")] = None
     groups: Annotated[  # type: ignore[misc]  # a constant of the other commands
         str | None, typer.Option(help="Column whose equal rows are never split; no feature.")
     ] = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class LearningOptions(FoldOptions):
+    """What commands are asked for that fit an estimator."""
+
+    seed: Seed = 0
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -278,14 +284,18 @@ def read_task(options: TableOptions, outcome: Outcome) -> tuple[LabeledTable, Ke
     return samples, bank_for(options.kernels, options.views, columns, options.missing.value)
 
 
-def estimator_for(options: LearningOptions, task: str, bank: KernelBank) -> Any:
-    """Return the estimator, not fitted: at a given strength, or with one chosen in folds."""
+def plain_or_in_folds(options: FoldOptions, task: str, bank: KernelBank) -> Any:
+    """Return an estimator at a given strength, or with one chosen in folds, which keep groups whole."""
     at_a_strength, in_folds = ESTIMATORS[task]
-    grouped = StratifiedGroupKFold if task == "classification" else GroupKFold
     if options.cv is None:
-        estimator = at_a_strength(bank)
-    else:
-        estimator = in_folds(bank, cv=options.cv if options.groups is None else grouped(options.cv))
+        return at_a_strength(bank)
+    grouped = StratifiedGroupKFold if task == "classification" else GroupKFold
+    return in_folds(bank, cv=options.cv if options.groups is None else grouped(options.cv))
+
+
+def estimator_for(options: LearningOptions, task: str, bank: KernelBank) -> Any:
+    """Return the estimator with its settings, not fitted."""
+    estimator = plain_or_in_folds(options, task, bank)
     estimator.set_params(random_state=options.seed, resources__verbose=verbosity())
     known = estimator.get_params()
     others = {name: value for name, value in options.given.items() if place_of(name) not in known}
