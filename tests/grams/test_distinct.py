@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from tests.support.memory import peak_of
 
 from manykernels import KernelBank
 from manykernels.grams import DistinctStack, LazyStack, RankOneStack, build_stack
@@ -133,3 +134,15 @@ def test_linear_kernels_keep_matrices_where_they_are_no_products_of_columns():
         stack, packed = build_stack(bank, prepared), build_stack(bank, prepared, kind="packed")
         assert lines_of(bank, prepared, []) is None
         np.testing.assert_allclose(stack.block(), packed.block(), rtol=1e-10, atol=1e-13)
+
+
+def test_a_sum_with_linear_kernels_is_made_in_one_matrix() -> None:
+    """Linear kernels had a matrix of their own, which was added to the sum of the others."""
+    rng = np.random.default_rng(0)
+    bank = KernelBank.per_feature([Gaussian(1.0), Linear()])
+    stack = build_stack(*bank.fit_prepare(rng.normal(size=(500, 12))), dtype=np.float32)
+    assert isinstance(stack, DistinctStack)
+    weights = rng.normal(size=stack.n_kernels)  # of both signs
+    expected = np.tensordot(weights, stack.block(), 1)
+    np.testing.assert_allclose(stack.combine(weights), expected, atol=1e-12 * np.abs(expected).max())
+    assert peak_of(lambda: stack.combine(weights)) < 1.5 * 8 * 500**2

@@ -144,7 +144,7 @@ class DistinctStack(GramStack):
             parts.append(_Part(rest, held, None, held.packed))
         elif rest.size:
             parts.append(_as_part(rest, stack.take(rest), None, dtype))
-        self._lines = []
+        self._lines: list[_Part] = []
         if lines is not None:
             features = RankOneStack(lines.features)
             self._lines = [_Part(lines.kernels, features, None, features.features)]
@@ -248,19 +248,22 @@ class DistinctStack(GramStack):
         return total
 
     def _combine(self, weights: Array, active: Array) -> Array:
-        total, spread = None, []
+        total, spread, lines = None, [], []
         for part, at, own in self._among(active):
             weighted = np.zeros(len(part.kernels))
             weighted[own] = weights[active[at]]
-            combined = part.stack._combine(weighted, own)
-            if part.codes is None:
-                total = combined if total is None else np.add(total, combined, out=total)
+            if part.codes is not None:
+                spread.append((part.stack._combine(weighted, own), part.codes))
+            elif isinstance(part.stack, RankOneStack):
+                lines.append((part.stack, weighted, own))
             else:
-                spread.append((combined, part.codes))
+                total = part.stack._combine(weighted, own)
         total = np.zeros((self.n_samples, self.n_samples)) if total is None else total
+        for stack, weighted, own in lines:  # in the memory of the sum: a second matrix would be its largest array
+            stack.add_to(total, weighted, own)
         for top in range(0, self.n_samples if spread else 0, BAND):  # rows that stay in a cache from part to part
             for table, codes in spread:
                 add_spread(table, codes, top, min(top + BAND, self.n_samples), total)
-        if spread:
+        if spread or lines:
             mirror_upper(total)
         return total

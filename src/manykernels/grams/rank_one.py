@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 import numpy as np
+from scipy.linalg.blas import dsyrk
 
 from manykernels.exceptions import InvalidInputError
 from manykernels.grams.base import GramStack
@@ -90,6 +91,14 @@ class RankOneStack(GramStack):
             return root.T @ root
         total = chosen.T @ (chosen * scale)
         return (total + total.T) / 2
+
+    def add_to(self, total: Array, weights: Array, active: Array) -> None:
+        """Add a weighted sum of kernels to the upper triangle of a matrix (N, N), row after row in memory, in place."""
+        for sign in (1.0, -1.0):
+            own = active[sign * weights[active] > 0]
+            if own.size:
+                root = self._features[own] * np.sqrt(np.abs(weights[own]))[:, None]
+                dsyrk(sign, root.T, beta=1.0, c=total.T, lower=1, overwrite_c=1)
 
     def _take(self, kernels: Array) -> RankOneStack:
         return RankOneStack(self._features[kernels], names=self._names_of(kernels))
