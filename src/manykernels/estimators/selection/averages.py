@@ -267,15 +267,15 @@ def fit_averages(
 
 
 class _Factors:
-    """Cholesky factors of ``K + ratio I``, each for targets whose ratios are near it."""
+    """Cholesky factors of ``K + ratio I``, each for targets whose ratios are near it, in a precision of their own."""
 
-    def __init__(self, gram: Array, ratios: Array) -> None:
+    def __init__(self, gram: Array, ratios: Array, dtype: Any = np.float64) -> None:
         self.ratios = np.empty_like(ratios)  # that of the factor of each target
         self.parts: list[tuple[Array, Array]] = []
         left = np.argsort(ratios)
         while left.size:
             near = left[ratios[left] <= NEAR**2 * ratios[left[0]]]
-            factor, self.ratios[near] = _factorized(gram, float(np.sqrt(ratios[near[0]] * ratios[near[-1]])))
+            factor, self.ratios[near] = _factorized(gram, float(np.sqrt(ratios[near[0]] * ratios[near[-1]])), dtype)
             self.parts.append((np.sort(near), factor))
             left = left[len(near) :]
         known = (self.parts[0][1],)
@@ -301,16 +301,17 @@ class _Factors:
         return out, right - self.ratios * out
 
 
-def _factorized(gram: Array, ratio: float) -> tuple[Array, float]:
+def _factorized(gram: Array, ratio: float, dtype: Any = np.float64) -> tuple[Array, float]:
     """Return a Cholesky factor and its ratio, a larger one where rounding leaves none: it conditions as well."""
     while np.isfinite(ratio):
-        matrix = gram.copy().T if gram.ndim == 2 else _unpacked(gram)  # column after column
+        matrix = gram.astype(dtype).T if gram.ndim == 2 else _unpacked(gram)  # column after column
         (potrf,) = get_lapack_funcs(("potrf",), (matrix,))
         np.einsum("ii->i", matrix)[:] += ratio
         factor, info = potrf(matrix, lower=True, overwrite_a=True, clean=False)
         if info == 0:
             return factor, ratio
-        ratio = max(10 * ratio, float(np.finfo(gram.dtype).eps) * float(np.abs(gram).max()))
+        rounded = gram.dtype if gram.ndim == 1 else dtype
+        ratio = max(10 * ratio, float(np.finfo(rounded).eps) * float(max(gram.max(), -gram.min())))
     raise LinAlgError("a sum of kernels has entries that are not finite")
 
 
@@ -437,9 +438,10 @@ class _KernelNewton(_Newton):
         least = strengths.min() / (weight.mean() * max(loss.curvature_bound for loss in losses))  # of all C/c
         top = float(max(self.gram.max(), -self.gram.min()))
         self.felt = felt = FELT * float(np.finfo(np.float32).eps) * float(np.sqrt(len(weight))) * top
-        self.matrix = self.gram if least > felt else self.gram.astype(np.float64, copy=False)  # of the systems
+        # Of the systems; a kernel in single precision is raised to double in the memory of each factor alone.
+        self.precision = self.gram.dtype if least > felt else np.dtype(np.float64)
         # From this ratio on a kernel conditions nothing; curvatures of next to nothing would ask for any ratio.
-        lost = len(weight) * float(self.matrix.diagonal().max()) / float(np.sqrt(np.finfo(np.float32).eps))
+        lost = len(weight) * float(self.gram.diagonal().max()) / float(np.sqrt(np.finfo(np.float32).eps))
         self.least_curvature = strengths / lost if lost > 0 else np.finfo(float).tiny
 
     def solve(self, tol: float, start: AverageModels | None) -> AverageModels:
@@ -484,7 +486,7 @@ class _KernelNewton(_Newton):
     def _preconditioned(self, right: Array, ratios: Array, means: Array) -> tuple[Array, Array]:
         """Return ``(c K + C)^{-1} u`` for columns, and ``K`` times that; ``C/c`` is near the ratio of a factor."""
         if self.factors is None or not self.factors.serve(ratios):
-            self.factors = _Factors(self.matrix, ratios)
+            self.factors = _Factors(self.gram, ratios, self.precision)
         z, moved = self.factors.solve(right)
         return z / means, moved / means
 
@@ -495,9 +497,8 @@ class _KernelNewton(_Newton):
         let what is left of their systems grow there without end; products of what has grown are rounding alone.
         """
         ratio = max(self.felt, np.finfo(float).eps * len(columns) * float(self.gram.diagonal().max()))
-        gram = self.gram.astype(np.float64, copy=False)
-        (potrs,) = get_lapack_funcs(("potrs",), (gram,))
-        factor, ratio = _factorized(gram, ratio)
+        factor, ratio = _factorized(self.gram, ratio)
+        (potrs,) = get_lapack_funcs(("potrs",), (factor,))
         return ratio * potrs(factor, columns, lower=True)[0]
 
     def _direction(self, gradient: Array, rise: Array, curves: Array, little: Array) -> tuple[Array, Array, Array]:
@@ -526,7 +527,7 @@ class _KernelNewton(_Newton):
             u, q = u - length * (bent + self.strengths * p), q - length * (bent.sum(axis=0) if centered else 0.0)
             if (_inner(u, u) > wild).any():
                 unseen = self._unseen(u) / self.strengths
-                return x + unseen, t, along + product_in_precision(self.matrix, unseen)
+                return x + unseen, t, along + _exact_product(self.gram, unseen)
             z, fresh_moved = self._preconditioned(u, ratios, means)
             w = inverse_b * q
             fresh = _inner(u, fresh_moved) + q * w
