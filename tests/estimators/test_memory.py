@@ -1,11 +1,14 @@
 """What searches say before they begin that they will hold."""
 
+from typing import Any
+
 import numpy as np
 import pytest
 from tests.support.memory import peak_of
 
-from manykernels import KernelBank, MKLRegressorCV
-from manykernels.estimators.selection.memory import _n_triangles
+from manykernels import KernelBank, MKLClassifierCV, MKLRegressorCV
+from manykernels.estimators.selection.memory import _n_triangles, plan_given
+from manykernels.exceptions import MemoryBudgetError
 from manykernels.grams import build_stack
 from manykernels.kernels.bank.columns import Table
 
@@ -28,3 +31,37 @@ def test_searches_on_few_values_hold_what_their_plans_say() -> None:
     model.fit(X[:100], y[:100])  # what is compiled and imported is in no plan
     plan = model.plan(X, y)
     assert 0.7 * plan.least_nbytes < peak_of(lambda: model.fit(X, y)) < 1.3 * plan.most_nbytes
+
+
+@pytest.mark.parametrize(
+    ("kind", "outputs", "settings"),
+    [
+        (MKLRegressorCV, 1, {}),
+        (MKLRegressorCV, 1, {"l1_ratios": (1.0,)}),
+        (MKLRegressorCV, 1, {"penalty": "l1", "n_alphas": 5}),
+        (MKLRegressorCV, 3, {}),
+        (MKLClassifierCV, 4, {}),
+    ],
+)
+@pytest.mark.filterwarnings("ignore:The best strength", "ignore:The score was still rising")
+def test_searches_on_matrices_as_given_hold_what_their_plans_say(kind: Any, outputs: int, settings: Any) -> None:
+    rng = np.random.default_rng(0)
+    points = rng.normal(size=(10, 240, 2))
+    grams = np.exp(-((points[:, :, None] - points[:, None]) ** 2).sum(axis=3))
+    y = np.column_stack([points[k, :, 0] ** 2 + points[k, :, 1] for k in range(outputs)]) + rng.normal(size=(240, 1))
+    y = y.argmax(axis=1) if kind is MKLClassifierCV else y[:, 0] if outputs == 1 else y
+    model = kind("precomputed", **settings)
+    model.fit(grams, y)  # what is compiled and imported is in no plan
+    plan = model.plan(grams, y)
+    assert (plan.n_kernels, plan.n_samples, plan.n_targets, plan.n_folds) == (10, 240, outputs, 5)
+    assert 0.7 * plan.least_nbytes < peak_of(lambda: model.fit(grams, y)) < 1.3 * plan.most_nbytes
+
+
+def test_a_fold_of_most_rows_reads_matrices_as_they_are() -> None:
+    plans = [plan_given(20, 500, 1, n_folds, "1 GB") for n_folds in (5, 500)]
+    assert plans[0].least_nbytes > 5 * 2 * 20 * 400**2
+    assert "copies 0 B" in plans[1].reason
+    few = plan_given(20, 500, 1, 5, "1 GB", rounded=False)
+    assert few.least_nbytes > 5 * 8 * 20 * 400**2, "a scorer is given double precision"
+    with pytest.raises(MemoryBudgetError, match=r"A search over 5 folds of 20 kernels .* Use fewer folds or samples"):
+        plan_given(20, 500, 1, 5, "5 MB")

@@ -10,10 +10,13 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from manykernels.estimators.selection.averages import can_average
+from manykernels.estimators.selection.mixtures import MOST_SELECTED
 from manykernels.estimators.selection.splits import N_FOLDS
 from manykernels.estimators.strength import AUTO, default_fraction
 from manykernels.exceptions import MemoryBudgetError
+from manykernels.grams.base import MOST_SAMPLES
 from manykernels.grams.plan import (
+    COPIED_BYTES,
     FACTORED,
     FEWEST_SQUARES,
     FLOOR_BYTES,
@@ -23,14 +26,17 @@ from manykernels.grams.plan import (
     SQUARE_ARRAYS,
     MemoryPlan,
     format_bytes,
+    memory_bytes,
     pieces_nbytes,
+    working_nbytes,
 )
 from manykernels.grams.powers import n_bases
 from manykernels.grams.training import LAZY, repeats_of
-from manykernels.kernels import KernelBank, Landmarks
+from manykernels.kernels import KernelBank, KernelStack, Landmarks
 from manykernels.kernels.bank.columns import Table
 from manykernels.kernels.bank.patterns import NamedKernel
 from manykernels.objective.regularizers import BlockL1
+from manykernels.solvers.gram.side_by_side import MOST_BYTES
 
 if TYPE_CHECKING:
     from manykernels.estimators.supervised.base import BaseMKL
@@ -43,6 +49,9 @@ FOLD_VECTORS = 96  # float64 a sample and target: models that all folds keep unt
 # float32 among the samples and all rows of a fold, beside the sums of those open: one in double precision, its factor
 AVERAGE_ROUNDED = 3
 FACTORED_BYTES = 12  # an entry of a matrix among features: in double precision while it is a factor, and unpacked
+# Of targets side by side bytes an entry of a system, a matrix and a triangle in single precision; and float64 an entry
+# of the products of each kernel
+SIDE_BY_SIDE, PRODUCTS = 6, 10
 PATIENCE_OF_AVERAGES = 8.0  # predicted seconds of one fit on matrices, at which searches on landmarks take as long
 LIKELY_FOLDS = 3  # in which selections are tried first, and as often only
 PERMUTED, PRODUCT_BYTES = 200, 2**22  # orders of a target in one product with the kernels, and the most that it takes
@@ -52,13 +61,20 @@ COPIED_KERNELS = (12, 25)  # triangles of kernels in use beside matrices that ar
 def plan_of_search(
     search: Any, plain: BaseMKL, samples: Samples, loss: Loss, groups: Any
 ) -> tuple[MemoryPlan | None, tuple[str, str]]:
-    """Return what a search, an estimator itself, for the strength of a plain one holds; None for matrices as given.
+    """Return what a search, an estimator itself, for the strength of a plain one holds; None for kernels of pairs.
 
     With it how kernels are held, for averages and for what selects: as factors or as matrices.
     """
     mixtures, n = search._searches, len(samples.rows)
     penalty = BlockL1(1.0) if mixtures else search._families()[0].at(1.0, 1.0)
     fit, plan = (plain._planned(samples, loss, penalty, kind=kind) for kind in (AUTO, LAZY if mixtures else AUTO))
+    averages, n_folds = mixtures and can_average([loss]), n_folds_of(search.cv, n, groups)
+    rounded = search.scoring is None and search._fold_tol >= SINGLE_PRECISION_TOL
+    selects = not (mixtures and search._named_penalty == "ridge") and samples.y.shape[1] <= MOST_SELECTED
+    if isinstance(samples.rows, KernelStack):
+        sizes = samples.rows.n_kernels, n, samples.y.shape[1]
+        settings: dict[str, Any] = {"mixtures": mixtures, "averages": averages, "rounded": rounded, "selects": selects}
+        return plan_given(*sizes, n_folds, search._resources.memory_budget, **settings), (GRAM, GRAM)
     if fit is None or plan is None:
         return None, (GRAM, GRAM)
     fit = fit.at_fraction(default_fraction(n))
@@ -66,14 +82,13 @@ def plan_of_search(
     n_rounded = _n_triangles(plain.kernels, expanded, Table.of(samples.rows, sparse=True))
     own = [(spec, columns) for _, spec, columns in expanded if len(columns) > 1]
     landmarks = tuple(spec.count for spec, _ in own if isinstance(spec, Landmarks))
-    averages, n_folds = mixtures and can_average([loss]), n_folds_of(search.cv, n, groups)
     form = FACTORED if plan.kind == FACTORED else GRAM
     # Matrices beside factors (those that a fit may do without) take as long in a fold as matrices alone.
     apart = fit.kind == FACTORED and not fit.optional_nbytes and averages and search.solver == AUTO
     forms = form, FACTORED if apart else form
     given: dict[str, Any] = {"mixtures": mixtures, "averages": averages, "apart": apart, "landmarks": landmarks}
-    given["rounded"] = search.scoring is None and search._fold_tol >= SINGLE_PRECISION_TOL
-    return plan_search(plan, fit, n_folds, n_rounded, **given), forms
+    given["chooses"] = search.l1_ratios is None or 0.0 in np.ravel(search.l1_ratios)
+    return plan_search(plan, fit, n_folds, n_rounded, rounded=rounded, selects=selects, **given), forms
 
 
 def _n_triangles(bank: KernelBank, kernels: Sequence[NamedKernel], table: Table) -> float:
@@ -120,6 +135,8 @@ def plan_search(
     apart: bool = False,
     landmarks: Sequence[int] = (),
     rounded: bool = True,
+    selects: bool = True,
+    chooses: bool = True,
 ) -> MemoryPlan:
     """Return what a search over folds holds, from few kernels that take part to many.
 
@@ -150,6 +167,8 @@ def plan_search(
         averages are sums of these.
     rounded : bool
         Whether folds have these features in single precision.
+    selects, chooses : bool
+        Whether anything but averages is tried, not of many targets; and whether averages of all kinds are.
 
     Raises
     ------
@@ -163,7 +182,7 @@ def plan_search(
     >>> plan_search(fit, fit, 5).expected
     'about 20.9 MB, 13.0 MB to 28.8 MB'
     """
-    m, n = plan.n_kernels, plan.n_samples
+    m, n, k = plan.n_kernels, plan.n_samples, fit.n_targets
     reason = plan.reason
     rows, room = n - n // n_folds, fit.room_for_folds
     if plan.kind == FACTORED:
@@ -182,22 +201,19 @@ def plan_search(
         last = fit.least_nbytes, fit.most_nbytes
         if fit.kind == FACTORED:  # what was chosen is learned on matrices of the kernels in use
             few, many = (FLOOR_BYTES + 2 * count * n**2 for count in COPIED_KERNELS)
-            few = FLOOR_BYTES + 8 * n**2 if averages else few  # a sum of all kernels, where one was best
             last = few + 8 * FEWEST_SQUARES * n**2, many + 8 * SQUARE_ARRAYS * n**2
+        if averages and (chooses or not selects):  # the sum of all kernels and its factor, where one was best
+            average = FLOOR_BYTES + 16 * n**2
+            last = average, last[1] if selects else average
         if apart:
             of_folds = 8 * n_folds * rows * fit.n_columns + FOLD_SPECTRUM * m * (n_folds + 1)
             last = fit.expected_nbytes + of_folds, max(fit.most_nbytes + of_folds, 8 * FEWEST_SQUARES * n**2)
-        first = min(open_folds, LIKELY_FOLDS) * triangles + FEWEST_SQUARES * square
+        first = min(open_folds, LIKELY_FOLDS) * triangles + FEWEST_SQUARES * square if selects else 0
         least = max(spectra, first, products, last[0])
-        most = max(spectra, open_folds * triangles + SQUARE_ARRAYS * square, last[1], least)
-    if least > plan.budget:
-        raise MemoryBudgetError(
-            f"A search over {n_folds} folds of {m} kernels on {n} samples takes {format_bytes(least)} at least, but "
-            f"the memory budget is {format_bytes(plan.budget)}. Use fewer folds or samples, or a fit at a given "
-            f"strength, which takes {fit.expected}, or raise memory_budget."
-        )
+        all_open = open_folds * triangles + SQUARE_ARRAYS * square + _of_targets(m, own, k) if selects else 0
+        most = max(spectra, all_open, last[1], least)
     nbytes = plan.nbytes if plan.kind == FACTORED else 0
-    return replace(
+    planned = replace(
         plan,
         nbytes=nbytes,
         working_nbytes=most - nbytes,
@@ -207,6 +223,72 @@ def plan_search(
         n_folds=n_folds,
         likely_share=LIKELY_SHARE,
     )
+    return _allowed(planned, f", which takes {fit.expected}")
+
+
+def _allowed(plan: MemoryPlan, of_fit: str = "") -> MemoryPlan:
+    """Return the plan of a search; refuse it in words where its budget is too small."""
+    if plan.least_nbytes > plan.budget:
+        raise MemoryBudgetError(
+            f"A search over {plan.n_folds} folds of {plan.n_kernels} kernels on {plan.n_samples} samples takes "
+            f"{format_bytes(plan.least_nbytes)} at least, but the memory budget is {format_bytes(plan.budget)}. Use "
+            f"fewer folds or samples, or a fit at a given strength{of_fit}, or raise memory_budget."
+        )
+    return plan
+
+
+def plan_given(
+    n_kernels: int,
+    n_samples: int,
+    n_targets: int,
+    n_folds: int,
+    memory_budget: int | str | None,
+    *,
+    mixtures: bool = True,
+    averages: bool = True,
+    rounded: bool = True,
+    selects: bool = True,
+) -> MemoryPlan:
+    """Return what a search over folds holds beside kernels that came as matrices, of which folds copy their parts.
+
+    Of mixtures all folds are open at once, of a grid one. A fold of most of the rows reads the matrices as they are.
+
+    Examples
+    --------
+    >>> plan_given(12, 300, 1, 5, "1 GB").expected
+    'about 10.3 MB, 10.3 MB to 10.3 MB'
+    """
+    m, n, rows = n_kernels, n_samples, n_samples - n_samples // n_folds
+    triangles, squares = 2 * m * rows * (rows + 1), [8 * count * rows**2 for count in (FEWEST_SQUARES, SQUARE_ARRAYS)]
+    copy = 0 if rows >= MOST_SAMPLES * n else triangles if rounded else 8 * m * rows**2
+    held = FLOOR_BYTES + copy * (n_folds if mixtures else 1)
+    sums = (4 if rounded else 8) * (n_folds + AVERAGE_ROUNDED) * rows * n if averages else 0
+    together = _of_targets(m, rows, n_targets) if mixtures and selects else 0
+    working = working_nbytes(m, n, n_targets, stored=True) + min(COPIED_BYTES, 2 * m * n * (n + 1))
+    least = max(held + max(sums, squares[0]), working - working_nbytes(m, n, n_targets, stored=True) + FLOOR_BYTES)
+    most = max(held + max(sums, squares[1] + together), working)
+    plan = MemoryPlan(
+        "dense",
+        "float64",
+        0,
+        most,
+        memory_bytes(memory_budget),
+        f"Matrices as they are given, of which a fold copies {format_bytes(copy)}. In {n_folds} folds.",
+        varying_nbytes=most - least,
+        n_kernels=m,
+        n_samples=n,
+        n_targets=n_targets,
+        n_folds=n_folds,
+        likely_share=1.0 - (1.0 - LIKELY_SHARE) ** n_targets,
+    )
+    return _allowed(plan)
+
+
+def _of_targets(n_kernels: int, rows: int, n_targets: int) -> int:
+    """Return what steps of several targets side by side hold: systems, and products with the kernels."""
+    if n_targets == 1:
+        return 0
+    return min(SIDE_BY_SIDE * n_targets * rows**2, MOST_BYTES) + 8 * PRODUCTS * n_kernels * rows * n_targets
 
 
 def _of_factors(

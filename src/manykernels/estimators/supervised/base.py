@@ -183,8 +183,8 @@ class BaseMKL(SaysWhichParameter, NotebookCard, Explanations, TakesGroups):
         -------
         MemoryPlan or None
             Its ``expected`` says in words what is held at the peak; `expected_nbytes`, `least_nbytes` and
-            `most_nbytes` say it in bytes. With cross-validation it is the plan of the search. None for kernels that
-            come as matrices, beside which a fit takes little.
+            `most_nbytes` say it in bytes. With cross-validation it is the plan of the search. None for a fit of
+            kernels that come as matrices, beside which it takes little, and for kernels of pairs.
 
         Raises
         ------
