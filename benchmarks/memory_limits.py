@@ -1,12 +1,12 @@
-"""Fits that may use no more memory than their plan says: ``python benchmarks/memory_limits.py --fits 1000 [--traced]``.
+"""Fits that may use no more memory than their plan says: ``python benchmarks/memory_limits.py --fits 1000``.
 
 Each fit runs in a child of a process in which everything is imported and compiled. The child may map what its parent
 has mapped (that is the interpreter with its libraries, which no plan knows) and ``--factor`` times the plan of the fit,
 by ``RLIMIT_AS``, which is what ``ulimit -v`` sets. Counted are fits, planned refusals, and whatever else was raised.
 
-With ``--traced`` instead what fits, paths and searches of several shapes were seen to hold at their peak, by
-``tracemalloc``, beside their plans: what is expected, and from few kernels that take part to many; searches also beside
-a fit at the default strength.
+With ``--traced [--what KIND ...]`` instead what fits, paths and searches of several shapes were seen to hold at their
+peak, by ``tracemalloc``, beside their plans: what is expected, and from few kernels that take part to many; searches
+also beside a fit at the default strength.
 """
 
 from __future__ import annotations
@@ -21,14 +21,25 @@ from collections.abc import Callable
 from typing import Any
 
 import numpy as np
+from sklearn.model_selection import LeaveOneOut
 
-from manykernels import Gaussian, KernelBank, Linear, MKLClassifier, MKLRegressor, MKLRegressorCV, regularization_path
+from manykernels import (
+    Gaussian,
+    KernelBank,
+    Linear,
+    MKLClassifier,
+    MKLClassifierCV,
+    MKLRegressor,
+    MKLRegressorCV,
+    regularization_path,
+)
 from manykernels.exceptions import MemoryBudgetError
 from manykernels.grams.training import plan_for
 
 OUTCOMES = ("fitted", "refused", "MemoryError", "other")
-# What is run (levels: a search on columns of four values), rows, columns, widths of a column (0: a line each; None: the
-# default bank), how held, and the strength.
+# What is run, rows, columns, widths of a column (0: a line each; None: the default bank), how held, and the strength.
+# Searches: on columns of four values (levels), of a grid, of the sparsest mixture alone, leaving out one row at a time,
+# of three targets, of four classes, and on a kernel of each column that comes as a matrix, also of four classes.
 SHAPES: tuple[tuple[str, int, int, int | None, str, str], ...] = (
     ("fit", 500, 10, 4, "gram", "0.1*max"),
     ("fit", 1_000, 20, 4, "gram", "0.1*max"),
@@ -56,7 +67,22 @@ SHAPES: tuple[tuple[str, int, int, int | None, str, str], ...] = (
     ("search", 2_000, 8, None, "auto", ""),
     ("search", 6_000, 8, None, "auto", ""),
     ("levels", 700, 20, None, "auto", ""),
+    ("grid", 500, 10, 3, "gram", ""),
+    ("sparsest", 500, 10, 3, "gram", ""),
+    ("one out", 50, 6, None, "auto", ""),
+    ("targets", 700, 8, None, "auto", ""),
+    ("classes", 700, 8, None, "auto", ""),
+    ("matrices", 300, 12, None, "gram", ""),
+    ("matrices", 720, 4, None, "gram", ""),
+    ("matrices", 400, 30, None, "gram", ""),
+    ("classes of matrices", 300, 12, None, "gram", ""),
+    ("classes of matrices", 720, 4, None, "gram", ""),
 )
+SETTINGS: dict[str, dict[str, Any]] = {
+    "grid": {"penalty": "l1"},
+    "sparsest": {"l1_ratios": (1.0,)},
+    "one out": {"cv": LeaveOneOut()},
+}
 
 
 def drawn(seed: int) -> tuple[Any, KernelBank, Any, Any, Any]:
@@ -117,17 +143,24 @@ def traced(what: str, n: int, p: int, widths: int | None, representation: str, a
     rng = np.random.default_rng(0)
     X = rng.integers(0, 4, size=(n, p)) / 1.5 - 1.0 if what == "levels" else rng.normal(size=(n, p))
     y = np.sin(2 * X[:, 0]) + 0.5 * X[:, -1] ** 2 + 0.5 * rng.normal(size=n)
+    classes, matrices = what.startswith("classes"), what.endswith("matrices")
+    if what == "targets":
+        y = np.column_stack([y, X[:, 1] + rng.normal(size=n), np.abs(X[:, 2]) + rng.normal(size=n)])
+    y = np.digitize(y, np.quantile(y, [0.25, 0.5, 0.75])) if classes else y
     grid = np.geomspace(0.3, 3.0, widths or 1).tolist()
     bank = KernelBank.per_feature(widths=grid, standardize=True) if widths else None
     bank = KernelBank.per_feature(Linear(), standardize=True) if widths == 0 else bank
+    kernels = "precomputed" if matrices else bank
+    X = np.exp(-((X.T[:, :, None] - X.T[:, None]) ** 2)) if matrices else X
     resources = {"representation": representation}
-    fits = MKLRegressor(bank, resources=resources)
-    plain = MKLRegressor(bank, alpha=alpha, resources=resources) if what == "fit" else fits
-    searches = what in ("search", "levels")
-    model = MKLRegressorCV(bank, cv=5, resources=resources) if searches else plain
+    plain, in_folds = (MKLClassifier, MKLClassifierCV) if classes else (MKLRegressor, MKLRegressorCV)
+    fits = plain(kernels, resources=resources)
+    searches = what not in ("fit", "path")
+    model = fits if what == "path" else plain(kernels, alpha=alpha, resources=resources)
+    model = in_folds(kernels, resources=resources, **{"cv": 5, **SETTINGS.get(what, {})}) if searches else model
 
     def run(count: int, model: Any = model) -> None:
-        rows, target = X[:count], y[:count]
+        rows, target = X[:, :count, :count] if matrices else X[:count], y[:count]
         if what == "path":
             regularization_path(rows, target, kernels=bank, n_alphas=20, representation=representation)
         else:
@@ -157,12 +190,14 @@ def main() -> None:
     parser.add_argument("--seed", type=int, default=0, help="first seed")
     parser.add_argument("--factor", type=float, default=1.3)
     parser.add_argument("--traced", action="store_true", help="plans of some shapes beside their peaks")
+    parser.add_argument("--what", nargs="+", help="with --traced, the kinds of shapes to look at, such as search")
     parser.add_argument("--smoke", action="store_true", help="three fits")
     options = parser.parse_args()
     warnings.simplefilter("ignore")
     if options.traced:
         for shape in SHAPES[:1] if options.smoke else SHAPES:
-            traced(*shape)
+            if options.what is None or shape[0] in options.what:
+                traced(*shape)
         return
     for seed in range(12):  # compiled here, once, and no part of any plan
         model, _, X, y, _ = drawn(10**6 + seed)

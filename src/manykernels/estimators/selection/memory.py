@@ -45,6 +45,7 @@ if TYPE_CHECKING:
 
 # Traced by `python benchmarks/memory_limits.py --traced`
 FOLD_SPECTRUM = 14_000  # bytes of what a fold knows of a kernel on factors, beside its functions in pieces
+FOLD_KERNEL = 7_000  # bytes of what an open fold knows of a kernel beside its matrix: its objects, widths and scales
 FOLD_VECTORS = 96  # float64 a sample and target: models that all folds keep until a mixture is followed to its end
 # float32 among the samples and all rows of a fold, beside the sums of those open: one in double precision, its factor
 AVERAGE_ROUNDED = 3
@@ -209,9 +210,11 @@ def plan_search(
             of_folds = 8 * n_folds * rows * fit.n_columns + FOLD_SPECTRUM * m * (n_folds + 1)
             last = fit.expected_nbytes + of_folds, max(fit.most_nbytes + of_folds, 8 * FEWEST_SQUARES * n**2)
         first = min(open_folds, LIKELY_FOLDS) * triangles + FEWEST_SQUARES * square if selects else 0
+        objects = FOLD_KERNEL * m * n_folds
+        spectra, first = spectra + objects, first + objects
         least = max(spectra, first, products, last[0])
         all_open = open_folds * triangles + SQUARE_ARRAYS * square + _of_targets(m, own, k) if selects else 0
-        most = max(spectra, all_open, last[1], least)
+        most = max(spectra, objects + all_open, last[1], least)
     nbytes = plan.nbytes if plan.kind == FACTORED else 0
     planned = replace(
         plan,
