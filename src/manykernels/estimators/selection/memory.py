@@ -45,7 +45,7 @@ if TYPE_CHECKING:
 
 # Traced by `python benchmarks/memory_limits.py --traced`
 FOLD_SPECTRUM = 14_000  # bytes of what a fold knows of a kernel on factors, beside its functions in pieces
-FOLD_KERNEL = 7_000  # bytes of what an open fold knows of a kernel beside its matrix: its objects, widths and scales
+FOLD_KERNEL = 7_000  # bytes of what an open fold knows of a kernel beside its matrix, where folds are more than usual
 FOLD_VECTORS = 96  # float64 a sample and target: models that all folds keep until a mixture is followed to its end
 # float32 among the samples and all rows of a fold, beside the sums of those open: one in double precision, its factor
 AVERAGE_ROUNDED = 3
@@ -57,6 +57,7 @@ PATIENCE_OF_AVERAGES = 8.0  # predicted seconds of one fit on matrices, at which
 LIKELY_FOLDS = 3  # in which selections are tried first, and as often only
 PERMUTED, PRODUCT_BYTES = 200, 2**22  # orders of a target in one product with the kernels, and the most that it takes
 COPIED_KERNELS = (12, 25)  # triangles of kernels in use beside matrices that are not held: as often, and of many
+LAST_SQUARES = 3  # float64 among all rows beside these: the sum that is factorized where it stands, and in passing
 
 
 def plan_of_search(
@@ -202,7 +203,7 @@ def plan_search(
         last = fit.least_nbytes, fit.most_nbytes
         if fit.kind == FACTORED:  # what was chosen is learned on matrices of the kernels in use
             few, many = (FLOOR_BYTES + 2 * count * n**2 for count in COPIED_KERNELS)
-            last = few + 8 * FEWEST_SQUARES * n**2, many + 8 * SQUARE_ARRAYS * n**2
+            last = few + 8 * FEWEST_SQUARES * n**2, many + 8 * LAST_SQUARES * n**2
         if averages and (chooses or not selects):  # the sum of all kernels and its factor, where one was best
             average = FLOOR_BYTES + 16 * n**2
             last = average, last[1] if selects else average
@@ -210,7 +211,7 @@ def plan_search(
             of_folds = 8 * n_folds * rows * fit.n_columns + FOLD_SPECTRUM * m * (n_folds + 1)
             last = fit.expected_nbytes + of_folds, max(fit.most_nbytes + of_folds, 8 * FEWEST_SQUARES * n**2)
         first = min(open_folds, LIKELY_FOLDS) * triangles + FEWEST_SQUARES * square if selects else 0
-        objects = FOLD_KERNEL * m * n_folds
+        objects = FOLD_KERNEL * m * max(n_folds - N_FOLDS, 0)
         spectra, first = spectra + objects, first + objects
         least = max(spectra, first, products, last[0])
         all_open = open_folds * triangles + SQUARE_ARRAYS * square + _of_targets(m, own, k) if selects else 0
