@@ -151,7 +151,7 @@ def traced(what: str, n: int, p: int, widths: int | None, representation: str, a
     bank = KernelBank.per_feature(widths=grid, standardize=True) if widths else None
     bank = KernelBank.per_feature(Linear(), standardize=True) if widths == 0 else bank
     kernels = "precomputed" if matrices else bank
-    X = np.exp(-((X.T[:, :, None] - X.T[:, None]) ** 2)) if matrices else X
+    X = np.exp(-(np.subtract(X.T[:, :, None], X.T[:, None], order="C") ** 2)) if matrices else X  # or it is copied
     resources = {"representation": representation}
     plain, in_folds = (MKLClassifier, MKLClassifierCV) if classes else (MKLRegressor, MKLRegressorCV)
     fits = plain(kernels, resources=resources)
