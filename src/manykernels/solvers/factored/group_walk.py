@@ -25,6 +25,7 @@ from manykernels.objective.problem import Problem
 from manykernels.objective.regularizers import BlockL1
 from manykernels.solvers.factored import block_descent
 from manykernels.solvers.factored.certificate import DualBound, balanced, certificate_of, largest, shows_rounding
+from manykernels.solvers.factored.group_sizes import even_out
 from manykernels.solvers.factored.model import FactorFunctions
 from manykernels.solvers.factored.newton import minimize
 from manykernels.solvers.factored.objective import Coefficients, FactoredObjective, Point
@@ -37,6 +38,7 @@ from manykernels.solvers.factored.tuning import (
     LAST_GAP,
     LEAST_GROWTH,
     LOOSER,
+    LOOSEST,
     MUCH_CLOSER,
     NEWTON_STEPS,
     PRODUCT,
@@ -162,7 +164,7 @@ class GroupWalk:
             if shows_rounding(problem, self.z, float(self.norms @ columns.reach), size):
                 return
             if gap < MUCH_CLOSER * self.tol:
-                self.share = min(self.share / LOOSER, 1.0)
+                self.share = min(self.share / LOOSER, LOOSEST)
             yield replace(found, state=copy(self))  # as it is now: a later turn may be no better
             missing = np.setdiff1d(np.flatnonzero(quads[0] > (self.strength * penalties) ** 2), chosen)
             self.known.slow |= not self.enough
@@ -210,7 +212,10 @@ class GroupWalk:
         self.known.sweeps, self.enough = block_descent.descend(*model, *shape, *how, *moves)
         parts[inside] = own
         self.v = self.v.copy()
-        self.v[places] = np.einsum("mj,mij->mi", parts, turns)[inside]
+        v, scale = np.einsum("mj,mij->mi", parts, turns)[inside], np.repeat(roots, ranks).astype(Z.dtype)
+        limits = self.strength * problem.penalties[chosen]
+        even_out(Z, places, ends, scale, curved[0][0], slopes[0], limits, problem.fit_intercept, v)
+        self.v[places] = v
         self.b += float(shift.sum())
         self._settle()
 
