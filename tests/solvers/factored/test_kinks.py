@@ -14,6 +14,7 @@ from manykernels.objective import Problem, get_loss, get_regularizer
 from manykernels.solvers.factored import kinks, working_set
 from manykernels.solvers.factored.fallback import sooner_on_matrices
 from manykernels.solvers.factored.kinks import minimize_kinked, samples_at, takes_interior
+from manykernels.solvers.factored.newton import minimize
 from manykernels.solvers.factored.objective import FactoredObjective, Point
 from manykernels.solvers.factored.tuning import INTERIOR_STEPS, STEPS_LEFT
 from manykernels.solvers.gram.sample_variables import BoxSamples, paired_samples
@@ -122,12 +123,20 @@ def test_smoothing_takes_over_where_interior_points_lead_nowhere(monkeypatch: py
         fit = minimize_kinked(*arguments)  # type: ignore[arg-type]
         return replace(fit, gap=np.inf)
 
+    def seen(objective: FactoredObjective, *arguments: object) -> object:
+        smoothed.append(float(objective.mu))
+        return minimize(objective, *arguments)  # type: ignore[arg-type]
+
+    smoothed: list[float] = []
     monkeypatch.setattr(kinks, "minimize_kinked", lost)
+    monkeypatch.setattr(working_set, "minimize", seen)
     monkeypatch.setattr(working_set, "matrices_cost_little", lambda *_, **__: False)
     monkeypatch.setattr(working_set, "sooner_on_matrices", lambda *_, **__: False)
     found = on_factors(X, y, BANK, loss="hinge", relative_strength=0.1)
     assert found.dual_gap <= 1e-4
-    assert found.newton_steps > 25
+    assert len(smoothed) > 1
+    assert (np.diff(smoothed) <= 0).all()
+    assert smoothed[-1] > 0
 
 
 @pytest.mark.parametrize("outputs", [1, 2])

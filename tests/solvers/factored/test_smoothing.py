@@ -10,22 +10,24 @@ from manykernels import KernelBank
 from manykernels.grams.factored import FourierStack
 from manykernels.objective import Problem, get_regularizer
 from manykernels.objective.losses import get_loss, get_shared_loss
-from manykernels.objective.losses.smoothing import smaller_smoothing
+from manykernels.objective.losses.smoothing import center_at, smaller_smoothing
 from manykernels.solvers.factored.newton import minimize
 from manykernels.solvers.factored.objective import FactoredObjective, Point
 
 KINKED = ("hinge", "epsilon_insensitive", "quantile")
 
 
+@pytest.mark.parametrize("centered", [False, True])
 @pytest.mark.parametrize("name", KINKED)
-def test_error_is_the_loss_less_the_bound_of_its_smoothed_dual_variable(name):
+def test_error_is_the_loss_less_the_bound_of_its_smoothed_dual_variable(name, centered):
     rng, loss = np.random.default_rng(0), get_loss(name)
     y = rng.choice([-1.0, 1.0], 500) if loss.task == "classification" else rng.normal(size=500)
     z = 2 * rng.normal(size=500)
     for mu in (0.5, 0.05):
         weight = rng.uniform(0.5, 2.0, 500)
         bound = loss.bind(y, weight)
-        smoothed = bound.smoothed(mu)
+        near = z + 0.1 * rng.normal(size=500)
+        smoothed = bound.smoothed(mu, center_at(bound, bound.smoothed(mu).gradient(near)) if centered else 0.0)
         rho = -smoothed.gradient(z)
         expected = bound.value(z) + bound.conjugate(rho) + rho @ z
         np.testing.assert_allclose(smoothed.error(z), expected, rtol=1e-10)
@@ -46,8 +48,10 @@ def test_several_outputs_are_smoothed_as_one_after_the_other() -> None:
     rng = np.random.default_rng(3)
     Y, z, weight = rng.choice([-1.0, 1.0], (50, 3)), rng.normal(size=(50, 3)), rng.uniform(0.5, 2.0, 50)
     mu = np.array([0.3, 0.05, 0.5])
-    whole = get_shared_loss("hinge", kinks=True).bind(Y, weight).smoothed(mu)
-    alone = [get_loss("hinge").bind(y, weight).smoothed(own) for y, own in zip(Y.T, mu.tolist(), strict=True)]
+    centers = Y * rng.uniform(0.0, 1.0, (50, 3))
+    whole = get_shared_loss("hinge", kinks=True).bind(Y, weight).smoothed(mu, centers)
+    own_parts = zip(Y.T, mu.tolist(), centers.T, strict=True)
+    alone = [get_loss("hinge").bind(y, weight).smoothed(own, center) for y, own, center in own_parts]
     assert len(whole.outputs) == 3
     for each in (whole.outputs, alone):
         np.testing.assert_allclose(whole.value(z), sum(one.value(own) for one, own in zip(each, z.T, strict=True)))
@@ -78,6 +82,32 @@ def test_an_output_with_most_samples_near_a_kink_leaves_the_others_their_smoothi
     smaller = smaller_smoothing(bound, z, each, 0.1 * goal)
     assert (smaller <= each).all()
     assert bound.smoothed(smaller).error(z) <= 0.1 * goal
+
+
+def test_the_dual_variables_found_are_a_center_around_which_less_is_missed() -> None:
+    """Minimized around them, the same smoothing adds less and less to the gap: around zero, as much again."""
+    rng = np.random.default_rng(6)
+    X = rng.normal(size=(300, 2))
+    y = np.where(np.sin(2 * X[:, 0]) + rng.normal(size=300) > 0, 1.0, -1.0)
+    problem = Problem(FourierStack.grid(X, [0.5, 2.0]), y, get_loss("hinge"), get_regularizer("l1", 2.0))
+    operators, center, errors = problem.stack.operators([0, 1, 2, 3], 1e-6), 0.0, []
+    point = Point(np.zeros(sum(int(one.starts[-1]) for one in operators)), 0.0, np.zeros(300))
+    for _ in range(4):
+        objective = FactoredObjective(problem, operators, 0.3, center)
+        fit = minimize(objective, point, 1e-6, 200)
+        assert fit.gap <= 1e-6
+        error, (lo, hi) = objective.loss.error(fit.point.z), problem.dual_box
+        scale = problem.regularizer.dual_scale(objective.penalty.dual_norms(fit.adjoint))
+        dual = -problem.bound.conjugate_at(fit.rho, scale, fit.point.z)  # of the loss itself
+        primal = problem.bound.value(fit.point.z) + objective.penalty.value(fit.point.v)
+        np.testing.assert_allclose(primal - dual, error, rtol=1e-5, atol=2e-6)
+        point, center = fit.point, center_at(problem.bound, fit.slopes)
+        assert isinstance(center, np.ndarray)
+        assert ((center >= lo) & (center <= hi)).all()
+        errors.append(error)
+    assert errors[0] > 0.1
+    assert errors[1] < 0.5 * errors[0]
+    assert errors[3] < 0.5 * errors[1]
 
 
 @pytest.mark.parametrize("name", KINKED)

@@ -48,8 +48,8 @@ class BoundLoss(ScoreFunction):
     # that are feasible are orthogonal to them, in every output
     basis: Array | None = None
 
-    def smoothed(self, mu: float | Array) -> ScoreFunction:
-        """Return the loss as minimizers read it: smoothed by ``mu`` where it has kinks."""
+    def smoothed(self, mu: float | Array, center: float | Array = 0.0) -> ScoreFunction:
+        """Return the loss as minimizers read it: smoothed by ``mu`` around a center where it has kinks."""
         return self
 
     def conjugate(self, rho: Array) -> float:
@@ -218,12 +218,12 @@ class SampleSum(BoundLoss):
         """Return the second derivatives, none of them far below the largest."""
         return SampleCurvature(self.entry_weight * lifted(self.each.second_derivative(self.y, z)))
 
-    def smoothed(self, mu: float | Array) -> ScoreFunction:
+    def smoothed(self, mu: float | Array, center: float | Array = 0.0) -> ScoreFunction:
         """Return the loss itself if it is smooth, else smoothed by ``mu``; refuse what has another form."""
         if self.each.smooth:
             return self
         check_smoothable(self.each)
-        return Smoothed(self, mu) if np.min(mu) > 0 else self
+        return Smoothed(self, mu, center) if np.min(mu) > 0 else self
 
     def largest(self, z: Array, shift: float | Array) -> float:
         """Return the sum of what each loss can be: it is convex, so that it is largest at an end."""

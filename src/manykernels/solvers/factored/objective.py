@@ -274,12 +274,16 @@ class FactoredObjective:
     operators : list of FactorOperator
     mu : float or (T,) array
         Smoothing of a kinked loss, of several outputs of each.
+    center : float or array of the shape of the scores
+        Dual variables that it is smoothed around.
     """
 
-    def __init__(self, problem: Problem, operators: list[FactorOperator], mu: float | Array) -> None:
+    def __init__(
+        self, problem: Problem, operators: list[FactorOperator], mu: float | Array, center: float | Array = 0.0
+    ) -> None:
         self.problem, self.operators, self.bases = problem, per_output(operators, problem), operators
-        self.n_outputs, self.mu = problem.n_targets if problem.shared else 1, mu
-        self.loss = problem.bound.smoothed(mu)
+        self.n_outputs, self.mu, self.center = problem.n_targets if problem.shared else 1, mu, center
+        self.loss = problem.bound.smoothed(mu, center)
         operators = self.operators
         self.kernels, ranks = kernels_of(operators)
         self.ends = np.cumsum([0] + [int(operator.starts[-1]) for operator in operators])
@@ -336,7 +340,7 @@ class FactoredObjective:
         """The same objective with an operator for each kernel, where one has all."""
         if self.in_place is None or len(self.bases) > 1:
             return self
-        return FactoredObjective(self.problem, self.in_place.apart(), self.mu)
+        return FactoredObjective(self.problem, self.in_place.apart(), self.mu, self.center)
 
     @cached_property
     def rounded(self) -> FactoredObjective:
@@ -346,7 +350,7 @@ class FactoredObjective:
             return self
         columns = self.known.in_single(own.columns, own.places)
         factors: Any = ColumnFactors(columns, own.kernels, own.firsts, own.ranks, own.roots)
-        return FactoredObjective(self.problem, [factors], self.mu)
+        return FactoredObjective(self.problem, [factors], self.mu, self.center)
 
     def carried(self, old: Coefficients) -> Array:
         """Return coefficients of other factors on these."""

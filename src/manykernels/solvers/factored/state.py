@@ -139,6 +139,9 @@ class State:
     products: tuple[Array, Array, Array] | None = None
 
 
+NOT_KEPT: dict[str, Any] = {"before": None, "certified": None, "passes": None, "samples": None, "center": 0.0}
+
+
 @dataclass(frozen=True)
 class Start:
     """What a fit of another problem on the same stack begins with: small, but for N x N matrices if there are any."""
@@ -155,6 +158,7 @@ class Start:
     before: Start | None = None  # what it began with itself: two strengths say where a path goes
     passes: Any = None  # what bounds passes by those of the path so far
     samples: Any = None  # the interior point of a loss with kinks
+    center: Any = 0.0  # what such a loss was smoothed around
     scores: Any = None  # with the intercept, as those of the coefficients themselves
     columns: Any = None  # of `group_walk`, where that found the model
     share: float = FIRST_SHARE  # of the gap asked for, to which groups take turns there
@@ -200,9 +204,10 @@ class Start:
             known=state.known,
             certified=certified,
             strength=state.objective.problem.regularizer.strength,
-            before=None if began is None else replace(began, before=None, certified=None, passes=None, samples=None),
+            before=None if began is None else replace(began, **NOT_KEPT),
             passes=state.passes,
             samples=state.samples,
+            center=state.objective.center,
             scores=scores,
         )
 

@@ -20,7 +20,7 @@ from typing import Any, cast
 import numpy as np
 
 from manykernels.grams.factored import FactoredStack
-from manykernels.objective.losses.smoothing import smaller_smoothing
+from manykernels.objective.losses.smoothing import center_at, smaller_smoothing
 from manykernels.objective.problem import Problem
 from manykernels.solvers.factored.certificate import (
     DualBound,
@@ -45,6 +45,7 @@ from manykernels.solvers.factored.tuning import (
     INNER_FOR_PRODUCTS,
     LAST_GAP,
     LEAST_GROWTH,
+    LESS_SMOOTHING,
     MATRIX_FACTORS,
     MATRIX_GAP,
     MATRIX_NEARLY,
@@ -191,7 +192,8 @@ class FactoredWorkingSet:
         It goes on as it came: paths bend little. Not where that could leave a cone.
         """
         operators = self.stack.operators(start.kernels.tolist(), start.factor_tol)
-        objective = FactoredObjective(self.problem, operators, start.mu)
+        known = start.certified is not None and start.certified.serves(self.problem)
+        objective = FactoredObjective(self.problem, operators, start.mu, start.center if known else 0.0)
         strength = start.strength if self.stack.shaped else self.problem.regularizer.strength
         ahead, b, z = start.toward(strength)
         v, same = objective.carried(ahead), start.certified is not None and start.certified.is_of(self.stack)
@@ -336,8 +338,10 @@ class FactoredWorkingSet:
         state.objective.known = state.known
         if self.problem.loss.smooth or keeps_kinks(state):
             return
-        state.mu = smaller_smoothing(self.problem.bound, state.point.z, state.mu, goal)
-        state.objective = FactoredObjective(self.problem, state.operators, state.mu)
+        bound, center = self.problem.bound, center_at(self.problem.bound, state.slopes)
+        mu = smaller_smoothing(bound, state.point.z, state.mu, goal)
+        state.mu = np.maximum(mu, LESS_SMOOTHING * state.mu) if isinstance(center, np.ndarray) else mu
+        state.objective = FactoredObjective(self.problem, state.operators, state.mu, center)
         state.objective.known = state.known
 
     def _threshold(self, state: State) -> Array:
