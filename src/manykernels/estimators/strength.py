@@ -319,7 +319,7 @@ def _spread(target: Array, weight: Array) -> float:
     return top * float(np.sqrt(np.mean(np.average(np.square(deviations), axis=0, weights=weight)))) or 1.0
 
 
-def strength_from_alpha(alpha: float, total_weight: float) -> float:
+def strength_from_alpha(alpha: float | str, total_weight: float) -> float:
     """Return the strength for which the objective is ``total_weight`` times (mean loss + alpha times unit penalty)."""
     return check_positive(alpha, "alpha") * check_positive(total_weight, "total_weight")
 

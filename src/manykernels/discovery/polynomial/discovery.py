@@ -128,7 +128,7 @@ def discover_polynomial(
     problem: SearchProblem,
     *,
     degree: int = 3,
-    p: float = 2.0,
+    p: float = 1.0,
     degree_penalties: ArrayLike | None = None,
     base: KernelSpec | Sequence[Part] | None = None,
     normalize: str | None = "power",
@@ -166,7 +166,7 @@ def discover_polynomial(
         Without a strength if there are ``folds``.
     degree : int, default=3
         ``D``.
-    p : float, default=2.0
+    p : float, default=1.0
         Between 1 (few kernels) and 2 (all kernels, the choice of the source).
     degree_penalties : (D + 1,) array or None, default=None
         ``rho_d``, all one by default; larger values for higher degrees make interactions rarer.

@@ -18,16 +18,7 @@ from sklearn.utils.metaestimators import available_if
 
 from manykernels.discovery import Discovery, Found, SearchProblem
 from manykernels.estimators.parameters import check_parameters
-from manykernels.estimators.permutations import noise_levels, noise_seed
-from manykernels.estimators.strength import (
-    AUTO,
-    N_PERMUTATIONS,
-    alpha_from_strength,
-    at_strength,
-    default_fraction,
-    relative_strength,
-    strength_from_alpha,
-)
+from manykernels.estimators.strength import alpha_from_strength, strength_from_alpha
 from manykernels.estimators.supervised.base import BaseMKL
 from manykernels.estimators.supervised.problems import Fit
 from manykernels.estimators.supervised.samples import (
@@ -39,12 +30,10 @@ from manykernels.estimators.supervised.samples import (
     numeric_targets,
 )
 from manykernels.exceptions import InvalidInputError
-from manykernels.grams import DenseStack
 from manykernels.grams.expansion import Expansion, class_probabilities
-from manykernels.kernels import ArdGaussian, FittedBank, KernelBank, KernelSpec, Linear, PreparedRows
+from manykernels.kernels import ArdGaussian, FittedBank, KernelBank, Linear, PreparedRows
 from manykernels.kernels.bank.table_kernels import TablePoints
 from manykernels.objective.losses import Loss, get_loss
-from manykernels.objective.regularizers import Simplex
 from manykernels.solvers import Solution, Status
 from manykernels.solvers.run import interrupted
 from manykernels.threads import blas_threads
@@ -143,8 +132,8 @@ class BaseKernelSearch(BaseMKL):
     def _search(self, problem: SearchProblem) -> Discovery:
         """Find the kernels of one target."""
 
-    def _given_to(self, search: Callable[..., Discovery]) -> dict[str, Any]:
-        """Return the parameters that this estimator has in common with its search."""
+    def _given_to(self, search: Callable[..., Any]) -> dict[str, Any]:
+        """Return the parameters that this estimator has in common with a function of its search."""
         names = signature(search).parameters.keys()
         return {name: value for name, value in self.get_params(deep=False).items() if name in names}
 
@@ -213,26 +202,8 @@ class BaseKernelSearch(BaseMKL):
         return found
 
     def _strength(self, problem: SearchProblem, total_weight: float) -> float:
-        """Return the strength for one target; text is relative to what leaves nothing to gain by a reference kernel."""
-        points = problem.points
-        asked = relative_strength(self.alpha) if self._reference_kernels(points) else None
-        if asked is None:
-            return strength_from_alpha(self.alpha, total_weight)
-        stacks = (DenseStack(kernel(points)[None]) for kernel in self._reference_kernels(points))
-        problems = (problem.on(stack, Simplex(1.0)) for stack in stacks)
-        if self.alpha != AUTO and asked.unit == "noise":
-            seed = noise_seed(self.random_state)
-            posed = (
-                at_strength(problem, noise_levels([problem], seed, n_permutations=N_PERMUTATIONS)[0], asked)
-                for problem in problems
-            )
-            return max(problem.regularizer.strength for problem in posed)
-        fraction = default_fraction(len(points)) if self.alpha == AUTO else asked.factor
-        return max(problem.at_fraction(fraction).regularizer.strength for problem in problems)
-
-    def _reference_kernels(self, points: Array) -> list[KernelSpec]:
-        """Return kernels by which a strength given as text is measured; none if this search takes numbers only."""
-        return []
+        """Return the strength for one target; searches that take text override this."""
+        return strength_from_alpha(self.alpha, total_weight)
 
     def _keep_found(self, samples: Samples, found: list[Discovery]) -> Fit:
         """Join the kernels of all targets in one bank and keep the model."""

@@ -25,17 +25,28 @@ from manykernels.discovery.one_stage.discovery import UPDATES
 from manykernels.discovery.two_stage.discovery import NO_KERNEL
 from manykernels.discovery.two_stage.first_stage import CRITERIA
 from manykernels.estimators.parameters import Resources
+from manykernels.estimators.permutations import noise_levels, noise_seed
 from manykernels.estimators.searches.base import BaseKernelSearch, with_widths
+from manykernels.estimators.strength import (
+    AUTO,
+    N_PERMUTATIONS,
+    at_strength,
+    default_fraction,
+    relative_strength,
+    strength_from_alpha,
+)
 from manykernels.estimators.supervised.problems import Fit
 from manykernels.estimators.supervised.samples import Samples
 from manykernels.exceptions import InvalidInputError
+from manykernels.grams import DenseStack
 from manykernels.kernels import KernelSpec
+from manykernels.objective.regularizers import Simplex
 from manykernels.validation.arrays import Array, check_choice, check_count, check_parameter_range
 from manykernels.validation.parameters import RandomSource, check_flag
 
 SEARCHES = ("greedy", "sampling")
 PUBLISHED, VALIDATED = "published", "validated"
-AUTO, EVERY_WIDTH = "auto", (0.05, 50.0)
+EVERY_WIDTH = (0.05, 50.0)
 N_REFERENCES = 9  # members of the family by which a strength given as text is measured
 
 
@@ -270,6 +281,24 @@ class GaussianMKL(BaseKernelSearch):
                 f"per_feature=True is for Gaussian kernels, but family is {self.family!r}; give one of the two."
             )
         return self.family
+
+    def _strength(self, problem: SearchProblem, total_weight: float) -> float:
+        """Return the strength for one target; text is relative to what leaves nothing to gain by a reference kernel."""
+        asked = relative_strength(self.alpha)
+        if asked is None:
+            return strength_from_alpha(self.alpha, total_weight)
+        points = problem.points
+        stacks = (DenseStack(kernel(points)[None]) for kernel in self._reference_kernels(points))
+        problems = (problem.on(stack, Simplex(1.0)) for stack in stacks)
+        if self.alpha != AUTO and asked.unit == "noise":
+            seed = noise_seed(self.random_state)
+            posed = (
+                at_strength(problem, noise_levels([problem], seed, n_permutations=N_PERMUTATIONS)[0], asked)
+                for problem in problems
+            )
+            return max(problem.regularizer.strength for problem in posed)
+        fraction = default_fraction(len(points)) if self.alpha == AUTO else asked.factor
+        return max(problem.at_fraction(fraction).regularizer.strength for problem in problems)
 
     def _reference_kernels(self, points: Array) -> list[KernelSpec]:
         """Return members of the family with equal parameters, from end to end."""

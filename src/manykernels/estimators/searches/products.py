@@ -16,10 +16,12 @@ from manykernels.discovery import (
     discover_nonlinear,
     discover_polynomial,
 )
+from manykernels.discovery.polynomial.empty import empty_strength
 from manykernels.discovery.polynomial.family_norm import weakest
 from manykernels.estimators.parameters import Resources
+from manykernels.estimators.permutations import noise_seed
 from manykernels.estimators.searches.base import BaseKernelSearch
-from manykernels.estimators.strength import alpha_from_strength
+from manykernels.estimators.strength import AUTO, alpha_from_strength, relative_strength, strength_from_alpha
 from manykernels.estimators.supervised.problems import Fit
 from manykernels.estimators.supervised.samples import Rows, Samples
 from manykernels.exceptions import InvalidInputError
@@ -27,6 +29,10 @@ from manykernels.kernels import KernelSpec
 from manykernels.objective.losses import Loss
 from manykernels.validation.arrays import Array, check_count
 from manykernels.validation.parameters import RandomSource
+
+NOISE_SHARE = (
+    0.1  # of the strength at which noise leaves no product; chosen by benchmarks/search_defaults.py --products
+)
 
 
 class PolynomialMKL(BaseKernelSearch):
@@ -45,7 +51,7 @@ class PolynomialMKL(BaseKernelSearch):
     ----------
     degree : int, default=3
         Most factors of a product, ``D``, from 1 to 8.
-    p : float, default=2.0
+    p : float, default=1.0
         From 1 (few interactions, the others exactly zero) to 2 (all interactions have some weight, the choice of the
         thesis). With thousands of products or more, a p near 1 is what can be learned to a small gap.
     degree_penalties : sequence of float or None, default=None
@@ -59,8 +65,11 @@ class PolynomialMKL(BaseKernelSearch):
         (linear base only). None leaves products as they are.
     loss : {"squared", "logistic", "hinge"}, default="squared"
         "squared" learns numbers, the others learn classes.
-    alpha : float, default=0.01
-        Strength of the penalty relative to the mean loss, positive.
+    alpha : float or str, default="auto"
+        Strength of the penalty relative to the mean loss, positive. Text is relative to the strength at which no sum of
+        products has anything to gain to first order, for each class or target by itself: ``"0.1*max"`` is a tenth of
+        it, ``"0.3*noise"`` 0.3 of that of y in random order (a geometric mean over a few orders), and ``"auto"`` is
+        ``"0.1*noise"``.
     cv : int or None, default=None
         Number of parts of a cross-validation that chooses the strength in place of ``alpha``; for the squared loss,
         ``p=1`` and linear base kernels. Products are then found best with ``normalize="centered"``.
@@ -164,12 +173,12 @@ class PolynomialMKL(BaseKernelSearch):
         self,
         degree: int = 3,
         *,
-        p: float = 2.0,
+        p: float = 1.0,
         degree_penalties: Sequence[float] | None = None,
         base: KernelSpec | None = None,
         normalize: str | None = "power",
         loss: str = "squared",
-        alpha: float = 0.01,
+        alpha: float | str = AUTO,
         cv: int | None = None,
         adaptive: bool = False,
         standardize: bool = True,
@@ -201,6 +210,17 @@ class PolynomialMKL(BaseKernelSearch):
             problem, folds=folds, limits=Limits(self.tol, **self._resources.limits()),
             **self._given_to(discover_polynomial),
         )  # fmt: skip
+
+    def _strength(self, problem: SearchProblem, total_weight: float) -> float:
+        """Return the strength for one target; text is relative to what leaves no product anything to gain."""
+        asked = relative_strength(self.alpha)
+        if asked is None:
+            return strength_from_alpha(self.alpha, total_weight)
+        if self.cv is not None:
+            return total_weight  # which folds replace
+        seed = noise_seed(self.random_state) if asked.unit == "noise" else None
+        factor = NOISE_SHARE if self.alpha == AUTO else asked.factor
+        return factor * empty_strength(problem, seed, **self._given_to(empty_strength))
 
     def _search_each(self, rows: Rows, targets: Array, weight: Array, loss: Loss) -> list[Discovery]:
         found = super()._search_each(rows, targets, weight, loss)
@@ -359,7 +379,7 @@ class NonlinearMKL(BaseKernelSearch):
     ----------
     loss : {"squared", "logistic", "hinge"}, default="squared"
         "squared" learns numbers, the others learn classes.
-    alpha : float, default=0.01
+    alpha : float, default=0.1
         Strength of the penalty relative to the mean loss, positive.
     degree : int, default=2
         The power D.
@@ -449,7 +469,7 @@ class NonlinearMKL(BaseKernelSearch):
         self,
         loss: str = "squared",
         *,
-        alpha: float = 0.01,
+        alpha: float = 0.1,
         degree: int = 2,
         radius: float = 1.0,
         reference: ArrayLike | None = None,
