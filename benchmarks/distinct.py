@@ -19,7 +19,7 @@ import numpy as np
 import pandas as pd
 
 from manykernels import KernelBank, solve
-from manykernels.grams import DistinctStack, PackedStack, build_stack, loops, powers, training
+from manykernels.grams import DistinctStack, PackedStack, build_stack, loops, powers, repeats
 
 ROWS, SMOKE_ROWS = 1000, 200
 VALUES = (4, 30, 120, 250, 500)
@@ -45,15 +45,15 @@ def units(rows: int, rng: np.random.Generator) -> pd.DataFrame:
     total, matrix = np.zeros(size), np.zeros((rows, rows))
     added = seconds(lambda: loops.add_columns(triangles, np.arange(KERNELS), weights, total))
     applied = seconds(lambda: stack.apply_each(vector))
-    table = [("entry read", (added + 2 * applied) / 3 / KERNELS / size, training.READ)]
+    table = [("entry read", (added + 2 * applied) / 3 / KERNELS / size, repeats.READ)]
     for v in VALUES:
         codes, held = rng.integers(0, v, rows).astype(np.uint32), rng.random((v, v))
         spread = seconds(partial(loops.add_spread, held, codes, 0, rows, matrix))
-        predicted = training.SPREAD + training.SPREAD_ROW * v
+        predicted = repeats.SPREAD + repeats.SPREAD_ROW * v
         table.append((f"entry spread from {v} values", spread / size, predicted))
     one = PackedStack(triangles[:1], rows)
     unpacked = seconds(partial(one.combine, [1.0])) - added / KERNELS
-    table.append(("entry unpacked", unpacked / size, training.UNPACKED))
+    table.append(("entry unpacked", unpacked / size, repeats.UNPACKED))
     short, long = (
         np.diff([seconds(call) for call in forms(order, rng)])[0] / KERNELS / 2 / order for order in (100, rows)
     )
@@ -62,7 +62,7 @@ def units(rows: int, rng: np.random.Generator) -> pd.DataFrame:
         ("entry of a power spared", 2 * (long - short) / rows, powers.SPARED),
     ]
     small = PackedStack(rng.random((4, 10)).astype(np.float32), 4)
-    table.append(("call", seconds(lambda: small.apply_each(np.ones(4))), training.OPERATION))
+    table.append(("call", seconds(lambda: small.apply_each(np.ones(4))), repeats.OPERATION))
     return pd.DataFrame(table, columns=["unit", "measured s", "constant s"])
 
 

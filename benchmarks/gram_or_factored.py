@@ -6,7 +6,7 @@
 *columns*: twelve Gaussian kernels on four columns, logistic loss, the estimator's defaults, the better of two fits.
 
 *units*: fits of several shapes both ways, and the unit costs that predict them best: those of
-`manykernels.grams.plan`, by which ``representation="auto"`` chooses, stand beside them, with what they predict.
+`manykernels.grams.seconds`, by which ``representation="auto"`` chooses, stand beside them, with what they predict.
 
 *classes*: one step down a path of the block 1-norm at the gap of folds, one class after the other and all side by side
 (`manykernels.solvers.gram.side_by_side`), and which of the two is taken.
@@ -17,8 +17,8 @@ reads what the one before reads, and more; ratios are medians over draws. Beside
 changes: certified rounds, Newton steps, passes over all kernels, products of these steps, and random orders of the
 target. Where a ratio is large and they are not, the machine was busy; where a round is one more, it is the price of a
 round. The strength is a tenth of the largest (``--alpha``): the default, in units of noise, is another one at every
-number of rows, and so is the model. *landmarks*: the default bank with its kernels of all columns as they are, and on
-landmarks.
+number of rows, and so is the model. Some steps are those of untouched searches, which choose it. *landmarks*: the
+default bank with its kernels of all columns as they are, and on landmarks.
 
 *default*: the default bank, with Gaussians on all columns, narrow ones among them, on drawn and on real tables, one
 fit; *search*: the same by the ``CV`` twin, five folds. A row that was measured is not measured again.
@@ -43,9 +43,11 @@ from scipy.optimize import nnls
 
 from manykernels import KernelBank, MKLClassifier, MKLClassifierCV, MKLRegressor, MKLRegressorCV
 from manykernels.estimators.permutations import PermutedTargets
+from manykernels.estimators.selection.folds import OpenedKernels
 from manykernels.estimators.strength import NoiseLevel
 from manykernels.exceptions import ConvergenceWarning
-from manykernels.grams import PackedStack, plan, training
+from manykernels.grams import PackedStack, training
+from manykernels.grams import seconds as predicted
 from manykernels.grams.training import total_rank
 from manykernels.kernels.bank.columns import Table
 from manykernels.objective.losses import get_loss
@@ -64,7 +66,8 @@ MORE = 1.05  # times the rows, columns or kernels of one fit, in the next
 DRAWS = 3
 RELATIVE = "0.1*max"  # a strength that is the same at every size, as the default in units of noise is not
 ALLOWED = 1.2  # times the seconds, for 5 % more
-COUNTS = ("rounds", "steps", "passes", "products", "active", "orders")  # what a fit does, whatever the clock says
+# What a fit does, whatever the clock says; of a search the last one, and models of folds that were learned
+COUNTS = ("rounds", "steps", "passes", "products", "active", "orders", "tried")
 # Rows, kernels and classes that take their steps side by side, or not
 TOGETHER = (
     *((100, 4, 3), (100, 20, 3), (200, 16, 1), (200, 64, 1), (200, 4, 4), (200, 16, 4), (200, 64, 4)),
@@ -84,9 +87,10 @@ class Sweep:
     rows: int = 2000
     columns: int = 8
     widths: int = 3  # of Gaussians on each column; none: the default bank
-    classes: int = 2
+    classes: int = 2  # one: numbers
     outputs: str = "own"
     way: str = "auto"
+    search: bool = False  # by an untouched ``CV`` twin, over five folds
 
     def at(self, size: int) -> Sweep:
         """Return the fit of one size."""
@@ -130,10 +134,16 @@ STEPS = {  # where plans change
     "default bank, 30 columns": Sweep("rows", steps_between(600, 2400), columns=30, widths=0),
     "500 rows x 5 widths, columns": Sweep("columns", steps_between(20, 60), rows=500, widths=5),
     "500 rows x 8 columns, widths": Sweep("widths", steps_between(20, 60), rows=500),
+    "default bank, 600 columns": Sweep("rows", steps_between(430, 570), columns=600, widths=0),
+    "500 rows, default bank, columns": Sweep("columns", steps_between(380, 760), rows=500, widths=0),
+    "search, 8 columns x 3 widths": Sweep("rows", steps_between(430, 500), search=True),
+    "search, default bank, 6 columns": Sweep("rows", steps_between(510, 590), columns=6, widths=0, search=True),
+    "search, numbers, default bank": Sweep("rows", steps_between(510, 590), 2000, 6, 0, classes=1, search=True),
 }
 SMOKE_SWEEPS = {
     "3 columns x 2 widths": Sweep("rows", (150, 158), columns=3, widths=2),
     "100 rows, classes": Sweep("classes", (2, 3), rows=100, columns=3, widths=2),
+    "search, numbers": Sweep("rows", (60, 63), columns=2, widths=0, classes=1, search=True),
 }
 PROBLEMS = ("columns", "units", "classes", "growth", "steps", "default", "search", "landmarks")
 LANDMARKS = (0, 100, 300, 500)  # of kernels of all columns; 0: none, the kernels as they are
@@ -205,7 +215,7 @@ def unit_costs(options: Any, record: dict[str, Any]) -> None:
         multiples = terms(own, way)
         seconds = own["cpu_s"].to_numpy()
         fitted = nnls(multiples.to_numpy() / seconds[:, None], np.ones(len(own)))[0]
-        held = np.array([getattr(plan, name) for name in multiples])
+        held = np.array([getattr(predicted, name) for name in multiples])
         frame.loc[own.index, "fitted_s"] = multiples.to_numpy() @ fitted
         frame.loc[own.index, "plan_s"] = multiples.to_numpy() @ held
         costs += [{"unit": name, "measured": fitted[k], "plan": held[k]} for k, name in enumerate(multiples)]
@@ -241,22 +251,22 @@ def class_row(n_samples: int, n_kernels: int, n_classes: int, seed: int) -> dict
 def drawn(case: Sweep, seed: int) -> tuple[np.ndarray, np.ndarray]:
     """Draw the columns of the largest fit of a sweep, and classes, one score each: smaller fits read a part of both."""
     most = case.at(max(case.sizes))
-    if most.classes == 2 and case.axis != "classes":
-        return additive(most.rows, most.columns, 0, seed, classes=True)
+    if most.classes <= 2 and case.axis != "classes":
+        return additive(most.rows, most.columns, 0, seed, classes=most.classes == 2)
     rng = np.random.default_rng(seed)
     X = rng.normal(size=(most.rows, most.columns))
     scores = [np.sin(2 * X[:, k % 2] + k) + 0.5 * X[:, (k + 1) % most.columns] for k in range(most.classes)]
     return X, np.array(scores) + 0.5 * rng.gumbel(size=(most.classes, most.rows))
 
 
-def counted(model: MKLClassifier, X: np.ndarray, y: np.ndarray) -> dict[str, float]:
+def counted(model: Any, X: np.ndarray, y: np.ndarray) -> dict[str, float]:
     """Fit, and return what the fit did, whatever the clock says: of all classes together.
 
     Products, in units of 1e9, are those of Newton steps: rows times the square of the coefficients that move together
     in a round on factors, the cube of the rows on matrices. Orders are random ones of the target, which tell of noise.
     """
     record, products, n = FactoredWorkingSet._record, [0.0], len(y)
-    drawn, until_told = [0], PermutedTargets.until_told
+    drawn, until_told, tried, learned = [0], PermutedTargets.until_told, [0], OpenedKernels.tried
 
     def recorded(method: FactoredWorkingSet, state: State, number: int, gap: float) -> None:
         before = state.rounds[-1].newton_steps if state.rounds else 0
@@ -269,9 +279,14 @@ def counted(model: MKLClassifier, X: np.ndarray, y: np.ndarray) -> dict[str, flo
         drawn[0] = len(levels[0].permuted)
         return levels
 
+    def asked(opened: OpenedKernels, *given: Any) -> Any:
+        tried[0] += 1
+        return learned(opened, *given)
+
     with (
         mock.patch.object(FactoredWorkingSet, "_record", recorded),
         mock.patch.object(PermutedTargets, "until_told", told),
+        mock.patch.object(OpenedKernels, "tried", asked),
     ):
         model.fit(X, y)
     found = model.solution_ if isinstance(model.solution_, tuple) else (model.solution_,)
@@ -283,6 +298,7 @@ def counted(model: MKLClassifier, X: np.ndarray, y: np.ndarray) -> dict[str, flo
         "products": 1e-9 * (products[0] if model.representation_ == "factored" else steps * float(n) ** 3),
         "active": sum(int(np.count_nonzero(one.kernel_weights)) for one in found),
         "orders": drawn[0],
+        "tried": tried[0],
     }
 
 
@@ -301,7 +317,9 @@ def sweep_rows(name: str, case: Sweep, seed: int, alpha: float | str) -> list[di
         widths = np.geomspace(0.5, 2.0, own.widths).tolist()
         bank = KernelBank.per_feature(widths=widths, standardize=True) if widths else None
         rows, target = X[: own.rows, : own.columns], (y if y.ndim == 1 else y[: own.classes].argmax(axis=0))[: own.rows]
-        model = MKLClassifier(bank, alpha=alpha, outputs=own.outputs, resources={"representation": own.way})
+        model = (MKLClassifier, MKLRegressor)[own.classes == 1](bank, alpha=alpha, outputs=own.outputs)
+        model = (MKLClassifierCV, MKLRegressorCV)[own.classes == 1](bank) if own.search else model
+        model.set_params(resources__representation=own.way)
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", UserWarning)  # of few rows, and columns of noise
             timed = common.cpu_time(lambda: counted(model, rows, target), repeats=1)  # noqa: B023 - called at once

@@ -260,6 +260,8 @@ def test_a_bank_that_leaves_its_kernels_to_the_rows_is_sized_like_the_default_on
     few, y = np.hstack([rows, rows**2])[:2_500], rows[:2_500, 0]
     plans = [MKLRegressorCV(resources={"representation": form}).plan(few, y) for form in ("auto", "factored")]
     assert [plan.kind for plan in plans] == ["packed", "factored"]
+    wide = rng.normal(size=(520, 600))  # whose linear kernels, one a column, are no matrices
+    assert sized_bank(auto, wide) == auto
     chosen = KernelBank([*auto.kernels, ("mine", Gaussian(1.0), None)])
     assert sized_bank(chosen, rows).kernels[-1] == chosen.kernels[-1]
     assert sized_bank(KernelBank([Joint((Gaussian(1.0),))]), rows) == KernelBank([Joint((Gaussian(1.0),))])

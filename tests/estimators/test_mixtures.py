@@ -58,7 +58,8 @@ from manykernels.estimators.selection.strengths import (
 from manykernels.estimators.supervised.problems import SolverChoice, _uninterrupted, descend
 from manykernels.exceptions import InvalidInputError
 from manykernels.grams import DenseStack
-from manykernels.grams.plan import MOST_ROOM, gram_seconds
+from manykernels.grams.plan import MOST_ROOM
+from manykernels.grams.seconds import gram_seconds
 from manykernels.objective import BlockL1, Problem, Ridge, get_loss
 from manykernels.solvers.fold import Candidate
 

@@ -10,7 +10,7 @@ from manykernels import KernelBank
 from manykernels.grams import DistinctStack, LazyStack, RankOneStack, build_stack
 from manykernels.grams.base import GramView
 from manykernels.grams.distinct import Distinct
-from manykernels.grams.training import lines_of, worthwhile
+from manykernels.grams.repeats import lines_of, worthwhile
 from manykernels.kernels import Gaussian, Laplacian, Linear
 from manykernels.testing.kernels import GramStackContract
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -31,9 +32,7 @@ from manykernels.grams.plan import (
     NOTICED,
     TARGET_VECTORS,
     available_memory,
-    factored_seconds,
     format_bytes,
-    gram_seconds,
     memory_bytes,
     plan_kernels,
     plan_stack,
@@ -41,6 +40,7 @@ from manykernels.grams.plan import (
     working_nbytes,
 )
 from manykernels.grams.powers import n_bases
+from manykernels.grams.seconds import factored_seconds, gram_seconds
 from manykernels.grams.training import plan_for
 from manykernels.kernels.bank.columns import Table
 
@@ -225,6 +225,19 @@ def test_columns_of_few_values_make_factors_cheaper():
     assert factored_seconds(300, 300, 100, rank=200) < factored_seconds(300, 300, 100)
     assert plan_kernels(300, 300, 100, memory_budget="4 GB").kind == "packed"
     assert plan_kernels(300, 300, 100, memory_budget="4 GB", rank=200).kind == "factored"
+
+
+def test_kernels_of_points_that_repeat_and_lines_cost_what_is_read_of_them():
+    whole, few, lines = (gram_seconds(60, 800, repeats=own) for own in ((), [(60, 40)], [(60, 0)]))
+    none = gram_seconds(0, 800)
+    assert few - none == pytest.approx((whole - none) * (40 / 800) ** 2)
+    assert 0 < lines - none < 0.1 * (whole - none)
+    counted = []
+    plan = partial(plan_kernels, 604, 500, 600, n_landmark=4, rank=600, memory_budget="4 GB")
+    ways = tuple, lambda: counted.append(1) or [(600, 0)]
+    assert [plan(repeats=way).kind for way in ways] == ["factored", "packed"]
+    assert counted
+    assert plan_kernels(600, 20_000, 600, memory_budget="4 TB", repeats=pytest.fail).kind == "factored"  # none counted
 
 
 def test_pairs_of_landmarks_make_factors_dearer():

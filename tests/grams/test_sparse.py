@@ -14,8 +14,8 @@ from manykernels.grams import build_stack
 from manykernels.grams.factored import sparse
 from manykernels.grams.factored.banks import fit_factors
 from manykernels.grams.factored.sparse import SparseStack
-from manykernels.grams.plan import factored_seconds
 from manykernels.grams.rows.columns import ColumnTable
+from manykernels.grams.seconds import factored_seconds
 from manykernels.grams.training import object_sizes
 from manykernels.kernels import Kmers
 from manykernels.kernels.bank.columns import Table

@@ -7,7 +7,8 @@ import pandas as pd
 import pytest
 
 from manykernels import Gaussian, KernelBank, Linear
-from manykernels.grams.training import open_training, pays, plan_for, repeats_of, total_rank
+from manykernels.grams.repeats import pays, repeats_of
+from manykernels.grams.training import open_training, plan_for, total_rank
 from manykernels.kernels.bank.columns import Table
 
 RNG = np.random.default_rng(0)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import asdict, dataclass, replace
 from numbers import Integral
 from pathlib import Path
@@ -14,6 +14,15 @@ import numpy as np
 import pandas as pd
 
 from manykernels.exceptions import IncompatibleError, InvalidInputError, MemoryBudgetError
+from manykernels.grams.seconds import (
+    ANEW,
+    ENTRY,
+    FULL_RANK,
+    Repeats,
+    factored_seconds,
+    gram_seconds,
+    gram_seconds_beyond,
+)
 
 try:
     import resource
@@ -21,31 +30,10 @@ except ImportError:  # Windows has no such limits
     resource = None  # type: ignore[assignment]
 
 Kind = Literal["dense", "packed", "lazy", "factored"]
-Repeats = Sequence[tuple[int, int]]  # numbers of kernels, and of the distinct points that they are functions of
 
 KINDS = ("dense", "packed", "lazy")
 GRAM, FACTORED = "gram", "factored"
 REPRESENTATIONS = ("auto", GRAM, FACTORED)
-# Seconds of one core, fitted by `python benchmarks/gram_or_factored.py --problem units`
-GRAM_BASE = 0.025  # a fit on matrices
-ENTRY = 3.3e-8  # a Gram entry of one kernel: computed, stored, checked, read by the passes and steps of a fit
-ANEW = 8  # passes of a fit that computes entries anew in each
-CUBE = 2.2e-10  # a cube of the number of samples: the factorizations of a fit on matrices
-READ = 1e-6  # a row and column that kernels are held as factors of: the passes of a fit, all widths together
-KERNEL = 1.6e-4  # a kernel held as factors
-RANK = 1.2e-4  # a column of a factor
-FACTORED_BASE = 0.02  # a fit on factors
-LANDMARK = 1.2e-9  # a row and pair of landmarks: fits of the default bank on them, `--problem growth`
-FEATURE = 1e-7  # a feature of an object, such as a k-mer of a sequence, in one kernel: all passes and products
-# The same under shared weights, measured with 3 and 10 classes of 150 to 1,200 samples on 5 to 30 columns
-SHARED_SQUARE, SHARED_CUBE = 1e-7, 8e-11  # a square and a cube of the number of samples, a target
-SHARED_RANK = 7e-5  # a column of a factor, a target
-SHARED_RANK_CUBE = 2e-10  # a cube of the coefficients of factors that move together, a target
-MOST_TOGETHER = 1000  # of these coefficients; more are never in a model at once, or take turns
-# A pair of a sample and of a sample or coefficient, and a cube of samples, where sums of factors and of a few matrices
-# are formed and factorized; and a pair of samples where the loss has a kink, and takes more steps
-MIXED, MIXED_CUBE, MIXED_OF_KINKS = 1.7e-7, 1.7e-10, 1e-6
-FULL_RANK = 30  # of the factors of a column with many values, about
 CLEARLY = 1.5  # how many times cheaper factors must be predicted to be: both predictions err by as much
 NOTICED = 0.05  # seconds that nobody waits for
 NOTICED_OF_KINKS = 0.2  # the same of losses with a kink: few support vectors, which matrices alone have, are worth that
@@ -541,14 +529,14 @@ def plan_kernels(
         raise IncompatibleError(f"representation='factored' cannot be had: {refusal}. Or take representation='gram'.")
     memory_budget = memory_bytes(memory_budget)
     sizes: dict[str, Any] = {"n_kernels": n_kernels, "n_samples": n_samples, "n_targets": n_targets}
-    of_factors: dict[str, Any] = {"n_columns": n_columns, "n_landmark": n_landmark, "landmarks": landmarks}
-    of_factors |= {"rank": rank, "features": features}
-    seconds = (
-        gram_seconds(**sizes, shared=shared, kinked=kinked),
-        factored_seconds(**sizes, **of_factors, shared=shared, kinked=kinked),
-    )
-    sizes |= {"n_targets": n_targets if shared else 1, "coupled": coupled}  # matrices are read for one after the other
+    of_factors = n_columns, landmarks, n_landmark, n_targets, rank, shared, features, kinked
     spared = np.inf if averages and n_landmark else AVERAGES if averages else least_spared(kinked)
+    factors_s = factored_seconds(n_kernels, n_samples, *of_factors)
+    # A bank is projected on landmarks in order to be factors, and matrices of these take longer than to be read.
+    counted = tuple if landmarks else repeats
+    bar = spared + CLEARLY * factors_s
+    seconds = gram_seconds_beyond(bar, **sizes, shared=shared, kinked=kinked, repeats=counted), factors_s
+    sizes |= {"n_targets": n_targets if shared else 1, "coupled": coupled}  # matrices are read for one after the other
     why = _why_factors(sizes, seconds, spared, representation, memory_budget, repeats)
     if why is None or refusal is not None:
         try:
@@ -602,50 +590,6 @@ def quick_matrices(
 def least_spared(kinked: bool) -> float:
     """Return the seconds that factors must spare to be taken."""
     return NOTICED_OF_KINKS if kinked else NOTICED
-
-
-def gram_seconds(
-    n_kernels: int, n_samples: int, n_targets: int = 1, shared: bool = False, kinked: bool = False
-) -> float:
-    """Return the seconds that a fit on stored Gram matrices is predicted to take on one core.
-
-    They are infinite where none can be had: steps of several targets under shared weights ask for derivatives.
-    """
-    entries, square = ENTRY * n_kernels * n_samples**2 / 2, float(n_samples) ** 2
-    if shared and n_targets > 1:
-        if kinked:
-            return np.inf
-        return GRAM_BASE + entries + n_targets * square * (SHARED_SQUARE + SHARED_CUBE * n_samples)
-    return GRAM_BASE + n_targets * (entries + CUBE * square * n_samples)
-
-
-def factored_seconds(
-    n_kernels: int,
-    n_samples: int,
-    n_columns: int,
-    landmarks: int = 0,
-    n_landmark: int = 0,
-    n_targets: int = 1,
-    rank: int | None = None,
-    shared: bool = False,
-    features: float = 0.0,
-    kinked: bool = False,
-) -> float:
-    """Return the seconds that a fit on factors is predicted to take on one core.
-
-    Kernels whose factors are projections on landmarks end in matrices of these, and in sums of them and of factors;
-    those that are such projections keep their ``landmarks``.
-    """
-    rank = FULL_RANK * n_columns if rank is None else rank
-    fit, passes = FACTORED_BASE + KERNEL * n_kernels, READ * n_samples * n_columns + FEATURE * features
-    passes += LANDMARK * n_samples * float(landmarks) ** 2
-    n, mixed = float(n_samples), 0.0
-    if n_landmark:
-        mixed = MIXED_OF_KINKS * n**2 if kinked else MIXED * n * (n + min(rank, MOST_TOGETHER)) + MIXED_CUBE * n**3
-    if shared and n_targets > 1:
-        together = SHARED_RANK_CUBE * float(min(rank, MOST_TOGETHER)) ** 3
-        return fit + n_targets * (passes + SHARED_RANK * rank + together + mixed)
-    return n_targets * (fit + passes + RANK * rank + mixed)
 
 
 def _why_factors(

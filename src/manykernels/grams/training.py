@@ -3,7 +3,6 @@
 `build_stack` goes from a fitted bank and rows to the stack that fits in memory.
 """
 
-from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import cache, cached_property, partial
@@ -24,18 +23,19 @@ from manykernels.grams.lazy import LazyStack
 from manykernels.grams.packed import PackedStack
 from manykernels.grams.pair_stack import stack_of
 from manykernels.grams.plan import (
+    AVERAGES,
+    CLEARLY,
     FACTORED,
-    FULL_RANK,
     GRAM,
     MIXED_SQUARES,
     MemoryPlan,
-    factored_seconds,
-    gram_seconds,
     memory_bytes,
     plan_kernels,
     plan_stack,
     quick_matrices,
 )
+from manykernels.grams.repeats import apart, lines_of, repeats_of, worthwhile
+from manykernels.grams.seconds import FULL_RANK, factored_seconds, gram_seconds, gram_seconds_beyond
 from manykernels.kernels import (
     FittedBank,
     Gaussian,
@@ -57,7 +57,6 @@ from manykernels.kernels.bank.grids import DEFAULT_SPECS, DefaultKernels
 from manykernels.kernels.bank.normalization import distinct_counts
 from manykernels.kernels.bank.patterns import Kind, NamedKernel
 from manykernels.kernels.pairs.bank import ProductKernels
-from manykernels.kernels.specs.distances import SparsePoints
 from manykernels.threads import n_threads
 from manykernels.validation.arrays import Array, plainly_finite
 from manykernels.validation.parameters import check_n_jobs
@@ -176,8 +175,9 @@ def sized_bank(bank: KernelBank, rows: object = None, patience: float | None = N
     """Return a bank whose default kernels, where it leaves them to the rows, suit the number of rows.
 
     Where a fit on matrices of all of them is predicted to take more seconds than ``patience``, `PATIENCE_SECONDS` if
-    None, Gaussians of several columns are projected on landmarks, so that the bank can be held as factors and a fit
-    ends at any number of rows; their names say so. So it is where columns have shapes, which only factors keep.
+    None, and clearly less on factors, Gaussians of several columns are projected on landmarks, so that the bank can be
+    held as factors and a fit ends at any number of rows; their names say so. So it is where columns have shapes, which
+    only factors keep.
     """
     if rows is None or not any(issubclass(kind, DefaultKernels) for kind in set(map(type, bank.kernels))):
         return bank
@@ -186,10 +186,16 @@ def sized_bank(bank: KernelBank, rows: object = None, patience: float | None = N
     expanded, on_factors = bank.expand(table), bank.keeps_shapes  # whatever matrices would take
     if table.is_sparse or not (on_factors or gram_seconds(len(expanded), len(table)) > patience):
         return bank
-    sizes = _sizes(bank_kinds(bank, table), table) | {"n_landmark": sum(len(columns) > 1 for _, _, columns in expanded)}
-    if not on_factors and factored_seconds(**sizes) <= patience:
-        return bank
+    sizes = _sizes(bank_kinds(bank, table), table)
     count = int(np.clip(np.sqrt(LANDMARK_PRODUCTS / len(table)), *LANDMARK_COUNTS))
+    if not on_factors:
+        several = sum(len(columns) > 1 for _, _, columns in expanded)
+        projected = factored_seconds(**sizes | {"n_landmark": 0, "landmarks": min(count, len(table))})
+        repeats = partial(repeats_of, bank, expanded, table)
+        bar = max(patience, AVERAGES + CLEARLY * projected)  # up to which searches, too, stay on matrices
+        matrices = gram_seconds_beyond(bar, len(expanded), len(table), repeats=repeats)
+        if matrices <= bar or factored_seconds(**sizes | {"n_landmark": several}) <= patience:
+            return bank
     decided = [
         _on_landmarks(own, count) if isinstance(entry, DefaultKernels) else own
         for entry in bank.kernels
@@ -283,7 +289,7 @@ def plan_for(
     expanded = bank.expand(table)
     if not expanded:
         return None  # fitting the bank says what is wrong with the columns
-    quick, repeats = None, partial(repeats_of, bank, expanded, table)
+    quick, repeats = None, cache(partial(repeats_of, bank, expanded, table))
     if representation == "auto":
         quick = quick_matrices(len(expanded), len(table), n_targets, shared, memory_budget, repeats, coupled, kinked)
     kinds = bank_kinds(bank, table)
@@ -308,44 +314,17 @@ def plan_for(
     )
 
 
-def repeats_of(bank: KernelBank, expanded: list[NamedKernel], table: Table) -> list[tuple[int, int]]:
-    """Return numbers of kernels and of distinct points, where `build_stack` will hold matrices among these.
-
-    Of linear kernels that are held as their columns the number of points is zero.
-    """
-    counts = Counter(columns for _, spec, columns in expanded if spec.family != "features")
-    found: list[tuple[int, int]] = []
-    codes_of = cache(lambda j: pd.factorize(table.codes([j])[:, 0], use_na_sentinel=False)[0])
-    lines = [columns for _, spec, columns in expanded if isinstance(spec, Linear) and len(columns) == 1]
-    worth = [columns for columns, m in counts.items() if pays(m, len(table), 1)]
-    for columns in sorted(worth, key=len) if not table.is_sparse else ():
-        n_points, codes = 1, np.zeros(len(table), dtype=np.int64)
-        try:
-            for own in map(codes_of, columns):
-                codes = pd.factorize(codes * (int(own.max()) + 1) + own)[0] if n_points > 1 else own
-                n_points = int(codes.max()) + 1
-                if not pays(counts[columns], len(table), n_points):
-                    break  # with more columns points only become more
-        except InvalidInputError:
-            continue  # fitting the bank says what is wrong with the column
-        if pays(counts[columns], len(table), n_points):
-            found.append((counts[columns], n_points))
-            lines = [each for each in lines if each != columns]
-    scaled_by_row = bank.center or bank.normalize == "unit_diagonal" or bank.missing != "error"
-    if lines and not scaled_by_row and not table.is_sparse and pays(len(lines), len(table), 1):
-        found.append((len(lines), 0))
-    return found
-
-
 def _sizes(kinds: Sequence[Kind], table: Table) -> dict[str, Any]:
     """Return what the predicted seconds of kernels on a table depend on."""
+    alone = [kind for kind in kinds if kind.n_columns == 1]
+    linear = bool(alone) and all(isinstance(kind.spec, Linear) for kind in alone)  # factors as they are, of rank one
     return {
         "n_kernels": sum(kind.n_kernels for kind in kinds),
         "n_samples": len(table),
         "n_columns": table.n_columns,
         "n_landmark": sum(kind.n_kernels for kind in kinds if _needs_landmarks(kind.spec, kind.n_columns)),
         "landmarks": min(max((k.spec.count for k in kinds if isinstance(k.spec, Landmarks)), default=0), len(table)),
-        "rank": total_rank(table),
+        "rank": sum(kind.n_kernels for kind in alone) if linear else total_rank(table),
     }
 
 
@@ -418,76 +397,6 @@ def _needs_landmarks(spec: KernelSpec, n_columns: int) -> bool:
     return served_by(spec, n_columns) == "nystroem" and not by_levels(spec)
 
 
-# Seconds, by which it is decided what is held among distinct points, measured by `python benchmarks/distinct.py`
-READ = 4.3e-10  # an entry of a triangle, in a weighted sum, a product or a form
-SPREAD, SPREAD_ROW = 6e-10, 1.5e-12  # an entry of a weighted sum, spread from one among v points: the second v times
-UNPACKED = 6e-9  # an entry of a triangle among distinct points, made the matrix that is spread
-OPERATION = 2e-5  # one of these on the kernels of one set of distinct points, however few these are
-PRODUCTS = 2  # with a kernel, for each weighted sum that it is part of
-SHARE = 0.5  # of the kernels of a column that are part of a sum, about
-
-
-def pays(m: int, n: int, v: int) -> bool:
-    """Whether a weighted sum of ``m`` kernels among ``v`` of ``n`` points, and the products with it, gain seconds."""
-    read = READ * (1 + PRODUCTS) * SHARE * m * (n * n - v * v) / 2
-    spread = (SPREAD + SPREAD_ROW * v) * n * n / 2 + UNPACKED * v * v / 2
-    return read > spread + (1 + PRODUCTS) * OPERATION
-
-
-def worthwhile(bank: FittedBank, prepared: PreparedRows[Any]) -> list[Distinct]:
-    """Return the kernels of a fitted bank whose points repeat so often that matrices among distinct ones pay."""
-    if not pays(bank.n_kernels, prepared.n_samples, 1):
-        return []
-    sharing: dict[Any, list[int]] = {}  # groups of the same columns, whose points repeat alike
-    groups, point_sets = bank.groups, prepared.data.point_sets
-    for index, group in enumerate(groups):
-        if not isinstance(point_sets[index], SparsePoints):
-            sharing.setdefault(group.positions, []).append(index)
-    found = []
-    for alike in sharing.values():
-        kernels = np.sort([kernel for index in alike for kernel in groups[index].kernels]).astype(np.intp)
-        if not pays(len(kernels), prepared.n_samples, 1):
-            continue
-        points = point_sets[alike[0]]
-        if prepared.factors is not None:  # rows that lack a column, or have a norm of their own
-            points = np.column_stack([points, *prepared.factors[kernels]])
-        by_point: dict[str, Any] = {"return_index": True, "return_inverse": True}
-        _, samples, codes = np.unique(points[:, 0] if points.shape[1] == 1 else points, axis=0, **by_point)
-        if pays(len(kernels), prepared.n_samples, len(samples)):
-            found.append(Distinct(kernels, samples, codes.ravel().astype(np.uint32)))
-    return found
-
-
-def lines_of(bank: FittedBank, prepared: PreparedRows[Any], distinct: Sequence[Distinct]) -> Lines | None:
-    """Return the linear kernels of single columns, but those among few points; None where that spares little."""
-    taken = {kernel for own in distinct for kernel in own.kernels.tolist()}
-    found: dict[int, Array] = {}
-    if not bank.center and prepared.factors is None:
-        for index, group in enumerate(bank.groups):
-            pairs = zip(group.kernels, group.specs, strict=True)
-            own = [kernel for kernel, spec in pairs if isinstance(spec, Linear) and kernel not in taken]
-            if own and len(group.positions) == 1 and not isinstance(prepared.points(index), SparsePoints):
-                points = prepared.points(index)
-                found |= dict.fromkeys(own, points[:, 0]) if points.shape[1] == 1 else {}
-    if not found or not pays(len(found), prepared.n_samples, 1):
-        return None
-    kernels = np.sort(np.fromiter(found, dtype=np.intp))
-    features = np.array([found[kernel] for kernel in kernels.tolist()])
-    return Lines(kernels, np.sqrt(bank.scales[kernels])[:, None] * features)
-
-
-def _apart(
-    bank: FittedBank, prepared: PreparedRows[Any], taken: Sequence[Distinct | Lines], *, rounded: bool
-) -> list[tuple[int, int]]:
-    """Return numbers of kernels that have no triangle of their own, and of the points among which they have one."""
-    sizes = [own.sizes for own in taken]
-    if rounded:
-        rest = np.setdiff1d(np.arange(bank.n_kernels), np.concatenate([*(own.kernels for own in taken), []]))
-        powers = LazyStack(bank, prepared, kernels=rest).powers if rest.size else None
-        sizes.append((0 if powers is None else rest.size - len(powers.bases), 0))
-    return sizes
-
-
 def build_stack(
     bank: FittedBank,
     X: object,
@@ -556,8 +465,8 @@ def build_stack(
     distinct = worthwhile(bank, prepared) if kind in ("auto", "lazy") else []
     lines = lines_of(bank, prepared, distinct) if kind in ("auto", "lazy") else None
     rounded = kind == "auto" and dtype is not None and np.dtype(dtype) == np.float32
-    apart: list[Distinct | Lines] = [*distinct, *([] if lines is None else [lines])]
-    repeats = _apart(bank, prepared, apart, rounded=rounded)
+    taken: list[Distinct | Lines] = [*distinct, *([] if lines is None else [lines])]
+    repeats = apart(bank, prepared, taken, rounded=rounded)
     plan = planned(bank.n_kernels, prepared.n_samples, dtype=dtype, kind=kind, repeats=repeats)
     lazy = LazyStack(
         bank,

@@ -34,7 +34,8 @@ from manykernels.estimators.supervised.problems import Fit, SolverChoice, descen
 from manykernels.exceptions import InvalidInputError
 from manykernels.grams import build_stack, cross_combine, cross_scores
 from manykernels.grams.expansion import Expansion
-from manykernels.grams.plan import SINGLE_PRECISION_TOL, factored_seconds, gram_seconds, pieces_nbytes
+from manykernels.grams.plan import SINGLE_PRECISION_TOL, pieces_nbytes
+from manykernels.grams.seconds import factored_seconds, gram_seconds
 from manykernels.kernels.bank.columns import Table
 from manykernels.solvers import Solution, Status
 from manykernels.solvers.fold import Candidate, Family, Fold, nearest

@@ -31,7 +31,8 @@ from manykernels.grams.plan import (
     working_nbytes,
 )
 from manykernels.grams.powers import n_bases
-from manykernels.grams.training import LAZY, repeats_of
+from manykernels.grams.repeats import repeats_of
+from manykernels.grams.training import LAZY
 from manykernels.kernels import KernelBank, KernelStack, Landmarks
 from manykernels.kernels.bank.columns import Table
 from manykernels.kernels.bank.patterns import NamedKernel

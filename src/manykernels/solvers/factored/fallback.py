@@ -13,7 +13,8 @@ from manykernels.grams.factored import FactoredStack
 from manykernels.grams.factored.base import columns_of
 from manykernels.grams.factored.landmarks import rank_limit
 from manykernels.grams.packed import PackedStack
-from manykernels.grams.plan import CUBE, FLOOR_BYTES, memory_bytes, stack_nbytes, working_nbytes
+from manykernels.grams.plan import FLOOR_BYTES, memory_bytes, stack_nbytes, working_nbytes
+from manykernels.grams.seconds import CUBE
 from manykernels.objective.certificate import inner
 from manykernels.objective.problem import Problem
 from manykernels.solvers.base import in_order

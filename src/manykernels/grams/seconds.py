@@ -1,0 +1,93 @@
+"""Predicted seconds of a fit on Gram matrices and on factors, by which representations and rungs are decided."""
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+
+Repeats = Sequence[tuple[int, int]]  # numbers of kernels, and of the distinct points that they are functions of
+
+# Seconds of one core, fitted by `python benchmarks/gram_or_factored.py --problem units`
+GRAM_BASE = 0.025  # a fit on matrices
+ENTRY = 3.3e-8  # a Gram entry of one kernel: computed, stored, checked, read by the passes and steps of a fit
+ANEW = 8  # passes of a fit that computes entries anew in each
+CUBE = 2.2e-10  # a cube of the number of samples: the factorizations of a fit on matrices
+READ = 1e-6  # a row and column that kernels are held as factors of: the passes of a fit, all widths together
+KERNEL = 1.6e-4  # a kernel held as factors
+RANK = 1.2e-4  # a column of a factor
+FACTORED_BASE = 0.02  # a fit on factors
+LANDMARK = 1.2e-9  # a row and pair of landmarks: fits of the default bank on them, `--problem growth`
+FEATURE = 1e-7  # a feature of an object, such as a k-mer of a sequence, in one kernel: all passes and products
+# The same under shared weights, measured with 3 and 10 classes of 150 to 1,200 samples on 5 to 30 columns
+SHARED_SQUARE, SHARED_CUBE = 1e-7, 8e-11  # a square and a cube of the number of samples, a target
+SHARED_RANK = 7e-5  # a column of a factor, a target
+SHARED_RANK_CUBE = 2e-10  # a cube of the coefficients of factors that move together, a target
+MOST_TOGETHER = 1000  # of these coefficients; more are never in a model at once, or take turns
+# A pair of a sample and of a sample or coefficient, and a cube of samples, where sums of factors and of a few matrices
+# are formed and factorized; and a pair of samples where the loss has a kink, and takes more steps
+MIXED, MIXED_CUBE, MIXED_OF_KINKS = 1.7e-7, 1.7e-10, 1e-6
+FULL_RANK = 30  # of the factors of a column with many values, about
+
+
+def gram_seconds(
+    n_kernels: int,
+    n_samples: int,
+    n_targets: int = 1,
+    shared: bool = False,
+    kinked: bool = False,
+    repeats: Repeats = (),
+) -> float:
+    """Return the seconds that a fit on stored Gram matrices is predicted to take on one core.
+
+    They are infinite where none can be had: steps of several targets under shared weights ask for derivatives.
+    ``repeats`` are those of :func:`plan_stack`: kernels of points that repeat have triangles among these only, and
+    products of one column are read as that column.
+    """
+    square = float(n_samples) ** 2
+    entries = ENTRY * (n_kernels * square - sum(m * (square - v**2) for m, v in repeats)) / 2
+    entries += READ * n_samples * sum(m for m, v in repeats if not v)
+    if shared and n_targets > 1:
+        if kinked:
+            return np.inf
+        return GRAM_BASE + entries + n_targets * square * (SHARED_SQUARE + SHARED_CUBE * n_samples)
+    return GRAM_BASE + n_targets * (entries + CUBE * square * n_samples)
+
+
+def gram_seconds_beyond(
+    bar: float, n_kernels: int, n_samples: int, *, repeats: Callable[[], Repeats], **more: Any
+) -> float:
+    """Return :func:`gram_seconds`, for which it is asked what repeats only where that decides if they are above a bar.
+
+    Of many rows, whose values take long to count, the factorizations alone are.
+    """
+    whole, least = (gram_seconds(m, n_samples, **more) for m in (n_kernels, 0))
+    return gram_seconds(n_kernels, n_samples, **more, repeats=repeats()) if whole > bar >= least else whole
+
+
+def factored_seconds(
+    n_kernels: int,
+    n_samples: int,
+    n_columns: int,
+    landmarks: int = 0,
+    n_landmark: int = 0,
+    n_targets: int = 1,
+    rank: int | None = None,
+    shared: bool = False,
+    features: float = 0.0,
+    kinked: bool = False,
+) -> float:
+    """Return the seconds that a fit on factors is predicted to take on one core.
+
+    Kernels whose factors are projections on landmarks end in matrices of these, and in sums of them and of factors;
+    those that are such projections keep their ``landmarks``.
+    """
+    rank = FULL_RANK * n_columns if rank is None else rank
+    fit, passes = FACTORED_BASE + KERNEL * n_kernels, READ * n_samples * n_columns + FEATURE * features
+    passes += LANDMARK * n_samples * float(landmarks) ** 2
+    n, mixed = float(n_samples), 0.0
+    if n_landmark:
+        mixed = MIXED_OF_KINKS * n**2 if kinked else MIXED * n * (n + min(rank, MOST_TOGETHER)) + MIXED_CUBE * n**3
+    if shared and n_targets > 1:
+        together = SHARED_RANK_CUBE * float(min(rank, MOST_TOGETHER)) ** 3
+        return fit + n_targets * (passes + SHARED_RANK * rank + together + mixed)
+    return n_targets * (fit + passes + RANK * rank + mixed)
