@@ -120,6 +120,15 @@ def test_the_median_distance_in_one_column_is_that_of_all_pairs(rng: np.random.G
             assert median_distance(column[:, None], "cityblock") == expected
 
 
+def test_the_median_distance_in_several_columns_is_that_of_all_pairs(rng: np.random.Generator) -> None:
+    for n in (2, 3, 40, 150):
+        normal = rng.normal(size=(n, 3))
+        for points in (normal, np.exp(3 * normal), np.round(normal), rng.integers(0, 2, (n, 3)) / 0.7):
+            distances = pdist(points)
+            positive = distances[distances > 0]
+            assert median_distance(points) == (np.median(distances) or (np.median(positive) if positive.size else 1.0))
+
+
 def test_the_median_distance_is_deterministic_and_survives_ties(rng: np.random.Generator) -> None:
     many = rng.normal(size=(3000, 2))
     assert median_distance(many) == median_distance(many)

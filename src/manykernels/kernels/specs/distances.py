@@ -14,6 +14,7 @@ import numpy as np
 from scipy.sparse import csr_array
 from scipy.spatial.distance import cdist, pdist
 
+from manykernels.compiled import compiled
 from manykernels.exceptions import InvalidInputError
 from manykernels.validation.arrays import Array, check_count, check_positive
 
@@ -21,6 +22,9 @@ CANCELLATION = 1e-4
 MANY_NEAR = 0.05
 NEAR_AT_ONCE = 2**14  # pairs of sparse rows whose difference is taken at a time
 MEDIAN_ROWS = 1000
+# Numbers of a sample of many, and the share of them on either side of its median among which that of all is looked for:
+# three standard errors. Of 500,000 distances the median takes 2.5 ms then, and 7.3 by ordering all of them.
+SAMPLED, NEARBY = 1000, 0.05
 MOST_BISECTIONS = 12  # each halves the pairs that are left, about; what is left then is few
 ALIKE_IN_ONE_COLUMN = ("euclidean", "cityblock")
 MANAGEABLE_GAPS = 1e-140, 1e140  # whose squares are as exact as they
@@ -287,40 +291,77 @@ def median_distance(points: Array | SparsePoints, metric: str = "euclidean") -> 
         if MANAGEABLE_GAPS[0] < gap < MANAGEABLE_GAPS[1]:
             return gap
     distances = _sparse_distances(points, metric) if isinstance(points, SparsePoints) else pdist(points, metric)
-    median = float(np.median(distances)) if distances.size else 0.0
+    median = _median(distances) if distances.size else 0.0
     if median > 0:
         return median
     positive = distances[distances > 0]
     return float(np.median(positive)) if positive.size else 1.0
 
 
-def _median_gap(values: Array) -> float:
-    """Return the median difference between sorted values, of those that differ if it is zero; NaN if none does.
+def _median(values: Array) -> float:
+    """Return the median of many numbers: those near that of a sample are found first, and ordered alone."""
+    sample = np.sort(values[:: max(len(values) // SAMPLED, 1)])
+    low, high = sample[[int((0.5 - NEARBY) * len(sample)), int((0.5 + NEARBY) * len(sample))]]
+    n_below, near = np.count_nonzero(values < low), values[(values >= low) & (values <= high)]
+    middle = [(len(values) - 1) // 2 - n_below, len(values) // 2 - n_below]
+    inside = middle[0] >= 0 and middle[1] < len(near)
+    return float(np.partition(near, middle)[middle].mean()) if inside else float(np.median(values))
 
-    How many pairs are closer than a bound is told by places in the order. Bisection finds bounds with few pairs between
-    them, of which the differences are then formed: the median is the same number as that of all of them.
-    """
-    n, places = len(values), np.arange(1, len(values) + 1)
-    repeats = np.unique(values, return_counts=True)[1]
-    n_pairs, n_equal = n * (n - 1) // 2, int((repeats * (repeats - 1) // 2).sum())
-    skipped = n_equal if n_equal > n_pairs // 2 else 0
-    if skipped == n_pairs or not np.isfinite(values).all():
+
+def _median_gap(values: Array) -> float:
+    """Return the median difference between sorted values, of those that differ if it is zero; NaN if none does."""
+    if not (len(values) and np.isfinite(values[[0, -1]]).all()):
         return np.nan
-    middle = (skipped + n_pairs - 1) // 2, (skipped + n_pairs) // 2  # their numbers, from the smallest
-    low, high = 0.0, float(values[-1] - values[0])
-    for _ in range(MOST_BISECTIONS):
-        width = 0.5 * (low + high)
-        closer = int((np.searchsorted(values, values + width, side="right") - places).sum())
-        if middle[0] < closer <= middle[1]:  # between the two
+    gaps, first, second = middle_gaps(values, MOST_BISECTIONS)
+    return float(np.partition(gaps, (first, second))[[first, second]].mean()) if len(gaps) else np.nan
+
+
+@compiled()
+def pairs_within(values: Array, width: float) -> int:
+    """Return how many pairs of sorted values differ by at most a width."""
+    count, last = 0, 0
+    for first in range(len(values)):
+        last = max(last, first)
+        while last + 1 < len(values) and values[last + 1] - values[first] <= width:
+            last += 1
+        count += last - first
+    return count
+
+
+@compiled()
+def middle_gaps(values: Array, n_steps: int) -> tuple[Array, int, int]:
+    """Return a few differences of sorted values, and the places of the two middle ones of all in the order of these.
+
+    Bisection finds bounds with few pairs between them: the median is the same number as that of all differences. If it
+    is zero, that of the others is meant; there are none if all values are equal.
+    """
+    n_pairs = len(values) * (len(values) - 1) // 2
+    n_equal = pairs_within(values, 0.0)
+    skipped = n_equal if n_equal > n_pairs // 2 else 0
+    low, below = (0.0, n_equal) if skipped else (-1.0, 0)
+    high, until = values[-1] - values[0], n_pairs
+    first, second = (skipped + n_pairs - 1) // 2, (skipped + n_pairs) // 2  # their numbers, from the smallest
+    for _ in range(n_steps):
+        width = 0.5 * (max(low, 0.0) + high)
+        closer = pairs_within(values, width)
+        if closer <= first:
+            low, below = width, closer
+        elif closer > second:
+            high, until = width, closer
+        else:  # between the two
             break
-        low, high = (width, high) if closer <= middle[0] else (low, width)
-    slack = 4.0 * np.finfo(float).eps * (float(np.abs(values).max()) + high)  # of the sums that places are told by
-    starts = np.maximum(np.searchsorted(values, values + (low - slack)), places)
-    ends = np.maximum(np.searchsorted(values, values + (high + slack), side="right"), starts)
-    first, counts = np.repeat(np.arange(n), ends - starts), ends - starts
-    second = np.arange(counts.sum()) - np.repeat(np.cumsum(counts) - counts, counts) + np.repeat(starts, counts)
-    wanted = [rank - int((starts - places).sum()) for rank in middle]
-    return float(np.partition(values[second] - values[first], wanted)[wanted].mean())
+    gaps, place, start = np.empty(until - below), 0, 0
+    for i in range(len(values)):
+        start = max(start, i + 1)
+        while start < len(values) and values[start] - values[i] <= low:
+            start += 1
+        for j in range(start, len(values)):
+            gap = values[j] - values[i]
+            if gap > high:
+                break
+            gaps[place] = gap
+            place += 1
+    return gaps, first - below, second - below
 
 
 def _sparse_distances(points: SparsePoints, metric: str) -> Array:
