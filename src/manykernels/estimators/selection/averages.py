@@ -356,7 +356,7 @@ class _Newton(abc.ABC):
             step, shift, along = self._direction(gradient, rise, curves, little)
             decrement = -(_inner(gradient, self._dual_of(step, along - shift)) + rise * shift)
             finished = bool((np.abs(decrement) <= little).all())
-            length = self._length(a, b, scores, step, shift, along, decrement, values)
+            length = self._length(a, b, scores, (step, shift, along), decrement, values)
             a, b = a + length * step, b + length * shift
             scores = self._scores(a, b) if self.rounded else scores + length * along
             if finished or not length.any():
@@ -379,18 +379,10 @@ class _Newton(abc.ABC):
         return np.column_stack([getattr(loss, name)(y, z) for loss, y, z in columns])
 
     def _length(
-        self,
-        a: Array,
-        b: Array,
-        scores: Array,
-        step: Array,
-        shift: Array,
-        along: Array,
-        decrement: Array,
-        values: Array,
+        self, a: Array, b: Array, scores: Array, way: tuple[Array, Array, Array], decrement: Array, values: Array
     ) -> Array:
         """Halve the step of each target until its objective falls enough; zero where it does not fall at all."""
-        length = np.ones(a.shape[1])
+        (step, shift, along), length = way, np.ones(a.shape[1])
         for _ in range(MOST_HALVINGS):
             new = self._objective(a + length * step, b + length * shift, scores + length * along)
             low = new <= values - ARMIJO * length * decrement
