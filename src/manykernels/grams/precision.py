@@ -25,5 +25,7 @@ def in_precision(vectors: Array, dtype: DTypeLike) -> tuple[Array, Array | float
 def product_in_precision(matrix: Array, vectors: Array) -> Array:
     """Return the product of a matrix with vectors in the precision of the matrix, whatever the unit of the vectors."""
     rounded, units = in_precision(vectors, matrix.dtype)
-    found = (matrix @ rounded).astype(np.float64, copy=False)
-    return np.asarray(found if isinstance(units, float) else found * units)
+    found: Array = (matrix @ rounded).astype(np.float64, copy=False)
+    if np.any(units != 1.0):
+        found *= units
+    return found
