@@ -30,9 +30,8 @@ from manykernels.objective.losses import Loss
 from manykernels.validation.arrays import Array, check_count
 from manykernels.validation.parameters import RandomSource
 
-NOISE_SHARE = (
-    0.1  # of the strength at which noise leaves no product; chosen by benchmarks/search_defaults.py --products
-)
+# Of the strength at which noise leaves no product; chosen by `python benchmarks/search_defaults.py --products`
+NOISE_SHARE = 0.1
 
 
 class PolynomialMKL(BaseKernelSearch):
