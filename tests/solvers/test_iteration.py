@@ -47,6 +47,16 @@ def test_corrections_spare_steps_on_the_way_to_the_same_optimum(
         assert corrected[:, 0].sum() <= without[:, 0].sum()
 
 
+@pytest.mark.parametrize("loss", ["squared", "quantile"])
+def test_steps_do_not_depend_on_the_unit_of_the_target(loss: str) -> None:
+    grams, y = gaussians(60)
+    found = [  # powers of two leave the rounding of every product as it is
+        solve(grams, y * unit, loss=loss, regularizer="l1", relative_strength=0.05, tol=1e-6)
+        for unit in (1.0, 2.0**-66, 2.0**50)
+    ]
+    assert len({(each.newton_steps, each.n_iter, each.status) for each in found}) == 1, found
+
+
 def test_a_correction_that_makes_no_step_longer_leaves_the_direction(monkeypatch: pytest.MonkeyPatch) -> None:
     posed = problem(0.2)
     directions = []

@@ -198,7 +198,7 @@ class PrimalDual:
         scale, penalty = self._penalty.scaled_conjugate(norms)
         dual = -np.sum(problem.bound.conjugate_parts(rho, scale, rho), axis=0) - penalty
         missing = abs(rho.sum(axis=0)) if problem.fit_intercept else 0.0
-        return dual - missing * (1.0 + abs(self.b))
+        return dual - missing * (np.abs(problem.y).max() + abs(self.b))  # scores have the unit of the target
 
     @property
     def shared_bound(self) -> float | None:
