@@ -31,6 +31,7 @@ from manykernels.grams.plan import (
     working_nbytes,
 )
 from manykernels.grams.powers import n_bases
+from manykernels.grams.remembered import Remembered
 from manykernels.grams.repeats import repeats_of
 from manykernels.grams.training import LAZY
 from manykernels.kernels import KernelBank, KernelStack, Landmarks
@@ -55,6 +56,8 @@ FACTORED_BYTES = 12  # an entry of a matrix among features: in double precision 
 # of the products of each kernel
 SIDE_BY_SIDE, PRODUCTS = 6, 10
 PATIENCE_OF_AVERAGES = 8.0  # predicted seconds of one fit on matrices, at which searches on landmarks take as long
+# Part of what varies, of one target: eight searches of one target took 0.13 to 0.70 of it, 0.39 on the mean
+LIKELY_OF_FOLDS = 0.4
 LIKELY_FOLDS = 3  # in which selections are tried first, and as often only
 PERMUTED, PRODUCT_BYTES = 200, 2**22  # orders of a target in one product with the kernels, and the most that it takes
 COPIED_KERNELS = (12, 25)  # triangles of kernels in use beside matrices that are not held: as often, and of many
@@ -82,27 +85,35 @@ def plan_of_search(
         return None, (GRAM, GRAM)
     fit = fit.at_fraction(default_fraction(n))
     expanded = plain.kernels.expand(Table.of(samples.rows, sparse=True))
-    n_rounded = _n_triangles(plain.kernels, expanded, Table.of(samples.rows, sparse=True))
     own = [(spec, columns) for _, spec, columns in expanded if len(columns) > 1]
     landmarks = tuple(spec.count for spec, _ in own if isinstance(spec, Landmarks))
     form = FACTORED if plan.kind == FACTORED else GRAM
     # Matrices beside factors (those that a fit may do without) take as long in a fold as matrices alone.
     apart = fit.kind == FACTORED and not fit.optional_nbytes and averages and search.solver == AUTO
     forms = form, FACTORED if apart else form
+    rows = _rows_of_fold(n, n_folds, apart)
+    n_rounded = _n_triangles(plain.kernels, expanded, Table.of(samples.rows, sparse=True), rows)
     given: dict[str, Any] = {"mixtures": mixtures, "averages": averages, "apart": apart, "landmarks": landmarks}
+    given["n_targets"] = samples.y.shape[1]
     given["chooses"] = search.l1_ratios is None or 0.0 in np.ravel(search.l1_ratios)
     return plan_search(plan, fit, n_folds, n_rounded, rounded=rounded, selects=selects, **given), forms
 
 
-def _n_triangles(bank: KernelBank, kernels: Sequence[NamedKernel], table: Table) -> float:
-    """Return about how many triangles among the rows are held, those among distinct points as parts of one."""
-    n, parts, rest = len(table), 0.0, list[NamedKernel]()
+def _rows_of_fold(n_samples: int, n_folds: int, apart: bool) -> int:
+    """Return among how many rows a fold has matrices: where factors are ``apart``, of about half of them at last."""
+    rows = n_samples - n_samples // n_folds
+    return rows // 2 if apart else rows
+
+
+def _n_triangles(bank: KernelBank, kernels: Sequence[NamedKernel], table: Table, n: int) -> float:
+    """Return about how many triangles among n rows are held, those among distinct points as parts of one."""
+    parts, rest = 0.0, list[NamedKernel]()
     by_columns: dict[tuple[int, ...], list[NamedKernel]] = {}
     for kernel in kernels:
         by_columns.setdefault(kernel[2], []).append(kernel)
     for own in by_columns.values():
         repeats = [(m, points) for m, points in repeats_of(bank, own, table) if points]
-        parts += sum(m * points**2 for m, points in repeats) / n**2
+        parts += sum(m * min(points, n) ** 2 for m, points in repeats) / n**2
         rest += [] if repeats else own
     return parts + n_bases(rest, n)
 
@@ -140,6 +151,7 @@ def plan_search(
     rounded: bool = True,
     selects: bool = True,
     chooses: bool = True,
+    n_targets: int = 1,
 ) -> MemoryPlan:
     """Return what a search over folds holds, from few kernels that take part to many.
 
@@ -172,6 +184,8 @@ def plan_search(
         Whether folds have these features in single precision.
     selects, chooses : bool
         Whether anything but averages is tried, not of many targets; and whether averages of all kinds are.
+    n_targets : int
+        Each has kernels of its own that take part.
 
     Raises
     ------
@@ -183,10 +197,9 @@ def plan_search(
     >>> from manykernels.grams.plan import plan_kernels
     >>> fit = plan_kernels(30, 6_000, 10, memory_budget="1 GB", representation="factored", column_bytes=0)
     >>> plan_search(fit, fit, 5).expected
-    'about 20.9 MB, 13.0 MB to 28.8 MB'
+    'about 19.3 MB, 13.0 MB to 28.8 MB'
     """
-    m, n, k = plan.n_kernels, plan.n_samples, fit.n_targets
-    reason = plan.reason
+    m, n, reason = plan.n_kernels, plan.n_samples, plan.reason
     rows, room = n - n // n_folds, fit.room_for_folds
     if plan.kind == FACTORED:
         folds = n_folds if mixtures else 1
@@ -194,7 +207,7 @@ def plan_search(
     elif not mixtures:
         least, most = (nbytes + int(plan.nbytes * (rows / n) ** 2) for nbytes in (plan.least_nbytes, plan.most_nbytes))
     else:
-        own = rows // 2 if apart else rows
+        own = _rows_of_fold(n, n_folds, apart)
         square, triangles = 8 * own**2, int(2 * (m if n_rounded is None else n_rounded) * own * (own + 1))
         spectra = 4 * (_side_by_side(4 * rows * n, n_folds, room) + AVERAGE_ROUNDED) * rows * n if averages else 0
         open_folds = _side_by_side(triangles, n_folds, room)
@@ -215,7 +228,9 @@ def plan_search(
         objects = FOLD_KERNEL * m * max(n_folds - N_FOLDS, 0)
         spectra, first = spectra + objects, first + objects
         least = max(spectra, first, products, last[0])
-        all_open = open_folds * triangles + SQUARE_ARRAYS * square + _of_targets(m, own, k) if selects else 0
+        known = 8 * m * own * Remembered(m, own).room
+        together = _of_targets(m, own, n_targets) if triangles >= 2 * m * own**2 else 0  # else targets take turns
+        all_open = open_folds * (triangles + known) + SQUARE_ARRAYS * square + together if selects else 0
         most = max(spectra, objects + all_open, last[1], least)
     nbytes = plan.nbytes if plan.kind == FACTORED else 0
     planned = replace(
@@ -226,7 +241,7 @@ def plan_search(
         optional_nbytes=0,
         varying_nbytes=most - least,
         n_folds=n_folds,
-        likely_share=LIKELY_SHARE,
+        likely_share=1.0 - (1.0 - LIKELY_OF_FOLDS) ** n_targets,
     )
     return _allowed(planned, f", which takes {fit.expected}")
 
