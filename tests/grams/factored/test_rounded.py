@@ -8,7 +8,7 @@ import pytest
 from manykernels import KernelBank
 from manykernels.grams.factored import FourierStack
 from manykernels.grams.factored.banks import fit_factors
-from manykernels.grams.factored.rounded import LEAST_ROWS, rounded_quads
+from manykernels.grams.factored.rounded import LEAST_ROWS, WAVE_STEPS, KnottedColumn, _frequencies, rounded_quads
 from manykernels.kernels import Linear
 from manykernels.validation.arrays import Array
 
@@ -45,6 +45,23 @@ def test_widths_may_differ_from_column_to_column_and_gaps_count_for_nothing() ->
     exact = np.array([chosen.quad(vector) for vector in vectors.T]).T
     assert found is not None
     assert np.abs(found / exact - 1.0).max() < 0.02
+
+
+def test_sums_at_many_knots_are_transformed_as_those_at_few_are() -> None:
+    X = np.random.default_rng(4).uniform(0.0, [16.0, 4.0, 16.0], (N, 3))
+    _, vectors = columns_of_noise(4)
+    stack = FourierStack.grid(X, WIDTHS, standardize=False)
+    found = stack.rounded_quads(vectors)
+    exact = np.array([stack.quad(vector) for vector in vectors.T]).T
+    assert found is not None
+    knots = [KnottedColumn.of(stack.table, j, np.arange(9), np.array(WIDTHS)).knots for j in range(3)]
+    assert [count * _frequencies(count, 8.0) > WAVE_STEPS * count * np.log2(count) for count in knots] == [
+        True,
+        False,
+        True,
+    ]
+    assert np.abs(found / exact - 1.0).max() < 0.02
+    assert np.sqrt(np.mean((found / exact - 1.0) ** 2)) < 0.005
 
 
 def test_a_column_with_a_row_far_away_is_read_exactly() -> None:
