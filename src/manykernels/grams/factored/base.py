@@ -294,8 +294,11 @@ class FactoredStack(GramStack):
 
     def taken(self, kernels: Array, rows: Array) -> FactoredStack:
         """Return some kernels on a copy of some rows, with factors that are good for these."""
-        used = sorted({j for m in kernels.tolist() for j in self.columns_of(m)})
-        return self._over(self.table.taken(used, rows), kernels)
+        return self._over(self.table.taken(self.columns_used(kernels), rows), kernels)
+
+    def columns_used(self, kernels: Array) -> list[int]:
+        """Return the columns that some of these kernels read, increasing."""
+        return sorted({j for m in kernels.tolist() for j in self.columns_of(m)})
 
     def _take(self, kernels: Array) -> FactoredStack:
         return self._over(self.table, kernels)

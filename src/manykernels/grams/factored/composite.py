@@ -114,6 +114,11 @@ class CompositeStack(FactoredStack):
         part, place = self._at(kernel)
         return part.columns_of(place)
 
+    def columns_used(self, kernels: Array) -> list[int]:
+        own = (self._place[kernels[self._part[kernels] == number]] for number in range(len(self.parts)))
+        used = (part.columns_used(places) for part, places in zip(self.parts, own, strict=True))
+        return sorted({column for columns in used for column in columns})
+
     def cross_apply(self, kernel: int, X: ColumnTable, rho: Array) -> Array:
         """Return ``sum_i rho_i k_m(x, x_i)`` at new rows, (n,), from kernel values."""
         part, place = self._at(kernel)

@@ -395,6 +395,9 @@ class FourierStack(FactoredStack):
     def columns_of(self, kernel: int) -> tuple[int, ...]:
         return (int(self.columns[kernel]),)
 
+    def columns_used(self, kernels: Array) -> list[int]:
+        return np.unique(self.columns[kernels]).tolist()
+
     @property
     def largest(self) -> Array:  # one reading of others
         return self.scales
