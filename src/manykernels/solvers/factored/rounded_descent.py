@@ -263,7 +263,7 @@ class RoundedModel:
         answers = np.zeros((blocks, within, blocks, within * rank))
         if intercepts:
             sums = (M @ table).reshape(blocks, within, within * rank)
-            own = -np.linalg.pinv(M.sum(axis=3), rcond=NO_SHIFT, hermitian=True) @ sums
+            own = -_inverse(M.sum(axis=3)) @ sums
             gram += sums.swapaxes(1, 2) @ own
             answers[np.arange(blocks), :, np.arange(blocks)] = own
         return gram, answers.reshape(outputs, -1)
@@ -415,6 +415,13 @@ class Together:
         moved = add_step(self.code, image, *terms, slopes)
         v[self.own] = new
         return float(moved), float(np.sum((left - gradient) ** 2))
+
+
+def _inverse(curvatures: Array) -> Array:
+    """Return pseudo-inverses of the curvature in shifts of all scores, (blocks, within, within)."""
+    if curvatures.shape[1] == 1:
+        return np.divide(1.0, curvatures, out=np.zeros_like(curvatures), where=curvatures > 0)
+    return np.asarray(np.linalg.pinv(curvatures, rcond=NO_SHIFT, hermitian=True))
 
 
 def sums_in_bins(code: Array, rows: Array, bins: int) -> Array:
