@@ -323,7 +323,8 @@ class Regularizer:
             largest = self.strength * self.curve.strengths_max(U)
             if np.isfinite(largest).all():
                 return largest
-        return np.array([self.strength_of_nothing_to_gain(u, loss) for u in U])
+        unit = replace(self, strength=1.0)
+        return np.array([unit.strength_of_nothing_to_gain(u, loss) for u in U])
 
     def strength_of_nothing_to_gain(self, u: Array, loss: float) -> float:
         """Return the strength at which nothing is left to gain, see `relative`; 0 if there is nothing at any.
@@ -348,7 +349,8 @@ class Regularizer:
         exponent = self.curve.exponent if self.curve is not None and not self.curve.coupled else 2.0
         # Omega* is homogeneous of degree q / (q - 1): the loss is divided out first, or squares would overflow.
         slopes = np.asarray(u) / loss ** ((exponent - 1.0) / exponent)
-        return float(replace(self, strength=1.0).conjugate(slopes) ** (exponent - 1.0))
+        unit = self if self.strength == 1.0 else replace(self, strength=1.0)
+        return float(unit.conjugate(slopes) ** (exponent - 1.0))
 
     def threshold(self, t: Array) -> Any:
         """Return the dual norms below which kernels without a norm stay without one, the others having norms ``t``.
