@@ -31,6 +31,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from scipy.linalg import LinAlgError, eigh, get_blas_funcs, get_lapack_funcs
 
+from manykernels.estimators.selection.averages_loops import go_along
 from manykernels.grams.precision import in_precision, product_in_precision
 from manykernels.objective.certificate import Certificate, KKTResiduals
 from manykernels.objective.losses import Loss
@@ -282,8 +283,8 @@ class _Factors:
             factor, self.ratios[near] = _factorized(gram, float(np.sqrt(ratios[near[0]] * ratios[near[-1]])), dtype)
             self.parts.append((np.sort(near), factor))
             left = left[len(near) :]
-        known = (self.parts[0][1],)
-        self.potrs, self.trsv = get_lapack_funcs("potrs", known), get_blas_funcs("trsv", known)
+        # From the right, in two thirds of the time of solutions from the left: 0.45 and 0.70 ms (800 rows, 10 columns).
+        self.trsm, self.trsv = get_blas_funcs(("trsm", "trsv"), (self.parts[0][1],))
 
     def serve(self, ratios: Array) -> bool:
         """Whether they are still near."""
@@ -299,8 +300,8 @@ class _Factors:
                     half = self.trsv(factor, near[:, k], lower=True)
                     out[:, k] = self.trsv(factor, half, lower=True, trans=True)
             else:
-                own = slice(None) if len(self.parts) == 1 else columns
-                out[:, own] = self.potrs(factor, near[:, own], lower=True)[0]
+                half = self.trsm(1.0, factor, near[:, columns].T, side=True, lower=True, trans_a=True)
+                out[:, columns] = self.trsm(1.0, factor, half, side=True, lower=True).T
         out *= units
         return out, right - self.ratios * out
 
@@ -507,22 +508,20 @@ class _KernelNewton(_Newton):
         ratios = self.strengths / means
         flat = np.maximum(len(curves) * self.least_curvature, tiny)  # scores may be so large that none is left
         inverse_b = 1.0 / np.maximum(curves.sum(axis=0), flat) if centered else np.zeros(len(rise))
-        x, t, along = np.zeros_like(gradient), np.zeros_like(rise), np.zeros_like(curves)
-        u, q, wild = -gradient, -rise, WILD**2 * _inner(gradient, gradient)
+        u, q, wild = np.asfortranarray(-gradient), -rise, WILD**2 * _inner(gradient, gradient)
+        x, t, along, told = np.zeros_like(u), np.zeros_like(rise), np.zeros_like(u), np.empty((len(rise), 3))
         z, moved = self._preconditioned(u, ratios, means)
-        w = inverse_b * q
+        w, curved = inverse_b * q, np.ascontiguousarray(curves.T)
         p, o = z, w
         energy, promised = _inner(u, moved) + q * w, 0.0 * rise
         goal = (EXACT if self.quadratic else FORCING) ** 2 * energy
         for _ in range(MOST_PRODUCTS):
-            change = moved + o
-            bent = curves * change
-            curvature = _inner(bent, change) + self.strengths * _inner(p, moved)
-            length = np.where((energy > goal) & (curvature > 0), energy / np.where(curvature > 0, curvature, 1.0), 0.0)
-            gained = length * energy
-            x, t, along, promised = x + length * p, t + length * o, along + length * change, promised + gained
-            u, q = u - length * (bent + self.strengths * p), q - length * (bent.sum(axis=0) if centered else 0.0)
-            if (_inner(u, u) > wild).any():
+            asked = np.where(energy > goal, energy, 0.0)
+            go_along(curved, self.strengths, asked, p.T, moved.T, o, x.T, along.T, u.T, told)
+            length, rising, left = told.T
+            t, q, gained = t + length * o, q - rising * centered, length * asked
+            promised = promised + gained
+            if (left > wild).any():
                 unseen = self._unseen(u) / self.strengths
                 return x + unseen, t, along + _exact_product(self.gram, unseen)
             if not self.quadratic and (gained <= SMALL_GAIN * promised).all():  # to know more takes another solution

@@ -1,0 +1,35 @@
+"""The compiled loop of a step of averages: vectors of samples are read once or twice, whatever is done with them."""
+
+from manykernels.compiled import compiled
+from manykernels.grams.loops import FAST
+from manykernels.validation.arrays import Array
+
+
+@compiled(fastmath=FAST)
+def go_along(
+    curves: Array, strengths: Array, energy: Array, way: Array, moved: Array, shift: Array, x: Array, along: Array,
+    u: Array, out: Array,
+) -> None:  # fmt: skip
+    """Go to the minimum of the model of each target along its conjugate direction, all (K, n) but (K,) numbers.
+
+    The direction ``way`` changes functions by ``moved`` and intercepts by ``shift``; ``x`` and ``along`` are what steps
+    and changes of scores add up to, ``u`` is what is left of the gradient. Targets whose ``energy`` is zero stay. To
+    ``out`` (K, 3) go the length, by what the left slope of the intercept changes, and the square of ``u``.
+    """
+    for k in range(len(x)):
+        curvature = 0.0
+        for i in range(x.shape[1]):
+            change = moved[k, i] + shift[k]
+            curvature += curves[k, i] * change * change + strengths[k] * way[k, i] * moved[k, i]
+        length = energy[k] / curvature if energy[k] > 0.0 and curvature > 0.0 else 0.0
+        rise, square = 0.0, 0.0
+        for i in range(x.shape[1]):
+            change = moved[k, i] + shift[k]
+            bent = curves[k, i] * change
+            x[k, i] += length * way[k, i]
+            along[k, i] += length * change
+            left = u[k, i] - length * (bent + strengths[k] * way[k, i])
+            u[k, i] = left
+            rise += bent
+            square += left * left
+        out[k, 0], out[k, 1], out[k, 2] = length, length * rise, square
