@@ -81,10 +81,10 @@ def test_searches_on_matrices_as_given_hold_what_their_plans_say(kind: Any, outp
 
 def test_a_fold_of_most_rows_reads_matrices_as_they_are() -> None:
     plans = [plan_given(20, 500, 1, n_folds, "1 GB") for n_folds in (5, 500)]
-    assert plans[0].least_nbytes > 5 * 2 * 20 * 400**2
+    assert 2 * 2 * 20 * 400**2 > plans[0].least_nbytes > 2 * 20 * 400**2, "folds beside one another are copied in turn"
     assert "copies 0 B" in plans[1].reason
     few = plan_given(20, 500, 1, 5, "1 GB", rounded=False)
-    assert few.least_nbytes > 5 * 8 * 20 * 400**2, "a scorer is given double precision"
+    assert few.least_nbytes > 8 * 20 * 400**2, "a scorer is given double precision"
     with pytest.raises(MemoryBudgetError, match=r"A search over 5 folds of 20 kernels .* Use fewer folds or samples"):
         plan_given(20, 500, 1, 5, "5 MB")
 

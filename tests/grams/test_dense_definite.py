@@ -283,3 +283,26 @@ def test_parts_that_single_precision_does_not_hold_stay_as_they_are(unit):
     part = DenseStack(unit * KERNELS).part(np.arange(0, N, 2), np.float32)
     assert part.dtype == np.float64
     np.testing.assert_array_equal(part.block(), unit * KERNELS[:, ::2, ::2])
+
+
+@pytest.mark.parametrize("dtype", [None, np.float32])
+def test_parts_that_are_not_copied_say_what_their_copies_do(dtype):
+    samples, rng = np.arange(0, N, 2), np.random.default_rng(0)
+    part = DenseStack(KERNELS).part(samples, dtype, copied=False)
+    copy, vector = part.copied(), rng.normal(size=len(samples))
+    assert part.evaluates
+    assert not part.in_memory
+    assert 4 * part.n_rounded_entries == copy.nbytes
+    weights = rng.uniform(size=len(KERNELS))
+    np.testing.assert_allclose(part.quad(vector), copy.quad(vector), rtol=1e-5)
+    np.testing.assert_allclose(part.combine(weights), copy.combine(weights), rtol=1e-5, atol=1e-5)
+    np.testing.assert_allclose(part.apply_each(vector), copy.apply_each(vector), rtol=1e-5, atol=1e-4)
+
+
+def test_kernels_are_proven_once_for_all_copies_of_a_part(lazy, factorized):
+    part = as_stack(KERNELS).part(np.arange(0, N, 2), np.float32, copied=False)
+    for _ in range(3):
+        part.copied().prove_definite([3])
+    assert len(factorized) == 1
+    part.copied().prove_definite([3, 7])
+    assert len(factorized) == 2

@@ -8,7 +8,7 @@ import numpy as np
 
 from manykernels.exceptions import InvalidInputError
 from manykernels.grams import loops
-from manykernels.grams.base import MOST_SAMPLES, GramStack, is_stack, mirror_upper
+from manykernels.grams.base import MOST_SAMPLES, GramStack, GramView, is_stack, mirror_upper
 from manykernels.grams.packed import PackedStack, pack_triangles, pack_triangles_among
 from manykernels.threads import blas_threads, run_ranges
 from manykernels.validation.arrays import Array, read_only
@@ -163,14 +163,15 @@ class DenseStack(GramStack):
     def _take(self, kernels: Array) -> DenseStack:
         return DenseStack(self._array[kernels], names=self._names_of(kernels), n_threads=self.n_threads)
 
-    def part(self, samples: Array, dtype: DTypeLike | None = None) -> GramStack:
-        """Return all kernels on some samples; a copy is in single precision where that is asked for, and holds them."""
+    def part(self, samples: Array, dtype: DTypeLike | None = None, *, copied: bool = True) -> GramStack:
+        """Return all kernels on some samples; a copy is in single precision where that is asked for, and holds them.
+
+        What is not ``copied`` is read from these matrices each time, until it is.
+        """
         if np.array_equal(samples, np.arange(self.n_samples)):
             return self
-        copied, tops = len(samples) < MOST_SAMPLES * self.n_samples, self.largest
-        rounds = copied and dtype is not None and np.dtype(dtype) == np.float32
-        held = rounds and bool((tops < MOST_SINGLE).all() and (tops[tops > 0] > 1.0 / MOST_SINGLE).all())
-        return PackedStack.rounded_part(self, samples) if held else self.restrict(samples)
+        part = DensePart(self, samples, dtype)
+        return part if not copied and len(samples) < MOST_SAMPLES * self.n_samples else part.copied()
 
     def _restrict(self, samples: Array) -> GramStack:
         if len(samples) >= MOST_SAMPLES * self.n_samples:
@@ -182,6 +183,36 @@ class DenseStack(GramStack):
         if not self._own:
             self._array, self._own = self._array.copy(), True
         self._array[kernel] = gram
+
+
+class DensePart(GramView):
+    """All matrices among some samples, which the sums and forms of those of all samples are read for.
+
+    A pass over it takes some times as long as over a copy, which is made whenever it is asked for and let go.
+    """
+
+    evaluates = True
+    _proofs: Unproven | None = None  # what is known of the copies that were made before
+
+    def __init__(self, whole: DenseStack, samples: Array, dtype: DTypeLike | None = None) -> None:
+        super().__init__(whole, np.arange(whole.n_kernels), samples)
+        self.in_memory, self._pads, tops = False, True, whole.largest
+        rounds = len(samples) < MOST_SAMPLES * whole.n_samples and dtype is not None and np.dtype(dtype) == np.float32
+        self._rounds = rounds and bool((tops < MOST_SINGLE).all() and (tops[tops > 0] > 1.0 / MOST_SINGLE).all())
+
+    @property
+    def n_rounded_entries(self) -> int:
+        """Numbers in single precision that a copy takes as much as: triangles, or whole matrices of twice the size."""
+        return self.n_entries if self._rounds else 2 * self.n_kernels * self.n_samples**2
+
+    def copied(self) -> GramStack:
+        """Return a copy; of all that are made a kernel is proven definite once."""
+        whole, samples = self._parent, self._samples
+        found = PackedStack.rounded_part(whole, samples) if self._rounds else whole.restrict(samples)
+        if self._proofs is not None:
+            found._unproven = self._proofs
+        self._proofs = found._unproven
+        return found
 
 
 def as_stack(

@@ -340,9 +340,9 @@ def pack_triangles_among(grams: Array, kernels: Array, samples: Array, out: Arra
         gram, start = grams[kernels[p]], 0
         for i in range(n):
             own = samples[i]
-            for j in range(i, n):
-                other = samples[j]
-                out[p, start + j - i] = gram[own, other] if own <= other else gram[other, own]
+            row, target, others = gram[own], out[p, start : start + n - i], samples[i:]
+            for j in range(n - i):
+                target[j] = row[others[j]] if own <= others[j] else gram[others[j], own]
             start += n - i
 
 

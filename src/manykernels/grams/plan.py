@@ -247,6 +247,15 @@ def plan_stack(
     )
 
 
+def plan_as_given(n_kernels: int, n_samples: int, n_targets: int, memory_budget: int | str | None) -> MemoryPlan:
+    """Return what a fit holds beside kernels that came as matrices: copies of those in use, in single precision."""
+    m, n, budget = n_kernels, n_samples, memory_bytes(memory_budget)
+    least = FLOOR_BYTES + _array_bytes(FEWEST_SQUARES, m, n, n_targets)
+    most = working_nbytes(m, n, n_targets, stored=True) + min(COPIED_BYTES, 2 * m * n * (n + 1))
+    sizes = {"n_kernels": m, "n_samples": n, "n_targets": n_targets}
+    return MemoryPlan("dense", "float64", 0, most, budget, "As given.", varying_nbytes=most - least, **sizes)
+
+
 def stack_nbytes(kind: str, n_kernels: int, n_samples: int, dtype: str, repeats: Repeats = ()) -> int:
     """Return the bytes of the stored Gram entries, an exact Python integer."""
     triangle = n_samples * (n_samples + 1) // 2

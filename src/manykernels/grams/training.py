@@ -416,7 +416,7 @@ def build_stack(
     X : PreparedRows, DataFrame, array or KernelStack
         Rows, prepared here if they are not yet.
     kind : {"auto", "dense", "packed", "lazy"}
-        Of no account for kernels that come as matrices: these stay where they are.
+        Kernels that come as matrices stay where they are; "lazy" copies no part of them.
     memory_budget : int, str or None
         See `plan_stack`; checked before anything is allocated.
     dtype : float32, float64 or None
@@ -461,7 +461,7 @@ def build_stack(
         if memory_budget is not None:
             planned(len(held.array), n_samples, kind="dense")
         whole = DenseStack(held.array, names=bank.names, n_threads=n_threads(n_jobs), unproven=held.unproven)
-        return whole.part(held.samples, dtype)
+        return whole.part(held.samples, dtype, copied=kind != LAZY)
     distinct = worthwhile(bank, prepared) if kind in ("auto", "lazy") else []
     lines = lines_of(bank, prepared, distinct) if kind in ("auto", "lazy") else None
     rounded = kind == "auto" and dtype is not None and np.dtype(dtype) == np.float32

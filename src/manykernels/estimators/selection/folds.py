@@ -33,9 +33,11 @@ from manykernels.estimators.strength import default_fraction
 from manykernels.estimators.supervised.problems import Fit, SolverChoice, descend, expanded, without_bar
 from manykernels.exceptions import InvalidInputError
 from manykernels.grams import build_stack, cross_combine, cross_scores
+from manykernels.grams.dense import DensePart
 from manykernels.grams.expansion import Expansion
-from manykernels.grams.plan import SINGLE_PRECISION_TOL, pieces_nbytes
+from manykernels.grams.plan import SINGLE_PRECISION_TOL, pieces_nbytes, plan_as_given
 from manykernels.grams.seconds import factored_seconds, gram_seconds
+from manykernels.kernels import KernelStack
 from manykernels.kernels.bank.columns import Table
 from manykernels.solvers import Solution, Status
 from manykernels.solvers.fold import Candidate, Family, Fold, nearest
@@ -174,7 +176,8 @@ def on_stored(
     # Problems are solved one after the other, so that no product has many columns: triangles, however many there are.
     settings: dict[str, Any] = {"memory_budget": memory_budget, "n_jobs": stack.n_threads, "dtype": dtype}
     settings["coupled"] = problems[0].loss.couples_samples
-    held = build_stack(training.bank, training.prepared, **settings)
+    matrices = partial(build_stack, training.bank, training.prepared, **settings)
+    held = stack.copied() if isinstance(stack, DensePart) else matrices()
     return [replace(problem, stack=held) for problem in problems]
 
 
@@ -269,6 +272,10 @@ class OpenedKernels:
         first, stack = self.problems[0], self.training.stack
         anew = stack.evaluates or stack.has_factors  # else nothing is held but what there is
         plan = self.model._planned(self.samples, first.loss, first.regularizer) if anew else None
+        if isinstance(self.samples.rows, KernelStack):
+            plan = plan_as_given(
+                stack.n_kernels, stack.n_samples, len(self.problems), self.model._resources.memory_budget
+            )
         return 0 if plan is None else plan.at_fraction(default_fraction(len(self.samples.weight))).room_for_folds
 
     def stored(self) -> list[Problem]:

@@ -16,7 +16,6 @@ from manykernels.estimators.strength import AUTO, default_fraction
 from manykernels.exceptions import MemoryBudgetError
 from manykernels.grams.base import MOST_SAMPLES
 from manykernels.grams.plan import (
-    COPIED_BYTES,
     FACTORED,
     FEWEST_SQUARES,
     FLOOR_BYTES,
@@ -28,7 +27,7 @@ from manykernels.grams.plan import (
     format_bytes,
     memory_bytes,
     pieces_nbytes,
-    working_nbytes,
+    plan_as_given,
 )
 from manykernels.grams.powers import n_bases
 from manykernels.grams.remembered import Remembered
@@ -271,7 +270,8 @@ def plan_given(
 ) -> MemoryPlan:
     """Return what a search over folds holds beside kernels that came as matrices, of which folds copy their parts.
 
-    Of mixtures all folds are open at once, of a grid one. A fold of most of the rows reads the matrices as they are.
+    Copies of several folds are held together as far as they fit beside what a fit takes, of a grid one. A fold of most
+    of the rows reads the matrices as they are.
 
     Examples
     --------
@@ -281,12 +281,13 @@ def plan_given(
     m, n, rows = n_kernels, n_samples, n_samples - n_samples // n_folds
     triangles, squares = 2 * m * rows * (rows + 1), [8 * count * rows**2 for count in (FEWEST_SQUARES, SQUARE_ARRAYS)]
     copy = 0 if rows >= MOST_SAMPLES * n else triangles if rounded else 8 * m * rows**2
-    held = FLOOR_BYTES + copy * (n_folds if mixtures else 1)
-    sums = (4 if rounded else 8) * (n_folds + AVERAGE_ROUNDED) * rows * n if averages else 0
+    fit = plan_as_given(m, n, n_targets, memory_budget).at_fraction(default_fraction(n))
+    room, summed = fit.room_for_folds, (4 if rounded else 8) * rows * n
+    copies = copy * (_side_by_side(copy, n_folds, room) if mixtures else 1)
+    sums = (_side_by_side(summed, n_folds, room) + AVERAGE_ROUNDED) * summed if averages else 0
     together = _of_targets(m, rows, n_targets) if mixtures and selects else 0
-    working = working_nbytes(m, n, n_targets, stored=True) + min(COPIED_BYTES, 2 * m * n * (n + 1))
-    least = max(held + max(sums, squares[0]), working - working_nbytes(m, n, n_targets, stored=True) + FLOOR_BYTES)
-    most = max(held + max(sums, squares[1] + together), working)
+    least = max(FLOOR_BYTES + max(sums, copies + squares[0]), fit.least_nbytes)
+    most = max(FLOOR_BYTES + max(sums, copies + squares[1] + together), fit.most_nbytes)
     plan = MemoryPlan(
         "dense",
         "float64",
