@@ -81,6 +81,7 @@ class WorkingCopy:
 
     problem: Problem
     tol: float
+    warm: bool = False  # whether the first set is some times as large as a model to begin from, and seldom grows
     kernels: Array = field(default_factory=lambda: np.zeros(0, dtype=np.intp))
     _rows: Array = field(default_factory=lambda: np.zeros(0, dtype=np.intp), repr=False)  # of the buffer, of each
     _buffer: Array | None = field(default=None, repr=False)
@@ -174,7 +175,8 @@ class WorkingCopy:
         """Return a buffer of at least ``size`` rows, with some to spare: where addresses are limited these count."""
         if self._buffer is not None and self._buffer.shape[0] >= size:
             return self._buffer
-        return np.empty((min(int(SPARED_ROWS * size), self._most_rows), self._entries), dtype=self._dtype)
+        rows = size if self.warm and self._buffer is None else int(SPARED_ROWS * size)
+        return np.empty((min(rows, self._most_rows), self._entries), dtype=self._dtype)
 
 
 @dataclass
@@ -244,7 +246,7 @@ class WorkingSet(Solver):
 
     def initialize(self, problem: Problem, start: Model) -> _State:
         """Start from the given model with an empty working set."""
-        return _State(start, WorkingCopy(problem, self.tol))
+        return _State(start, WorkingCopy(problem, self.tol, warm=bool(start[1].any())))
 
     def observe(self, problem: Problem, state: _State, certificate: Certificate) -> None:
         """Keep the norms of all kernels: they name the violators."""
