@@ -11,7 +11,7 @@ from manykernels.grams.factored import factored_stack, fourier_factor
 from manykernels.objective import Problem, get_regularizer
 from manykernels.objective.losses import get_shared_loss
 from manykernels.objective.losses.curvature import SampleCurvature
-from manykernels.solvers.factored import binned_hessian, newton, working_set
+from manykernels.solvers.factored import binned_hessian, kinks, newton, working_set
 from manykernels.solvers.factored.objective import FactoredObjective
 
 BANK = KernelBank.per_feature(widths=[0.5, 1.5])
@@ -23,6 +23,7 @@ def _by_bins(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(fourier_factor.ColumnOperator, "small", False)
     for cost in ("PAIR_COST", "OUTPUT_COST", "TABLE_COST"):
         monkeypatch.setattr(binned_hessian, cost, 0.0)
+    monkeypatch.setattr(kinks, "SMOOTHED_STEPS", np.inf)
     monkeypatch.setattr(working_set, "matrices_cost_little", lambda *_, **__: False)
     monkeypatch.setattr(working_set, "sooner_on_matrices", lambda *_, **__: False)
 

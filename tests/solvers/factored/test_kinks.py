@@ -57,12 +57,25 @@ def test_the_objective_is_that_of_matrices(loss: str, penalty: str) -> None:
     np.testing.assert_allclose(found.certificate.primal, on_matrices.certificate.primal, rtol=2e-7)
 
 
-def problem_of(loss: str, outputs: int = 1) -> tuple[FactoredObjective, Point]:
-    X, y = data(300, 3, loss, outputs)
+def problem_of(loss: str, outputs: int = 1, n: int = 300) -> tuple[FactoredObjective, Point]:
+    X, y = data(n, 3, loss, outputs)
     problem = Problem(factored_stack(X, BANK), y, get_loss(loss), get_regularizer("l1", 1.0)).at_fraction(0.1)
     objective = FactoredObjective(problem, problem.stack.operators(range(6), 1e-6), 0.0)
     b = problem.best_constant
     return objective, Point(np.zeros(objective.rank), b, problem.constant_scores(b))
+
+
+@pytest.mark.parametrize("outputs", [1, 3])
+@pytest.mark.parametrize("loss", ["hinge", "quantile"])
+def test_losses_of_many_rows_are_smoothed_where_sweeps_cost_less(
+    loss: str, outputs: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Own and shared weights alike; a step from an interior point reads all rows for each pair of coefficients."""
+    few, many = (problem_of(loss, outputs, n)[0] for n in (1500, 8000))
+    assert takes_interior(few)
+    assert not takes_interior(many)
+    monkeypatch.setattr(kinks, "rounded_products", lambda objective: np.inf)  # as where there are no sweeps
+    assert takes_interior(many)
 
 
 @pytest.mark.parametrize("outputs", [1, 3])

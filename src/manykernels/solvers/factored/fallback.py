@@ -64,9 +64,9 @@ def sooner_on_matrices(problem: Problem, rank: int, products: float, interior: i
     if problem.shared:
         return False
     n = float(problem.n_samples)
-    kinked = interior or SMOOTHED_STEPS
+    kinked = interior or SMOOTHED_STEPS * np.sqrt(rank / n)
     factors, matrices = (SMOOTH_STEPS, MATRIX_STEPS) if problem.loss.smooth else (kinked, KINKED_STEPS)
-    return matrices * (STEP + PRODUCT * n**2 * (n + rank)) <= factors * (STEP + PRODUCT * products)
+    return bool(matrices * (STEP + PRODUCT * n**2 * (n + rank)) <= factors * (STEP + PRODUCT * products))
 
 
 def matrices_cost_little(problem: Problem, *, patient: bool = False) -> bool:

@@ -52,11 +52,13 @@ from manykernels.solvers.factored.tuning import (
     LOWEST_TARGET_NEAR,
     NEAR,
     NEWTON_STEPS,
+    OUTPUT_BASE,
     PATIENCE,
     REFINED,
     ROUNDED_TOL,
     SHORTEST_FRACTION,
     SMOOTHED_STEPS,
+    STEP_BASE,
     STEPS_LEFT,
     WANTED_SHARE,
 )
@@ -69,18 +71,18 @@ from manykernels.validation.arrays import Array
 def takes_interior(objective: FactoredObjective) -> bool:
     """Whether the steps apply, and are predicted to take less than those of a smoothed loss.
 
-    They apply to vectors that are here, and Hessians summed over all rows; smoothed, the loss takes more
-    steps, which sweeps over rounded rows may make cheaper.
+    They apply to vectors that are here, and Hessians summed over all rows; smoothed, the loss takes steps that sweeps
+    over rounded rows may make cheaper, and the fewer the more rows there are for each coefficient.
     """
     problem, rows = objective.problem, first_rows(objective)
     if problem.loss.smooth or not isinstance(problem.y, np.ndarray) or rows < problem.n_samples:
         return False
     if without_hessian(objective) or descends(objective, SampleCurvature(problem.weight), rows):
         return False
-    hessian = hessian_products(objective, rows)
-    # Sweeps of several outputs come to no end: whichever passes a kink in one, all turn elsewhere.
-    sweeps = np.inf if problem.shared else rounded_products(objective)
-    return INTERIOR_STEPS * hessian <= SMOOTHED_STEPS * min(hessian, sweeps)
+    base = STEP_BASE + OUTPUT_BASE * objective.n_outputs
+    smoothed = base + min(rows * objective.products, rounded_products(objective))
+    steps = SMOOTHED_STEPS * np.sqrt(objective.rank / (objective.n_outputs * rows))
+    return bool(INTERIOR_STEPS * (base + hessian_products(objective, rows)) <= steps * smoothed)
 
 
 def keeps_kinks(state: State) -> bool:
