@@ -6,6 +6,8 @@
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import cache, cached_property, partial
+from itertools import chain
+from operator import itemgetter
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -333,6 +335,8 @@ def _n_linear(expanded: list[NamedKernel], kinds: Sequence[Kind]) -> int:
     linear = {id(kind.spec) for kind in kinds if isinstance(kind.spec, Linear)}
     if not linear:  # of a million others nobody need look at the columns
         return 0
+    if all(id(kind.spec) in linear for kind in kinds):
+        return len(set(chain.from_iterable(map(itemgetter(2), expanded))))
     lines = {j for _, spec, columns in expanded if id(spec) in linear for j in columns}
     return len(lines.difference(*(columns for _, spec, columns in expanded if id(spec) not in linear)))
 

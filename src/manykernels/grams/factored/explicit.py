@@ -19,7 +19,7 @@ with every pass that was made before as a reference at once. Of several outputs,
 from collections.abc import Sequence
 from functools import cached_property, partial
 from itertools import chain
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 
@@ -176,18 +176,16 @@ class ExplicitStack(FactoredStack):
 
     def _learned(self) -> tuple[FeatureMap, ...]:
         """Return the features of all kernels; one spec on so many columns has the same, unless levels play a part."""
-        known: dict[tuple[int, int], FeatureMap] = {}
         keys = list(zip(map(id, self.specs), map(len, self.positions), strict=True))
-        made = []
-        for key, spec, positions in zip(keys, self.specs, self.positions, strict=True):
-            if (found := known.get(key)) is None:
-                levels = levels_of(spec, positions, self.table)
-                found = feature_map(spec, len(positions), levels)
-                assert found is not None
-                if levels is None:
-                    known[key] = found
-            made.append(found)
-        return tuple(made)
+        kinds = dict(zip(keys, self.specs, strict=True))
+        alike = {key: spec for key, spec in kinds.items() if not by_levels(spec) and grid_parts(spec) is None}
+        known = {key: feature_map(spec, key[1], None) for key, spec in alike.items()}
+        made = list(map(known.get, keys))
+        for m in [m for m, found in enumerate(made) if found is None] if len(known) < len(kinds) else []:
+            levels = levels_of(self.specs[m], self.positions[m], self.table)
+            made[m] = feature_map(self.specs[m], keys[m][1], levels)
+        assert None not in known.values()
+        return cast("tuple[FeatureMap, ...]", tuple(made))
 
     def templates(self, kernels: Sequence[int], tol: float = 0.0) -> list[FeatureOperator]:
         """Return operators without rows, which ``over(table)`` gives them."""

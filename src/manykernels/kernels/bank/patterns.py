@@ -213,8 +213,9 @@ class PerGroup(BankEntry):
     unknown: str = "error"
 
     def __post_init__(self) -> None:
-        pairs = tuple(self.groups.items() if isinstance(self.groups, Mapping) else self.groups)
-        if any(not isinstance(pair, (tuple, list)) or len(pair) != 2 for pair in pairs):
+        mapped = isinstance(self.groups, Mapping)
+        pairs = tuple(self.groups.items() if mapped else self.groups)
+        if not mapped and any(not isinstance(pair, (tuple, list)) or len(pair) != 2 for pair in pairs):
             raise InvalidInputError(
                 "groups must be a mapping of names to columns, such as {'age': ['age', 'birth']}, got "
                 f"{self.groups!r}."
@@ -224,20 +225,24 @@ class PerGroup(BankEntry):
         check_choice(self.unknown, ("error", "drop"), "unknown")
         object.__setattr__(self, "least", check_count(self.least, "least"))
         object.__setattr__(self, "specs", as_specs(self.specs))
-        object.__setattr__(self, "groups", tuple((str(name), tuple(columns)) for name, columns in pairs))
+        object.__setattr__(self, "groups", tuple([(str(name), tuple(columns)) for name, columns in pairs]))
 
     def expand(self, table: Table) -> list[NamedKernel]:
         """Return the kernels, group by group."""
         places = table.places if table.places is not None else {j: j for j in range(table.n_columns)}
-        lost = [column for column in chain.from_iterable(own for _, own in self.groups) if column not in places]
+        asked = dict.fromkeys(chain.from_iterable(map(itemgetter(1), self.groups)))  # of thousands, each once
+        lost = [column for column in asked if column not in places]
         if lost and self.unknown == "error":
             raise InvalidInputError(
-                f"X lacks {len(set(lost))} column(s) of the groups, such as {lost[0]!r}. Correct the names, or leave "
+                f"X lacks {len(lost)} column(s) of the groups, such as {lost[0]!r}. Correct the names, or leave "
                 "out what is not there with unknown='drop'."
             )
         known, at = places.__contains__, places.__getitem__
-        found = [(name, tuple(dict.fromkeys(map(at, filter(known, own))))) for name, own in self.groups]
-        kept = [(name, positions) for name, positions in found if len(positions) >= self.least]
+        if lost or max(map(len, map(itemgetter(1), self.groups))) > 1:
+            found = [(name, tuple(dict.fromkeys(map(at, filter(known, own))))) for name, own in self.groups]
+        else:  # thousands of columns, each by itself
+            found = [(name, tuple(map(at, own))) for name, own in self.groups]
+        kept = [pair for pair in found if len(pair[1]) >= self.least]
         if not kept:
             raise InvalidInputError(f"No group has {self.least} or more of its columns in X.")
         labels = [(f": {spec.label}", spec) for spec in self.specs]
