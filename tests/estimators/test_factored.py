@@ -30,8 +30,9 @@ from manykernels import (
 from manykernels.estimators.supervised.samples import checked_rows
 from manykernels.exceptions import ConvergenceWarning, IncompatibleError
 from manykernels.grams.factored.banks import fit_factors
-from manykernels.grams.plan import plan_kernels
-from manykernels.grams.training import sized_bank
+from manykernels.grams.plan import CLEARLY, NOTICED_OF_KINKS, plan_kernels
+from manykernels.grams.seconds import bases_seconds, factored_seconds
+from manykernels.grams.training import PATIENCE_SECONDS, sized_bank
 from manykernels.inspection import MKLReport, ShapeDisplay
 from manykernels.kernels import Joint, PerFeature
 
@@ -262,6 +263,10 @@ def test_a_bank_that_leaves_its_kernels_to_the_rows_is_sized_like_the_default_on
     assert [plan.kind for plan in plans] == ["packed", "factored"]
     wide = rng.normal(size=(520, 600))  # whose linear kernels, one a column, are no matrices
     assert sized_bank(auto, wide) == auto
+    # A fit is projected where that is clearly cheaper, if it would not take long as it is: of few columns later.
+    sizes = factored_seconds(28, n := 2_090, 6, landmarks=500), factored_seconds(28, n, 6, n_landmark=4)
+    assert PATIENCE_SECONDS > sizes[1] > NOTICED_OF_KINKS + CLEARLY * (sizes[0] + bases_seconds(500))
+    assert [sized_bank(auto, rng.normal(size=(own, 6))) == auto for own in (n, n - 90)] == [False, True]
     chosen = KernelBank([*auto.kernels, ("mine", Gaussian(1.0), None)])
     assert sized_bank(chosen, rows).kernels[-1] == chosen.kernels[-1]
     assert sized_bank(KernelBank([Joint((Gaussian(1.0),))]), rows) == KernelBank([Joint((Gaussian(1.0),))])

@@ -30,6 +30,7 @@ from manykernels.grams.plan import (
     FACTORED,
     GRAM,
     MIXED_SQUARES,
+    NOTICED_OF_KINKS,
     MemoryPlan,
     memory_bytes,
     plan_kernels,
@@ -37,7 +38,7 @@ from manykernels.grams.plan import (
     quick_matrices,
 )
 from manykernels.grams.repeats import apart, lines_of, repeats_of, worthwhile
-from manykernels.grams.seconds import FULL_RANK, factored_seconds, gram_seconds, gram_seconds_beyond
+from manykernels.grams.seconds import FULL_RANK, bases_seconds, factored_seconds, gram_seconds, gram_seconds_beyond
 from manykernels.kernels import (
     FittedBank,
     Gaussian,
@@ -66,7 +67,7 @@ from manykernels.validation.parameters import check_n_jobs
 PRECOMPUTED = "precomputed"
 Bank: TypeAlias = KernelBank | PrecomputedBank | PairKernels
 LAZY = "lazy"  # matrices that are evaluated whenever they are read, for a search, which reads averages of all kernels
-PATIENCE_SECONDS = 2.5  # predicted of a fit of the default bank with matrices, beyond which it has landmarks
+PATIENCE_SECONDS = 2.5  # predicted of a fit of the default bank, which it keeps its kernels for at most
 LANDMARK_PRODUCTS = 1e9  # rows times the square of landmarks of the default bank: what a step on them costs
 LANDMARK_COUNTS = (50, 500)  # compared by `gram_or_factored.py --problem landmarks`
 AGAIN_BYTES = 2**28  # of a stack that is built a second time, while somebody asks: evaluated within a second
@@ -176,27 +177,34 @@ DEFAULT_BANK = KernelBank.auto()  # leaves its kernels to the rows
 def sized_bank(bank: KernelBank, rows: object = None, patience: float | None = None) -> KernelBank:
     """Return a bank whose default kernels, where it leaves them to the rows, suit the number of rows.
 
-    Where a fit on matrices of all of them is predicted to take more seconds than ``patience``, `PATIENCE_SECONDS` if
-    None, and clearly less on factors, Gaussians of several columns are projected on landmarks, so that the bank can be
-    held as factors and a fit ends at any number of rows; their names say so. So it is where columns have shapes, which
-    only factors keep.
+    Where a fit is predicted to take clearly less with Gaussians of several columns projected on landmarks, they are, so
+    that the bank can be held as factors and a fit ends at any number of rows; their names say so. Searches say by
+    ``patience`` up to how many seconds they want kernels as they are. Where columns have shapes, which only factors
+    keep, they are projected in any case.
     """
     if rows is None or not any(issubclass(kind, DefaultKernels) for kind in set(map(type, bank.kernels))):
         return bank
-    table = Table.of(rows, sparse=True)
-    patience = PATIENCE_SECONDS if patience is None else patience
+    table, spared = Table.of(rows, sparse=True), NOTICED_OF_KINKS if patience is None else AVERAGES
     expanded, on_factors = bank.expand(table), bank.keeps_shapes  # whatever matrices would take
-    if table.is_sparse or not (on_factors or gram_seconds(len(expanded), len(table)) > patience):
-        return bank
-    sizes = _sizes(bank_kinds(bank, table), table)
     count = int(np.clip(np.sqrt(LANDMARK_PRODUCTS / len(table)), *LANDMARK_COUNTS))
+
+    def bars(**sizes: Any) -> tuple[float, float]:
+        """Return the seconds up to which kernels stay as they are, and up to which these are matrices in any case."""
+        projected = factored_seconds(**sizes | {"landmarks": (own := min(count, len(table)))}) + bases_seconds(own)
+        worth = spared + CLEARLY * projected
+        most = min(PATIENCE_SECONDS, worth) if patience is None else patience
+        return most, max(most, worth)
+
+    least = bars(n_kernels=0, n_samples=len(table), n_columns=0)[1]
+    if table.is_sparse or not (on_factors or gram_seconds(len(expanded), len(table)) > least):
+        return bank
     if not on_factors:
+        sizes = _sizes(bank_kinds(bank, table), table)
         several = sum(len(columns) > 1 for _, _, columns in expanded)
-        projected = factored_seconds(**sizes | {"n_landmark": 0, "landmarks": min(count, len(table))})
+        most, bar = bars(**sizes | {"n_landmark": 0})
         repeats = partial(repeats_of, bank, expanded, table)
-        bar = max(patience, AVERAGES + CLEARLY * projected)  # up to which searches, too, stay on matrices
         matrices = gram_seconds_beyond(bar, len(expanded), len(table), repeats=repeats)
-        if matrices <= bar or factored_seconds(**sizes | {"n_landmark": several}) <= patience:
+        if matrices <= bar or factored_seconds(**sizes | {"n_landmark": several}) <= most:
             return bank
     decided = [
         _on_landmarks(own, count) if isinstance(entry, DefaultKernels) else own
