@@ -109,12 +109,12 @@ def and_more(*sizes: int) -> tuple[int, ...]:
 
 
 CLASSES = tuple(range(2, 13))
-IN_ROWS = and_more(200, 400, 600, 800, 1000, 1500, 2000, 2500, 3500, 4900, 6000)
+IN_ROWS = and_more(200, 400, 600, 800, 1000, 1500, 2000, 2500, 3200, 4900, 6000)
 GROWTH = {
     "8 columns x 3 widths": Sweep("rows", IN_ROWS),
     "40 columns x 5 widths": Sweep("rows", IN_ROWS, columns=40, widths=5),
     "default bank, 6 columns": Sweep("rows", IN_ROWS, columns=6, widths=0),
-    "default bank, 30 columns": Sweep("rows", IN_ROWS, columns=30, widths=0),
+    "default bank, 30 columns": Sweep("rows", (*IN_ROWS, *and_more(10_000, 100_000)), columns=30, widths=0),
     "300 rows x 5 widths, columns": Sweep("columns", and_more(20, 40, 80, 160), rows=300, widths=5),
     "2,000 rows x 5 widths, columns": Sweep("columns", and_more(20, 40, 80, 160, 320), widths=5),
     "300 rows x 10 columns, widths": Sweep("widths", and_more(20, 40, 80), rows=300, columns=10),
