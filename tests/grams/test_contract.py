@@ -14,6 +14,7 @@ import manykernels
 import manykernels.grams as grams_package
 from manykernels.grams import DenseStack, GramStack, LazyStack, PackedStack, PairStack, RankOneStack
 from manykernels.grams.base import GramView
+from manykernels.grams.dense import DensePart
 from manykernels.kernels import ArdGaussian, Gaussian, KernelBank, Laplacian, Matern, Polynomial
 from manykernels.kernels.pairs import data as pair_index
 from manykernels.testing.kernels import GramStackContract
@@ -68,6 +69,17 @@ class TestPackedFloat32(RandomGrams):
 
     def create(self, rng):
         return PackedStack.from_stack(DenseStack(random_grams(rng)), dtype=np.float32)
+
+
+class TestDensePart(RandomGrams):
+    """Some samples of full matrices, of which no copy has been made."""
+
+    stack_class = DensePart
+
+    def create(self, rng):
+        wide, samples = np.zeros((5, 2 * N_SAMPLES, 2 * N_SAMPLES)), np.arange(0, 2 * N_SAMPLES, 2)
+        wide[:, ::2, ::2] = random_grams(rng)
+        return DensePart(DenseStack(wide), samples)
 
 
 class TestView(RandomGrams):
