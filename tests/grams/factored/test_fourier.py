@@ -13,7 +13,6 @@ from manykernels.grams.factored import ColumnTable, FourierStack, factored_stack
 from manykernels.grams.factored.fourier_factor import FourierFactor, FourierPlan
 from manykernels.grams.factored.loops import add_moments
 from manykernels.grams.factored.operators import DenseOperator
-from manykernels.validation.arrays import Array
 
 WIDTHS = [0.1, 0.7, 8.0]
 
@@ -119,21 +118,3 @@ def test_factors_that_are_held_keep_no_pieces() -> None:
     gc.collect()
     assert len(pieces) == 2
     assert all(found() is None for found in pieces)
-
-
-def test_pieces_of_more_directions_go_on_from_those_of_fewer(monkeypatch: pytest.MonkeyPatch) -> None:
-    rng = np.random.default_rng(3)
-    X, rho = rng.normal(size=(3000, 2)), rng.normal(size=3000)
-    asked, pieces = [], FourierFactor.pieces
-
-    def counted(self: FourierFactor, spacing: float, bins: int, directions: Array) -> Array:
-        asked.append(directions.shape[1])
-        return pieces(self, spacing, bins, directions)
-
-    monkeypatch.setattr(FourierFactor, "pieces", counted)
-    stack, fresh = (FourierStack.grid(X, [0.3, 2.0]) for _ in range(2))
-    coarse, fine = (stack.operators(range(4), tol) for tol in (1e-3, 1e-4))
-    ranks = [sum(int(one.starts[-1]) for one in operators) for operators in (coarse, fine)]
-    assert 0 < ranks[0] < sum(asked) == ranks[1]
-    for one, other in zip(fine, fresh.operators(range(4), 1e-4), strict=True):
-        np.testing.assert_allclose(one.adjoint(rho), other.adjoint(rho), rtol=1e-10, atol=1e-10)

@@ -164,8 +164,7 @@ class FourierStack(FactoredStack):
         self.columns = np.asarray(columns, dtype=np.int64)
         self.widths, self.scales = np.asarray(widths, dtype=np.float64), np.asarray(scales, dtype=np.float64)
         self._factors: dict[int, FourierFactor] = {}
-        self._pieces: dict[tuple[int, float], Array] = {}  # by kernel and bin width: of classes and rounds before
-        self._tables: dict[tuple[int, float], Array] = {}  # the same, of the last working set
+        self._pieces: dict[tuple[int, float, int], Array] = {}  # of the kernels of classes and rounds before
         self._in_use: dict[tuple[Any, ...], ColumnOperator] = {}  # by columns: those of the last working set
         self._leading: dict[int, dict[float, LeadingDirections]] = {}
         self._errors: Array | None = None
@@ -366,8 +365,10 @@ class FourierStack(FactoredStack):
         spectra[: len(spectrum)] = spectrum[:, None] * plan.twiddles.conj()
         spectra[1:] *= 0.5  # the coefficients count k and -k together
         pieces = np.fft.irfft(spectra, n=plan.period_bins, axis=0)[:bins] * plan.period_bins
-        values, pieces = np.zeros(self.n_samples), np.ascontiguousarray(pieces) * self.scales[kernel]
-        add_values(self.table.column(column), origin, inverse, pieces, values)
+        values = np.zeros(self.n_samples)
+        add_values(
+            self.table.column(column), origin, inverse, np.ascontiguousarray(pieces) * self.scales[kernel], values
+        )
         out += values
 
     def _apply(self, weights: Array, active: Array, columns: Array) -> Array:
@@ -472,16 +473,16 @@ class FourierStack(FactoredStack):
             own = chosen[here & ~narrow]
             if len(own):
                 key = tol, *own.tolist()
-                used[key] = self._in_use.get(key) or self._column_operator(column, own, tol, piece_spacing(tol))
+                known = self._in_use.get(key)
+                used[key] = known or self._column_operator(column, own, tol, piece_spacing(tol))
                 made.append(copy(used[key]))  # whose kernels others number in their own way
         if len(chosen) > 1:
             self._in_use = used  # most of a working set stays until the next round
-            self._tables = {(m, own.spacing): part for own in used.values() for m, part in own.parts()}
         return made
 
     def let_go(self) -> None:
         self._pieces.clear()
-        self._in_use, self._tables = {}, {}
+        self._in_use = {}
 
     def _column_operator(self, column: int, own: Array, tol: float, ratio: float) -> ColumnOperator:
         """Return the factors of some kernels of a column, as pieces on bins of this part of the narrowest width."""
@@ -495,18 +496,16 @@ class FourierStack(FactoredStack):
         return ColumnOperator(column, geometry, spacing, own, factors, parts, self.n_samples)
 
     def _pieces_of(self, kernel: int, factor: FourierFactor, spacing: float, size: tuple[int, int]) -> Array:
-        """Return the pieces of a factor on so many bins, of so many directions, of which some may be known."""
-        (bins, rank), key = size, (kernel, spacing)
-        found = self._tables.get(key, self._pieces.get(key))
-        if found is None or found.shape[2] < rank:
-            known = 0 if found is None else found.shape[2]
-            more = factor.pieces(spacing, bins, factor.directions[:, known:rank])
-            found = more if found is None else np.concatenate([found, more], axis=2)
+        """Return the pieces of a factor on so many bins, of so many directions; small ones are computed once."""
+        bins, rank = size
+        found = self._pieces.get((kernel, spacing, rank))
+        if found is None:
+            found = factor.pieces(spacing, bins, factor.directions[:, :rank])
             if found.nbytes <= KEPT_BYTES // 32:
                 if sum(each.nbytes for each in self._pieces.values()) + found.nbytes > KEPT_BYTES:
                     self._pieces.clear()
-                self._pieces[key] = found
-        return found[:, :, :rank]
+                self._pieces[kernel, spacing, rank] = found
+        return found
 
     def operators(self, kernels: Sequence[int], tol: float) -> list[FactorOperator]:
         """Return operators over all rows."""
@@ -525,8 +524,9 @@ class FourierStack(FactoredStack):
         """Return the rows of ``Z_m`` that new samples would have; zero where every kernel value is below 1e-15."""
         if self._is_narrow(kernel):
             return self._landmarks(kernel, tol).over(X).rows(slice(None))
-        (factor,), column = self._factors_of([kernel]), int(self.columns[kernel])
+        column = int(self.columns[kernel])
         reading = X.reading(self.spec_of(kernel), (column,))
+        (factor,) = self._factors_of([kernel])
         return reading.masked(factor.features(reading.points[:, 0] - self.table.low[column], tol))
 
     def function(self, kernel: int, v: Array, tol: float) -> KernelFunction:

@@ -466,8 +466,7 @@ class ColumnOperator(FactorOperator):
         errors, taylor = zip(*((f.error, f.taylor_error(spacing)) for f in factors), strict=True)
         spectrum = np.concatenate([f.eigenvalues[:r] for f, r in zip(factors, ranks, strict=True)])
         self.excess = SeriesErrors(self.starts, np.array(errors), np.array(taylor), spectrum, n_samples)  # type: ignore[method-assign]
-        self._table = np.concatenate(parts, axis=2) if len(parts) > 1 else np.ascontiguousarray(parts[0])
-        self.spacing = spacing
+        self._table = np.concatenate(parts, axis=2) if len(parts) > 1 else parts[0]
         self._parts = int(np.ceil(spacing / (ROUNDED * min(factor.width for factor in factors))))
 
     def over(self, table: ColumnTable) -> ColumnOperator:
@@ -475,11 +474,6 @@ class ColumnOperator(FactorOperator):
         other = copy.copy(self)
         other._x = table.column(self.positions[0])
         return other
-
-    def parts(self) -> Iterator[tuple[int, Array]]:
-        """Yield every kernel with its pieces (bins, 8, r)."""
-        for kernel, (first, last) in zip(self.kernels.tolist(), pairwise(self.starts), strict=True):
-            yield kernel, self._table[:, :, first:last]
 
     @property
     def small(self) -> bool:
