@@ -276,7 +276,7 @@ def plan_given(
     Examples
     --------
     >>> plan_given(12, 300, 1, 5, "1 GB").expected
-    'about 10.3 MB, 10.3 MB to 10.3 MB'
+    'about 5.24 MB, 2.90 MB to 7.57 MB'
     """
     m, n, rows = n_kernels, n_samples, n_samples - n_samples // n_folds
     triangles, squares = 2 * m * rows * (rows + 1), [8 * count * rows**2 for count in (FEWEST_SQUARES, SQUARE_ARRAYS)]
