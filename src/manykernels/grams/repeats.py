@@ -13,7 +13,7 @@ from manykernels.grams.distinct import Distinct, Lines
 from manykernels.grams.lazy import LazyStack
 from manykernels.kernels import FittedBank, KernelBank, Linear, PreparedRows
 from manykernels.kernels.bank.columns import Table
-from manykernels.kernels.bank.patterns import NamedKernel
+from manykernels.kernels.bank.patterns import NamedKernel, transposed
 from manykernels.kernels.specs.distances import SparsePoints
 from manykernels.validation.arrays import Array
 
@@ -92,10 +92,16 @@ def repeats_of(bank: KernelBank, expanded: list[NamedKernel], table: Table) -> l
 
     Of linear kernels that are held as their columns the number of points is zero.
     """
-    counts = Counter(columns for _, spec, columns in expanded if spec.family != "features")
+    _, specs, columns_of = transposed(expanded)
+    each = dict(zip(map(id, specs), specs, strict=True)).values()  # a width of many columns is one spec
+    if any(spec.family == "features" for spec in each):
+        counts = Counter(columns for _, spec, columns in expanded if spec.family != "features")
+    else:
+        counts = Counter(columns_of)
     found: list[tuple[int, int]] = []
     codes_of = cache(lambda j: pd.factorize(table.codes([j])[:, 0], use_na_sentinel=False)[0])
-    lines = [columns for _, spec, columns in expanded if isinstance(spec, Linear) and len(columns) == 1]
+    linear = {id(spec) for spec in each if isinstance(spec, Linear)}
+    lines = [columns for _, spec, columns in expanded if id(spec) in linear and len(columns) == 1] if linear else []
     worth = [columns for columns, m in counts.items() if pays(m, len(table), 1)]
     for columns in sorted(worth, key=len) if not table.is_sparse else ():
         n_points, codes = 1, np.zeros(len(table), dtype=np.int64)

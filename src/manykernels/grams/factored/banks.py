@@ -162,7 +162,8 @@ def _part(
 ) -> FactoredStack:
     if kind == "fourier":
         columns = np.array([column for (column,) in positions])
-        return FourierStack(table, columns, np.array([known_width(spec.width) for spec in specs]), scales)
+        widths = {key: known_width(spec.width) for key, spec in dict(zip(map(id, specs), specs, strict=True)).items()}
+        return FourierStack(table, columns, np.array([widths[id(spec)] for spec in specs]), scales)
     options = {"landmarks_by": landmarks_by} if kind in ("nystroem", "window") else {}
     return KINDS[kind](table, positions, specs, scales, **options)
 

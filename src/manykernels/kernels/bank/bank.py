@@ -227,7 +227,8 @@ class KernelBank(BankConstructors, Bank):
     def _shifts(self, kernels: Sequence[NamedKernel], values: Array, used: Array) -> Array:
         """Return what kernels of distances read columns from, their medians, and what stands in for gaps; else zero."""
         asked = np.full(len(used), self.missing != "error")
-        far = {id(kind.spec) for kind in kinds_of(kernels) if kind.spec.family == "squared_distance"}
+        kinds = [kind for kind in kinds_of(kernels) if kind.spec.family == "squared_distance" and kind.n_columns > 1]
+        far = {id(kind.spec) for kind in kinds}
         for _, spec, positions in kernels if far else ():
             if len(positions) > 1 and id(spec) in far:
                 asked[np.searchsorted(used, positions)] = True

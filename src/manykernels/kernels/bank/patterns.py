@@ -37,8 +37,8 @@ def kinds_of(kernels: Sequence[NamedKernel]) -> list[Kind]:
     names, specs, columns = transposed(kernels)
     keys = list(zip(map(id, specs), map(len, columns), strict=True))
     counts = Counter(keys)
-    firsts = {key: keys.index(key) for key in counts}
-    return [Kind(names[m], specs[m], key[1], counts[key]) for key, m in firsts.items()]
+    firsts = dict(zip(reversed(keys), reversed(range(len(keys))), strict=True))
+    return [Kind(names[m := firsts[key]], specs[m], key[1], number) for key, number in counts.items()]
 
 
 def transposed(kernels: Sequence[NamedKernel]) -> tuple[tuple[str, ...], tuple[KernelSpec, ...], tuple[Any, ...]]:
@@ -128,7 +128,8 @@ class PerFeature(BankEntry):
         """Return the kernels, column by column."""
         names = table.names
         positions = table.positions(self.columns)
-        return [(f"{names[j]}: {spec.label}", spec, (j,)) for j in positions for spec in self.specs]
+        labels = [(f": {spec.label}", spec) for spec in self.specs]
+        return [(names[j] + label, spec, own) for j in positions for own in [(j,)] for label, spec in labels]
 
 
 @dataclass(frozen=True)

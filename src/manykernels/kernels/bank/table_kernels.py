@@ -274,7 +274,9 @@ class TableKernels(RawKernels[TablePoints]):
 
     def described(self) -> tuple[list[str], list[str]]:
         names = self.feature_names or tuple(f"x{j}" for j in range(self.n_features))
-        return [spec.label for spec in self.specs], [_listed([names[j] for j in own]) for own in self.positions]
+        labels = {key: spec.label for key, spec in dict(zip(map(id, self.specs), self.specs, strict=True)).items()}
+        listed = {own: _listed([names[j] for j in own]) for own in set(self.positions)}
+        return [labels[id(spec)] for spec in self.specs], list(map(listed.__getitem__, self.positions))
 
 
 def _means(block: Array, present: Array | None) -> Array:
