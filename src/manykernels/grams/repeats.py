@@ -13,7 +13,7 @@ from manykernels.grams.distinct import Distinct, Lines
 from manykernels.grams.lazy import LazyStack
 from manykernels.kernels import FittedBank, KernelBank, Linear, PreparedRows
 from manykernels.kernels.bank.columns import Table
-from manykernels.kernels.bank.patterns import NamedKernel, transposed
+from manykernels.kernels.bank.patterns import NamedKernel, by_identity, transposed
 from manykernels.kernels.specs.distances import SparsePoints
 from manykernels.validation.arrays import Array
 
@@ -93,7 +93,7 @@ def repeats_of(bank: KernelBank, expanded: list[NamedKernel], table: Table) -> l
     Of linear kernels that are held as their columns the number of points is zero.
     """
     _, specs, columns_of = transposed(expanded)
-    each = dict(zip(map(id, specs), specs, strict=True)).values()  # a width of many columns is one spec
+    each = by_identity(specs).values()
     if any(spec.family == "features" for spec in each):
         counts = Counter(columns for _, spec, columns in expanded if spec.family != "features")
     else:

@@ -29,7 +29,7 @@ from manykernels.kernels import FittedBank, Gaussian, KernelBank, KernelSpec, La
 from manykernels.kernels.bank.bank import bank_kinds, resolve_specs, used_columns
 from manykernels.kernels.bank.columns import Table
 from manykernels.kernels.bank.normalization import CENTERED_ZERO, check_diagonal, training_scales, unit_factors
-from manykernels.kernels.bank.patterns import NamedKernel
+from manykernels.kernels.bank.patterns import NamedKernel, by_identity
 from manykernels.kernels.specs.distances import BIN_ROWS, MEDIAN_ROWS, known_width
 from manykernels.kernels.specs.inner import Linear
 from manykernels.kernels.tables.encoding import MixedRows, numbers_of
@@ -162,7 +162,7 @@ def _part(
 ) -> FactoredStack:
     if kind == "fourier":
         columns = np.array([column for (column,) in positions])
-        widths = {key: known_width(spec.width) for key, spec in dict(zip(map(id, specs), specs, strict=True)).items()}
+        widths = {key: known_width(spec.width) for key, spec in by_identity(specs).items()}
         return FourierStack(table, columns, np.array([widths[id(spec)] for spec in specs]), scales)
     options = {"landmarks_by": landmarks_by} if kind in ("nystroem", "window") else {}
     return KINDS[kind](table, positions, specs, scales, **options)

@@ -47,6 +47,11 @@ def transposed(kernels: Sequence[NamedKernel]) -> tuple[tuple[str, ...], tuple[K
     return names, specs, columns
 
 
+def by_identity(specs: Sequence[KernelSpec]) -> dict[int, KernelSpec]:
+    """Return each object among kernels by themselves once, by `id`: a width of many columns is one of them."""
+    return dict(zip(map(id, specs), specs, strict=True))
+
+
 class BankEntry(ABC):
     """What a bank is a list of; a frozen dataclass that expands to named kernels on column positions."""
 

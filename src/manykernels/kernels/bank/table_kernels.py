@@ -15,6 +15,7 @@ from manykernels.exceptions import InvalidInputError
 from manykernels.kernels.bank.columns import NUMBERS, Table, locate_columns
 from manykernels.kernels.bank.contract import OTHER_BANK, Group, Index, PreparedRows, RawKernels, RowData, Side
 from manykernels.kernels.bank.normalization import check_diagonal, standardized
+from manykernels.kernels.bank.patterns import by_identity
 from manykernels.kernels.specs.base import KernelSpec
 from manykernels.kernels.specs.categorical import UNSEEN
 from manykernels.kernels.specs.distances import SparsePoints, row_norms, squared_distances
@@ -274,7 +275,7 @@ class TableKernels(RawKernels[TablePoints]):
 
     def described(self) -> tuple[list[str], list[str]]:
         names = self.feature_names or tuple(f"x{j}" for j in range(self.n_features))
-        labels = {key: spec.label for key, spec in dict(zip(map(id, self.specs), self.specs, strict=True)).items()}
+        labels = {key: spec.label for key, spec in by_identity(self.specs).items()}
         listed = {own: _listed([names[j] for j in own]) for own in set(self.positions)}
         return [labels[id(spec)] for spec in self.specs], list(map(listed.__getitem__, self.positions))
 
