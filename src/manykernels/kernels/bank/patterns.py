@@ -8,7 +8,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields, is_dataclass, replace
 from itertools import chain
 from operator import itemgetter
-from typing import Any, NamedTuple, TypeAlias
+from typing import Any, NamedTuple, TypeAlias, TypeVar
 
 import numpy as np
 
@@ -21,6 +21,7 @@ from manykernels.kernels.tables.kinds import READ_AS, ColumnIssue
 from manykernels.validation.arrays import check_choice, check_count
 
 NamedKernel: TypeAlias = tuple[str, KernelSpec, tuple[int, ...]]
+Spec = TypeVar("Spec", bound=KernelSpec)
 
 
 class Kind(NamedTuple):
@@ -47,7 +48,7 @@ def transposed(kernels: Sequence[NamedKernel]) -> tuple[tuple[str, ...], tuple[K
     return names, specs, columns
 
 
-def by_identity(specs: Sequence[KernelSpec]) -> dict[int, KernelSpec]:
+def by_identity(specs: Sequence[Spec]) -> dict[int, Spec]:
     """Return each object among kernels by themselves once, by `id`: a width of many columns is one of them."""
     return dict(zip(map(id, specs), specs, strict=True))
 
