@@ -176,8 +176,8 @@ def on_stored(
     # Problems are solved one after the other, so that no product has many columns: triangles, however many there are.
     settings: dict[str, Any] = {"memory_budget": memory_budget, "n_jobs": stack.n_threads, "dtype": dtype}
     settings["coupled"] = problems[0].loss.couples_samples
-    matrices = partial(build_stack, training.bank, training.prepared, **settings)
-    held = stack.copied() if isinstance(stack, DensePart) else matrices()
+    bank, rows = training.bank, training.prepared
+    held = stack.copied() if isinstance(stack, DensePart) else build_stack(bank, rows, **settings)
     return [replace(problem, stack=held) for problem in problems]
 
 

@@ -180,7 +180,7 @@ def _frequencies(period: float, narrowest: float) -> int:
     return int(np.ceil(reach(ACCURACY) * period / (2 * np.pi * narrowest)))
 
 
-@lru_cache(maxsize=32)
+@lru_cache(maxsize=8)  # of up to a megabyte or two each
 def _waves(knots: int, period: float, narrowest: float) -> tuple[Array, Array]:
     """Return cosines and sines at the first half of knots, seen from their middle, (K + 1, knots / 2) each."""
     away = np.arange(knots // 2) - 0.5 * (knots - 1)

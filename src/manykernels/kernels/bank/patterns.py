@@ -245,10 +245,7 @@ class PerGroup(BankEntry):
                 "out what is not there with unknown='drop'."
             )
         known, at = places.__contains__, places.__getitem__
-        if lost or max(map(len, map(itemgetter(1), self.groups))) > 1:
-            found = [(name, tuple(dict.fromkeys(map(at, filter(known, own))))) for name, own in self.groups]
-        else:  # thousands of columns, each by itself
-            found = [(name, tuple(map(at, own))) for name, own in self.groups]
+        found = [(name, tuple(dict.fromkeys(map(at, filter(known, own))))) for name, own in self.groups]
         kept = [pair for pair in found if len(pair[1]) >= self.least]
         if not kept:
             raise InvalidInputError(f"No group has {self.least} or more of its columns in X.")
