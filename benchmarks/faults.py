@@ -11,8 +11,10 @@ import os
 import signal
 import subprocess
 import sys
-from dataclasses import dataclass
+from importlib import import_module
 from pathlib import Path
+
+from _faults import Case
 
 HERE = Path(__file__).resolve().parents[1]
 LIMIT = 60  # CPU seconds for one case, whatever else the machine does
@@ -39,16 +41,6 @@ def made(kind, **given):
 rng = np.random.default_rng(0)
 """
 )
-
-
-@dataclass(frozen=True)
-class Case:
-    """One fault: its number, what is tried, the program that prints what happened, and the test that holds it."""
-
-    number: str
-    tried: str
-    program: str
-    test: str
 
 
 CASES = (
@@ -332,6 +324,12 @@ print(f"{abs(joint.conjugate_along(z, 1.0) - float(slopes @ z) + joint.value(z))
 )  # fmt: skip
 
 
+def all_cases() -> list[Case]:
+    """Return the cases of this file, then those of each ``_faults_AREA.py`` beside it."""
+    areas = [import_module(path.stem).CASES for path in sorted(Path(__file__).parent.glob("_faults_*.py"))]
+    return [*CASES, *(case for area in areas for case in area)]
+
+
 def happened(case: Case, source: Path) -> str:
     """Run one case on the sources of a checkout; return the line that it printed, or what it raised."""
     environment = os.environ | {"PYTHONPATH": str(source / "src"), "PYTHONWARNINGS": "ignore"}
@@ -354,13 +352,13 @@ def main() -> None:
     """Print the table."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--source", type=Path, action="append", help="checkout to run on; may be given twice")
-    parser.add_argument("--points", type=lambda text: text.split(","), help="these points only: 2,16,21")
+    parser.add_argument("--points", type=lambda text: text.split(","), help="these points only: 2,16,1a,3.5")
     parser.add_argument("--smoke", action="store_true", help="the first cases only")
     options = parser.parse_args()
     sources = options.source or [HERE]
     print("| point | tried | " + " | ".join(f"at {revision(source)}" for source in sources) + " | test |")
     print("|" + " --- |" * (len(sources) + 3))
-    chosen = [case for case in CASES if options.points is None or case.number in options.points]
+    chosen = [case for case in all_cases() if options.points is None or case.number in options.points]
     for case in chosen[: 2 if options.smoke else None]:
         found = " | ".join(happened(case, source.resolve()) for source in sources)
         print(f"| {case.number} | {case.tried} | {found} | `{case.test}` |", flush=True)
