@@ -207,7 +207,7 @@ def test_averages_of_a_bank_are_told_by_kind() -> None:
 # --- walks -----------------------------------------------------------------------------------------------------------
 
 
-def walked(score: Any, grid: Grid) -> StrengthPath:
+def walked(score: Any, grid: Grid, around: Sequence[int] = (), stride: int = 0) -> StrengthPath:
     """Walk where the fold scores at a number are known."""
 
     def try_at(numbers: Sequence[int]) -> Iterator[tuple[int, list[Candidate]]]:
@@ -216,7 +216,7 @@ def walked(score: Any, grid: Grid) -> StrengthPath:
             yield number, [Candidate(mixture, grid.fraction(number), own, 1.0) for own in scores]
 
     mixture = Mixture(EVERY, np.ones(2), 1.0)
-    return StrengthPath(mixture, grid).follow(try_at)
+    return StrengthPath(mixture, grid, around, stride).follow(try_at)
 
 
 def test_a_walk_ends_where_nothing_is_left_to_gain() -> None:
@@ -250,8 +250,19 @@ def test_a_walk_stops_on_a_plateau_and_at_its_end() -> None:
     flat = walked(lambda n: min(n, 6) - 6.0, grid)
     assert flat.numbers[-1] < grid.last
     rising = walked(lambda n: float(n), grid)
-    assert rising.numbers[-1] >= grid.last
+    assert rising.numbers[-1] == grid.last
     assert not rising.flat()
+
+
+@pytest.mark.parametrize(
+    "grid", [Grid(25, 1e-6), Grid(25, 1e-3), Grid(8, 1e-3), Grid(5, 0.1), Grid(2, 0.5), Grid(1, 1e-3)]
+)
+@pytest.mark.parametrize("finest", [1, COARSE])
+def test_a_walk_may_begin_where_one_with_fewer_rows_was_best(grid: Grid, finest: int) -> None:
+    first = walked(lambda n: float(n), grid)
+    assert first.best()[0] <= grid.last
+    second = walked(lambda n: float(n), grid, around=first.best().tolist(), stride=finest)
+    assert second.best()[0] >= first.best()[0]
 
 
 def test_scores_that_are_noise_seldom_lead_to_the_far_end() -> None:

@@ -341,7 +341,9 @@ class StrengthPath:
         else:
             self._try(range(0, min(BEHIND * stride + 1, self.grid.n_first), stride), try_at)
         while (last := self.numbers[-1]) < self.grid.last and self._goes_on(behind, stride) and viable(self):
-            self._try(range(last + stride, min(last + behind * stride, self.grid.last + stride) + 1, stride), try_at)
+            # A walk with all rows begins beside the best strength, which must have a neighbor inside the grid.
+            steps = {min(last + stride * (number + 1), self.grid.last) for number in range(behind)}
+            self._try(sorted(steps), try_at)
         if stride > finest and viable(self):
             self._try(self._untried(self.best().tolist(), 1), try_at)
         return self
