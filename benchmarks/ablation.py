@@ -87,7 +87,6 @@ SWITCHES = {
     "fewer_rows": Switch((f"{SELECTION}choice:of_fewer_rows",), []),
     "distinct_points": Switch(("grams.repeats:pays",), False),
     "powers": Switch(("grams.powers:Powers.pay",), False),
-    "pooled": Switch((f"{SELECTION}choice:refusal_of_sharing",), "switched off"),
     "group_walk": Switch((f"{FACTORED}group_walk:GroupColumns.of",), None),
     "group_sizes": Switch((f"{FACTORED}group_walk:even_out",), None, acts=True),
     "corrected": Switch((f"{FACTORED}newton:corrected", f"{FACTORED}newton:correctable"), None),

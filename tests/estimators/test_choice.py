@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 from manykernels import MKLClassifierCV, MKLRegressorCV
+from manykernels.exceptions import InvalidInputError
 
 RNG = np.random.default_rng(0)
 X = RNG.uniform(-2, 2, size=(90, 4))
@@ -44,3 +45,12 @@ def test_the_models_of_the_choice_are_those_that_were_scored() -> None:
     folds = np.array_split(np.arange(len(Y)), 3)
     errors = [np.mean((model.cv_predictions_[fold] - Y[fold]) ** 2) for fold in folds]
     np.testing.assert_allclose(errors, [-told[f"score_{number}"] for number in range(3)], rtol=1e-9)
+
+
+def test_folds_share_no_kernels_any_more() -> None:
+    with pytest.raises(InvalidInputError, match=r"fold_kernels='shared' was removed in 0\.2\.0"):
+        MKLRegressorCV(cv=3, search={"fold_kernels": "shared"}).fit(X, Y)
+    with pytest.raises(InvalidInputError, match="fold_kernels must be one of 'auto', 'own', got 'all'"):
+        MKLRegressorCV(cv=3, search={"fold_kernels": "all"}).fit(X, Y)
+    found = [MKLRegressorCV(cv=3, search={"fold_kernels": own}).fit(X, Y).alpha_ for own in ("auto", "own")]
+    assert found[0] == found[1]

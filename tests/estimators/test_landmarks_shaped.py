@@ -107,5 +107,3 @@ def test_what_cannot_keep_shapes_is_refused(rows: pd.DataFrame, y: np.ndarray) -
         MKLClassifier(bank()).fit(rows, np.digitize(y, np.quantile(y, [0.3, 0.6])))
     with pytest.raises(IncompatibleError, match="the shapes of columns are kept on factors only"):
         KernelAligner(bank()).fit(rows, y)
-    with pytest.raises(IncompatibleError, match="whose knots are those of the rows of each fold"):
-        MKLRegressorCV(bank(), cv=3, search={"fold_kernels": "shared"}).fit(rows, y)

@@ -363,11 +363,9 @@ class Search(ParameterGroup):
     fold_tol : float or None, default=None
         Relative duality gap of the models of the folds; None is 0.01 in a search over mixtures, or ``tol`` if that is
         larger, and ``tol`` on a grid.
-    fold_kernels : {"auto", "own", "shared"}, default="auto"
-        "own": every fold learns standardization, widths and normalization of its kernels from its own training samples.
-        "shared": they are those of all samples, no target of which is seen, and folds share sums over samples; for the
-        squared loss on factors, under penalties that select, where folds train on all that they do not hold out. "auto"
-        shares where kernels are the same either way, since nothing of them is learned.
+    fold_kernels : {"auto", "own"}, default="auto"
+        Every fold learns standardization, widths and normalization of its kernels from its own training samples. Both
+        values mean this.
     keep_folds : bool, default=False
         Whether to keep the models that the folds have of the choice: :func:`manykernels.inspection.conformal_intervals`
         and ``conformal_sets`` are then those of CV+. Each takes the memory of a fitted model: its training rows as the

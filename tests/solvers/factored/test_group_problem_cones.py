@@ -13,7 +13,6 @@ from manykernels.grams.factored import factored_stack
 from manykernels.kernels import Shaped
 from manykernels.objective import Problem, get_loss, get_regularizer
 from manykernels.solvers import SOLVERS
-from manykernels.solvers.factored.pooled import Moments, PooledNewton
 
 
 def rows(n: int = 300) -> tuple[np.ndarray, np.ndarray]:
@@ -91,5 +90,3 @@ def test_what_cannot_keep_shapes_says_so() -> None:
         solve(stack, np.column_stack([y, y]), loss="squared", regularizer="l1", strength=1.0)
     with pytest.raises(IncompatibleError, match="has a shape and is to go without a penalty"):
         solve(stack, y, loss="squared", regularizer={"0 0.5": None, "*": "l1"}, strength=1.0)
-    with pytest.raises(IncompatibleError, match="Folds cannot share sums where columns have shapes"):
-        PooledNewton(stack, Moments(y[:, None], np.ones(len(y)), np.arange(len(y)) % 2, 2), 1e-4)

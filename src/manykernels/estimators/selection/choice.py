@@ -36,7 +36,6 @@ from manykernels.estimators.selection.mixtures import (
     tried_factors,
 )
 from manykernels.estimators.selection.search import MixtureSearch, PenaltyGrid, Rung, in_closed_form, learned
-from manykernels.estimators.selection.shared_folds import FOLD_KERNELS, SHARED, pooled_folds, refusal_of_sharing
 from manykernels.estimators.selection.splits import Split, splits_of, weighed_splits
 from manykernels.estimators.selection.strengths import (
     COARSE,
@@ -53,7 +52,7 @@ from manykernels.estimators.strength import AUTO, NoiseLevel, default_fraction, 
 from manykernels.estimators.supervised.base import BaseMKL
 from manykernels.estimators.supervised.problems import Fit, time_left
 from manykernels.estimators.supervised.samples import Rows, Samples, part_of, sample_weights
-from manykernels.exceptions import IncompatibleError, MemoryBudgetError, warn
+from manykernels.exceptions import InvalidInputError, warn
 from manykernels.grams.plan import FACTORED, MemoryPlan
 from manykernels.grams.training import LAZY, as_bank
 from manykernels.kernels import Pairs
@@ -62,7 +61,6 @@ from manykernels.objective.problem import Problem
 from manykernels.objective.regularizers import BlockL1, Penalty, Regularizer, parameters_of
 from manykernels.solvers import Solution
 from manykernels.solvers.factored.fallback import cost_little
-from manykernels.solvers.factored.pooled import PooledNewton
 from manykernels.solvers.fold import Candidate, Fold
 from manykernels.solvers.run import check_deadline
 from manykernels.solvers.solution import count_to
@@ -71,9 +69,8 @@ from manykernels.validation.arrays import Array, TableLike, check_choice, check_
 from manykernels.validation.parameters import seed_from
 
 RULES = ("best", "1se")
+FOLD_KERNELS = ("auto", "own")  # the same; models of older files may have either
 FOLD_TOL = 1e-2  # relative gap of the models of the folds of a search: no score can see more
-
-Opening = Callable[[], tuple[Folds, PooledNewton | None]]
 
 
 class CrossValidated(KeepsHeldOut):
@@ -170,16 +167,8 @@ class CrossValidated(KeepsHeldOut):
 
             as_bank(self.kernels, rows).check(rows)
             own_folds = partial(self._own_folds, weight, opened=own_kernels)
-            openings: list[Opening] = [partial(own_folds, splits, held_out)]
-            if self._shares(tried, samples, form, loss, splits, whole):
-
-                def together() -> tuple[Folds, PooledNewton]:
-                    return pooled_folds(whole(), splits, held_out, self._fold_tol, scaled=searches)
-
-                openings = [together] if self._search_options.fold_kernels == SHARED else [together, *openings]
             fewer = of_fewer_rows(splits, target, weight, whole().seconds) if tried.races else []
-            scouting = partial(own_folds, fewer, held_out[: len(fewer)]) if fewer else None
-            folds, found = self._scored(tried, openings, len(splits), scouting)
+            folds, found = self._scored(tried, own_folds(splits, held_out), own_folds(fewer, held_out[: len(fewer)]))
         exchangeable = exchanges(self.cv, groups)
         asked = found and (searches or (self.alphas is None and exchangeable))
         levels = self._levels_of_noise(whole().problems, samples) if asked else []
@@ -247,32 +236,13 @@ class CrossValidated(KeepsHeldOut):
         splits: list[Split],
         held_out: list[HeldOut],
         opened: Callable[[Array], OpenedKernels],
-    ) -> tuple[Folds, None]:
+    ) -> Folds:
         """Return folds that learn their kernels from their own training rows; held-out rows are not looked at."""
         stop = Event()
         return [
             Fold(partial(opened, train), held, stop, train[weight[train] > 0], begun_in)
             for (train, _), held in zip(splits, held_out, strict=True)
-        ], None
-
-    def _shares(
-        self,
-        tried: PenaltyGrid | MixtureSearch,
-        samples: Samples,
-        form: str,
-        loss: Loss,
-        splits: list[Split],
-        whole: Callable[[], OpenedKernels],
-    ) -> bool:
-        """Return whether folds share their sums; refuse in words where they should and cannot."""
-        wish, plain = self._search_options.fold_kernels, self._at_given_strength(samples.rows)
-        if wish != SHARED and form != FACTORED:
-            return False  # folds of matrices take parts of these
-        penalties = [family.unit for family in tried.families]
-        refusal = refusal_of_sharing(wish, plain, samples, form, loss, penalties, splits, lambda: whole().training)
-        if wish == SHARED and refusal is not None:
-            raise IncompatibleError(f"fold_kernels='shared' cannot be had: {refusal}. Or pass fold_kernels='auto'.")
-        return refusal is None
+        ]
 
     def _held_out(
         self,
@@ -289,34 +259,17 @@ class CrossValidated(KeepsHeldOut):
         pairs = zip(splits, weights, strict=True)
         return [HeldOut(rows[test], target[test], own, scorer, by_target) for (_, test), own in pairs]
 
-    def _scored(
-        self,
-        tried: PenaltyGrid | MixtureSearch,
-        openings: list[Opening],
-        n_folds: int,
-        scouting: Opening | None = None,
-    ) -> tuple[Rung, list[Candidate]]:
-        """Return the folds, and what was scored in them.
-
-        Of the ways to open folds each is for where the factors of the one before are too many; ``scouting`` opens
-        folds of fewer rows.
-        """
+    def _scored(self, tried: PenaltyGrid | MixtureSearch, own: Folds, fewer: Folds) -> tuple[Rung, list[Candidate]]:
+        """Return the folds, and what was scored in them; ``fewer`` are folds of fewer rows, none if all have all."""
         verbose, n_jobs = self._resources.verbose, self._resources.n_jobs
         folds, found = Rung([], 1, lambda line: None), []
-        with folds.ending.noted(), count_to(tried.n_told(n_folds), tried.counts, verbose) as advance:
-            for opening in openings:
-                try:
-                    own, pooled = opening()
-                    folds = Rung(own, min(n_threads(n_jobs), len(own)), advance, folds.ending, pooled)
-                    if scouting is not None and pooled is None:
-                        folds.below = replace(folds, folds=scouting()[0], finest=COARSE)
-                        for fold, fewer in zip(own, folds.below.folds, strict=False):
-                            fold.begin = partial(begun_in, fewer=fewer)
-                    found = tried.scored(folds)
-                    break
-                except (IncompatibleError, MemoryBudgetError):
-                    if opening is openings[-1]:
-                        raise
+        with folds.ending.noted(), count_to(tried.n_told(len(own)), tried.counts, verbose) as advance:
+            folds = Rung(own, min(n_threads(n_jobs), len(own)), advance, folds.ending)
+            if fewer:
+                folds.below = replace(folds, folds=fewer, finest=COARSE)
+                for fold, below in zip(own, fewer, strict=False):
+                    fold.begin = partial(begun_in, fewer=below)
+            found = tried.scored(folds)
         self.n_folds_ = len(folds.folds) if found else 0
         return folds, found
 
@@ -325,7 +278,6 @@ class CrossValidated(KeepsHeldOut):
         ridge, every = self._named_penalty == "ridge", self.l1_ratios is not None
         seed = 0 if self.random_state is None else seed_from(self.random_state)
         averages, selections = mixtures_of(whole, self.l1_ratios, ridge=ridge, seed=seed)
-        averages = [] if self._search_options.fold_kernels == SHARED and not ridge else averages  # sums are one fold's
         nothing = nothing_of(np.ones(len(whole.names))).scaled(whole)
         if whole.training.factored:  # folds have features of their own, until what was chosen is learned on all rows
             cast("Any", whole.training.stack).table.let_go()
@@ -375,6 +327,11 @@ class CrossValidated(KeepsHeldOut):
         check_choice(options.rule, RULES, "rule")
         if options.fold_tol is not None:
             check_positive(options.fold_tol, "fold_tol")
+        if options.fold_kernels == "shared":
+            raise InvalidInputError(
+                "fold_kernels='shared' was removed in 0.2.0: each fold learns its kernels from its own training rows. "
+                "Leave it out."
+            )
         check_choice(options.fold_kernels, FOLD_KERNELS, "fold_kernels")
         return self._plain_estimator()._checked_loss()
 

@@ -53,7 +53,7 @@ class MKLRegressorCV(CrossValidated, MKLRegressor):  # fit also takes groups
     warning unless the choice is ahead by a whole error. What is not ahead is the best constant, with a warning.
 
     Every fold learns standardization, widths and normalization of its kernels from its own training samples and builds
-    them once, unless ``fold_kernels`` says otherwise. Averages take one sum of the kernels for all strengths, targets
+    them once. Averages take one sum of the kernels for all strengths, targets
     and classes. Strengths are fractions of those at which next to nothing is left, for each target and class, so that
     units do not matter.
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import nullcontext, suppress
+from contextlib import suppress
 from contextvars import copy_context
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, ClassVar
@@ -17,7 +17,6 @@ import numpy as np
 from manykernels.estimators.selection.averages import AverageKernel, AverageModels, can_average, fit_averages, opened
 from manykernels.estimators.selection.folds import n_first_folds
 from manykernels.estimators.selection.mixtures import Mixture, PenaltyFamily, alpha_grid
-from manykernels.estimators.selection.shared_folds import pooled_fits
 from manykernels.estimators.selection.strengths import (
     HOPELESS,
     UNLIKELY,
@@ -41,14 +40,13 @@ from manykernels.objective.regularizers import Regularizer
 from manykernels.solvers import Solution, Solver, Status
 from manykernels.solvers.fold import Candidate
 from manykernels.solvers.gram.side_by_side import COARSEST, goes_side_by_side, solve_side_by_side
-from manykernels.solvers.run import OutOfTimeError, Run, check_deadline, deadline
+from manykernels.solvers.run import OutOfTimeError, Run, deadline
 from manykernels.solvers.solution import Limits
 from manykernels.threads import blas_threads
 from manykernels.validation.arrays import Array
 
 if TYPE_CHECKING:
     from manykernels.estimators.selection.folds import Folds, HeldOut, OpenedKernels
-    from manykernels.solvers.factored.pooled import PooledNewton
     from manykernels.solvers.fold import Family, Fold
 
 
@@ -71,7 +69,6 @@ class Rung:
     workers: int  # folds that are tried at once
     advance: Callable[[str], None]  # told in a line about each strength
     ending: StopReason = field(default_factory=StopReason)  # told why nothing more is tried
-    pooled: PooledNewton | None = None  # what solves folds at once whose kernels are those of all rows
     in_turn: bool = False  # whether folds are opened one at a time
     below: Rung | None = None
     finest: int = 1  # steps of the grid to which the best strength is found
@@ -225,25 +222,11 @@ class Rung:
         search early loses one strength at most; else each fold is opened, tried at all of these, and closed.
         """
         folds = self.folds[among]
-        if self.pooled is not None:
-            yield from (self._together(self.pooled, family, strength)[among] for strength in strengths)
-        elif not self.in_turn and all(self._stay_open(fold, family) for fold in folds):
+        if not self.in_turn and all(self._stay_open(fold, family) for fold in folds):
             for strength in strengths:
                 yield [trial for (trial,) in self._each(folds, family, [strength])]
         else:
             yield from map(list, zip(*self._each(folds, family, strengths), strict=True))
-
-    def _together(self, pooled: PooledNewton, family: Family, strength: float) -> list[Candidate]:
-        """Return what all folds say of a strength, solved at once."""
-        check_deadline()
-        problems = self.folds[0].opened.problems  # of all rows
-        with blas_threads(problems[0].n_samples, self.workers):
-            posed = family.posed(problems, self.folds[0].opened.names)
-            fits = pooled_fits(pooled, [family.penalties(strength, fold.opened) for fold in self.folds], posed)
-            return [
-                fold.opened.score(family, strength, fold.held_out, family.embedded(fit, problems))
-                for fold, fit in zip(self.folds, fits, strict=True)
-            ]
 
     def _stay_open(self, fold: Fold[OpenedKernels, HeldOut], family: Family) -> bool:
         """Whether the matrices of a fold may be held beside those of the folds before it, and of one that may not."""
@@ -347,7 +330,7 @@ class PenaltyGrid:
         """
         scores: list[list[Candidate]] = [[] for _ in folds.folds]
         constants = np.full((len(scores), 1), np.nan)
-        folds.in_turn = folds.pooled is None
+        folds.in_turn = True
         with folds.ending.noted():
             for number, score in self._tried(folds):
                 scores[number].append(score)
@@ -363,10 +346,6 @@ class PenaltyGrid:
 
     def _tried(self, folds: Rung) -> Iterator[tuple[int, Candidate]]:
         """Yield the number of a fold with the score of its next candidate."""
-        if folds.pooled is not None:
-            for family, alpha in self.asked:
-                yield from enumerate(next(folds.tried(family, [alpha])))
-            return
         for number, fold in enumerate(folds.folds):
             with blas_threads(len(fold.opened.samples.kept), folds.workers):
                 for family, alpha in self.asked:
@@ -430,8 +409,7 @@ class MixtureSearch:
             narrow = Grid(self.n_alphas, self.alpha_min_ratio, self.enough)
             paths = [StrengthPath(mixture, broad) for mixture in self.averages]
             paths += [StrengthPath(mixture, narrow) for mixture in self.selections]
-            # Folds are tried side by side, one thread each; what solves all of them at once takes the threads it may.
-            with blas_threads(1) if folds.pooled is None else nullcontext():
+            with blas_threads(1):  # folds are tried side by side, one thread each
                 if self.races:
                     paths = folds.race(paths)
                 else:
