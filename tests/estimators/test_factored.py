@@ -28,7 +28,7 @@ from manykernels import (
     save_model,
 )
 from manykernels.estimators.supervised.samples import checked_rows
-from manykernels.exceptions import ConvergenceWarning, IncompatibleError
+from manykernels.exceptions import ConvergenceWarning, IncompatibleError, InvalidInputError
 from manykernels.grams.factored.banks import fit_factors
 from manykernels.grams.plan import CLEARLY, NOTICED_OF_KINKS, plan_kernels
 from manykernels.grams.seconds import bases_seconds, factored_seconds
@@ -133,6 +133,25 @@ def test_tables_with_categories_dates_and_gaps() -> None:
     )
     np.testing.assert_allclose(objectives(ours), objectives(gram), rtol=1e-7)
     np.testing.assert_allclose(ours.predict(table), gram.predict(table), atol=1e-3)
+
+
+@pytest.mark.parametrize("gaps", ["categories", "numbers", "both"])
+@pytest.mark.parametrize("n", [60, 700, 2_500])
+def test_tables_with_gaps_in_some_kinds_of_columns_at_every_size(n: int, gaps: str) -> None:
+    rng = np.random.default_rng(n)
+    whole = pd.DataFrame(rng.normal(size=(n, 2)), columns=["a", "b"])
+    whole = whole.assign(word=rng.choice(list("pqr"), n), place=rng.choice(list("uv"), n))
+    y = whole["a"] + (whole["word"] == "p") + 0.3 * rng.normal(size=n)
+    table = whole.copy()
+    for column in {"categories": ["word", "place"], "numbers": ["a"], "both": ["a", "word"]}[gaps]:
+        table.loc[rng.random(n) < 0.1, column] = np.nan if column == "a" else None
+    with pytest.raises(InvalidInputError, match="missing values"):
+        MKLRegressor(KernelBank.auto(missing="error")).fit(table, y)
+    for missing in ("mask", "indicator"):
+        model = MKLRegressor(KernelBank.auto(missing=missing)).fit(table, y)
+        assert model.score(table, y) > 0.8
+        assert np.isfinite(model.predict(table.iloc[:5].assign(a=np.nan, word=None))).all()
+        assert any(name.endswith("missing") for name in model.kernel_names_) == (missing == "indicator")
 
 
 def test_a_new_process_predicts_the_same_bits(tmp_path: Path) -> None:

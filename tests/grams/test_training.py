@@ -8,7 +8,8 @@ import pytest
 
 from manykernels import Gaussian, KernelBank, Linear
 from manykernels.grams.repeats import pays, repeats_of
-from manykernels.grams.training import open_training, plan_for, total_rank
+from manykernels.grams.training import open_training, plan_for, sized_bank, total_rank
+from manykernels.kernels import Joint
 from manykernels.kernels.bank.columns import Table
 
 RNG = np.random.default_rng(0)
@@ -66,3 +67,38 @@ def test_points_of_columns_are_counted_as_far_as_matrices_among_them_may_pay():
     counts = [(4, len(np.unique(X[:, of], axis=0))) for of in map(list, columns)]
     assert sorted(found) == sorted((m, v) for m, v in counts if pays(m, len(X), v))
     assert 0 < len(found) < len(columns)
+
+
+GAPPED = {"categories": ["word", "place"], "numbers": ["first"], "both": ["first", "word", "place"]}
+
+
+def gapped_table(n: int, gaps: str) -> pd.DataFrame:
+    """Return numbers and categories, with gaps in one or both of these kinds of columns."""
+    rng = np.random.default_rng(n)
+    table = pd.DataFrame(rng.normal(size=(n, 3)), columns=["first", "second", "third"])
+    table = table.assign(word=rng.choice(list("abc"), n), place=rng.choice(list("uv"), n))
+    for column in GAPPED[gaps]:
+        table.loc[rng.random(n) < 0.1, column] = np.nan if column == "first" else None
+    return table
+
+
+@pytest.mark.parametrize("gaps", GAPPED)
+@pytest.mark.parametrize("n", [60, 700, 2_500])
+def test_each_gap_pattern_has_one_missingness_kernel_at_every_size(n, gaps):
+    table, bank = gapped_table(n, gaps), KernelBank.auto(missing="indicator")
+    expected = [f"{column}: missing" for column in GAPPED[gaps]]
+    for own in (bank, bank.resolve(table), sized_bank(bank, table), sized_bank(bank, table).resolve(table)):
+        again = own.replace(missing="indicator")  # a pattern that has a kernel gets no second one
+        for one in (own, again):
+            names = [name for name, _, _ in one.expand(table)]
+            assert [name for name in names if name.endswith("missing")] == expected
+    landmarks = sum("landmarks" in name for name, _, _ in sized_bank(bank, table).expand(table))
+    assert (landmarks > 0) == (n == 2_500)
+
+
+def test_missingness_kernels_of_equally_named_groups_are_named_after_their_columns():
+    rows = RNG.normal(size=(30, 4))
+    rows[:3, 0] = rows[5:9, 2] = np.nan
+    entries = [Joint((Gaussian(1.0),), [0, 1]), Joint((Linear(),), [2, 3])]
+    names = [name for name, _, _ in KernelBank(entries, missing="indicator").expand(rows)]
+    assert names[2:] == ["all: missing", "x2: missing"]

@@ -209,7 +209,7 @@ def sized_bank(bank: KernelBank, rows: object = None, patience: float | None = N
     decided = [
         _on_landmarks(own, count) if isinstance(entry, DefaultKernels) else own
         for entry in bank.kernels
-        for own in bank.replace(kernels=[entry]).resolve(table).kernels
+        for own in entry.resolve(table)
     ]
     return bank.replace(kernels=decided)
 

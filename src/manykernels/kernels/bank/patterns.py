@@ -254,18 +254,26 @@ class PerGroup(BankEntry):
 
 
 def indicators(table: Table, kernels: list[NamedKernel]) -> list[NamedKernel]:
-    """Return a kernel of missingness for every pattern of gaps in the columns of kernels, named after the first."""
-    found: dict[bytes, NamedKernel] = {}
+    """Return a missingness kernel for each gap pattern that no given kernel covers, named after the first kernel."""
+    covered: set[bytes] = set()
+    names = {name for name, _, _ in kernels}
     seen: set[tuple[int, ...]] = set()
-    for name, spec, positions in kernels:
-        if positions in seen or spec.family == "missing":
+    found: list[NamedKernel] = []
+    for name, spec, positions in sorted(kernels, key=lambda kernel: kernel[1].family != "missing"):
+        if positions in seen:
             continue
         seen.add(positions)
         gaps = np.isnan(table.codes(j for j in positions if table.kind(j) in READ_AS)).any(axis=1)
-        if gaps.any():
-            label = name.removesuffix(f": {spec.label}")
-            found.setdefault(gaps.tobytes(), (f"{label}: missing", Missing(), _incomplete(table, positions)))
-    return list(found.values())
+        pattern = gaps.tobytes()
+        if spec.family != "missing" and gaps.any() and pattern not in covered:
+            own = _incomplete(table, positions)
+            label = f"{name.removesuffix(f': {spec.label}')}: missing"
+            if label in names:
+                label = f"{', '.join(str(table.names[j]) for j in own)}: missing"
+            names.add(label)
+            found.append((label, Missing(), own))
+        covered.add(pattern)
+    return found
 
 
 def _incomplete(table: Table, positions: tuple[int, ...]) -> tuple[int, ...]:
