@@ -126,6 +126,18 @@ def test_the_norm_over_the_family_is_that_of_enumeration(kind: str, r: int, degr
     np.testing.assert_allclose([scores[i] for i in found.largest], found.scores, rtol=1e-10)
 
 
+@pytest.mark.parametrize("kind", ["columns", "columns/power", "grams", "grams/power"])
+def test_products_whose_score_is_zero_up_to_rounding_are_not_named(kind: str) -> None:
+    """The constant product has no score on a centered vector: rounding alone would decide whether it is there."""
+    family, _ = make(kind, 3, 2, p=1.0)
+    for seed in range(20):
+        a = np.random.default_rng(seed).normal(size=N)
+        found = norms.family_norm(family, a - a.mean(), n_largest=100)
+        assert () not in found.largest
+        assert len(found.largest) == len(found.scores) == family.n_kernels - 1
+        assert () in norms.family_norm(family, a, n_largest=100).largest
+
+
 def test_many_panels_find_what_one_finds(monkeypatch: pytest.MonkeyPatch) -> None:
     family, _ = make("columns", 7, 4, 1.5)
     a = np.random.default_rng(3).normal(size=N)

@@ -55,11 +55,28 @@ def test_noise_is_the_mean_over_orders_of_the_target() -> None:
     assert empty_strength(SearchProblem(X, Y + 100.0, fit_intercept=False), 0) < 0.1 * noise  # a constant is no noise
 
 
-@pytest.mark.parametrize("unit", [1e-9, 1e6])
-def test_strengths_of_estimators_know_no_unit(unit: float) -> None:
+@pytest.mark.parametrize("unit", [2.0**-30, 2.0**20])
+def test_a_unit_that_is_a_power_of_two_changes_no_step(unit: float) -> None:
     one, other = (PolynomialMKL(2, n_steps=5).fit(X, y) for y in (Y, unit * Y))
-    assert one.alpha_ == pytest.approx(other.alpha_, rel=1e-6)
-    np.testing.assert_allclose(unit * one.predict(X), other.predict(X), rtol=1e-3, atol=1e-4 * unit)
+    assert one.alpha_ == pytest.approx(other.alpha_, rel=1e-12)
+    assert one.kernel_names_ == other.kernel_names_
+    np.testing.assert_allclose(unit * one.predict(X), other.predict(X), rtol=1e-12, atol=1e-12 * unit)
+
+
+@pytest.mark.parametrize("unit", [1 + 1e-15, 1e-9, 1e6])
+def test_estimators_solve_the_same_problem_in_every_unit(unit: float) -> None:
+    """Both models are bounded by both duals; the loss is strongly convex, so that gaps bound their difference."""
+    tables = [np.random.default_rng(seed).normal(size=(N, R + 1)) for seed in range(4)]
+    for points, noise in ((table[:, :R], table[:, R]) for table in tables):
+        y = points[:, 0] * points[:, 1] - points[:, 2] + 0.3 * noise
+        one, other = (PolynomialMKL(2, n_steps=5).fit(points, target) for target in (y, unit * y))
+        assert one.alpha_ == pytest.approx(other.alpha_, rel=1e-9)
+        first, second = one.solution_.certificate, other.solution_.certificate
+        assert max(first.relative_gap, second.relative_gap) <= 1e-2
+        duals, primals = (first.dual, second.dual / unit**2), (first.primal, second.primal / unit**2)
+        assert max(duals) <= min(primals) * (1 + 1e-9)
+        reach = sum(np.sqrt(2 * (primal - max(duals))) for primal in primals)
+        assert np.linalg.norm(one.predict(points) - other.predict(points) / unit) <= reach + 1e-9
 
 
 def test_text_stands_for_multiples_of_what_leaves_nothing_to_gain() -> None:

@@ -30,6 +30,7 @@ from manykernels.validation.arrays import Array
 
 
 NEGLIGIBLE = 1e-17  # of a sum: less than its rounding
+LEAST_SCORE = 1e-12  # of the largest: no kernel of a model has so small a score, and rounding alone decides its value
 
 
 class ScoreSum:
@@ -98,9 +99,10 @@ class ScoreSum:
             self.threshold = float(self._scores[-1])
 
     def largest(self) -> tuple[tuple[Index, ...], Array]:
-        """Return the kernels of the largest scores with their scores, the largest first."""
+        """Return the kernels of the largest scores with their scores, the largest first, without those of rounding."""
         self._shrink()
-        return tuple(self._indices), self._scores
+        count = int(np.count_nonzero(self._scores > LEAST_SCORE * self._scores.max(initial=0.0)))
+        return tuple(self._indices[:count]), self._scores[:count]
 
 
 # Numbers that follow from no theorem: they decide the time, not what is certified. Costs are counted in multiplications
