@@ -90,7 +90,6 @@ SWITCHES = {
     "group_walk": Switch((f"{FACTORED}group_walk:GroupColumns.of",), None),
     "group_sizes": Switch((f"{FACTORED}group_walk:even_out",), None, acts=True),
     "corrected": Switch((f"{FACTORED}newton:corrected", f"{FACTORED}newton:correctable"), None),
-    "binned_hessian": Switch((f"{FACTORED}newton:binned_products",), np.inf),
     "side_by_side": Switch(
         (
             f"{SELECTION}search:goes_side_by_side",

@@ -28,14 +28,7 @@ import numpy as np
 from manykernels.objective.losses.curvature import SampleCurvature
 from manykernels.objective.problem import Problem
 from manykernels.solvers.factored.block_descent import descends
-from manykernels.solvers.factored.newton import (
-    NewtonFit,
-    first_rows,
-    hessian_products,
-    newton_target,
-    quadratic_of,
-    without_hessian,
-)
+from manykernels.solvers.factored.newton import NewtonFit, first_rows, newton_target, quadratic_of, without_hessian
 from manykernels.solvers.factored.objective import FactoredObjective, Point
 from manykernels.solvers.factored.rounded_descent import rounded_products
 from manykernels.solvers.factored.state import State
@@ -54,8 +47,6 @@ from manykernels.solvers.factored.tuning import (
     NEWTON_STEPS,
     OUTPUT_BASE,
     PATIENCE,
-    REFINED,
-    ROUNDED_TOL,
     SHORTEST_FRACTION,
     SMOOTHED_STEPS,
     STEP_BASE,
@@ -82,7 +73,7 @@ def takes_interior(objective: FactoredObjective) -> bool:
     base = STEP_BASE + OUTPUT_BASE * objective.n_outputs
     smoothed = base + min(rows * objective.products, rounded_products(objective))
     steps = SMOOTHED_STEPS * np.sqrt(objective.rank / (objective.n_outputs * rows))
-    return bool(INTERIOR_STEPS * (base + hessian_products(objective, rows)) <= steps * smoothed)
+    return bool(INTERIOR_STEPS * (base + rows * objective.products) <= steps * smoothed)
 
 
 def keeps_kinks(state: State) -> bool:
@@ -169,26 +160,16 @@ def _step(
     diagonal, shift = samples.linearize(0.0)
     weights = rows_of(1.0 / diagonal, problem)
     model = quadratic_of(objective, SampleCurvature(weights), len(weights))
-    # Slopes are exact where a Hessian of rounded rows is not: solved for again, it leaves a hundredth of what it left.
-    whole = hessian_products(objective, len(weights)) == len(weights) * objective.products
-    close, times = (CLOSE_TOL, 1) if whole else (ROUNDED_TOL, REFINED)
 
-    def direction(start: Point, shift: Array, times: int = 1) -> tuple[Point, Array]:
+    def direction(start: Point, shift: Array) -> tuple[Point, Array]:
         ahead = tracked + rows_of(shift, problem)
-        for again in range(times):
-            slopes = weights * (start.z - ahead) - rho
-            if objective.n_free:  # the model begins where intercepts are at rest
-                move = objective.intercepts(-objective.totals(slopes) / objective.totals(weights))
-                start, slopes = Point(start.v, start.b + move, start.z + move), slopes + weights * move
-            gradient = objective.adjoint(slopes)
-            left = objective.penalty.violation(start.v, gradient)
-            if again == 0:
-                first = left
-            elif left <= CLOSE_TOL * first:
-                break
-            v, move, _ = newton_target(objective, start, gradient, model, close)
-            start = Point(v, start.b + move, start.z + objective.scores(v - start.v) + move)
-        return start, (weights * (ahead - start.z)).T.ravel()
+        slopes = weights * (start.z - ahead) - rho
+        if objective.n_free:  # the model begins where intercepts are at rest
+            move = objective.intercepts(-objective.totals(slopes) / objective.totals(weights))
+            start, slopes = Point(start.v, start.b + move, start.z + move), slopes + weights * move
+        v, move, _ = newton_target(objective, start, objective.adjoint(slopes), model, CLOSE_TOL)
+        end = Point(v, start.b + move, start.z + objective.scores(v - start.v) + move)
+        return end, (weights * (ahead - end.z)).T.ravel()
 
     aim, drho = direction(point, shift)
     after = samples.complementarity_after(*samples.set_direction(drho))
@@ -196,7 +177,7 @@ def _step(
     near = gap < NEAR * abs(objective.value(point))
     lowest = max((LOWEST_TARGET_NEAR if near else LOWEST_TARGET) * gap, WANTED_SHARE * tol)
     target = max(share * barrier, lowest / samples.n_pairs)
-    aim, drho = direction(aim, samples.linearize(target)[1], times)
+    aim, drho = direction(aim, samples.linearize(target)[1])
     steps = samples.set_direction(drho)
     for _ in range(CORRECTIONS_OF_STEPS):
         if min(steps) >= LONG_STEP:

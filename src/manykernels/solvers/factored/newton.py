@@ -27,7 +27,6 @@ import numpy as np
 from manykernels.objective.certificate import inner
 from manykernels.objective.losses.curvature import SAMPLE_PER_RANK, Curvature
 from manykernels.solvers.factored.backfitting import backfitting_step, block_of, conjugate_step
-from manykernels.solvers.factored.binned_hessian import binned_hessian, binned_products
 from manykernels.solvers.factored.block_descent import PRODUCT_COST, DescentModel, descends
 from manykernels.solvers.factored.certificate import correctable, corrected
 from manykernels.solvers.factored.group_problem import GroupProblem
@@ -168,13 +167,8 @@ def first_rows(objective: FactoredObjective) -> int:
 
 def without_hessian(objective: FactoredObjective) -> bool:
     """Whether a Hessian would be too large, or cost too much."""
-    work = hessian_products(objective, first_rows(objective))
+    work = first_rows(objective) * objective.products
     return objective.matrix_free or objective.order > RANK_LIMIT or work > DENSE_WORK
-
-
-def hessian_products(objective: FactoredObjective, rows: int) -> float:
-    """Return about how many products a Hessian takes: summed over so many rows, or over pairs of bins of all."""
-    return min(float(rows) * objective.products, binned_products(objective))
 
 
 def step_products(objective: FactoredObjective) -> float:
@@ -296,8 +290,6 @@ def quadratic_of(objective: FactoredObjective, curvature: Curvature, rows: int) 
         hessian = known.gram(objective.operators, objective.in_place, intercept=intercept)
     elif objective.n_outputs == 1 and objective.in_place is not None and curvature.separable and rows >= n_samples:
         hessian = objective.in_place.gram(curvature.diagonal, intercept=intercept)
-    elif curvature.separable and binned_products(objective) < rows * objective.products:
-        hessian = binned_hessian(objective, curvature.diagonal, intercept=intercept)
     else:
         hessian, shares = curvature.hessian(objective.operators, rows, intercept=intercept)
     penalty = objective.penalty.with_intercept(objective.n_free) if intercept else objective.penalty

@@ -101,7 +101,6 @@ WANTED_SHARE = 0.01  # of the gap asked for that all products together may keep
 # became 25 on 10,000 rows, 72 became 47 on 20,000
 CORRECTIONS_OF_STEPS, LONG_STEP, LENGTHENED = 3, 0.9, 0.1
 SHORTEST_FRACTION = 0.95  # of the way to the boundary
-REFINED, ROUNDED_TOL = 2, 1e-2  # times that one of rounded rows is solved, each to as much as rounding leaves
 PATIENCE = 10  # steps without a smaller gap, after which smoothing takes over
 
 # Backfitting
