@@ -19,7 +19,7 @@ from manykernels.cli.targets import SURVIVAL, LabeledTable, split_columns
 from manykernels.estimators.parameters import PARAMETERS, check_parameters, place_of
 from manykernels.exceptions import InvalidInputError
 from manykernels.inspection import MKLReport, save_model
-from manykernels.inspection.reports.caveats import fingerprints, packed
+from manykernels.inspection.reports.fitted_rows import fingerprints, record_of
 from manykernels.inspection.reports.scores import constant_scores, no_better
 from manykernels.kernels import KernelBank
 from manykernels.kernels.bank.constructors import read_toml
@@ -248,7 +248,7 @@ def _metadata(options: FitOptions, samples: LabeledTable, train: Array) -> dict[
         **survival_columns(options),
         **({} if samples.levels is None else {"strata_levels": list(samples.levels)}),
         "data": options.data.name,
-        "fitted_rows": packed(fingerprints(samples.features.iloc[train], samples.target[train])),
+        "rows_of_fit": record_of(fingerprints(samples.features, samples.target), train),
         "left_out": [*(options.drop or ()), *(options.ids or ())],
         "groups": options.groups,
         "task": samples.task,

@@ -27,13 +27,14 @@ from manykernels.inspection import (
     report,
 )
 from manykernels.inspection.files import replacing, save_figure
-from manykernels.inspection.reports.caveats import among, fingerprints
+from manykernels.inspection.reports.fitted_rows import Split, fingerprints, split_as_fitted
 from manykernels.inspection.reports.scores import held_out_scores
-from manykernels.validation.arrays import Array
 
 REPORT = Path("report.html")
 PICTURES = (".png", ".svg", ".pdf")
 FITTED, HELD_OUT = ", on the rows it was fitted on", ", on rows it was not fitted on"
+NewRows = Annotated[bool, typer.Option("--new-rows", help="State that the model was fitted on no row of the table.")]
+WAY_OUT = "Give the whole table of the fit, or pass --new-rows if the model was fitted on no row of this table."
 
 
 @dataclass(frozen=True)
@@ -54,6 +55,7 @@ class PredictOptions:
         None
     )
     encoding: console.Encoding = None
+    new_rows: NewRows = False
 
 
 def run_predict(options: PredictOptions, outcome: console.Outcome) -> None:
@@ -74,8 +76,10 @@ def run_predict(options: PredictOptions, outcome: console.Outcome) -> None:
     features = features_of(model, frame)
     targets = _targets(metadata)
     predictions = _predictions(model, features, targets, options, _strata(frame, metadata, options))
-    apart = _scores_apart(model, metadata, frame)
-    known = None if apart else _scores(model, features, frame, targets, metadata.get("strata_levels"))
+    apart, doubt = ({}, "") if options.new_rows else _scores_apart(model, metadata, frame)
+    if doubt:
+        outcome.note(f"No scores: {doubt} {WAY_OUT}")
+    known = None if apart or doubt else _scores(model, features, frame, targets, metadata.get("strata_levels"))
     table = pd.concat([frame[copied], predictions], axis=1)
     if options.output is not None:
         tables.write_table(table, options.output)
@@ -228,18 +232,14 @@ def _scores(
     return held_out_scores(model, features, frame[listed if len(listed) > 1 else listed[0]].to_numpy())
 
 
-def rows_of_fit(
-    model: BaseEstimator, metadata: Mapping[str, Any], frame: pd.DataFrame
-) -> tuple[LabeledTable, Array | None, Array | None]:
-    """Return the rows of a table, and which of them the model was fitted on and which not; None for no such rows.
-
-    A row is one of the fit if all that is in it is the same, whatever the table is called.
-    """
+def rows_of_fit(model: BaseEstimator, metadata: Mapping[str, Any], frame: pd.DataFrame) -> tuple[LabeledTable, Split]:
+    """Return the rows of a table that have a target, and which of them the model was fitted on."""
     present = set(frame.columns)
     # Files of version 0.1 tell less.
     left_out, groups = metadata.get("left_out", ()), metadata.get("groups")
     event, strata = metadata.get("event"), metadata.get("strata")
-    known = {*getattr(model, "feature_names_in_", present), metadata["target"], event, strata, *left_out, groups}
+    names = [str(name) for name in getattr(model, "feature_names_in_", present)]
+    known = {*names, metadata["target"], event, strata, *left_out, groups}
     fitted = MKLReport.from_estimator(model)
     samples = split_columns(
         frame.loc[:, [name in known for name in frame]],
@@ -252,27 +252,31 @@ def rows_of_fit(
         event=event,
         strata=strata,
     )
-    seen = among(fingerprints(samples.features, samples.target), metadata.get("fitted_rows"))
-    train, test = np.flatnonzero(seen), np.flatnonzero(~seen)
-    return samples, train if len(train) else None, test if len(test) else None
+    if "rows_of_fit" in metadata and (lacking := [name for name in names if name not in present]):
+        doubt = f"the table lacks {tables.quoted(lacking)}, so that its rows cannot be compared with those of the fit."
+        return samples, Split(np.zeros(len(samples.target), dtype=bool), doubt)
+    return samples, split_as_fitted(fingerprints(samples.features, samples.target), metadata.get("rows_of_fit"))
 
 
 def _scores_apart(
     model: BaseEstimator, metadata: Mapping[str, Any], frame: pd.DataFrame
-) -> dict[str, dict[str, float | None]]:
-    """Return scores on the rows that the model was fitted on and on the others, nothing if it was fitted on none."""
+) -> tuple[dict[str, dict[str, float | None]], str]:
+    """Return scores on the rows that the model was fitted on and on the others, or why there are none.
+
+    Neither for a table without a row of the fit.
+    """
     listed = list(_targets(metadata))
-    if "fitted_rows" not in metadata or not {*listed} <= {*frame} or frame[listed].isna().any(axis=None):
-        return {}
+    if "rows_of_fit" not in metadata or not {*listed} <= {*frame} or frame[listed].isna().any(axis=None):
+        return {}, ""
     try:
-        samples, train, test = rows_of_fit(model, metadata, frame)
+        samples, split = rows_of_fit(model, metadata, frame)
     except InvalidInputError:  # targets of another kind: there is nothing to score
-        return {}
-    if train is None:
-        return {}
-    parts = {FITTED: train, HELD_OUT: test}
+        return {}, ""
+    if split.doubt or not split.fitted.any():
+        return {}, split.doubt
+    parts = {FITTED: split.fitted, HELD_OUT: ~split.fitted}
     X, y = features_of(model, samples.features), samples.target
-    return {name: held_out_scores(model, X.iloc[rows], y[rows]) for name, rows in parts.items() if rows is not None}
+    return {name: held_out_scores(model, X[rows], y[rows]) for name, rows in parts.items() if rows.any()}, ""
 
 
 def run_inspect(
@@ -343,12 +347,13 @@ def run_report(
     encoding: console.Encoding = None,
     title: Annotated[str | None, typer.Option(help="Head of the report.")] = None,
     force: console.Force = False,
+    new_rows: NewRows = False,
     *,
     outcome: console.Outcome,
 ) -> None:
     """Write a report on a saved model into one HTML file.
 
-    Rows that the model was fitted on are known by what is in them, so that only others are scored.
+    Rows that the model was fitted on are recognized by their values; only the others are scored.
     """
     if output.suffix.lower() not in (".html", ".htm"):
         raise InvalidInputError(f"--output: {str(output)!r} must end in .html.")
@@ -366,22 +371,24 @@ def run_report(
             f"A report compares predictions with the target, but {str(data)!r} has no column {tables.quoted(lacking)}. "
             "Give a table that has it; 'manykernels predict' needs none."
         )
-    samples, train, test = rows_of_fit(estimator, metadata, frame)
+    samples, split = rows_of_fit(estimator, metadata, frame)
     for note in samples.notes:
         outcome.note(note)
-    rows, y = features_of(estimator, samples.features), samples.target
-    if train is None:
+    rows, y, seen = features_of(estimator, samples.features), samples.target, split.fitted & (not new_rows)
+    if split.doubt and not new_rows:
+        raise InvalidInputError(f"There is no score to report: {split.doubt} {WAY_OUT}")
+    if not seen.any():
         report(estimator, rows, y, output, title=title)
-    elif test is None and len(train) != MKLReport.from_estimator(estimator).n_samples:
+    elif not seen.all():
+        report(estimator, rows[seen], y[seen], output, X_test=rows[~seen], y_test=y[~seen], title=title)
+    elif len(rows) == MKLReport.from_estimator(estimator).n_samples:
+        report(estimator, rows, y, output, title=title)
+    else:
         raise InvalidInputError(
-            f"All {len(train)} rows of {str(data)!r} are among those that the model was fitted on, which were more: "
+            f"All {len(rows)} rows of {str(data)!r} are among those that the model was fitted on, which were more: "
             "there is nothing to judge it by. Give the whole table of the fit, or other rows."
         )
-    elif test is None:
-        report(estimator, rows.iloc[train], y[train], output, title=title)
-    else:
-        report(estimator, rows.iloc[train], y[train], output, X_test=rows.iloc[test], y_test=y[test], title=title)
-    n_scored = 0 if test is None else len(test)
+    n_scored = 0 if seen.all() else int((~seen).sum())
     outcome.result = {"model": model, "data": data, "n_rows": len(rows), "n_held_out": n_scored, "report": output}
     outcome.show(f"Report on {len(rows)} rows, {n_scored} of them held out, written to {output}")
 

@@ -1,0 +1,44 @@
+"""Reported faults of reports, importances, model files and messages."""
+
+from _faults import Case
+
+COMMAND = """
+import json, subprocess
+def command(*words):
+    words = [sys.executable, "-m", "manykernels.cli", *map(str, words), "--json"]
+    done = subprocess.run(words, capture_output=True, text=True)
+    return json.loads(done.stdout) if done.stdout.startswith("{") else {"error": done.stderr.strip()[-150:]}
+folder = tempfile.mkdtemp(); csv, model, page = (os.path.join(folder, name) for name in ("t.csv", "m.mkl", "r.html"))
+"""
+
+CASES = (
+    Case(
+        "1b",
+        "1,200 rows of few values: held-out accuracy by fit and by predict, held-out rows of report",
+        COMMAND
+        + """
+table = pd.DataFrame(rng.integers(0, 3, size=(1200, 4)), columns=list("abcd"))
+table["y"] = np.where((table["a"] + table["b"] > 2) == (rng.random(1200) < 0.75), "yes", "no")
+table.to_csv(csv, index=False)
+fit = command("fit", csv, "--target", "y", "-o", model)
+predict, report = command("predict", model, csv), command("report", model, csv, "-o", page)
+scores = [found["scores"]["accuracy"] for found in (fit, predict)]
+print(f"{scores[0]:.3f}, {scores[1]:.3f}, {report['n_held_out']} of {fit['n_test']}")
+""",
+        "tests/cli/test_models_rows.py",
+    ),
+    Case(
+        "1b",
+        "6 levels: report on the file of the fit",
+        COMMAND
+        + """
+table = pd.DataFrame({"a": rng.choice(list("pqrstu"), size=400)})
+table["y"] = np.where((table["a"] > "r") == (rng.random(400) < 0.7), "yes", "no")
+table.to_csv(csv, index=False)
+command("fit", csv, "--target", "y", "-o", model)
+found = command("report", model, csv, "-o", page)
+print(found.get("error") or f"{found['n_held_out']} rows held out")
+""",
+        "tests/cli/test_models_rows.py",
+    ),
+)

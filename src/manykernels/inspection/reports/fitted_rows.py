@@ -1,0 +1,136 @@
+"""Which rows of a table a model was fitted on: by their values, not by the name of a file.
+
+Rows are compared by a number computed from their features and target. A model file stores the numbers of all rows of
+its table, in file order, and which of them were fitted. Rows with equal features and target have equal scores, so that
+only their number matters, not which of them were fitted: a table that holds all rows of the fit is split exactly as in
+the fit. Where rows repeat, part of that table cannot be told from new rows that are equal by chance. Treating equal
+rows as fitted would leave the misclassified ones, so that such a table is not split.
+"""
+
+import base64
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pandas as pd
+from numpy.typing import ArrayLike
+from pandas.api.types import is_bool_dtype, is_datetime64_any_dtype, is_numeric_dtype
+
+from manykernels.validation.arrays import Array, TableLike
+
+REPEATED = 0.01  # share of rows with an equal one, up to which a row that equals a row of the fit is that row
+BEYOND = 3.0  # standard errors by which more rows are equal than chance explains
+
+
+@dataclass(frozen=True, eq=False)
+class Split:
+    """The rows of a table that a model was fitted on, and the others; a doubt instead of both if that is ambiguous."""
+
+    fitted: Array  # (n,) bool
+    doubt: str = ""
+
+
+def fingerprints(X: TableLike, y: ArrayLike) -> Array:
+    """Return a number for each row of a table with its target, the same for the same values in any order of columns.
+
+    Numbers, text of numbers, dates and truth values are compared by value, in single precision if they are not whole,
+    since files differ in how they write them. One in four thousand million pairs of different rows has equal numbers.
+    """
+    frame = X if isinstance(X, pd.DataFrame) else pd.DataFrame(np.asarray(X))
+    columns = {str(name): _comparable(frame[name]) for name in sorted(frame.columns, key=str)}
+    y = np.asarray(y)
+    parts = [y[name] for name in y.dtype.names] if y.dtype.names else np.reshape(y, (len(y), -1)).T
+    columns |= {f"\0target {k}": _comparable(pd.Series(part)) for k, part in enumerate(parts)}
+    hashes = pd.util.hash_pandas_object(pd.DataFrame(columns), index=False).to_numpy()
+    return (hashes >> np.uint64(32)).astype(np.uint32)
+
+
+def record_of(prints: Array, fitted: Array) -> dict[str, str]:
+    """Return the rows of a fit as text for a model file, about six letters a row; ``fitted`` are positions."""
+    marks = np.packbits(np.isin(np.arange(len(prints)), fitted))
+    return {"rows": _as_text(prints.astype("<u4")), "fitted": _as_text(marks)}
+
+
+def split_as_fitted(prints: Array, record: Any) -> Split:
+    """Return which rows were fitted, by what :func:`record_of` returned; none if there is no such record."""
+    rows, fitted = _read_record(record)
+    split = np.zeros(len(prints), dtype=bool)
+    places = _in_order(rows, prints)
+    if places is not None:  # the file of the fit, or one with more rows
+        split[places] = fitted
+        return Split(split)
+    known, n_fitted = np.unique(rows[fitted], return_counts=True)
+    slots = np.searchsorted(known, prints)
+    slots[slots == len(known)] = 0
+    equal = known[slots] == prints if len(known) else split
+    whole = np.array_equal(np.sort(rows), np.sort(prints))  # the same rows in another order
+    repeated = float(pd.Series(rows).duplicated(keep=False).mean()) if len(rows) else 0.0
+    if equal.any() and not whole and repeated > REPEATED:
+        return Split(
+            split,
+            f"{repeated:.0%} of the rows of the fit have an equal one, so that the {int(equal.sum()):,} rows of this "
+            "table that equal fitted rows may be these or new ones.",
+        )
+    copies = pd.Series(prints).groupby(prints).cumcount().to_numpy()  # how many equal rows come before
+    return Split(equal & (copies < n_fitted[slots] if len(known) else equal))
+
+
+def equal_beyond_chance(fitted: Array, scored: Array) -> Array | None:
+    """Return which scored rows equal fitted ones, None if rows of the same kind are expected to be as often equal."""
+    equal = np.isin(scored, fitted)
+    expected = float(pd.Series(fitted).duplicated(keep=False).mean())
+    error = np.sqrt(expected * (1.0 - expected) / len(scored))
+    return equal if equal.mean() > expected + BEYOND * error else None
+
+
+def _as_text(values: Array) -> str:
+    return base64.b64encode(values.tobytes()).decode("ascii")
+
+
+def _read_record(record: Any) -> tuple[Array, Array]:
+    """Return the numbers of rows and which were fitted; no rows for a record of another kind."""
+    nothing = np.zeros(0, dtype=np.uint32), np.zeros(0, dtype=bool)
+    if not isinstance(record, Mapping):
+        return nothing
+    try:
+        rows = np.frombuffer(base64.b64decode(record["rows"], validate=True), dtype="<u4")
+        marks = np.frombuffer(base64.b64decode(record["fitted"], validate=True), dtype=np.uint8)
+    except (KeyError, TypeError, ValueError):
+        return nothing
+    fitted = np.unpackbits(marks)[: len(rows)].astype(bool)
+    return (rows, fitted) if len(fitted) == len(rows) else nothing
+
+
+def _in_order(rows: Array, prints: Array) -> Array | None:
+    """Return positions of all rows among others in the same order, None if one is missing."""
+    if not len(rows) or len(rows) > len(prints):
+        return None
+    places, wanted, at = [], rows.tolist(), 0
+    for place, value in enumerate(prints.tolist()):
+        if at < len(wanted) and value == wanted[at]:
+            places.append(place)
+            at += 1
+    return np.array(places) if at == len(wanted) else None
+
+
+def _comparable(column: pd.Series) -> Array:
+    """Return a number for each value, the same for 1, 1.0, "1" and a level 1 of a category."""
+    if is_datetime64_any_dtype(column.dtype):
+        values = (column - pd.Timestamp(0, tz=column.dt.tz)).dt.total_seconds().to_numpy(dtype=np.float64)
+    elif is_numeric_dtype(column.dtype) or is_bool_dtype(column.dtype):
+        values = column.to_numpy(dtype=np.float64, na_value=np.nan)
+    else:
+        codes, levels = pd.factorize(column.astype(object))
+        values = np.append(_numbers_of(np.asarray(levels)), np.nan)[codes]
+    whole = np.floor(values) == values
+    with np.errstate(over="ignore"):
+        return np.where(whole, values, values.astype(np.float32)) + 0.0  # -0.0 and 0.0 are one
+
+
+def _numbers_of(levels: Array) -> Array:
+    """Return the numbers that levels are written as; for other levels, whole numbers computed from their text."""
+    texts = pd.Series([str(float(level)) if isinstance(level, (bool, np.bool_)) else str(level) for level in levels])
+    hashes = -((pd.util.hash_array(texts.to_numpy(dtype=object)) >> np.uint64(12)).astype(np.float64))
+    numbers = pd.to_numeric(texts, errors="coerce").to_numpy(dtype=np.float64)
+    return np.where(np.isfinite(numbers), numbers, hashes)
