@@ -213,10 +213,25 @@ def test_dates_with_dots_are_dates_with_the_day_first() -> None:
 
 
 def test_dates_that_can_be_read_in_two_ways_are_refused() -> None:
-    frame = pd.DataFrame({"day": ["03/04/2024", None, "12/31/2023"], "ratio": ["1/2", "3/4", "1/2"]})
+    frame = pd.DataFrame({"day": ["03/04/2024", None, "12/11/2023"], "ratio": ["1/2", "3/4", "1/2"]})
     with pytest.raises(InvalidInputError, match=r"1 column holds dates .* 'day' \(such as '03/04/2024'\).*--drop day"):
         usable_features(frame, missing="mask")
     assert list(usable_features(frame[["ratio"]])) == ["ratio"]
+
+
+@pytest.mark.parametrize(
+    ("texts", "first"),
+    [
+        (["2012/01/02", "2012/12/31"], pd.Timestamp(2012, 1, 2)),
+        (["17-08-1984", "03-04-1985"], pd.Timestamp(1984, 8, 17)),
+        (["03/04/2024", "12/31/2023"], pd.Timestamp(2024, 3, 4)),
+        (["2024-03-01 08:00:00-08:00", "2024-03-01T00:00Z"], pd.Timestamp(2024, 3, 1, 16, tz="UTC")),
+    ],
+)
+def test_the_whole_column_settles_how_its_dates_are_written(texts: list[str], first: pd.Timestamp) -> None:
+    found = usable_features(pd.DataFrame({"day": [*texts, None]}), missing="mask")
+    assert found["day"][0] == first
+    assert kind_of(found["day"]) == ("date" if first.tz is None else "instant")
 
 
 @pytest.mark.parametrize("missing", [np.nan, None, pd.NA])

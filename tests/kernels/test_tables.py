@@ -47,7 +47,11 @@ COLUMNS = {
         [0, NAN, 1, 0.5],
     ),
     "dates": (pd.Series(DATES), "date", [19723, 19724.5, 19726, 19727.5]),
-    "zoned dates": (pd.Series(DATES.tz_localize("Asia/Tokyo")), "date", [19723, 19724.5, 19726, 19727.5]),
+    "zoned dates": (
+        pd.Series(DATES.tz_localize("Asia/Tokyo")),
+        "instant",
+        [19722.625, 19724.125, 19725.625, 19727.125],
+    ),
     "days": (pd.Series([datetime.date(2024, 1, 1), None] * 2), "date", [19723, NAN] * 2),
     "arrow days": (pd.Series([datetime.date(2024, 1, 1), None] * 2, dtype=pd.ArrowDtype(pa.date32())), "date", None),
     "months": (pd.Series(pd.period_range("2024-01", periods=4, freq="M")), "date", [19723, 19754, 19783, 19814]),

@@ -20,7 +20,7 @@ from pandas.api.types import is_bool_dtype, is_complex_dtype, is_numeric_dtype
 from manykernels.exceptions import InvalidInputError, optional_module
 from manykernels.grams.plan import memory_bytes
 from manykernels.inspection.files import replacing
-from manykernels.kernels.tables.encoding import DAY_FIRST, DOTTED_DATE
+from manykernels.kernels.tables.dates import AMBIGUOUS, DAY_FIRST, MONTH_FIRST, date_order, parse_dates
 from manykernels.kernels.tables.kinds import READ_AS, describe, kind_of
 from manykernels.validation.arrays import Array
 from manykernels.validation.parameters import listed
@@ -316,8 +316,6 @@ def _evenness(rows: list[list[str]]) -> tuple[float, int]:
 # What of a table can be learned from: everything that cannot, in one message with the options that leave it out.
 
 
-ISO_DATE = re.compile(r"\d{4}-\d{2}-\d{2}([T ]\d{2}:\d{2}(:\d{2}(\.\d+)?)?)?(Z|[+-]\d{2}:?\d{2})?")
-TWO_WAYS = re.compile(r"\d{1,2}[/-]\d{1,2}[/-]\d{2,4}")  # the third of April, or the fourth of March
 MOST_NAMED = 6
 
 
@@ -355,27 +353,33 @@ def real_columns(frame: pd.DataFrame) -> Array:
     return np.array([real[dtype] for dtype in frame.dtypes], dtype=bool)
 
 
+def date_orders(frame: pd.DataFrame) -> dict[str, str]:
+    """Return for each column of text with dates such as 31/12/2024 whether the day or the month is first."""
+    orders = {str(name): date_order(column) for name, column in frame.items() if _is_text(column)}
+    return {name: order for name, order in orders.items() if order in (DAY_FIRST, MONTH_FIRST)}
+
+
 def _with_dates(column: pd.Series) -> pd.Series:
     """Return a column of texts that are all dates as dates; others as they are."""
-    if is_numeric_dtype(column.dtype) or isinstance(column.dtype, pd.CategoricalDtype):
+    if not _is_text(column) or date_order(column) in (None, AMBIGUOUS):
         return column
-    for pattern, form in ((ISO_DATE, "ISO8601"), (DOTTED_DATE, DAY_FIRST)):
-        if _all_like(column, pattern):
-            dates = pd.to_datetime(column.str.strip(), format=form, errors="coerce", utc=True).dt.tz_localize(None)
-            return dates if dates.notna().sum() == column.notna().sum() else column
-    return column
+    dates = parse_dates(column)
+    return column if dates is None else dates
 
 
-def _all_like(column: pd.Series, pattern: re.Pattern[str]) -> bool:
-    """Whether all that is there is text of that form."""
-    present = column.dropna()
-    return not present.empty and all(isinstance(text, str) and pattern.fullmatch(text.strip()) for text in present)
+def _is_text(column: pd.Series) -> bool:
+    """Return whether a column may be text that is no category by its type."""
+    return not is_numeric_dtype(column.dtype) and not isinstance(column.dtype, pd.CategoricalDtype)
 
 
 def _of_dates(frame: pd.DataFrame) -> list[str]:
-    """Refuse dates that can be read in two ways: as categories they would say next to nothing."""
+    """Return the message on dates that can be read in two ways: as categories they would carry little information."""
     others = frame.loc[:, ~real_columns(frame)]
-    examples = {str(name): column.dropna().iloc[0] for name, column in others.items() if _all_like(column, TWO_WAYS)}
+    examples = {
+        str(name): column.dropna().iloc[0]
+        for name, column in others.items()
+        if _is_text(column) and date_order(column) == AMBIGUOUS
+    }
     if not examples:
         return []
     shown = [f"{name!r} (such as {value!r})" for name, value in list(examples.items())[:MOST_NAMED]]

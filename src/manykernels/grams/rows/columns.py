@@ -11,7 +11,7 @@ import pandas as pd
 
 from manykernels.exceptions import InvalidInputError
 from manykernels.kernels import KernelSpec, ObjectKernel
-from manykernels.kernels.bank.columns import NUMBERS, OBJECTS, Table
+from manykernels.kernels.bank.columns import NUMBERS, OBJECTS, Table, check_array_readable
 from manykernels.kernels.bank.normalization import column_summaries
 from manykernels.kernels.specs.base import KernelOfFeatures
 from manykernels.kernels.specs.categorical import UNSEEN
@@ -375,10 +375,14 @@ class ColumnTable:
         """Return some columns of other rows, (n, len(positions)), read as those of this table."""
         other = self._of({}, len(data))
         other.gaps = self.gaps.copy()
+        if isinstance(data, np.ndarray):
+            self._check_array()
         for place, j in enumerate(positions):
             if isinstance(data, np.ndarray):
                 column = np.ascontiguousarray(data[:, place])
                 column = column if column.dtype in (np.float32, np.float64) else column.astype(np.float64)
+                if self.encodings and self.encodings[j] != NUMBERS:
+                    column = self.encodings[j].encode(pd.Series(column, name=self._name(j)))
             else:
                 column = (self.encodings[j] if self.encodings else NUMBERS).encode(data.iloc[:, place])
                 if j in self.carried:
@@ -386,7 +390,7 @@ class ColumnTable:
             if not np.isfinite(column).all():
                 gaps = np.isnan(column)
                 if self.missing == "error" or not np.isfinite(column[~gaps]).all():
-                    name = j if self.names is None else repr(self.names[j])
+                    name = repr(self._name(j))
                     raise InvalidInputError(
                         f"Column {name} contains NaN or infinite values. Impute or drop these rows; "
                         "KernelBank(..., missing='mask') takes NaN for missing."
@@ -398,7 +402,8 @@ class ColumnTable:
     def like(self, X: object) -> ColumnTable:
         """Return new rows in the units of this table; columns go by name where both have names."""
         other = self.header()
-        rows = X if _is_float(X) else self._read_new(Table.of(X))
+        numbers = all(encoding == NUMBERS for encoding in self.encodings)
+        rows = X if _is_float(X) and numbers else self._read_new(Table.of(X))
         if rows.shape[1] != self.n_columns:
             raise InvalidInputError(f"X has {rows.shape[1]} columns, but the model was fitted on {self.n_columns}.")
         if self.carried:
@@ -411,8 +416,18 @@ class ColumnTable:
 
     def _read_new(self, table: Table) -> Array:
         """Return new rows as in training, their columns in the order of training."""
+        if table.columns is None:
+            self._check_array()
         places = self.places(table.columns, table.n_columns)
         return _codes(table, [places[j] for j in self.in_use], self.in_use, self)
+
+    def _check_array(self) -> None:
+        """Raise ``InvalidInputError`` if an array cannot stand for the training table."""
+        check_array_readable(self.encodings[j] for j in (self.in_use if self.encodings else ()))
+
+    def _name(self, column: int) -> Any:
+        """Return the name of a column, or its place in an array."""
+        return column if self.names is None else self.names[column]
 
     @property
     def in_use(self) -> Sequence[int]:

@@ -43,7 +43,7 @@ SHAPES = {  # kernels of several columns that exported programs know: what they 
     "linear": ("linear", ()),
     "polynomial": ("polynomial", ("scale", "offset", "degree")),
 }
-UNITS = {"date": "days since 1970-01-01", "duration": "days"}
+UNITS = {"date": "days since 1970-01-01", "instant": "days since 1970-01-01", "duration": "days"}
 # Cubic polynomials from values at 0, 1/3, 2/3 and 1.
 THIRDS = np.linalg.inv(np.vander(np.arange(SMOOTH) / (SMOOTH - 1), increasing=True))
 
@@ -227,13 +227,8 @@ class Extraction:
 
     def _column(self, axis: Axis, values: Array | Sequence[Any]) -> Any:
         """Return values of an axis as a column of a table like that of fit."""
-        if axis.unit == UNITS["date"]:
-            return pd.Timestamp("1970-01-01") + pd.to_timedelta(np.asarray(values, dtype=np.float64), unit="D")
-        if axis.unit == UNITS["duration"]:
-            return pd.to_timedelta(np.asarray(values, dtype=np.float64), unit="D")
-        if self.encodings[axis.position].read_as == "number":
-            return np.asarray(values, dtype=np.float64)
-        return pd.Series(list(values), dtype=object)
+        encoding = self.encodings[axis.position]
+        return encoding.decode(values) if encoding.read_as == "number" else pd.Series(list(values), dtype=object)
 
     def _spread(self, members: list[int], axes: Sequence[Axis]) -> float:
         """Return by how much the sum of some kernels varies over their points."""

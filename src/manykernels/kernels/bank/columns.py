@@ -15,8 +15,9 @@ from scipy.sparse import csr_array, issparse
 from sklearn.utils.validation import check_array
 
 from manykernels.exceptions import InvalidInputError, InvalidInputTypeError
+from manykernels.kernels.specs.categorical import UNSEEN
 from manykernels.kernels.specs.objects import as_objects
-from manykernels.kernels.tables.encoding import Encoding, select_columns, some
+from manykernels.kernels.tables.encoding import Encoding, plain, select_columns, some
 from manykernels.kernels.tables.kinds import (
     READ_AS,
     REFUSAL,
@@ -34,6 +35,7 @@ from manykernels.validation.arrays import BEYOND_FLOATS, Array, check_readable
 
 NUMBERS, OBJECTS = Encoding(), Encoding("objects")
 ROWS_AT_ONCE = 1024  # that are turned
+LEAST_UNSEEN, SHOWN_LEVELS = 2, 3  # values that warrant a warning (one new level in a single row does not); examples
 ONE_BY_ONE = 16  # columns of a DataFrame up to which one after the other is less to do than all of them together
 BY_COLUMNS = (
     50_000  # rows from which on tables that are made here are in column order, as those want them who take many
@@ -52,7 +54,7 @@ class Table:
     views: Views | None = None
     _kinds: dict[int, str] = field(default_factory=dict)
     _encodings: dict[int, Encoding] = field(default_factory=dict)
-    _read: dict[int, Array] = field(default_factory=dict)  # columns of a DataFrame by their own encodings
+    _read: dict[tuple[int, Encoding], Array] = field(default_factory=dict)  # columns of a DataFrame as they were read
     expanded: dict[int, tuple[Any, ...]] = field(default_factory=dict)  # banks and their kernels here, by identity
 
     @classmethod
@@ -94,7 +96,7 @@ class Table:
             data: Any = views.frame
         else:
             data = self.data.iloc[rows] if isinstance(self.data, pd.DataFrame) else self.data[rows]
-        read = {j: column[rows] for j, column in self._read.items()}
+        read = {key: column[rows] for key, column in self._read.items()}
         return Table(data, self.columns, views, self._kinds, self._encodings, read)
 
     def by_columns(self) -> Table:
@@ -198,33 +200,43 @@ class Table:
         ``by_columns`` of arrays whose columns lie one after the other; single precision then stays as it is.
         """
         positions = [int(j) for j in positions]
+        if isinstance(self.data, pd.DataFrame):
+            chosen = [self.encoding(j) for j in positions] if encodings is None else list(encodings)
+            keys = list(zip(positions, chosen, strict=True))
+            self._read_new(keys)
+            return np.array([self._read[key] for key in keys]).reshape(len(keys), len(self)).T
+        others = [(k, own) for k, own in enumerate(encodings or ()) if own is not NUMBERS and own != NUMBERS]
+        values = self._numbers(positions, by_columns=by_columns)
+        if others:
+            values = values.copy()
+        for k, own in others:
+            values[:, k] = own.encode(pd.Series(values[:, k], name=self.names[positions[k]]))
+        return values
+
+    def _numbers(self, positions: list[int], *, by_columns: bool) -> Array:
+        """Return columns of an array, or of rows in compressed form."""
         if self.is_sparse:
             return np.asarray(self.compressed(positions).toarray())
-        if not isinstance(self.data, pd.DataFrame):
-            whole = positions == list(range(self.n_columns))
-            dtype = self.data.dtype if by_columns else np.dtype(np.float64)
-            turned = by_columns or (len(self) >= BY_COLUMNS and self.data.dtype != np.float64)
-            values = self.data if whole else self.data[:, positions]
-            if turned and values.flags.c_contiguous and not values.flags.f_contiguous:
-                return _by_columns(values, dtype)
-            return np.asarray(values, dtype=dtype, order="F" if turned else None)
-        chosen = [self.encoding(j) for j in positions] if encodings is None else list(encodings)
-        self._read_new(
-            [
-                j
-                for j, given in zip(positions, chosen, strict=True)
-                if given != OBJECTS and self._encodings.setdefault(j, given) == given
-            ]
-        )
+        whole = positions == list(range(self.n_columns))
+        dtype = self.data.dtype if by_columns else np.dtype(np.float64)
+        turned = by_columns or (len(self) >= BY_COLUMNS and self.data.dtype != np.float64)
+        values = self.data if whole else self.data[:, positions]
+        if turned and values.flags.c_contiguous and not values.flags.f_contiguous:
+            return _by_columns(values, dtype)
+        return np.asarray(values, dtype=dtype, order="F" if turned else None)
+
+    def describe_unseen(self, column: int, encoding: Encoding) -> str:
+        """Return name, count and examples of a column most of whose values are no levels of an encoding; else ""."""
+        codes = self.codes([column], [encoding])[:, 0]
+        unseen, n_known = codes == UNSEEN, int((~np.isnan(codes)).sum())
+        count = int(unseen.sum())
+        if count < LEAST_UNSEEN or 2 * count <= n_known:
+            return ""
+        values = self._column(column)[unseen].unique()[:SHOWN_LEVELS]
+        known = ", ".join(repr(level) for level in encoding.levels[:SHOWN_LEVELS])
         return (
-            np.array(
-                [
-                    self._read[j] if self._encodings.get(j) == given else given.encode(self._column(j))
-                    for j, given in zip(positions, chosen, strict=True)
-                ]
-            )
-            .reshape(len(positions), len(self))
-            .T
+            f"{self.names[column]!r} ({count} of {n_known}, such as {', '.join(repr(plain(v)) for v in values)}; known "
+            f"are {known}{', ...' if len(encoding.levels) > SHOWN_LEVELS else ''})"
         )
 
     def objects(self, column: int) -> Array:
@@ -244,16 +256,16 @@ class Table:
             return self.data
         return compressed(self.data[:, list(positions)])
 
-    def _read_new(self, positions: list[int]) -> None:
-        """Read the columns that nobody asked for yet."""
-        new = [j for j in positions if j not in self._read]
-        if new:
-            assert isinstance(self.data, pd.DataFrame)
-            if len(new) <= ONE_BY_ONE:
-                columns = [_numbers_of(self._column(j), self._encodings[j]) for j in new]
-            else:
-                columns = _all_numbers_of(self.data.iloc[:, new], [self._encodings[j] for j in new])
-            self._read.update(zip(new, columns, strict=True))
+    def _read_new(self, keys: list[tuple[int, Encoding]]) -> None:
+        """Read the columns that nobody asked for yet, each by its encoding."""
+        new = [key for key in dict.fromkeys(keys) if key not in self._read]
+        numbers = [(j, given) for j, given in new if _is_plain(self._dtypes[j], given)]
+        if len(numbers) > ONE_BY_ONE:
+            block = self.data.iloc[:, [j for j, _ in numbers]].to_numpy(dtype=np.float64)
+            self._read.update(zip(numbers, block.T, strict=True))
+        for j, given in new:
+            if (j, given) not in self._read:
+                self._read[j, given] = given.encode(self._column(j))
 
     def _column(self, position: int) -> pd.Series[Any]:
         """Return a column of a DataFrame; by its name, which takes a tenth of the time that its position does."""
@@ -303,21 +315,18 @@ def _by_columns(values: Array, dtype: np.dtype[Any]) -> Array:
     return out
 
 
-def _all_numbers_of(chosen: pd.DataFrame, encodings: list[Encoding]) -> list[Array]:
-    """Return columns as float64, NaN where a value is missing; all at once where all are plain numbers."""
-    if all(map(_is_plain, chosen.dtypes.unique())):
-        return list(chosen.to_numpy(dtype=np.float64).T)
-    return [_numbers_of(chosen.iloc[:, j], encoding) for j, encoding in enumerate(encodings)]
+def _is_plain(dtype: Any, encoding: Encoding) -> bool:
+    """Return whether an encoding reads numbers of NumPy of this type as they are."""
+    kinds = {"number": "biuf", "boolean": "b"}.get(encoding.kind, "")
+    return isinstance(dtype, np.dtype) and dtype.kind in kinds
 
 
-def _numbers_of(column: pd.Series[Any], encoding: Encoding) -> Array:
-    """Return a column as float64, NaN where a value is missing."""
-    return column.to_numpy(dtype=np.float64) if _is_plain(column.dtype) else encoding.encode(column)
-
-
-def _is_plain(dtype: Any) -> bool:
-    """Whether values of a type are numbers of NumPy, which nothing needs to encode."""
-    return isinstance(dtype, np.dtype) and dtype.kind in "biuf"
+def check_array_readable(encodings: Iterable[Encoding]) -> None:
+    """Raise ``InvalidInputError`` if an array, whose columns hold numbers only, cannot stand for the table of fit."""
+    if not all(encoding.of_arrays for encoding in encodings):
+        raise InvalidInputError(
+            "The kernels read categories, dates or durations of a DataFrame, which an array has not; pass one."
+        )
 
 
 def is_distributed(X: object) -> bool:

@@ -97,7 +97,7 @@ def entries_by_type(table: Table, apart: Collection[int] = ()) -> list[BankEntry
     entries = _entries_of_numbers(table, numbers, apart)
     if by_kind.get("category"):
         warn_of_numbers_as_text([table.data.iloc[:, j] for j in by_kind["category"]])
-    for j in by_kind.get("date", []):
+    for j in sorted(by_kind.get("date", []) + by_kind.get("instant", [])):
         entries.append(PerFeature(DEFAULT_SPECS + _periods(table.codes([j])[:, 0]), named_columns(table, [j])))
     if by_kind.get("ordered"):
         entries.append(PerFeature((Ordinal(),), named_columns(table, by_kind["ordered"])))

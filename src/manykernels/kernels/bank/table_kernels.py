@@ -11,8 +11,8 @@ from typing import Any
 import numpy as np
 from scipy.sparse import csr_array, diags_array, issparse
 
-from manykernels.exceptions import InvalidInputError
-from manykernels.kernels.bank.columns import NUMBERS, Table, locate_columns
+from manykernels.exceptions import InvalidInputError, warn
+from manykernels.kernels.bank.columns import NUMBERS, Table, check_array_readable, locate_columns
 from manykernels.kernels.bank.contract import OTHER_BANK, Group, Index, PreparedRows, RawKernels, RowData, Side
 from manykernels.kernels.bank.normalization import check_diagonal, standardized
 from manykernels.kernels.bank.patterns import by_identity
@@ -20,8 +20,9 @@ from manykernels.kernels.specs.base import KernelSpec
 from manykernels.kernels.specs.categorical import UNSEEN
 from manykernels.kernels.specs.distances import SparsePoints, row_norms, squared_distances
 from manykernels.kernels.tables.encoding import Encoding, MixedRows
-from manykernels.kernels.tables.kinds import entry_issues, refuse, stored_issues
+from manykernels.kernels.tables.kinds import SHOWN, entry_issues, refuse, stored_issues
 from manykernels.validation.arrays import Array, check_finite, plainly_finite
+from manykernels.validation.parameters import listed
 
 FEW_COLUMNS = 32  # up to which the columns of a kernel are made dense, whatever the kernel
 COMPRESSED = ("squared_distance", "inner_product")  # families that can do without
@@ -156,14 +157,26 @@ class TableKernels(RawKernels[TablePoints]):
         encodings = self.encodings or (NUMBERS,) * len(places)
         if not self.encodings:
             table.numbers_only(places, "numbers in fit")
-        elif table.columns is None and any(found.kind != "number" for found in encodings):
-            raise InvalidInputError(
-                "The kernels read categories, dates or booleans of a DataFrame, which an array has not; pass one."
-            )
+        elif table.columns is None:
+            check_array_readable(encodings)
         values = table.codes(places, encodings)
         if not plainly_finite(values):
             refuse(entry_issues(values, table.lacking(places), [table.names[j] for j in places], self.missing))
         return values
+
+    def warn_of_unseen(self, table: Table) -> None:
+        """Warn of columns of a new table most of whose values are levels that the training table does not have."""
+        if table.columns is None or not any(encoding.levels for encoding in self.encodings):
+            return
+        places = locate_columns(table, self.used, self.n_features, self.feature_names)
+        read = [(j, own) for j, own in zip(places, self.encodings, strict=True) if own.levels]
+        named = [found for j, own in read if (found := table.describe_unseen(j, own))]
+        if named:
+            warn(
+                f"Most values of {len(named)} column(s) are levels that the model was not fitted on: "
+                f"{listed(named[:SHOWN], len(named))}. Kernels of such a column are zero in these rows. Check that the "
+                "column is coded as in the training table.",
+            )
 
     def points(self, values: Array | MixedRows) -> PreparedRows[TablePoints]:
         """Return the used columns (n, n_used), already standardized, as points; what overflows is refused.

@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
 import numpy as np
 import pandas as pd
+from pandas.api.types import is_complex_dtype, is_numeric_dtype
 from scipy.sparse import csr_array
 
 from manykernels.exceptions import InvalidInputError
 from manykernels.kernels.specs.categorical import UNSEEN
+from manykernels.kernels.tables.dates import DAY, EPOCH, days
 from manykernels.kernels.tables.kinds import READ_AS
 from manykernels.validation.arrays import Array
 from manykernels.validation.parameters import listed
@@ -113,24 +115,31 @@ def numbers_of(rows: Any) -> Array:
     return rows.numbers if isinstance(rows, MixedRows) else rows
 
 
-DOTTED_DATE, DAY_FIRST = re.compile(r"\d{1,2}\.\d{1,2}\.\d{4}"), "%d.%m.%Y"  # with dots, the day is always first
-EPOCH, DAY = pd.Timestamp("1970-01-01"), pd.Timedelta(days=1)
+# Texts that are plain decimal numbers; a leading zero makes a code, and no number, of a text.
+PLAIN_NUMBER = re.compile(r"[-+]?(0|[1-9]\d*)(\.\d+)?")
+TRUTHS = {"true": 1.0, "false": 0.0}
 
 
 @dataclass(frozen=True)
 class Encoding:
-    """What the values of a column are as numbers: themselves, days, positions in a list of levels, or ranks."""
+    """How the values of a column become numbers: as they are, days, positions in a list of levels, or ranks.
+
+    The only reader of a column: fit, prediction, chunks, reports and exports call `encode`.
+    """
 
     kind: str = "number"  # as in manykernels.kernels.tables.kinds.READ_AS
     levels: tuple[Any, ...] = ()  # the categories of the training rows, in their order; empty for numbers and dates
 
     @classmethod
     def of(cls, column: pd.Series, kind: str) -> Encoding:
-        """Return the encoding of a column of categories, ordered or not, or of text."""
+        """Return the encoding of a column of categories, ordered or not, or of text; levels of equal text are one."""
         categories = (
             column.cat.categories if isinstance(column.dtype, pd.CategoricalDtype) else column.dropna().unique()
         )
-        return cls(kind, tuple(dict.fromkeys(plain(level) for level in categories)))
+        levels: dict[str, Any] = {}
+        for level in categories:
+            levels.setdefault(level_text(level), plain(level))
+        return cls(kind, tuple(levels.values()))
 
     @property
     def read_as(self) -> str:
@@ -145,57 +154,114 @@ class Encoding:
     @cached_property
     def centered(self) -> bool:
         """Whether its mean is always subtracted: days since 1970 are far from zero."""
-        return self.kind == "date"
+        return self.kind in ("date", "instant")
+
+    @cached_property
+    def of_arrays(self) -> bool:
+        """Whether an array, which has no types of columns, may hold the column."""
+        return self.kind in ("number", "boolean")
 
     def encode(self, column: pd.Series) -> Array:
-        """Return the column as float64, (n,): NaN for what is missing, `UNSEEN` for a category that is not a level."""
+        """Return the column as float64, (n,): NaN for what is missing, `UNSEEN` for a category that is not a level.
+
+        A level is matched by its text, so that 1, 1.0 and ``"1"`` are one level, whatever type the column has. Numbers,
+        truths, dates and durations are read of columns that hold them, whatever their types.
+        """
         if self.kind == "objects":  # which kernels read as they are: here is only what is missing
             return np.where(column.isna().to_numpy(dtype=bool), np.nan, 0.0)
         try:
             if self.read_as != "number":
                 return self._codes(column)
-            if self.kind == "date":
-                return _days(column)
-            if self.kind == "duration":
-                return np.asarray(pd.to_timedelta(column) / DAY, dtype=np.float64)
-            return _numbers(column)
+            if self.centered:
+                return days(column, zoned=self.kind == "instant")
+            return {"number": _numbers, "boolean": _truths, "duration": _durations}[self.kind](column)
         except (TypeError, ValueError, OverflowError) as error:
             raise InvalidInputError(
                 f"Column {str(column.name)!r} cannot be read as {_WORDS[self.kind]}, as in fit: {error}."
             ) from error
 
+    def decode(self, values: Array) -> pd.Series:
+        """Return a column that `encode` reads as these numbers, NaN for a gap: the inverse, but for categories."""
+        values = np.asarray(values, dtype=np.float64)
+        if self.kind == "boolean":
+            return pd.Series(values > 0.5).astype("boolean").mask(np.isnan(values))
+        if self.centered:
+            stamps = pd.Series(EPOCH + pd.to_timedelta(values, unit="D"))
+            return stamps.dt.tz_localize("UTC") if self.kind == "instant" else stamps
+        return pd.Series(pd.to_timedelta(values, unit="D") if self.kind == "duration" else values)
+
     def _codes(self, column: pd.Series) -> Array:
         """Return positions of levels, or their ranks between 0 and 1 if they have an order."""
         if isinstance(column.dtype, pd.CategoricalDtype):
-            of_category = self._places([plain(value) for value in column.cat.categories])
+            of_category = self._places(column.cat.categories)
             codes = np.append(of_category, np.nan)[column.cat.codes.to_numpy()]
         else:
             missing = column.isna().to_numpy(dtype=bool)
             codes = np.full(len(column), np.nan)
-            codes[~missing] = self._places([plain(value) for value in column[~missing]])
+            codes[~missing] = self._places(column[~missing])
         if self.kind == "ordered":
             codes = np.where(codes == UNSEEN, UNSEEN, codes / max(len(self.levels) - 1, 1))
         return codes
 
-    def _places(self, values: list[Any]) -> Array:
-        place = {level: float(at) for at, level in enumerate(self.levels)}
-        return np.array([place.get(value, UNSEEN) for value in values], dtype=np.float64)
+    def _places(self, values: Iterable[Any]) -> Array:
+        """Return the positions of the levels that have the text of each value."""
+        texts, known = [level_text(value) for value in values], self._place_of
+        found = {text: known.get(text, known.get(_as_number(text), UNSEEN)) for text in set(texts)}
+        return np.array([found[text] for text in texts], dtype=np.float64)
+
+    @cached_property
+    def _place_of(self) -> dict[str, float]:
+        """The position of each level by its text; after all texts, by what else stands for a level."""
+        known = {level_text(level): float(at) for at, level in enumerate(self.levels)}
+        for at, level in enumerate(self.levels):
+            known.setdefault(str(int(level)) if isinstance(level, bool) else _as_number(level_text(level)), float(at))
+        return known
 
 
 _WORDS = {"number": "numbers", "boolean": "true and false", "date": "dates", "duration": "durations"}
-_WORDS |= dict.fromkeys(("ordered", "category", "text"), "categories")
+_WORDS |= {"instant": "dates with a time zone"} | dict.fromkeys(("ordered", "category", "text"), "categories")
 
 
 def plain(level: object) -> Any:
     """Return a category as text or a number of Python, whatever it was: what a model file can hold."""
+    if isinstance(level, (np.float16, np.float32)):  # by their shortest decimals, as double precision has them
+        return float(str(level))
     value = level.item() if isinstance(level, np.generic) else level
     return value if isinstance(value, (str, bool, int, float)) else str(value)
 
 
+def level_text(level: object) -> str:
+    """Return the text of a level, the same for a whole number of any type.
+
+    Examples
+    --------
+    >>> [level_text(level) for level in (1, 1.0, "1", True, "01", 0.5)]
+    ['1', '1', '1', 'True', '01', '0.5']
+    """
+    if isinstance(level, str):
+        return level
+    value = plain(level)
+    if isinstance(value, float):
+        return str(int(value)) if value.is_integer() else repr(value)
+    return str(value)
+
+
+def _as_number(text: str) -> str:
+    """Return the text of the number that a text spells; other texts as they are."""
+    match = PLAIN_NUMBER.fullmatch(text)
+    return text if match is None else level_text(float(text) if match[2] else int(text))
+
+
 def _numbers(column: pd.Series) -> Array:
     """Return numbers or booleans, nullable and Arrow types and objects among them, as float64."""
-    if column.dtype == object:
-        column = pd.to_numeric(column.map(_as_float, na_action="ignore"))
+    if isinstance(column.dtype, pd.CategoricalDtype):
+        known = _numbers(pd.Series(column.cat.categories))
+        return np.append(known, np.nan)[column.cat.codes.to_numpy()]
+    if not is_numeric_dtype(column.dtype):
+        values = column.astype(object)
+        return np.array([np.nan if gap else _as_float(v) for v, gap in zip(values, values.isna(), strict=True)], float)
+    if is_complex_dtype(column.dtype):
+        raise ValueError("it holds complex numbers")
     return column.to_numpy(dtype=np.float64, na_value=np.nan)
 
 
@@ -205,21 +271,21 @@ def _as_float(value: Any) -> float:
     return float(value)
 
 
-def _days(column: pd.Series) -> Array:
-    """Return dates as days since 1970, by the clock on the wall where they have a time zone."""
-    if isinstance(column.dtype, pd.PeriodDtype):
-        column = column.dt.to_timestamp()
-    if not isinstance(column.dtype, np.dtype) or column.dtype.kind != "M":
-        values: Any = [None if pd.isna(value) else _wall_clock(value) for value in column]
-        column = pd.Series(pd.to_datetime(values), index=column.index)
-    return np.asarray((column - EPOCH) / DAY, dtype=np.float64)
+def _truths(column: pd.Series) -> Array:
+    """Return booleans as 0 and 1; numbers must be 0 or 1, and text true or false."""
+    if column.dtype == bool:
+        return column.to_numpy(dtype=np.float64)
+    if not is_numeric_dtype(column.dtype):
+        column = column.astype(object).map(lambda v: TRUTHS.get(v.lower(), v) if isinstance(v, str) else v)
+    values = _numbers(column)
+    wrong = values[~np.isnan(values) & (values != 0.0) & (values != 1.0)]
+    if len(wrong):
+        raise ValueError(f"it holds {wrong[0]:g}")
+    return values
 
 
-def _wall_clock(value: Any) -> pd.Timestamp:
-    """Return a date without its time zone; text is read as ISO 8601 says, or with dots as day, month and year."""
-    if not isinstance(value, str) and not hasattr(value, "year"):
-        raise ValueError(f"{value!r} is no date")
-    if isinstance(value, str) and DOTTED_DATE.fullmatch(value.strip()):
-        return pd.to_datetime(value.strip(), format=DAY_FIRST)
-    stamp = value.to_timestamp() if isinstance(value, pd.Period) else pd.Timestamp(value)
-    return stamp.tz_localize(None)
+def _durations(column: pd.Series) -> Array:
+    """Return durations in days."""
+    if is_numeric_dtype(column.dtype) and column.notna().any():
+        raise ValueError("it holds numbers, whose unit is unknown; pandas.to_timedelta makes durations of them")
+    return np.asarray(pd.to_timedelta(column.astype(object)) / DAY, dtype=np.float64)

@@ -24,6 +24,7 @@ from pandas.api.types import (
 from scipy.sparse import csr_array, issparse, sparray, spmatrix
 
 from manykernels.exceptions import InvalidInputError, InvalidInputTypeError, warn
+from manykernels.kernels.tables.dates import has_zone
 from manykernels.validation.arrays import Array, plainly_finite
 from manykernels.validation.parameters import listed
 
@@ -31,6 +32,7 @@ READ_AS = {
     "number": "number",
     "boolean": "number",
     "date": "number",
+    "instant": "number",
     "duration": "number",
     "ordered": "ordered",
     "category": "category",
@@ -62,6 +64,8 @@ def kind_of(column: pd.Series) -> str:
     if kind is not None:
         return kind
     kind = INFERRED.get(infer_dtype(column, skipna=True), "unusable")
+    if kind == "date" and has_zone(column):
+        return "instant"
     return _kind_of_texts(column) if kind == "category" else kind
 
 
@@ -75,7 +79,8 @@ def kind_of_dtype(dtype: DTypeLike) -> str | None:
     if is_numeric_dtype(dtype):
         return "unusable" if is_complex_dtype(dtype) else "number"
     if is_datetime64_any_dtype(dtype) or isinstance(dtype, pd.PeriodDtype):
-        return "date"
+        zoned = isinstance(dtype, pd.DatetimeTZDtype) or "tz=" in str(dtype)  # of pandas, or of Arrow
+        return "instant" if zoned else "date"
     if isinstance(dtype, pd.ArrowDtype) and dtype.kind == "O" and str(dtype).startswith("dictionary"):
         return "category"
     return "duration" if is_timedelta64_dtype(dtype) else None

@@ -6,6 +6,7 @@ Sums over risk sets are cumulative sums over sorted times, group by group: a *gr
 one stratum.
 """
 
+import re
 from itertools import pairwise
 from numbers import Real
 from typing import Any
@@ -60,6 +61,10 @@ def survival_array(event: ArrayLike, time: ArrayLike, strata: ArrayLike | None =
     return checked[names].astype([(name, FIELDS[name]) for name in names])
 
 
+# Fields named "cens" and "censor" are left alone: the data sets of scikit-survival call the event so.
+CENSORED = re.compile(r"((is|was)[_ .]?)?censored", re.IGNORECASE)
+
+
 def check_survival(y: ArrayLike) -> Array:
     """Return a target as a structured array with the fields event, time and stratum, (n,)."""
     columns = _columns(y)
@@ -71,9 +76,19 @@ def check_survival(y: ArrayLike) -> Array:
     if len(columns) != 2 or event is None:
         fields = ", ".join(f"{name!r} of {values.dtype}" for name, values in columns.items())
         raise InvalidInputError(f"y has the fields {fields}, not one of booleans and one of times. {HINT}")
+    check_event_name(event)
     time = next(name for name in columns if name != event)
     numbers = None if strata is None else _numbers(strata)
     return _checked(_booleans(columns[event]), _times(columns[time]), numbers)
+
+
+def check_event_name(name: str, what: str = "The field") -> None:
+    """Raise ``InvalidInputError`` for a name by which true means that the event was not seen."""
+    if CENSORED.fullmatch(name):
+        raise InvalidInputError(
+            f"{what} {name!r} is named after censored samples, but true has to mean that the event was seen. Invert "
+            "it, as survival_array(~censored, time) does, or rename it if true means the event."
+        )
 
 
 def _are_booleans(values: Array) -> bool:
