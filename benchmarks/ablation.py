@@ -87,8 +87,6 @@ SWITCHES = {
     "fewer_rows": Switch((f"{SELECTION}choice:of_fewer_rows",), []),
     "distinct_points": Switch(("grams.repeats:pays",), False),
     "powers": Switch(("grams.powers:Powers.pay",), False),
-    "group_walk": Switch((f"{FACTORED}group_walk:GroupColumns.of",), None),
-    "group_sizes": Switch((f"{FACTORED}group_walk:even_out",), None, acts=True),
     "corrected": Switch((f"{FACTORED}newton:corrected", f"{FACTORED}newton:correctable"), None),
     "side_by_side": Switch(
         (
@@ -197,7 +195,8 @@ def path(n: int, groups: int, size: int, loss: str) -> Task:
         right = [np.mean((z > 0) == (y[n:] > 0)) if loss == "logistic" else r2_score(y[n:], z) for z in scores]
         return float(max(right)), float(max(own.certificate.relative_gap for own in found.solutions))
 
-    return Task(lambda: group_path.ours(np.asfortranarray(X[:n]), y[:n], size, loss), judge)
+    kind = "squared" if loss == "correlated" else loss
+    return Task(lambda: group_path.ours(np.asfortranarray(X[:n]), y[:n], size, kind), judge)
 
 
 def digits(n: int) -> Task:

@@ -12,7 +12,7 @@ from manykernels import KernelBank, Linear, regularization_path, solve, survival
 from manykernels.estimators.selection.path import RegularizationPath
 from manykernels.grams import DenseStack
 from manykernels.grams.factored import factored_stack
-from manykernels.solvers.factored import block_descent, group_walk, newton
+from manykernels.solvers.factored import block_descent, newton
 from manykernels.solvers.factored.group_penalty import GroupPenalty
 from manykernels.solvers.factored.line_search import line_minimum
 
@@ -102,23 +102,6 @@ def test_gaps_on_a_path_are_those_of_matrices_and_a_strength_takes_one_pass(step
     assert_certified(path, X, y, weight, own)
     assert steps
     assert path.summary()["passes"].sum() < 2 * len(path.alphas)  # a start without its pass would take one more each
-
-
-@pytest.mark.parametrize("read", [0.0, np.inf], ids=["bounded passes", "whole passes"])
-def test_most_strengths_of_a_group_lasso_take_one_pass_of_their_own_loop(
-    read: float, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    X, y, weight = data(9)
-    own, models = bank(standardize=False), []
-    certified = group_walk.GroupWalk._certified
-    monkeypatch.setattr(group_walk, "READ_WHOLE", read)
-    monkeypatch.setattr(group_walk.GroupWalk, "_certified", lambda *args: models.append(certified(*args)) or models[-1])
-    path = regularization_path(
-        X, y, kernels=own, n_alphas=12, alpha_min_ratio=0.02, sample_weight=weight, representation="factored", tol=1e-5
-    )
-    assert_certified(path, X, y, weight, own)
-    assert len(path.alphas) - 2 <= len(models) < 2 * len(path.alphas)  # the first has no model to go on from
-    assert path.summary()["relative_gap"].max() <= 1e-5
 
 
 @pytest.mark.parametrize("cost", [0.0, np.inf], ids=["sweeps", "hessians"])

@@ -20,7 +20,6 @@ from manykernels.objective.regularizers import Regularizer
 from manykernels.solvers.base import Solver
 from manykernels.solvers.factored.certificate import NOTICED, certificate_of, shows_rounding
 from manykernels.solvers.factored.group_penalty import GroupPenalty
-from manykernels.solvers.factored.group_walk import GroupColumns, GroupWalk
 from manykernels.solvers.factored.model import FactorFunctions
 from manykernels.solvers.factored.objective import Point
 from manykernels.solvers.factored.state import Component, Start, State, components_of
@@ -225,17 +224,7 @@ class FactoredNewton(Solver):
 
             start = getattr(warm_start.functions, "start", None) if warm_start is not None else None
 
-            def models() -> Iterator[Solution]:
-                begin = start
-                if start is not None and (columns := GroupColumns.of(problem, start)) is not None:
-                    walk = GroupWalk(problem, columns, start, self.tol)
-                    yield from walk.models()
-                    begin = walk.start
-                yield from map(certified, work.rounds(begin))
-
-            run.follow(models(), lambda: certified(work.empty()))
-        if isinstance(run.best.state, GroupWalk):
-            return run.best.state.ended(run.solution())
+            run.follow(map(certified, work.rounds(start)), lambda: certified(work.empty()))
         return self._ended(problem, run, work)
 
     def _run(self) -> Run[Solution]:

@@ -14,7 +14,7 @@ from manykernels.grams.factored.prediction import KernelFunction
 from manykernels.objective.problem import Problem
 from manykernels.solvers.factored.certificate import DualBound
 from manykernels.solvers.factored.objective import Coefficients, FactoredObjective, KnownCurvature, Point, both
-from manykernels.solvers.factored.tuning import COARSE, FIRST_SHARE, FIRST_SMOOTHING, FURTHEST
+from manykernels.solvers.factored.tuning import COARSE, FIRST_SMOOTHING, FURTHEST
 from manykernels.solvers.solution import Solution
 from manykernels.validation.arrays import Array
 
@@ -160,8 +160,6 @@ class Start:
     samples: Any = None  # the interior point of a loss with kinks
     center: Any = 0.0  # what such a loss was smoothed around
     scores: Any = None  # with the intercept, as those of the coefficients themselves
-    columns: Any = None  # of `group_walk`, where that found the model
-    share: float = FIRST_SHARE  # of the gap asked for, to which groups take turns there
 
     def toward(self, strength: float) -> tuple[Coefficients, Any, Any]:
         """Return coefficients at another strength if they go on as they came, from those before or from zero.

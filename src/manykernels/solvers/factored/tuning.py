@@ -28,13 +28,6 @@ READ_AHEAD = 1.5
 FURTHEST = 2.0  # steps of a path that coefficients go ahead as they came
 INNER = 0.1  # part of the certified gap to which a working set is solved
 LAST_GAP = 0.9  # part of the gap asked for to which it is solved at a strength of a path after the first
-# Times the gap asked for, to which groups take turns at a strength that `group_walk` solves before their sizes are
-# evened out: at first, times that where a turn left more and no group was missing, and over that where it left less
-# than a part of it, up to a most; how often before the general loop goes on. On groups of 1 to 10 columns and 200 to
-# 2,000 rows one turn does for all but 1 to 7 strengths of 30, in half to a third of the sweeps (`group_path.py`)
-FIRST_SHARE, CLOSER, LOOSER, LOOSEST, MUCH_CLOSER, TURNS = 5.0, 0.3, 0.5, 30.0, 0.2, 3
-# Entries of columns from which on passes are bounded by those before: to read fewer takes about as long as to ask
-READ_WHOLE = 1.5e7
 INNER_FOR_PRODUCTS = 0.01  # of those that read all rows in each product
 NEXT_GAP = 0.2  # part of the gap that the next round is meant to leave
 # Of a dual point after sweeps: to which part of the gap asked for, for other kernels add to it, how often, and by how
