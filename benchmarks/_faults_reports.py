@@ -41,4 +41,16 @@ print(found.get("error") or f"{found['n_held_out']} rows held out")
 """,
         "tests/cli/test_models_rows.py",
     ),
+    Case(
+        "1l",
+        "importance and its 95% interval of a column that decides the class and has one gap (expected: .6 to .9)",
+        """
+X = pd.DataFrame(rng.normal(size=(80, 3)), columns=list("abc")); z = 3 * X["a"] + X["b"] + 0.5 * rng.normal(size=80)
+X.loc[0, "a"] = np.nan; y = (z > 0).to_numpy().copy(); y[0] = True
+frame = made(MKLClassifier, kernels=KernelBank.auto(missing="indicator"), alpha=0.01).fit(X, y).importance_frame()
+row = frame.set_index("columns").loc["a"]
+print(f"{row['importance']:.2f}, {row['low']:.2f} to {row['high']:.2f}, place {list(frame['columns']).index('a') + 1}")
+""",
+        "tests/estimators/test_importance.py",
+    ),
 )

@@ -126,6 +126,26 @@ def test_functions_of_nearly_no_norm_are_not_free_along_themselves() -> None:
     assert_allclose(by_rows(both, roots)[0], by_rows(one, roots[:1])[0], atol=1e-4)
 
 
+@pytest.mark.parametrize("held", HELD)
+@pytest.mark.parametrize("missing", [1, 3])
+@pytest.mark.parametrize("loss", ["logistic", "squared"])
+def test_a_kernel_of_few_rows_hides_no_importance(loss: str, missing: int, held: str, seen: list[LeftOut]) -> None:
+    """A missingness kernel of one row says nothing without it, so that its weight cannot be free along the row."""
+    rows = pd.DataFrame(X[:, :3], columns=["a", "b", "c"])
+    z = 3.0 * X[:, 0] + X[:, 1] + 0.5 * np.random.default_rng(1).normal(size=N)
+    rows.loc[: missing - 1, "a"], z[:missing] = np.nan, 6.0
+    y = z if loss == "squared" else z > 0
+    given = {"tol": 1e-5, "resources": {"representation": held}}
+    kind = MKLRegressor if loss == "squared" else MKLClassifier
+    model = kind(KernelBank.auto(missing="indicator"), alpha=0.01, **given).fit(rows, y)
+    frame, fitted = model.importance_frame(), np.ravel(model._scores(rows))[0]
+    assert frame["columns"].iloc[0] == "a"
+    assert frame["low"].iloc[0] > 0
+    kept = np.arange(1, N)
+    refit = np.ravel(model.set_params(alpha=0.01 * N / (N - 1)).fit(rows.loc[kept], y[kept])._scores(rows.loc[[0]]))[0]
+    assert abs(seen[0].scores[0, 0] - refit) < max(0.5, 0.7 * abs(fitted - refit))
+
+
 @pytest.mark.nightly
 def test_learned_weights_are_left_out_with_the_row(seen: list[LeftOut]) -> None:
     """The curvature of the penalty along functions halves the error of fixed weights."""

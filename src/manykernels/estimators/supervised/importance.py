@@ -71,6 +71,7 @@ EDGE = 1e-3  # of the dual box: what is nearer to an end than that is at the end
 STIFF = 1e4  # curvature at a kink, in units of the inverse of the prior variance
 LOOSE = 1e-4  # smallest curvature of the penalty along functions, in units of that across them
 TOGETHER = 500  # columns of factors at least that one product takes
+LEVERAGE = 0.5  # W C of a row above which it decides more of its own score than all others: its weights stay
 FULL = 1e-6  # 1 - W C is no smaller: a row that alone decides its score says nothing without itself
 
 
@@ -88,8 +89,17 @@ class Target:
     bends: Array  # (2, m): S = diag(bends[0]) + bends[1] bends[1]'
     share: float = 1.0  # rows of the fit for each of these
 
-    def left_out(self, each: Array, constant: Array) -> tuple[Array, Array]:
-        """Return scores (n,) and parts (m, n) without the row, from the covariances of the parts (m, n) and (n,)."""
+    def left_out(self, covariances: Callable[[Target], tuple[Array, Array]]) -> tuple[Array, Array]:
+        """Return scores (n,) and parts (m, n) without the row, from the covariances of the parts (m, n) and (n,).
+
+        Rows that nearly determine a direction in which nothing else bends are left out at the weights of the fit.
+        """
+        each, constant = covariances(self)
+        high = self.curvature * (each.sum(axis=0) + constant) > LEVERAGE
+        fixed = replace(self, bends=np.array([np.ones(len(self.norms)), np.zeros(len(self.norms))]))
+        if high.any() and not np.array_equal(fixed.bends, self.bends):
+            own = covariances(fixed)
+            each[:, high], constant[high] = own[0][:, high], own[1][high]
         whole = each.sum(axis=0) + constant
         steps = self.rho / np.maximum(1.0 - self.curvature * whole, FULL)
         return self.scores - steps * whole, self.values - steps * each
@@ -97,12 +107,13 @@ class Target:
     def stiffness(self) -> tuple[Array, Array]:
         """Return eigenvalues (m,) of ``S``, none below `LOOSE`, and eigenvectors (m, m).
 
-        Norms end at zero, where the penalty has a kink: a function that one row would take beyond it, were it free
-        along itself alone, has the weight that it has.
+        Norms end at zero, where the penalty has a kink: a function that would go beyond it without one of the rows,
+        by the curvature of the others along that function alone, keeps its weight. So does that of a single row.
         """
         units = self.values / np.where(self.norms > 0, self.norms, 1.0)[:, None]
-        told = self.share * units**2 @ self.curvature + self.bends[0] / np.where(self.weights > 0, self.weights, 1.0)
-        beyond = np.abs(self.rho * units).max(axis=1) > self.norms * told
+        bent = self.curvature * units**2
+        others = self.share * bent.sum(axis=1) + self.bends[0] / np.where(self.weights > 0, self.weights, 1.0)
+        beyond = (np.abs(self.rho * units) > self.norms[:, None] * (others[:, None] - bent)).any(axis=1)
         diagonal, coupling = np.where(beyond, [[1.0], [0.0]], self.bends)
         values, vectors = diagonal, np.eye(len(diagonal))
         if coupling.any():
@@ -156,6 +167,10 @@ def _curvature(loss: Loss, y: Array, z: Array, rho: Array, unit: float, weight: 
 
 def by_matrices(target: Target, gram: Callable[[int], Array]) -> tuple[Array, Array]:
     """Return scores (n,) and parts (m, n) of rows left out in turn, from Gram matrices among them."""
+    return target.left_out(partial(_covariances_of_matrices, gram=gram))
+
+
+def _covariances_of_matrices(target: Target, gram: Callable[[int], Array]) -> tuple[Array, Array]:
     alive = np.flatnonzero((target.weights > 0) & (target.norms > 0)).tolist()
     lengths, longer = _longer(target)
 
@@ -168,11 +183,15 @@ def by_matrices(target: Target, gram: Callable[[int], Array]) -> tuple[Array, Ar
     for m in alive:
         own = prior(m)
         each[m] = np.diagonal(own) - np.einsum("ib,bi->i", own[:, bent], solved)
-    return target.left_out(each, np.einsum("ig,gi->i", target.constants, away))
+    return each, np.einsum("ig,gi->i", target.constants, away)
 
 
 def by_rows(target: Target, factors: Sequence[Array]) -> tuple[Array, Array]:
     """Return the same as `by_matrices` of ``Z_m Z_m'``, none of which is formed but the sum of all."""
+    return target.left_out(partial(_covariances_of_rows, factors=factors))
+
+
+def _covariances_of_rows(target: Target, factors: Sequence[Array]) -> tuple[Array, Array]:
     alive = np.flatnonzero((target.weights > 0) & (target.norms > 0)).tolist()
     lengths, longer = _longer(target)
     whole = lengths[alive].T @ longer[alive]
@@ -184,7 +203,7 @@ def by_rows(target: Target, factors: Sequence[Array]) -> tuple[Array, Array]:
     for members, features, starts in _side_by_side(target, factors, alive):
         left = features * (features - solved.T @ features[bent])
         each[members] += np.add.reduceat(left, starts, axis=1).T
-    return target.left_out(each, np.einsum("ig,gi->i", target.constants, away))
+    return each, np.einsum("ig,gi->i", target.constants, away)
 
 
 def _side_by_side(
@@ -224,6 +243,12 @@ def _explained(target: Target, whole: Array) -> tuple[Array, Array, Array]:
 
 def by_factors(target: Target, factors: Sequence[Array], coefficients: Sequence[Array]) -> tuple[Array, Array]:
     """Return scores (n,) and parts (m, n) of rows left out in turn, from the rows of the factors, one a kernel."""
+    return target.left_out(partial(_covariances_of_factors, factors=factors, coefficients=coefficients))
+
+
+def _covariances_of_factors(
+    target: Target, factors: Sequence[Array], coefficients: Sequence[Array]
+) -> tuple[Array, Array]:
     values, vectors = target.stiffness()
     columns = [root * factor for root, factor in zip(np.sqrt(target.weights), factors, strict=True)]
     ends = np.cumsum([0] + [block.shape[1] for block in columns])
@@ -238,7 +263,7 @@ def by_factors(target: Target, factors: Sequence[Array], coefficients: Sequence[
     solved = cho_solve(cho_factor(precision, lower=True), features.T)
     products = features * solved.T
     each = np.array([products[:, low:high].sum(axis=1) for low, high in pairwise(ends)])
-    return target.left_out(each.reshape(target.values.shape), products[:, ends[-1] :].sum(axis=1))
+    return each.reshape(target.values.shape), products[:, ends[-1] :].sum(axis=1)
 
 
 def some_rows(n: int, most: int) -> Array:
