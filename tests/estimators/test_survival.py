@@ -12,6 +12,7 @@ from sklearn.model_selection import KFold, StratifiedKFold, cross_val_score
 
 from manykernels import Gaussian, KernelBank, Linear, MKLSurvival, MKLSurvivalCV, load_model, save_model, survival_array
 from manykernels.estimators import brier_score, concordance_index
+from manykernels.estimators.survival import baseline_hazard, cumulative_hazards
 from manykernels.exceptions import ConvergenceWarning, InvalidInputError
 from manykernels.objective.losses import CoxPartial, survival_target
 from manykernels.objective.losses.survival import check_survival
@@ -396,3 +397,33 @@ def test_small_tables_have_an_event_in_every_fold() -> None:
     assert MKLSurvivalCV(LINEAR, penalty="ridge", alphas=[1.0]).fit(X[:6], y[:6]).n_folds_ == 3  # one an event
     with pytest.raises(InvalidInputError, match="no event for each of 4 folds to hold out: 6 samples have 3"):
         MKLSurvivalCV(LINEAR, penalty="ridge", alphas=[1.0], cv=4).fit(X[:6], y[:6])
+
+
+@pytest.mark.parametrize("spread", [1.0, 700.0, 1e5])
+def test_survival_functions_are_finite_however_far_hazards_are_apart(spread: float) -> None:
+    rng = np.random.default_rng(0)
+    scores, event = spread * rng.normal(size=30), rng.random(30) < 0.7
+    time = np.argsort(np.argsort(-scores)) + 1.0  # the highest hazard first
+    baseline = baseline_hazard(check_survival(survival_array(event, time)), scores, np.ones(30))
+    times = np.arange(31.0)
+    found = np.exp(-cumulative_hazards(baseline, scores, times, np.zeros(30, dtype=int)))
+    expected = np.zeros((30, 31))  # hazards, from exp(f_j - f_i) of those at risk, for each sample i
+    with np.errstate(over="ignore", divide="ignore"):
+        for e in np.flatnonzero(event):
+            ratios = np.exp(scores[time >= time[e], None] - scores).sum(axis=0)
+            expected[:, times >= time[e]] += (1.0 / ratios)[:, None]
+    np.testing.assert_allclose(found, np.exp(-expected))
+    old = baseline.drop(columns="log_cumulative_hazard")
+    if spread == 1.0:
+        np.testing.assert_allclose(np.exp(-cumulative_hazards(old, scores, times, np.zeros(30, dtype=int))), found)
+
+
+@pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
+def test_curves_under_separation_are_probabilities() -> None:
+    X = 20.0 + np.linspace(-1, 1, 40)[:, None]
+    y = survival_array(np.ones(40, dtype=bool), 1.0 + np.arange(40))
+    model = MKLSurvival(KernelBank.joint(Linear(), standardize=False), alpha=1e-6).fit(X, y)
+    assert model.predict(X).max() < -745.0  # where exp(f) is zero
+    curves = model.predict_survival_function(X)
+    assert ((curves >= 0.0) & (curves <= 1.0)).all()
+    assert (np.diff(curves, axis=1) <= 0.0).all()

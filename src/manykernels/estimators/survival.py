@@ -217,20 +217,22 @@ def baseline_hazard(target: Array, scores: Array, weight: Array) -> pd.DataFrame
     parts = []
     for stratum in np.unique(target["stratum"]):
         inside = target["stratum"] == stratum
-        times, hazard = _breslow(target[inside], scores[inside], weight[inside])
-        parts.append(pd.DataFrame({"stratum": stratum, "time": times, "cumulative_hazard": hazard}))
+        times, logs = _breslow(target[inside], scores[inside], weight[inside])
+        with np.errstate(over="ignore", under="ignore"):
+            columns = {"cumulative_hazard": np.exp(logs), "log_cumulative_hazard": logs}
+        parts.append(pd.DataFrame({"stratum": stratum, "time": times} | columns))
     return pd.concat(parts, ignore_index=True)
 
 
 def _breslow(target: Array, scores: Array, weight: Array) -> tuple[Array, Array]:
-    """Return the times of events and the cumulative hazard at them."""
+    """Return the times of events and the logarithms of the cumulative hazard at them."""
     times = np.unique(target["time"][target["event"]])
     order = np.argsort(target["time"])
     at_risk = np.logaddexp.accumulate((np.log(weight) + scores)[order][::-1])[::-1]
     log_risk = at_risk[np.searchsorted(target["time"][order], times)]
     place = np.searchsorted(times, target["time"][target["event"]])
     events = np.bincount(place, weights=weight[target["event"]], minlength=len(times))
-    return times, np.cumsum(np.exp(np.log(events) - log_risk))
+    return times, np.logaddexp.accumulate(np.log(events) - log_risk)
 
 
 def martingale_residuals(target: Array) -> Array:
@@ -239,23 +241,29 @@ def martingale_residuals(target: Array) -> Array:
     for stratum in np.unique(target["stratum"]):
         inside = target["stratum"] == stratum
         part = target[inside]
-        times, hazard = _breslow(part, np.zeros(len(part)), np.ones(len(part)))
-        residuals[inside] -= np.r_[0.0, hazard][np.searchsorted(times, part["time"], side="right")]
+        times, logs = _breslow(part, np.zeros(len(part)), np.ones(len(part)))
+        residuals[inside] -= np.r_[0.0, np.exp(logs)][np.searchsorted(times, part["time"], side="right")]
     return residuals
 
 
 def cumulative_hazards(baseline: pd.DataFrame, scores: Array, times: Array, strata: Array) -> Array:
-    """Return cumulative hazards of samples at times, (n, n_times): steps, zero before the first event."""
+    """Return cumulative hazards of samples at times, (n, n_times): steps, zero before the first event.
+
+    Scores and baselines are added as logarithms: under separation each of the two exponentials overflows or vanishes.
+    """
+    if "log_cumulative_hazard" not in baseline:  # in model files of earlier revisions
+        with np.errstate(divide="ignore"):
+            baseline = baseline.assign(log_cumulative_hazard=np.log(baseline["cumulative_hazard"]))
     found = np.empty((len(scores), len(times)))
     known = {int(number): baseline[baseline["stratum"] == number] for number in baseline["stratum"].unique()}
     for stratum in np.unique(strata):
         if stratum not in known:
             raise InvalidInputError(f"Stratum {stratum} has no baseline: training had {sorted(known)} with events.")
         part, inside = known[stratum], strata == stratum
-        steps = np.r_[0.0, part["cumulative_hazard"].to_numpy()]
+        steps = np.r_[-np.inf, part["log_cumulative_hazard"].to_numpy()]
         levels = steps[np.searchsorted(part["time"].to_numpy(), times, side="right")]
-        with np.errstate(over="ignore", invalid="ignore"):
-            found[inside] = np.where(levels > 0, np.exp(scores[inside])[:, None] * levels, 0.0)
+        with np.errstate(over="ignore", under="ignore"):
+            found[inside] = np.exp(scores[inside][:, None] + levels)
     return found
 
 
@@ -309,7 +317,8 @@ class MKLSurvival(BaseMKL):
     alpha_ : float
         The strength that was used.
     baseline_ : DataFrame
-        ``stratum``, ``time``, ``cumulative_hazard``: Breslow's estimate, a row for each time of an event.
+        ``stratum``, ``time``, ``cumulative_hazard``, ``log_cumulative_hazard``: Breslow's estimate, a row for each time
+        of an event.
     event_times_ : ndarray
         All times of events.
     dual_gap_ : float
