@@ -14,4 +14,23 @@ print(f"fitted, R2 {model.score(X, y):.3f}")
 """,
         "tests/estimators/test_mixtures.py",
     ),
+    Case(
+        "3.2", "the untouched survival model, 1,200 rows x 12 columns, with a kernel of all columns",
+        """
+X = rng.normal(size=(1200, 12)); risk = X[:, 0] + X[:, 1] ** 2 / 2 + 0.7 * np.sin(2 * X[:, 2])
+time = rng.exponential(size=1200) * np.exp(-risk); censored = rng.exponential(size=1200) * 3 * np.median(time)
+model = made(MKLSurvival).fit(X, survival_array(time <= censored, np.minimum(time, censored)))
+print(f"{model.solution_.status}, gap {model.dual_gap_:.0e}")
+""",
+        "tests/solvers/factored/test_fallback.py",
+    ),
+    Case(
+        "3.12", "survival functions under separation, alpha = 1e-6: share of values that are no numbers",
+        """
+X = 20 + np.linspace(-1, 1, 40)[:, None]; y = survival_array(np.ones(40, dtype=bool), 1.0 + np.arange(40))
+model = made(MKLSurvival, kernels=KernelBank.joint(Linear(), standardize=False), alpha=1e-6).fit(X, y)
+print(f"{np.isnan(model.predict_survival_function(X)).mean():.2f}")
+""",
+        "tests/estimators/test_survival.py",
+    ),
 )  # fmt: skip

@@ -28,6 +28,7 @@ from manykernels.solvers.factored import fallback, working_set
 from manykernels.solvers.factored.objective import FactoredObjective
 from manykernels.solvers.factored.solver import FactoredNewton
 from manykernels.solvers.factored.working_matrices import MixedStack, WorkingMatrices
+from manykernels.solvers.gram.working_set import WorkingSet
 from manykernels.testing import GramStackContract
 
 Array = NDArray[Any]
@@ -269,17 +270,34 @@ def test_the_next_strength_goes_on_with_the_matrices_of_the_one_before(monkeypat
     assert found.certificate.relative_gap <= 1e-4
 
 
-@pytest.mark.usefixtures("few_landmarks")
-def test_the_message_says_where_matrices_would_prove_nothing() -> None:
-    """Of a loss of all samples together, the Gram solver's coefficients are not slopes at a model's scores."""
+def survival_problem(stack: Any = None) -> Problem:
+    """Return a problem of 150 times, on factors or on another stack of the same kernels."""
     rng = np.random.default_rng(1)
     X = rng.uniform(-2, 2, (150, 4))
     time = rng.exponential(np.exp(-np.sin(2 * X[:, 0]) - X[:, 1] * X[:, 2]))
-    stack, target = factored_stack(X, KernelBank.auto()), survival_target(np.ones(150, dtype=bool), time)
-    problem = Problem(stack, target, CoxPartial("breslow"), get_regularizer("l1", 0.3))
-    words = rf"trace of '{re.escape(NARROW)}'.* prove no gap of the loss 'cox'"
+    stack = factored_stack(X, KernelBank.auto()) if stack is None else stack
+    target = survival_target(np.ones(150, dtype=bool), time)
+    return Problem(stack, target, CoxPartial("breslow"), get_regularizer("l1", 0.3))
+
+
+@pytest.mark.usefixtures("few_landmarks")
+def test_a_loss_that_couples_samples_takes_more_landmarks_in_place_of_matrices() -> None:
+    problem = survival_problem()
+    found = FactoredNewton(tol=1e-6).solve(problem)
+    assert str(found.status) == "converged"
+    exact = WorkingSet(tol=1e-8).solve(survival_problem(problem.stack.block()))
+    assert found.certificate.primal == pytest.approx(exact.certificate.primal, rel=2e-6)
+
+
+@pytest.mark.usefixtures("few_landmarks")
+@pytest.mark.parametrize("limit", ["FINE_ENTRIES", "STORED_BYTES"])
+def test_the_message_names_matrices_where_there_are_no_more_landmarks(
+    limit: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(cholesky if limit == "FINE_ENTRIES" else working_set, limit, 1)
+    words = rf"trace of '{re.escape(NARROW)}'.*representation='gram'"
     with pytest.warns(ConvergenceWarning, match=words):
-        FactoredNewton(tol=1e-6).solve(problem)
+        FactoredNewton(tol=1e-6).solve(survival_problem())
 
 
 @pytest.mark.parametrize("fraction", [1e-5, 1e-6])

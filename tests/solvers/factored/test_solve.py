@@ -281,7 +281,7 @@ def test_an_own_gap_of_5e_7_hides_a_gap_of_percents(monkeypatch: pytest.MonkeyPa
     monkeypatch.setattr(fallback, "SMOOTH_STEPS", 0)
     monkeypatch.setattr(fallback, "SMOOTHED_STEPS", 0)
     monkeypatch.setattr(working_set, "INNER", 1e-6)
-    monkeypatch.setattr(nystroem, "rank_limit", lambda n: 30)
+    monkeypatch.setattr(nystroem, "rank_limit", lambda n, tol=1.0: 30)
     hidden = 0
     for seed in range(5):
         model, brute = certified(seed, BROAD, 80, rounds=1)

@@ -12,7 +12,7 @@ from numpy.typing import ArrayLike
 
 from manykernels.exceptions import MemoryBudgetError
 from manykernels.grams.base import GramStack
-from manykernels.grams.factored.landmarks import NystroemFeatures, rank_limit
+from manykernels.grams.factored.landmarks import NystroemFeatures
 from manykernels.grams.factored.operators import DenseOperator
 from manykernels.grams.factored.operators import FactorOperator as FactorOperator
 from manykernels.grams.factored.prediction import KernelFunction, LandmarkFunction, on_landmarks, spanning_rows
@@ -172,11 +172,6 @@ class FactoredStack(GramStack):
 
     def let_go(self) -> None:
         """Let go of what operators share with those of later models, which then compute it anew."""
-
-    @property
-    def most_landmarks(self) -> int:
-        """How many landmarks a factor may have."""
-        return rank_limit(self.n_samples)
 
     def left_over(self, kernel: int, tol: float) -> float:
         """Return what a factor leaves of the trace because its rank may not grow, 0 if it is as fine as ``tol``."""

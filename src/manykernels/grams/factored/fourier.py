@@ -448,7 +448,7 @@ class FourierStack(FactoredStack):
         found = self._leading.setdefault(kernel, {})
         if tol not in found:
             coarser = found.get(min((other for other in found if other > tol), default=tol))
-            rows, limit = self.table.sample(), rank_limit(self.n_samples)
+            rows, limit = self.table.sample(), rank_limit(self.n_samples, tol)
             found[tol] = LeadingDirections.of(spec, columns[0], rows, tol, limit, coarser)
         return FeatureOperator(kernel, columns, spec, found[tol].at(tol), scale)
 

@@ -23,6 +23,9 @@ from manykernels.kernels.specs.distances import SparsePoints, shuffled_by_conten
 from manykernels.validation.arrays import Array
 
 MAX_RANK, MAX_ENTRIES = 1000, 10**8  # of one stored factor: 0.8 GB
+# Share of the trace below which factors have more landmarks, up to so many entries: all of 3,162 rows. Solvers ask for
+# that where N x N matrices, which are preferred to more landmarks, cannot be formed.
+FINE, FINE_ENTRIES = 1e-9, 10**7
 BLOCK = 32  # landmarks drawn at once
 SMALLEST_PIVOT = 1e-12  # of the largest diagonal entry; rounding divided by smaller ones would not be psd
 
@@ -60,9 +63,10 @@ def pivoted_cholesky(
     return factor, pivots
 
 
-def rank_limit(n_samples: int) -> int:
-    """Return how many landmarks a stored factor may have."""
-    return max(BLOCK, min(MAX_RANK, MAX_ENTRIES // n_samples))
+def rank_limit(n_samples: int, tol: float = 1.0) -> int:
+    """Return how many landmarks a stored factor may have that is to leave this share of the trace."""
+    usual = max(BLOCK, min(MAX_RANK, MAX_ENTRIES // n_samples))
+    return usual if tol >= FINE else max(usual, min(n_samples, FINE_ENTRIES // n_samples))
 
 
 def _accepted(left: Array, drawn: Array, smallest: float) -> tuple[Array, Array]:

@@ -52,8 +52,9 @@ class NystroemStack(FactoredStack):
 
     def left_over(self, kernel: int, tol: float) -> float:
         """Return what landmarks leave of the trace where there are no more of them to be had, on some of the rows."""
-        operator = self._operator(kernel, tol, rank_limit(self.n_samples))
-        if not rank_limit(self.n_samples) <= operator.rank < self.n_samples:
+        limit = rank_limit(self.n_samples, tol)
+        operator = self._operator(kernel, tol, limit)
+        if not limit <= operator.rank < self.n_samples:
             return 0.0
         sample = self.table.sample()
         rows = np.linspace(0, sample.n_rows - 1, min(sample.n_rows, TRACE_ROWS)).astype(np.int64)
@@ -67,7 +68,7 @@ class NystroemStack(FactoredStack):
 
     def templates(self, kernels: Sequence[int], tol: float) -> list[FeatureOperator]:
         """Return operators without rows, which ``over(table)`` gives them."""
-        return [self._operator(int(m), tol, rank_limit(self.n_samples)) for m in kernels]
+        return [self._operator(int(m), tol, rank_limit(self.n_samples, tol)) for m in kernels]
 
     def features(self, kernel: int, X: ColumnTable, tol: float) -> Array:
         """Return the rows of ``Z_m`` that new samples would have."""

@@ -98,6 +98,6 @@ class ScanStack(FactoredStack):
         made = []
         for m in map(int, kernels):
             spec, columns = self.specs[m], self.positions[m]
-            features = drawn_features(spec, columns, self.table, tol, rank_limit(self.n_samples))
+            features = drawn_features(spec, columns, self.table, tol, rank_limit(self.n_samples, tol))
             made.append(FeatureOperator(m, columns, spec, features, float(self.scales[m])))
         return made

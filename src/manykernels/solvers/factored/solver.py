@@ -12,6 +12,7 @@ import numpy as np
 
 from manykernels.exceptions import IncompatibleError
 from manykernels.grams.factored import FactoredStack
+from manykernels.grams.factored.landmarks import rank_limit
 from manykernels.grams.plan import format_bytes
 from manykernels.objective.losses import AnyLoss
 from manykernels.objective.losses.smoothing import check_smoothable
@@ -45,7 +46,7 @@ def advice_on_factors(problem: Problem, state: State, tol: float) -> str:
         return ""
     matrices = WorkingMatrices(problem, tol)
     if problem.bound.couples_samples:
-        why = f"Matrices among samples, which would do better, prove no gap of the loss '{problem.loss.name}'."
+        why = "Matrices among samples (representation='gram') would do better."
     elif problem.shared and not problem.loss.smooth:
         why = f"Matrices among samples, which would do better, need derivatives of the loss '{problem.loss.name}'."
     elif stack.table.chunked:
@@ -57,10 +58,11 @@ def advice_on_factors(problem: Problem, state: State, tol: float) -> str:
         return ""
     named = ", ".join(f"{stack.name_of(m)!r} ({shares[m]:.1%})" for m in short[:MOST_NAMES])
     more = f" and of {len(short) - MOST_NAMES} more kernels" if len(short) > MOST_NAMES else ""
+    limit = rank_limit(stack.n_samples, state.factor_tol)
     return (
-        f"Factors of kernels on several columns have at most {stack.most_landmarks} landmarks at {stack.n_samples} "
-        f"rows, which leave a part of the trace of {named}{more}. {why} More memory, fewer rows, a bank without these "
-        "kernels, a larger strength, or a tol above this gap would end it."
+        f"Factors of kernels on several columns have at most {limit} landmarks at {stack.n_samples} rows, which leave "
+        f"a part of the trace of {named}{more}. {why} More memory, fewer rows, a bank without these kernels, a larger "
+        "strength, or a tol above this gap would end it."
     )
 
 

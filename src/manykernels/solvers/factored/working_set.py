@@ -20,6 +20,8 @@ from typing import Any, cast
 import numpy as np
 
 from manykernels.grams.factored import FactoredStack
+from manykernels.grams.factored.base import STORED_BYTES
+from manykernels.grams.factored.landmarks import FINE, FINE_ENTRIES
 from manykernels.objective.losses.smoothing import center_at, smaller_smoothing
 from manykernels.objective.problem import Problem
 from manykernels.solvers.factored.certificate import (
@@ -32,7 +34,13 @@ from manykernels.solvers.factored.certificate import (
     selects,
     violators,
 )
-from manykernels.solvers.factored.fallback import matrices_cost_little, matrix_first, solve_gram, sooner_on_matrices
+from manykernels.solvers.factored.fallback import (
+    allowed_bytes,
+    matrices_cost_little,
+    matrix_first,
+    solve_gram,
+    sooner_on_matrices,
+)
 from manykernels.solvers.factored.kinks import fit_kinked, keeps_kinks, rows_of, steps_left
 from manykernels.solvers.factored.newton import NewtonFit, minimize, step_products
 from manykernels.solvers.factored.objective import Coefficients, FactoredObjective, KnownCurvature, Point, both
@@ -152,6 +160,8 @@ class FactoredWorkingSet:
                 if short:
                     return state, "stalled"
                 short = True  # once more: other factors may still be too coarse
+                if self._room_for_landmarks(kernels):
+                    state.factor_tol = min(state.factor_tol, FINE)
             self._grow(state, kernels, finer, gap)
             assert state.objective is not None
             turns, rank = self._takes_turns(state.objective), state.objective.rank
@@ -463,6 +473,10 @@ class FactoredWorkingSet:
             return False
         used = state.kernels[self._alive(state)]
         return len(used) > 0 and self.stack.left_over(int(used[np.argmax(bound.low[used])]), state.factor_tol) > 0
+
+    def _room_for_landmarks(self, kernels: Array) -> bool:
+        """Return whether factors of all these kernels may have as many landmarks as the finest ones have."""
+        return 8 * FINE_ENTRIES * len(kernels) <= min(allowed_bytes(self.stack), STORED_BYTES)
 
     def _takes_turns(self, objective: FactoredObjective) -> bool:
         """Whether few columns are all that there is of kernels, and groups of them can take turns: more than rows do.
