@@ -25,6 +25,20 @@ print(f"{model.solution_.status}, gap {model.dual_gap_:.0e}")
         "tests/solvers/factored/test_fallback.py",
     ),
     Case(
+        "3.11", "GaussianMKL and PolynomialMKL in 10 MB of address space: what they raise",
+        """
+X = rng.normal(size=(1000, 4)); y = X[:, 0] * X[:, 1]; raised = []
+for kind in (GaussianMKL, PolynomialMKL): kind().fit(X[:30], y[:30])
+mapped = int(open("/proc/self/statm").read().split()[0]) * resource.getpagesize()
+resource.setrlimit(resource.RLIMIT_AS, (mapped + 10_000_000, resource.RLIM_INFINITY))
+for kind in (GaussianMKL, PolynomialMKL):
+    try: kind().fit(X, y)
+    except MemoryError as error: raised.append(type(error).__name__)
+print(", ".join(raised))
+""",
+        "tests/test_exceptions.py",
+    ),
+    Case(
         "3.12", "survival functions under separation, alpha = 1e-6: share of values that are no numbers",
         """
 X = 20 + np.linspace(-1, 1, 40)[:, None]; y = survival_array(np.ones(40, dtype=bool), 1.0 + np.arange(40))

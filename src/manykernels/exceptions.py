@@ -1,9 +1,11 @@
 """Errors and warnings, each saying what was wrong, with which values, and what to do."""
 
+import functools
 import sys
 import warnings
+from collections.abc import Callable
 from importlib import import_module
-from typing import Any
+from typing import Any, TypeVar, cast
 
 from sklearn.exceptions import ConvergenceWarning
 
@@ -13,6 +15,7 @@ __all__ = [
 ]  # fmt: skip
 
 
+F = TypeVar("F", bound=Callable[..., Any])
 CALLED_BY_USERS = ("manykernels", "sklearn", "joblib")  # whose lines no warning should name
 
 
@@ -96,6 +99,27 @@ class MemoryBudgetError(InvalidInputError, MemoryError):
     ...     print("memory budget of 1.00 GB" in str(error))
     True
     """
+
+
+def memory_errors_of(task: str) -> Callable[[F], F]:
+    """Let a function raise the `MemoryError` of NumPy or Python as a `MemoryBudgetError`."""
+
+    def decorated(function: F) -> F:
+        @functools.wraps(function)
+        def checked(*args: Any, **options: Any) -> Any:
+            try:
+                return function(*args, **options)
+            except MemoryBudgetError:
+                raise
+            except MemoryError as error:
+                raise MemoryBudgetError(
+                    f"{task} needs more memory than this process can get ({error or 'of unknown size'}). Use fewer "
+                    "samples, columns or kernels, or raise the limit."
+                ) from error
+
+        return cast("F", checked)
+
+    return decorated
 
 
 class ModelFileError(InvalidInputError):

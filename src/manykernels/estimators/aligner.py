@@ -12,7 +12,7 @@ from sklearn.utils.validation import check_is_fitted
 from manykernels.alignment import CODINGS, METHODS, AlignedWeights, aligned_weights
 from manykernels.estimators.parameters import Kernels, Resources, TakesGroups
 from manykernels.estimators.supervised.samples import check_lengths, checked_rows
-from manykernels.exceptions import InvalidInputError
+from manykernels.exceptions import InvalidInputError, memory_errors_of
 from manykernels.grams import cross_combine
 from manykernels.grams.training import Training, is_precomputed, open_training
 from manykernels.threads import blas_limit, n_threads
@@ -114,6 +114,7 @@ class KernelAligner(ClassNamePrefixFeaturesOutMixin, TransformerMixin, TakesGrou
         tags.target_tags.required = self.method != "uniform"
         return tags
 
+    @memory_errors_of("The alignment")
     def fit(self, X: TableLike, y: ArrayLike | None = None) -> Self:
         """Choose the kernel weights.
 

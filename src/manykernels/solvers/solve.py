@@ -17,7 +17,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 from scipy.sparse import issparse
 
-from manykernels.exceptions import ConvergenceWarning, InvalidInputError, warn
+from manykernels.exceptions import ConvergenceWarning, InvalidInputError, memory_errors_of, warn
 from manykernels.grams import GramStack, as_stack
 from manykernels.grams.expansion import Expansion
 from manykernels.grams.factored import factored_stack, reads_rows
@@ -42,6 +42,7 @@ from manykernels.validation.parameters import SOLVE_NAMES, says_which
 
 
 @says_which(SOLVE_NAMES)
+@memory_errors_of("The solver")
 def solve(
     kernels: object,
     y: ArrayLike | str,

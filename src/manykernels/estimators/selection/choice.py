@@ -52,7 +52,7 @@ from manykernels.estimators.strength import AUTO, NoiseLevel, default_fraction, 
 from manykernels.estimators.supervised.base import BaseMKL
 from manykernels.estimators.supervised.problems import Fit, time_left
 from manykernels.estimators.supervised.samples import Rows, Samples, part_of, sample_weights
-from manykernels.exceptions import InvalidInputError, warn
+from manykernels.exceptions import InvalidInputError, memory_errors_of, warn
 from manykernels.grams.plan import FACTORED, MemoryPlan
 from manykernels.grams.training import LAZY, as_bank
 from manykernels.kernels import Pairs
@@ -99,6 +99,7 @@ class CrossValidated(KeepsHeldOut):
         """The chosen strength, under the name that the plain estimator knows."""
         return self.alpha_
 
+    @memory_errors_of("The search")
     def fit(
         self, X: TableLike, y: ArrayLike, sample_weight: ArrayLike | None = None, groups: ArrayLike | None = None
     ) -> Self:

@@ -17,7 +17,7 @@ from manykernels.estimators.selection.cross_validation import MKLClassifierCV, M
 from manykernels.estimators.selection.mixtures import PenaltyFamily, alpha_grid, checked_alphas
 from manykernels.estimators.supervised.problems import Fit, SolverChoice, descend, solve_problems, without_bar
 from manykernels.estimators.supervised.samples import class_labels, encode_labels, kernel_factors, numeric_targets
-from manykernels.exceptions import ConvergenceWarning, InvalidInputError, warn
+from manykernels.exceptions import ConvergenceWarning, InvalidInputError, memory_errors_of, warn
 from manykernels.grams import GramStack
 from manykernels.grams.base import is_stack
 from manykernels.grams.training import is_precomputed, open_training
@@ -222,6 +222,7 @@ class RegularizationPath:
         return table if self.performance is None else table.join(self.performance.iloc[:, 1:3])
 
 
+@memory_errors_of("The path")
 def regularization_path(
     X: Any,
     y: ArrayLike,

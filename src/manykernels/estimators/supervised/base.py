@@ -50,7 +50,7 @@ from manykernels.estimators.supervised.samples import (
     names_of_targets,
     sample_weights,
 )
-from manykernels.exceptions import ConvergenceWarning, InvalidInputError, warn
+from manykernels.exceptions import ConvergenceWarning, InvalidInputError, memory_errors_of, warn
 from manykernels.grams.expansion import Expansion
 from manykernels.grams.plan import FACTORED, GRAM, SINGLE_PRECISION_TOL, MemoryPlan
 from manykernels.grams.training import (
@@ -126,6 +126,7 @@ class BaseMKL(SaysWhichParameter, NotebookCard, Explanations, TakesGroups):
 
     # --- fitting ----------------------------------------------------------------------------------------------------
 
+    @memory_errors_of("The fit")
     def fit(self, X: TableLike, y: ArrayLike, sample_weight: ArrayLike | None = None) -> Self:
         """Learn the kernel weights and the model.
 
