@@ -53,4 +53,18 @@ print(f"{row['importance']:.2f}, {row['low']:.2f} to {row['high']:.2f}, place {l
 """,
         "tests/estimators/test_importance.py",
     ),
+    Case(
+        "1m",
+        "importance of a rare level in 60,000 rows, in four orders of the rows (expected: .03 to .05)",
+        """
+bank = KernelBank([("a", Gaussian(0.7), ["a"]), ("level", Overlap(), ["level"])], standardize=True)
+X = pd.DataFrame({"a": rng.normal(size=60_000), "level": rng.choice(list("pqr"), 60_000, p=[0.6, 0.398, 0.002])})
+y = np.sin(X["a"]) + 6.0 * (X["level"] == "r") + rng.normal(size=60_000); found = []
+for order in [rng.permutation(60_000) for _ in range(4)]:
+    frame = made(MKLRegressor, kernels=bank, alpha=1e-3).fit(X.iloc[order], y.iloc[order]).importance_frame()
+    found.append(float(frame.set_index("columns")["importance"]["level"]))
+print(" ".join(f"{value:.3f}" for value in found), "from", frame.get("n_rows", ["?"])[0], "rows")
+""",
+        "tests/estimators/test_importance.py",
+    ),
 )

@@ -35,7 +35,7 @@ from manykernels.estimators.supervised.importance import (
 from manykernels.exceptions import InvalidInputError
 from manykernels.grams.factored import nystroem
 from manykernels.grams.factored.landmarks import drawn_features
-from manykernels.kernels import Gaussian, Linear
+from manykernels.kernels import Gaussian, Linear, Overlap
 from manykernels.objective.losses import CoxPartial, get_loss, survival_target
 
 RNG = np.random.default_rng(0)
@@ -157,6 +157,39 @@ def test_learned_weights_are_left_out_with_the_row(seen: list[LeftOut]) -> None:
     refits = refitted(model, y, rows)
     learned, given = (np.linalg.norm(left.scores[list(rows)] - refits) for left in (seen[0], fixed))
     assert learned < 0.6 * given
+
+
+MIXED = KernelBank([("a", Gaussian(0.7), ["a"]), ("level", Overlap(), ["level"])], standardize=True)
+
+
+def large() -> tuple[pd.DataFrame, np.ndarray]:
+    """Return 12,000 rows in which a rare level decides much."""
+    rng = np.random.default_rng(0)
+    rows = pd.DataFrame({"a": rng.normal(size=12_000), "level": rng.choice(list("pqr"), 12_000, p=[0.6, 0.398, 0.002])})
+    return rows, np.sin(rows["a"]) + 6.0 * (rows["level"] == "r") + rng.normal(size=12_000)
+
+
+def test_importances_of_many_rows_do_not_depend_on_their_order() -> None:
+    rows, y = large()
+    frames = []
+    for order in (np.arange(len(y)), np.random.default_rng(1).permutation(len(y))):
+        model = MKLRegressor(MIXED, alpha=1e-3, tol=1e-6)
+        frames.append(model.fit(rows.iloc[order], y.iloc[order]).importance_frame().set_index("columns"))
+        assert (frames[-1]["n_rows"] == len(y)).all()
+        assert frames[-1]["low"]["level"] > 0
+    assert_allclose(frames[0]["importance"]["level"], frames[1]["importance"]["level"], rtol=0.05)
+
+
+def test_rows_that_are_left_out_are_drawn_with_the_seed(monkeypatch: pytest.MonkeyPatch) -> None:
+    rows, y = large()
+    monkeypatch.setattr(importance, "FIT_RANKS", 1)
+    model, found = MKLRegressor(MIXED, alpha=1e-3), []
+    for seed in (0, 0, 1):
+        frame = model.set_params(random_state=seed).fit(rows, y).importance_frame()
+        assert (frame["n_rows"] == importance.FEWER_ROWS).all()
+        found.append(frame["importance"].iloc[0])
+    assert found[0] == found[1] != found[2]
+    assert MKLRegressor(BANK, alpha=0.02).fit(X, Y).importance_frame()["n_rows"].tolist() == [N] * 4
 
 
 @pytest.mark.sampled(2)

@@ -199,10 +199,11 @@ class KeepsHeldOut(BaseMKL):
             np.concatenate([_apart(held.y, fold, losses) for fold, held in enumerate(each)]),
             np.concatenate([held.weight for held in each]),
         )
-        return {
+        lost = {
             name: left.drops([[place[m] for m in members if m in place] for members in wanted])
             for name, wanted in (("columns", by_columns), ("kernel", by_kernel))
         }
+        return {**lost, "rows": np.array([float(len(left.weight))])}
 
 
 def _placed(own: Array, parts: Array, kernels: Array) -> Array:

@@ -145,7 +145,7 @@ class Explanations:
         importances = np.zeros(self.n_features_in_)
         if not self._expansion.active.size:
             return importances
-        lost = self._lost("columns")
+        lost = self._lost()["columns"]
         units = units_of(bank, len(lost))
         for members, worth in zip(units, self._worth(lost, [unit[0] for unit in units]), strict=True):
             columns = list(bank.table.positions[members[0]])
@@ -179,8 +179,10 @@ class Explanations:
             A row a set of columns with a kernel (``columns``, ``n_kernels``), or an active kernel (``columns``,
             ``kernel``, with its name): ``importance``, what the mean loss of these rows gains without it, ``low`` and
             ``high``, the ends of its 95 % interval over the rows, ``beyond_noise``, whether a kernel on these columns
-            by itself is more strongly related to y than any kernel is to random orders of y, and ``share``, as
-            ``feature_importances_`` has it. Where columns tell the same, each is worth little by itself.
+            by itself is more strongly related to y than any kernel is to random orders of y, ``share``, as
+            ``feature_importances_`` has it, and ``n_rows``, the number of rows that were left out: all of a small
+            table, of a large one as many as take about a tenth of the fit, drawn with ``random_state``. Where columns
+            tell the same, each is worth little by itself.
 
         Raises
         ------
@@ -201,7 +203,7 @@ class Explanations:
         >>> model = MKLRegressor(loss="quantile", tol=1e-2).fit(X, np.sin(2 * X[:, 1]))
         >>> frame = model.importance_frame()
         >>> frame["columns"].iloc[0], frame.columns[2:].tolist(), model.importance_method_
-        ('x1', ['importance', 'low', 'high', 'beyond_noise', 'share'], 'leave-out')
+        ('x1', ['importance', 'low', 'high', 'beyond_noise', 'share', 'n_rows'], 'leave-out')
         """
         check_is_fitted(self)
         check_choice(by, BY, "by")
@@ -214,12 +216,14 @@ class Explanations:
             firsts = [members[0] for members in units]
             frame = names.loc[firsts, ["columns"]].reset_index(drop=True)
             frame["n_kernels"] = [len(members) for members in units]
-        lost = self._lost(by) if len(frame) else np.zeros((0, 2))
+        found = self._lost() if len(frame) else {by: np.zeros((0, 2))}
+        lost = found[by]
         worth = self._worth(lost, firsts)
         frame["importance"], reach = lost[:, 0], NORMAL * lost[:, 1]
         frame["low"], frame["high"] = lost[:, 0] - reach, lost[:, 0] + reach
         frame["beyond_noise"] = self._beyond(firsts)
         frame["share"] = worth / worth.sum() if worth.any() else worth
+        frame["n_rows"] = int(found["rows"][0]) if "rows" in found else 0
         if by == "kernel":
             best = frame.groupby("columns", sort=False)["importance"].transform("max")
             order = np.lexsort((-frame["importance"], pd.factorize(frame["columns"])[0], -best))
@@ -240,18 +244,18 @@ class Explanations:
         found = set(places[known].tolist())
         return np.array([places[m] in found for m in self._expansion.active[list(members)]], dtype=bool)
 
-    def _lost(self, by: str) -> Array:
-        """Return what is lost without each unit and its error, (u, 2): as it was kept, or from the rows that were."""
-        kept = getattr(self, "_lost_by", None)
+    def _lost(self) -> dict[str, Array]:
+        """Return what is lost without each unit and its error, (u, 2), as it was kept or from the rows that were."""
+        kept: dict[str, Array] | None = getattr(self, "_lost_by", None)
         if kept is not None:
-            return np.asarray(kept[by])
+            return kept
         if not keeps_rows(self, [self._loss]):
             raise AttributeError(
                 "Importances are not known of this model: rows of pairs cannot be left out, nor where hazards or "
                 "kernels are beyond what numbers hold. Use predictive_importance(model, X, y) on other rows."
             )
         with blas_limit(self._n_threads):
-            return drops(self._expansion.bank, of_support(self))[by]
+            return drops(self._expansion.bank, of_support(self))
 
     def _columns_bank(self, asked: str) -> FittedBank:
         """Return the active kernels, if they have columns."""

@@ -250,25 +250,60 @@ def _covariances_of_factors(
     target: Target, factors: Sequence[Array], coefficients: Sequence[Array]
 ) -> tuple[Array, Array]:
     values, vectors = target.stiffness()
-    columns = [root * factor for root, factor in zip(np.sqrt(target.weights), factors, strict=True)]
-    ends = np.cumsum([0] + [block.shape[1] for block in columns])
-    features = np.hstack([*columns, target.constants])
+    ends = np.cumsum([0] + [block.shape[1] for block in factors])
+    roots = np.repeat(np.sqrt(target.weights), np.diff(ends))
     directions = block_diag(*[(v / (np.linalg.norm(v) or 1.0))[:, None] for v in coefficients])
     directions = directions @ (vectors * np.sqrt(1.0 - values))
-    precision = features.T @ ((target.share * target.curvature)[:, None] * features)
-    precision[np.arange(ends[-1]), np.arange(ends[-1])] += 1.0
+    n_free = target.constants.shape[1]
+    precision = np.zeros((ends[-1] + n_free, ends[-1] + n_free))
+    precision[np.arange(ends[-1]), np.arange(ends[-1])] = 1.0
     precision[: ends[-1], : ends[-1]] -= directions @ directions.T
+    chunks = [slice(at, at + CHUNK) for at in range(0, len(target.rho), CHUNK)]
+
+    def features_of(rows: slice) -> Array:
+        return np.hstack([np.hstack([block[rows] for block in factors]) * roots, target.constants[rows]])
+
+    for rows in chunks:
+        features = features_of(rows)
+        precision += features.T @ ((target.share * target.curvature[rows])[:, None] * features)
     if not target.curvature.any():  # nothing tells the constants: they stay where they are
-        precision[ends[-1] :, ends[-1] :] = np.eye(len(precision) - ends[-1]) / FULL
-    solved = cho_solve(cho_factor(precision, lower=True), features.T)
-    products = features * solved.T
-    each = np.array([products[:, low:high].sum(axis=1) for low, high in pairwise(ends)])
-    return each.reshape(target.values.shape), products[:, ends[-1] :].sum(axis=1)
+        precision[ends[-1] :, ends[-1] :] = np.eye(n_free) / FULL
+    factor = cho_factor(precision, lower=True)
+    each, constant = np.zeros(target.values.shape), np.zeros(len(target.rho))
+    for rows in chunks:
+        features = features_of(rows)
+        products = features * cho_solve(factor, features.T).T
+        each[:, rows] = [products[:, low:high].sum(axis=1) for low, high in pairwise(ends)]
+        constant[rows] = products[:, ends[-1] :].sum(axis=1)
+    return each, constant
 
 
-def some_rows(n: int, most: int) -> Array:
-    """Return the rows that are left out in turn: all, or some that are drawn and stand for all, the same every time."""
-    return np.arange(n) if n <= most else np.sort(np.random.default_rng(0).choice(n, most, replace=False))
+def some_rows(n: int, most: int, seed: int) -> Array:
+    """Return the rows that are left out in turn: all, or some that are drawn at random and stand for all."""
+    return np.arange(n) if n <= most else np.sort(np.random.default_rng(seed).choice(n, most, replace=False))
+
+
+def _seed_of(model: BaseEstimator) -> int:
+    """Return the seed that rows are drawn with, 0 for a generator, which goes on between a fit and a question."""
+    seed = getattr(model, "random_state", None)
+    return int(seed) if isinstance(seed, (int, np.integer)) else 0
+
+
+def most_rows(stack: FactoredStack, fit: Fit, active: Sequence[int]) -> int:
+    """Return how many rows of factors are left out: as many as take about a tenth of a fit, at least `FEWER_ROWS`.
+
+    A row takes three times the square of all active ranks, in a fit at least some hundred times these ranks.
+    """
+    ranks, kernels = np.zeros(1), set(active)
+    for found in fit.solutions:
+        functions: Any = found.functions
+        own = [each for each in functions.components if each.kernel in kernels]
+        if any(each.tol is None or is_matrix_free(stack.templates([each.kernel], each.tol)[0]) for each in own):
+            return FEWER_ROWS  # what is held as a matrix, and features, become matrices among these rows
+        targets = np.array([each.target for each in own], dtype=np.intp)
+        ranks = np.append(ranks, np.bincount(targets, [len(each.coefficients) for each in own]))
+    rank = max(float(ranks.max()), 1.0)
+    return max(FEWER_ROWS, int(min(stack.n_samples * FIT_RANKS, LEFT_ENTRIES) / rank))
 
 
 @dataclass(frozen=True, eq=False)
@@ -323,6 +358,9 @@ def _losses_of_events(y: Array, z: Array, weight: Array) -> tuple[Array, Array]:
 
 
 MOST_ROWS, FEWER_ROWS = 2000, 1000  # left out in turn when somebody asks, and by every fit that cannot be asked later
+FIT_RANKS = 64  # active ranks at which leaving out all rows takes a tenth of a fit: .07 to .1 at ranks of 140 to 290
+LEFT_ENTRIES = 2**23  # of factors of the rows that are left out: 64 MB
+CHUNK = 4096  # of these rows at a time
 HELD_BYTES = 2**27  # of Gram matrices that are evaluated once for all targets
 RANK_PER_ROW = 2  # of factors, above which matrices among the rows take less time than systems of all ranks
 FACTOR_TOL = 1e-4  # share of the trace that factors leave of kernels whose functions are sums over rows
@@ -356,7 +394,7 @@ def of_rows(
     most: int = FEWER_ROWS,
 ) -> LeftOut:
     """Return the same of prepared rows of the active kernels, whose dual coefficients ``rho`` (K, n) may be zero."""
-    kept = some_rows(len(weight), most)
+    kept = some_rows(len(weight), most, _seed_of(model))
     some = rows if len(kept) == len(weight) else rows.take(kept)
     weights = np.broadcast_to(model._expansion.weights, (len(rho), model._expansion.active.size))
     held: dict[int, Array] = {}
@@ -445,7 +483,8 @@ def _rows_once(stack: FactoredStack, kept: Array) -> Callable[[int, float], Arra
 
 def of_factors(model: BaseEstimator, stack: FactoredStack, fit: Fit, y: Array, weight: Array) -> FactorRows:
     """Return what it takes to do the same with kernels held as factors."""
-    kept, active, n_targets = some_rows(len(weight), FEWER_ROWS), model._expansion.active, model._expansion.n_targets
+    active, n_targets = model._expansion.active, model._expansion.n_targets
+    kept = some_rows(len(weight), most_rows(stack, fit, active.tolist()), _seed_of(model))
     place = {int(m): slot for slot, m in enumerate(active)}
     values = np.zeros((len(active), len(kept), n_targets))
     none = np.zeros((len(kept), 0)), np.zeros(0)
@@ -601,6 +640,7 @@ def _lost_by(bank: FittedBank, left_out: Callable[[], LeftOut]) -> dict[str, Any
 
 
 def drops(bank: FittedBank, left: LeftOut) -> dict[str, Array]:
-    """Return what is lost without each set of columns and without each active kernel."""
+    """Return what is lost without each set of columns and without each active kernel, and of how many rows."""
     n_active = len(left.parts)
-    return {"columns": left.drops(units_of(bank, n_active)), "kernel": left.drops([[m] for m in range(n_active)])}
+    lost = {"columns": left.drops(units_of(bank, n_active)), "kernel": left.drops([[m] for m in range(n_active)])}
+    return {**lost, "rows": np.array([float(len(left.weight))])}

@@ -385,7 +385,9 @@ def _wrong_importances(model: BaseMKL, expansion: Expansion) -> Iterator[str]:
         "_beyond_noise": _are_marks(beyond, (expansion.n_kernels,)),
         "_norm_bends": is_float(bends, (ANY, 2, n_active)),
         "_importance_method": isinstance(attributes.get("_importance_method", ""), str),
-        "_lost_by": isinstance(lost, dict) and all(is_float(lost.get(name), (n, 2)) for name, n in sizes.items()),
+        "_lost_by": isinstance(lost, dict)
+        and is_float(lost.get("rows", np.zeros(1)), (1,))
+        and all(is_float(lost.get(name), (n, 2)) for name, n in sizes.items()),
     })  # fmt: skip
 
 
