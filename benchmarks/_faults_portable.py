@@ -22,6 +22,18 @@ print(f"{differing} of 24 differ by more than 1e-9, the worst by {worst:.0e}")
         "tests/discovery/test_family_norm.py",
     ),
     Case(
+        "0.1",
+        "searches of a target without noise in five units; expected is one number of candidates",
+        """
+draws = np.random.default_rng(0)
+X = draws.normal(size=(60, 2))
+y = X[:, 0] * X[:, 1] + X[:, 0]
+units = (1.0, 1e-3, 1e-6, 1e-9, 1e-12)
+print([len(made(MKLRegressorCV, cv=3, n_alphas=5, tol=1e-6).fit(X, unit * y).cv_frame()) for unit in units])
+""",
+        "tests/estimators/test_mixtures.py",
+    ),
+    Case(
         "0.2",
         "missing='indicator', 2,500 rows whose gaps are in categories only",
         """

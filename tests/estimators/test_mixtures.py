@@ -207,12 +207,12 @@ def test_averages_of_a_bank_are_told_by_kind() -> None:
 # --- walks -----------------------------------------------------------------------------------------------------------
 
 
-def walked(score: Any, grid: Grid, around: Sequence[int] = (), stride: int = 0) -> StrengthPath:
+def walked(score: Any, grid: Grid, around: Sequence[int] = (), stride: int = 0, noise: float = 0.1) -> StrengthPath:
     """Walk where the fold scores at a number are known."""
 
     def try_at(numbers: Sequence[int]) -> Iterator[tuple[int, list[Candidate]]]:
         for number in numbers:
-            scores = [np.array([[score(number) + noise]]) for noise in (-0.1, 0.1)]
+            scores = [np.array([[score(number) + off]]) for off in (-noise, noise)]
             yield number, [Candidate(mixture, grid.fraction(number), own, 1.0) for own in scores]
 
     mixture = Mixture(EVERY, np.ones(2), 1.0)
@@ -252,6 +252,17 @@ def test_a_walk_stops_on_a_plateau_and_at_its_end() -> None:
     rising = walked(lambda n: float(n), grid)
     assert rising.numbers[-1] == grid.last
     assert not rising.flat()
+
+
+@pytest.mark.parametrize("unit", [1e-18, 1e-6, 1e12])
+def test_walks_do_not_depend_on_the_unit_of_scores(unit: float) -> None:
+    """Mean squared errors of a target of the size of 1e-9 are of the size of 1e-18."""
+    grid = Grid(25, 1e-3)
+    assert walked(lambda n: unit * n, grid, noise=0.1 * unit).numbers[-1] == grid.last
+    for spread in (0.1 * unit, 0.0):  # of the same score in all folds rounding alone is left
+        flat = walked(lambda n: unit * (min(n, 6) - 6.7 + 1e-16 * n), grid, noise=spread)
+        assert flat.flat()
+        assert flat.numbers[-1] < grid.last
 
 
 @pytest.mark.parametrize(

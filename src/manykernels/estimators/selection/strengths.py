@@ -240,6 +240,7 @@ BEHIND = 2  # coarse steps that must have brought nothing better before a path e
 FARTHEST = 1e-4  # share of the smallest strength of the grid to which it may extend itself
 RISEN = 0.5  # standard errors by which what lies beyond must be better than what lay before, for a walk to go on
 PLATEAU = 1e-3  # standard deviations over the folds that make no difference
+ROUNDED = 1e-14  # of the largest score: a difference of means that is rounding
 HOPELESS = 1.0  # standard errors of the difference over the folds by which what is behind is given up
 UNLIKELY = 0.5  # the same after a first look at what takes time: it would have to be ahead by as much in the end
 
@@ -426,7 +427,8 @@ class StrengthPath:
     def flat(self) -> bool:
         """Whether the last strengths score alike: to go on would change nothing."""
         ends = self.scores()[-BEHIND - 1 :]
-        return bool((np.ptp(ends.mean(axis=1), axis=0) <= PLATEAU * (ends.std(axis=1).max(axis=0) + 1e-12)).all())
+        alike = PLATEAU * ends.std(axis=1).max(axis=0) + ROUNDED * np.abs(ends).max(axis=(0, 1))
+        return bool((np.ptp(ends.mean(axis=1), axis=0) <= alike).all())
 
     def candidates(self) -> list[Candidate]:
         """Return what was tried as candidates, the strongest first."""
