@@ -32,6 +32,20 @@ settings.register_profile("manykernels", deadline=None, derandomize=True, suppre
 settings.load_profile("manykernels")
 
 
+def pytest_addoption(parser: pytest.Parser) -> None:
+    """Add the option that perturbs what tests draw; see `tests.support.jitter`."""
+    words = "perturb inputs by a relative 1e-15, by signs of this seed; 0 (the default) leaves them as they are"
+    parser.addoption("--jitter", type=int, default=0, metavar="SEED", help=words)
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Perturb before any test is imported: modules draw when they are."""
+    if config.getoption("jitter"):
+        from tests.support.jitter import install
+
+        install(config.getoption("jitter"))
+
+
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Mark as nightly all but one in k of the cases of a test that is marked ``sampled(k)``."""
