@@ -4,6 +4,15 @@ from __future__ import annotations
 
 from _faults import Case
 
+# Runs a command in a folder of its own.
+COMMAND = """
+from typer.testing import CliRunner
+from manykernels.cli import app
+os.chdir(tempfile.mkdtemp())
+def run(*words):
+    return CliRunner().invoke(app, list(words), env={"COLUMNS": "80"})
+"""
+
 CASES = (
     Case(
         "1a",
@@ -84,5 +93,47 @@ except InvalidInputError as error:
     print(str(error)[:75])
 """,
         "tests/estimators/test_survival.py",
+    ),
+    Case(
+        "2.6",
+        "predict -o TABLE --force, and -o MODEL --force; what is left of table and model",
+        COMMAND
+        + """
+table = pd.DataFrame({"x": rng.normal(size=60), "y": ["a", "b"] * 30})
+for written in ("data.csv", "m.mkl"):
+    table.to_csv("data.csv", index=False)
+    run("fit", "data.csv", "--target", "y", "-o", "m.mkl", "--force")
+    before = open(written, "rb").read()
+    run("predict", "m.mkl", "data.csv", "-o", written, "--force")
+    print("kept" if open(written, "rb").read() == before else "replaced", end=" ")
+""",
+        "tests/cli/test_commands.py",
+    ),
+    Case(
+        "3.9",
+        "a kernel file with values nested 5,000 deep",
+        """
+with open("deep.toml", "w") as file:
+    file.write("a = " + "[" * 5000 + "]" * 5000)
+try:
+    KernelBank.from_toml("deep.toml")
+except Exception as error:
+    print(type(error).__name__)
+finally:
+    os.remove("deep.toml")
+""",
+        "tests/cli/test_commands.py",
+    ),
+    Case(
+        "4",
+        "names of penalties and losses in the help of fit at 80 columns that are cut",
+        COMMAND
+        + """
+from manykernels.objective.losses import LOSSES
+from manykernels.objective.regularizers import REGULARIZERS
+text = run("fit", "--help").output
+print([name for name in (*LOSSES, *REGULARIZERS) if name not in text])
+""",
+        "tests/cli/test_commands.py",
     ),
 )

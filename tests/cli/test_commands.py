@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 from collections.abc import Callable
@@ -32,6 +33,9 @@ from manykernels.cli import app
 from manykernels.cli.fit import FitOptions, estimator_for
 from manykernels.estimators import Resources
 from manykernels.estimators.parameters import GROUPS, PARAMETERS, place_of
+from manykernels.exceptions import InvalidInputError
+from manykernels.objective.losses import LOSSES
+from manykernels.objective.regularizers import REGULARIZERS
 
 Runner = Callable[..., Any]
 
@@ -319,6 +323,91 @@ def test_other_files_are_never_overwritten(run: Runner, data: Path, model: Path)
     assert refused.code == 1
     assert "exists; choose another name, or replace it with --force" in refused.err
     assert run("fit", data, *FIT, "--output", model, "--force").code == 0
+
+
+@pytest.mark.parametrize("link", ["none", "symbolic", "hard"])
+def test_no_command_replaces_a_file_that_it_reads(
+    run: Runner, data: Path, table: pd.DataFrame, model: Path, tmp_path: Path, link: str
+) -> None:
+    own, kept = tmp_path / "own.csv", tmp_path / "kept.mkl"
+    own.write_bytes(data.read_bytes())
+    kept.write_bytes(model.read_bytes())
+    kernels = tmp_path / "kernels.toml"
+    kernels.write_text('[[kernels]]\nkernel = "linear"\non = "each"\n')
+    named = {}
+    for path in (own, kept, kernels):
+        named[path] = path if link == "none" else tmp_path / f"other_{path.name}"
+        if link == "symbolic":
+            named[path].symlink_to(path)
+        elif link == "hard":
+            named[path].hardlink_to(path)
+    before = {path: path.read_bytes() for path in named}
+    for words in [
+        ("predict", kept, own, "-o", named[own]),
+        ("predict", kept, own, "-o", named[kept]),
+        ("predict", kept, own, "-o", named[own], "--chunk-rows", 20),
+        ("export", kept, named[kept]),
+        ("inspect", kept, "--plot", named[kept]),
+        ("fit", own, *FIT, "--kernels", kernels, "-o", named[kernels]),
+        ("path", own, *FIT, "-o", named[own]),
+        ("path", own, *FIT, "--kernels", kernels, "-o", named[kernels]),
+        ("compare", own, *FIT, "-o", named[own]),
+    ]:
+        done = run(*words, "--force")
+        assert done.code == 1, words
+        assert "is a file that this command reads" in done.err or "exists and is no model file" in done.err, words
+    page = tmp_path / "page.html"
+    page.write_bytes(data.read_bytes())
+    assert "is a file that this command reads" in run("report", kept, page, "-o", page, "--force").err
+    assert {path: path.read_bytes() for path in named} == before
+
+
+def test_characters_that_an_encoding_lacks_raise_nothing(data: Path, table: pd.DataFrame, tmp_path: Path) -> None:
+    table.rename(columns={"age": "\u00e2ge"}).to_csv(tmp_path / "data.csv", index=False)
+    ascii_only = {**os.environ, "PYTHONIOENCODING": "ascii"}
+
+    def apart(*words: object) -> tuple[int, str, str]:
+        program = [sys.executable, "-m", "manykernels.cli", *map(str, words)]
+        done = subprocess.run(program, capture_output=True, text=True, env=ascii_only, check=False)
+        return done.returncode, done.stdout, done.stderr
+
+    model = tmp_path / "m.mkl"
+    code, out, err = apart("fit", tmp_path / "data.csv", *FIT, "-o", model)
+    assert (code, "Traceback" in err) == (0, False)
+    assert "\\xe2ge" in out
+    assert apart("predict", model, tmp_path / "data.csv")[0] == 0
+    code, _, err = apart("predict", model, tmp_path / "data.csv", "--id", "\u00e2ge")
+    assert (code, "Traceback" in err) == (1, False)
+    assert "stdout is encoded in ascii, which lacks" in err
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        ("a = " + "[" * 5000 + "]" * 5000, "nested too deep"),
+        ("a = " + "{b=" * 3000 + "1" + "}" * 3000, "nested too deep"),
+        (".".join("a" * 5000) + " = 1", "nested too deep"),
+        ("a = " + "9" * 5000, "is not valid TOML"),
+        ("a = 2024-13-45", "is not valid TOML"),
+    ],
+)
+@pytest.mark.parametrize("option", ["--kernels", "--views"])
+def test_hostile_kernel_files_are_rejected(
+    run: Runner, data: Path, tmp_path: Path, content: str, message: str, option: str
+) -> None:
+    (tmp_path / "file.toml").write_text(content)
+    done = run("fit", data, *FIT, option, tmp_path / "file.toml", "-o", tmp_path / "m.mkl")
+    assert done.code == 1
+    assert message in done.err
+    with pytest.raises(InvalidInputError, match=message):
+        KernelBank.from_toml(tmp_path / "file.toml")
+
+
+def test_help_names_every_penalty_and_loss(run: Runner) -> None:
+    text = run("fit", "--help").out
+    missing = [name for name in (*LOSSES, *REGULARIZERS) if name not in text]
+    assert not missing
+    assert "..." not in run("--help").out.partition("Commands:")[2]
 
 
 def test_brackets_in_names_are_printed_as_they_are(run: Runner, table: pd.DataFrame, tmp_path: Path) -> None:

@@ -333,6 +333,7 @@ app = typer.Typer(
     epilog=EPILOG,
     no_args_is_help=True,
     pretty_exceptions_enable=False,
+    rich_markup_mode=None,  # whose tables cut the names of penalties and losses
 )
 
 
@@ -417,7 +418,8 @@ def command(name: str, run: Callable[..., None], settings: tuple[str, ...] = ())
     parts = [*own, *(_option(PARAMETERS[setting]) for setting in settings), JSON]
     started.__signature__ = inspect.Signature(parts)  # type: ignore[attr-defined]  # what typer reads
     started.__annotations__ = {part.name: part.annotation for part in parts}
-    app.command(name, help=inspect.getdoc(run), epilog=EPILOG)(started)
+    text = inspect.getdoc(run) or ""
+    app.command(name, help=text, short_help=text.splitlines()[0], epilog=EPILOG)(started)
 
 
 command("fit", run_fit, SETTINGS)

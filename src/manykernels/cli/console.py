@@ -1,5 +1,6 @@
 """What commands have in common: where output goes, exit codes, and how errors and warnings are told."""
 
+import io
 import json
 import sys
 import warnings
@@ -86,6 +87,9 @@ class Outcome:
 def running(command: str, *, as_json: bool) -> Iterator[Outcome]:
     """Run the body of a command: warnings become notes, errors a message without traceback, the end an exit code."""
     outcome = Outcome(command, as_json)
+    for stream in (sys.stdout, sys.stderr):  # what their encoding lacks is written by its escapes
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(errors="backslashreplace")
     try:
         with _warnings_as_notes(outcome):
             yield outcome
@@ -138,6 +142,18 @@ def printable(text: object, keep: str = "") -> str:
     return "".join(
         sign if sign.isprintable() or sign in keep else sign.encode("unicode_escape").decode() for sign in str(text)
     )
+
+
+def write_data(text: str) -> None:
+    """Write text to stdout as it is, or raise ``InvalidInputError`` if the encoding of stdout lacks a character."""
+    try:
+        text.encode(sys.stdout.encoding or "utf-8")
+    except UnicodeEncodeError as error:
+        raise InvalidInputError(
+            f"stdout is encoded in {sys.stdout.encoding}, which lacks {text[error.start]!r}. Write a file with "
+            "--output, or set PYTHONIOENCODING=utf-8."
+        ) from error
+    typer.echo(printable(text, "\n\t") if sys.stdout.isatty() else text, nl=False)
 
 
 def fact_table(facts: Mapping[str, Any], title: str | None = None) -> Table:
@@ -259,8 +275,9 @@ def weights_table(weights: pd.DataFrame, most: int = MOST_ROWS) -> Table:
     table = column_table(title, (*led, "kernel", "weight", "norm_share"), texts=(*led, "kernel"))
     table.add_column("", no_wrap=True, style="blue")
     largest = float(weights["norm_share"].max()) if len(weights) else 1.0
+    full = "#" if output().options.ascii_only else "█"
     for row in weights.head(most).to_dict("records"):
-        bar = "█" * max(1, round(BAR * row["norm_share"] / largest)) if largest > 0 else ""
+        bar = full * max(1, round(BAR * row["norm_share"] / largest)) if largest > 0 else ""
         table.add_row(
             *(printable(row[name]) for name in (*led, "name")), f"{row['weight']:.4g}", f"{row['norm_share']:.1%}", bar
         )

@@ -74,8 +74,8 @@ class PathOptions(TableOptions):
 
 def run_path(options: PathOptions, outcome: Outcome) -> None:
     """Show which kernels enter as the penalty weakens, one model a strength, on all rows."""
-    check_new(options.output, "--output", options.force)
-    check_picture(options.plot, options.force)
+    check_new(options.output, "--output", options.force, options.files)
+    check_picture(options.plot, options.force, [*options.files, options.output])
     samples, bank = read_task(options, outcome)
     path = regularization_path(
         samples.features,
@@ -162,7 +162,7 @@ class CompareOptions(LearningOptions):
 
 def run_compare(options: CompareOptions, outcome: Outcome) -> None:
     """Tell in folds whether learning the weights is worth it: beside simpler weights."""
-    check_new(options.output, "--output", options.force)
+    check_new(options.output, "--output", options.force, options.files)
     check_parameters(options.given)
     samples, bank = read_task(options, outcome)
     estimator = estimator_for(options, samples.task, bank)

@@ -158,6 +158,11 @@ class TableOptions:
         return self.target or self.time or ""
 
     @property
+    def files(self) -> list[Path | None]:
+        """The files that the command reads."""
+        return [self.data, self.views, Path(self.kernels)]
+
+    @property
     def given(self) -> dict[str, Any]:
         """The settings without those that were left to their defaults."""
         return {name: value for name, value in self.settings.items() if value is not None}
@@ -195,7 +200,7 @@ def run_fit(options: FitOptions, outcome: Outcome) -> None:
     """Fit a model to a table, judge it on rows held out, and save it."""
     if options.output.is_dir() or (options.output.exists() and not zipfile.is_zipfile(options.output)):
         raise InvalidInputError(f"--output: {str(options.output)!r} exists and is no model file; choose another name.")
-    check_new(options.output, "--output", options.force)
+    check_new(options.output, "--output", options.force, options.files)
     check_parameters(options.given)
     samples, bank = read_task(options, outcome)
     train, test = hold_out(samples, options.test_size, options.seed)

@@ -1,6 +1,5 @@
 """What is done with a model file: ``predict`` for new rows, ``inspect``, ``export`` and ``report``."""
 
-import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -65,7 +64,7 @@ def run_predict(options: PredictOptions, outcome: console.Outcome) -> None:
         raise InvalidInputError("--proba needs a classifier fitted with --loss logistic; leave it out or fit again.")
     if options.at and not isinstance(model, MKLSurvival):
         raise InvalidInputError("--at needs a model fitted with --time and --event; leave it out.")
-    tables.check_new(options.output, "--output", options.force)
+    tables.check_new(options.output, "--output", options.force, [options.model, options.data])
     if options.chunk_rows is not None:
         _predict_chunks(options, model, metadata, outcome)
         return
@@ -85,8 +84,7 @@ def run_predict(options: PredictOptions, outcome: console.Outcome) -> None:
         tables.write_table(table, options.output)
         outcome.show(f"{len(table)} predictions written to {options.output}")
     elif not outcome.as_json:
-        text = tables.as_csv(table)
-        typer.echo(console.printable(text, "\n\t") if sys.stdout.isatty() else text, nl=False)
+        console.write_data(tables.as_csv(table))
     listed = f"column{'s' * (len(targets) > 1)} {', '.join(repr(console.printable(name)) for name in targets)}"
     for rows, scores in apart.items() if apart else [("", known)] if known else []:
         shown = ", ".join(f"{name} {value}" for name, value in console.score_facts(scores).items())
@@ -283,7 +281,7 @@ def run_inspect(
     model: console.ModelFile, plot: console.Picture = None, force: console.Force = False, *, outcome: console.Outcome
 ) -> None:
     """Show what a model file holds: kernels, weights, duality gap, cost."""
-    check_picture(plot, force)
+    check_picture(plot, force, [model])
     estimator, metadata = load_model(model), read_metadata(model)
     if not isinstance(estimator, BaseMKL):
         kind = type(estimator).__name__
@@ -321,7 +319,7 @@ def run_export(
     outcome: console.Outcome,
 ) -> None:
     """Write a model as a program: .onnx, .sql, .py (NumPy alone) or .csv (a card)."""
-    tables.check_new(output, "OUTPUT", force)
+    tables.check_new(output, "OUTPUT", force, [model])
     export = export_model(load_model(model), output, tol=tol, table=table)
     outcome.result = {
         "path": export.path,
@@ -333,9 +331,9 @@ def run_export(
     outcome.show(f"Written to {export.path}: it reads {len(export.columns)} columns{differ}.")
 
 
-def check_picture(plot: Path | None, force: bool) -> None:
+def check_picture(plot: Path | None, force: bool, inputs: Sequence[Path | None]) -> None:
     """Raise ``InvalidInputError`` if a picture cannot be written under that name."""
-    tables.check_new(plot, "--plot", force)
+    tables.check_new(plot, "--plot", force, inputs)
     if plot is not None and plot.suffix.lower() not in PICTURES:
         raise InvalidInputError(f"--plot: {str(plot)!r} must end in {', '.join(PICTURES)}.")
 
@@ -357,7 +355,7 @@ def run_report(
     """
     if output.suffix.lower() not in (".html", ".htm"):
         raise InvalidInputError(f"--output: {str(output)!r} must end in .html.")
-    tables.check_new(output, "--output", force)
+    tables.check_new(output, "--output", force, [model, data])
     estimator, metadata = load_model(model), read_metadata(model)
     if "target" not in metadata or "test_size" not in metadata:
         raise InvalidInputError(

@@ -72,10 +72,16 @@ def write_table(frame: pd.DataFrame, path: str | Path) -> None:
             file.write(as_csv(frame, "\t" if path.suffix.lower() == ".tsv" else ",").encode("utf-8"))
 
 
-def check_new(path: Path | None, option: str, force: bool) -> None:
-    """Refuse a name under which no file can be written, or has one that only ``--force`` gives up."""
+def check_new(path: Path | None, option: str, force: bool, inputs: Sequence[Path | None]) -> None:
+    """Raise ``InvalidInputError`` unless a file can be written under a name without the loss of another one.
+
+    ``--force`` replaces a file that exists, but none of the ``inputs`` of the command.
+    """
     if path is None:
         return
+    for read in inputs:
+        if read is not None and path.exists() and read.exists() and path.samefile(read):
+            raise InvalidInputError(f"{option}: {str(path)!r} is a file that this command reads; choose another name.")
     if path.is_dir():
         raise InvalidInputError(f"{option}: {str(path)!r} is a folder; choose another name.")
     if not path.resolve().parent.is_dir():

@@ -25,6 +25,7 @@ from manykernels.validation.arrays import check_choice
 from manykernels.validation.parameters import knows
 
 OPTIONS = ("standardize", "normalize", "center", "missing", "landmarks_by", "shape")
+DEEPEST = 32  # tables and lists inside one another in a file of kernels
 PLACES = ("joint", "each", "views", "pairs")
 # Parameters that are lists themselves: given once, not as a grid.
 LIST_PARAMETERS = {
@@ -43,11 +44,28 @@ LIST_PARAMETERS = {
 def read_toml(path: str | Path) -> dict[str, Any]:
     """Return the content of a TOML file."""
     try:
-        return tomllib.loads(Path(path).read_text(encoding="utf-8"))
+        content = tomllib.loads(Path(path).read_text(encoding="utf-8"))
     except OSError as error:
         raise InvalidInputError(f"The kernel file {str(path)!r} cannot be read: {error.strerror}.") from error
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+    except RecursionError as error:
+        raise InvalidInputError(
+            f"The kernel file {str(path)!r} is not valid: its values are nested too deep."
+        ) from error
+    except ValueError as error:  # of TOML, of UTF-8, or of numbers with too many digits
         raise InvalidInputError(f"The kernel file {str(path)!r} is not valid TOML: {error}.") from error
+    depth, level = 0, [content]
+    while level:
+        depth, level = depth + 1, [part for value in level for part in _parts(value)]
+        if depth > DEEPEST:
+            raise InvalidInputError(f"The kernel file {str(path)!r} is not valid: its values are nested too deep.")
+    return content
+
+
+def _parts(value: object) -> list[Any]:
+    """Return the values inside a table or a list."""
+    if isinstance(value, dict):
+        return list(value.values())
+    return value if isinstance(value, list) else []
 
 
 def read_description(description: Mapping[str, Any]) -> tuple[list[BankEntry], dict[str, Any]]:
