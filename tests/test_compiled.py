@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import ctypes
 import os
 import runpy
+import signal
 import subprocess
 import sys
 from pathlib import Path
 
+import numpy as np
 import pytest
 from numba.core import caching, config
 
@@ -16,6 +19,7 @@ import manykernels.compiled
 # The decorator by itself: the whole library takes seconds to import.
 LOOPS = f"""
 import runpy
+import signal
 compiled = runpy.run_path({manykernels.compiled.__file__!r})["compiled"]
 
 @compiled(error_model="numpy")
@@ -142,3 +146,28 @@ def test_processes_that_compile_at_once_are_not_given_the_code_of_each_other(
     assert third(28) == 14.0
     assert third.signatures == second.signatures
     assert sum(third.stats.cache_hits.values()) == 1
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="Windows has no C function that raises a signal by number")
+def test_ctrl_c_in_a_loop_that_returns_several_values_is_a_keyboard_interrupt() -> None:
+    send = ctypes.CDLL(None)["raise"]
+    send.argtypes, send.restype = [ctypes.c_int], ctypes.c_int
+
+    def interrupted(x: np.ndarray, number: int) -> tuple[np.ndarray, int]:
+        return x, send(number)
+
+    loop = manykernels.compiled.compiled()(interrupted)
+    loop._cache = caching.NullCache()  # the address of a C function cannot be kept on disk
+    x = np.zeros(2)
+    assert loop(x, 0)[0] is x
+    with pytest.raises(KeyboardInterrupt, match=r"^$"):
+        loop(x, int(signal.SIGINT))
+
+
+def test_other_system_errors_of_a_loop_are_kept(monkeypatch: pytest.MonkeyPatch) -> None:
+    def broken(*_: object) -> None:
+        raise SystemError("broken")
+
+    monkeypatch.setattr(manykernels.compiled, "_call", broken)
+    with pytest.raises(SystemError, match="broken"):
+        manykernels.compiled.compiled()(lambda x: x)(1.0)

@@ -8,6 +8,7 @@ from typing import Any
 from numba import njit, version_info
 from numba.core import event
 from numba.core.caching import FunctionCache, IndexDataCacheFile
+from numba.core.registry import CPUDispatcher
 from numba.core.runtime import rtsys
 
 LATEST = (0, 68)  # version of numba whose machine code is known to need no more: a missing symbol would end the process
@@ -32,10 +33,10 @@ def compiled(**options: Any) -> Callable[[Any], Any]:
 
     def decorate(function: Callable[..., Any]) -> Any:
         """Compile one function."""
-        loop = njit(nogil=True, **options)(function)
-        # What RuntimeError says is that there is no folder to write to. NUMBA_DISABLE_JIT gives the function itself.
-        with suppress(RuntimeError, OSError):
-            if loop is not function:
+        loop: Any = njit(nogil=True, **options)(function)
+        if isinstance(loop, CPUDispatcher):  # NUMBA_DISABLE_JIT gives the function itself
+            loop.__class__ = _Loop
+            with suppress(RuntimeError, OSError):  # RuntimeError: there is no folder to write to
                 loop._cache = _Cache(function)
         return loop
 
@@ -59,6 +60,26 @@ def compilations() -> Iterator[list[Any]]:
 
     with event.install_listener("numba:compile", Listener()):
         yield found
+
+
+_call = CPUDispatcher.__call__
+
+
+class _Loop(CPUDispatcher):
+    """A compiled function from which Ctrl-C raises KeyboardInterrupt.
+
+    Where a loop returns several values, Python handles the signal while numba converts them. The exception is then set
+    beside a result, for which Python raises SystemError.
+    """
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        """Call the machine code."""
+        try:
+            return _call(self, *args, **kwargs)
+        except SystemError as error:
+            if isinstance(error.__cause__, KeyboardInterrupt):
+                raise KeyboardInterrupt from None
+            raise
 
 
 class _Cache(FunctionCache):
