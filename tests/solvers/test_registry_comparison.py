@@ -112,6 +112,34 @@ def test_an_unable_solver_is_refused_before_any_run(monkeypatch: pytest.MonkeyPa
         compare_solvers(build_problem(SMALL), ["working_set", "skm"])
 
 
+def test_a_solver_without_its_extra_is_a_row_with_the_reason(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "clarabel", None)
+    found = compare_solvers(build_problem(SMALL), {"cones": "conic", "newton": "working_set"})
+    ends = found.summary().set_index("solver")
+    assert list(found.solutions) == ["newton"]
+    assert ends["status"].to_dict() == {"newton": "converged", "cones": "failed"}
+    assert ends.loc["cones", "message"] == found.failures["cones"]
+    assert "pip install 'manykernels[conic]'" in found.failures["cones"]
+    assert ends.loc["newton", "message"].startswith("converged: relative duality gap")
+    assert found.frame()["solver"].unique().tolist() == ["newton"]
+
+
+def test_a_solver_that_fails_is_a_row_with_the_reason(monkeypatch: pytest.MonkeyPatch) -> None:
+    def too_large(*_: object) -> None:
+        raise MemoryError("Unable to allocate 9 GiB.")
+
+    monkeypatch.setattr(SpicyMKL, "solve", too_large)
+    found = compare_solvers(build_problem(SMALL), ["spicymkl", "working_set"])
+    assert found.failures == {"spicymkl": "Unable to allocate 9 GiB."}
+    assert found.summary()["status"].tolist() == ["converged", "failed"]
+
+
+def test_an_error_of_all_solvers_is_raised(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "clarabel", None)
+    with pytest.raises(ImportError, match="calls Clarabel"):
+        compare_solvers(build_problem(SMALL), ["conic"])
+
+
 def test_the_plot_has_a_line_a_solver_on_a_logarithmic_axis(comparison: SolverComparison) -> None:
     pyplot = pytest.importorskip("matplotlib.pyplot")
     ax = comparison.plot()

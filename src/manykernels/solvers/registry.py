@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, field, fields
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -99,11 +99,14 @@ class SolverComparison:
         Certificate of each returned model, computed again by the problem after the run.
     tol : float
         Relative duality gap that was asked for.
+    failures : dict
+        Error messages of solvers that returned nothing, by their label, such as one whose optional package is missing.
     """
 
     solutions: Mapping[str, Solution]
     certificates: Mapping[str, Certificate]
     tol: float
+    failures: Mapping[str, str] = field(default_factory=dict)
 
     def frame(self) -> pd.DataFrame:
         """Return the gap against time, one row a certified point of a run.
@@ -134,8 +137,9 @@ class SolverComparison:
         Returns
         -------
         DataFrame
-            The columns of `frame`, then ``n_iter``, ``newton_steps``, ``active`` (kernels with nonzero weight) and
-            ``status``.
+            The columns of `frame`, then ``n_iter``, ``newton_steps``, ``active`` (kernels with nonzero weight),
+            ``status`` and ``message``. Solvers that returned nothing come last, with the status "failed" and the error
+            as message.
 
         Examples
         --------
@@ -155,10 +159,12 @@ class SolverComparison:
                 "newton_steps": solution.newton_steps,
                 "active": len(solution.active),
                 "status": str(solution.status),
+                "message": solution.message,
             }
             for label, solution in self.solutions.items()
         ]
-        return pd.DataFrame(rows)
+        failed = [{"solver": label, "status": "failed", "message": why} for label, why in self.failures.items()]
+        return pd.DataFrame([*rows, *failed])
 
     def plot(self, ax: Axes | None = None) -> Axes:
         """Draw the relative gap on a logarithmic axis against seconds, one line a solver.
@@ -229,6 +235,9 @@ def compare_solvers(
         If ``problem`` is no Problem, a name is unknown, or two solvers have the same label.
     IncompatibleError
         If one of them cannot solve the problem; none is run then.
+    ImportError
+        If no solver returned a model and the first one needs a package that is not installed. A solver that fails
+        beside others that do not is a row of the summary.
 
     Warns
     -----
@@ -253,12 +262,12 @@ def compare_solvers(
     check_positive(tol, "tol")
     check_positive(time_limit, "time_limit")
     runs = _labeled(problem, solvers, {"tol": tol, "time_limit": time_limit})
-    solutions = _run_all(runs, problem)
+    solutions, failures = _run_all(runs, problem)
     certificates = {
         label: problem.certificate(found.dual_coef, found.kernel_weights, found.intercept)
         for label, found in solutions.items()
     }
-    return SolverComparison(solutions, certificates, tol)
+    return SolverComparison(solutions, certificates, tol, failures)
 
 
 def explain_solver_choice(problem: Problem) -> str:
@@ -300,19 +309,16 @@ def explain_solver_choice(problem: Problem) -> str:
 
 def _labeled(
     problem: Problem, solvers: Sequence[str | Solver] | Mapping[str, str | Solver], parameters: dict[str, float]
-) -> dict[str, Solver]:
-    """Return configured solvers by label, which is the name of the solver unless a mapping gives another."""
+) -> dict[str, Solver | ImportError]:
+    """Return configured solvers, or what they lack, by label: the name of the solver unless a mapping gives another."""
     if isinstance(solvers, str):
         solvers = [solvers]
     if not isinstance(solvers, Iterable):
         raise InvalidInputError(
             f"solvers must be a list of names or configured solvers such as ['auto', 'simplemkl'], got {solvers!r}."
         )
-    if isinstance(solvers, Mapping):
-        pairs = [(label, configured_solver(solver, problem, **parameters)) for label, solver in solvers.items()]
-    else:
-        made = [configured_solver(solver, problem, **parameters) for solver in solvers]
-        pairs = [(solver.name, solver) for solver in made]
+    named = solvers.items() if isinstance(solvers, Mapping) else [(None, solver) for solver in solvers]
+    pairs = [_configured(label, solver, problem, parameters) for label, solver in named]
     labels = [label for label, _ in pairs]
     twice = sorted({label for label in labels if labels.count(label) > 1})
     if twice:
@@ -324,15 +330,36 @@ def _labeled(
     return dict(pairs)
 
 
-def _run_all(runs: dict[str, Solver], problem: Problem) -> dict[str, Solution]:
-    """Return what each solver found; after Ctrl-C what there is, which includes the run that it stopped."""
+def _configured(
+    label: str | None, solver: str | Solver, problem: Problem, parameters: dict[str, float]
+) -> tuple[str, Solver | ImportError]:
+    """Return the label of one solver, by default its name, and the solver, or which package it lacks."""
+    try:
+        made = configured_solver(solver, problem, **parameters)
+    except ImportError as error:
+        return label or (solver if isinstance(solver, Solver) else get_solver(solver)).name, error
+    return label or made.name, made
+
+
+def _run_all(runs: dict[str, Solver | ImportError], problem: Problem) -> tuple[dict[str, Solution], dict[str, str]]:
+    """Return the solution or the error message of each solver; after Ctrl-C those so far, with the run it stopped.
+
+    The first error is raised if no solver returned a solution.
+    """
     solutions: dict[str, Solution] = {}
+    errors: dict[str, Exception] = {}
     interrupted = False
     try:
         for label, solver in runs.items():
             with warnings.catch_warnings():
                 warnings.simplefilter("ignore", ConvergenceWarning)
-                solutions[label] = solver.solve(problem)
+                try:
+                    if isinstance(solver, ImportError):
+                        raise solver
+                    solutions[label] = solver.solve(problem)
+                except (ImportError, MemoryError, InvalidInputError) as error:
+                    errors[label] = error
+                    continue
             interrupted = solutions[label].status is Status.INTERRUPTED
             if interrupted:
                 break
@@ -341,8 +368,10 @@ def _run_all(runs: dict[str, Solver], problem: Problem) -> dict[str, Solution]:
             raise
         interrupted = True
     if interrupted:
-        _warn_interrupted(solutions, [label for label in runs if label not in solutions])
-    return solutions
+        _warn_interrupted(solutions, [label for label in runs if label not in solutions and label not in errors])
+    if errors and not solutions:
+        raise next(iter(errors.values()))
+    return solutions, {label: str(error) or type(error).__name__ for label, error in errors.items()}
 
 
 def _warn_interrupted(solutions: Mapping[str, Solution], missing: list[str]) -> None:
