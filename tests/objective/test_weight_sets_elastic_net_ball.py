@@ -10,8 +10,8 @@ from hypothesis.extra.numpy import arrays
 
 import manykernels.objective
 from manykernels.exceptions import InvalidInputError
-from manykernels.objective import elastic_net_linear, elastic_net_reciprocals
-from manykernels.objective.regularizers.weight_sets import elastic_net_scale
+from manykernels.objective import ElasticNetBall, LpBall, Simplex, elastic_net_linear, elastic_net_reciprocals
+from manykernels.objective.regularizers.weight_sets import WeightSet, elastic_net_scale
 
 ETAS = (0.0, 1e-12, 0.25, 0.5, 0.9, 1 - 1e-6, 1 - 1e-12, 1.0)
 vectors = arrays(np.float64, st.integers(1, 12), elements=st.floats(0, 1e3).map(lambda x: x if x > 1e-6 else 0.0))
@@ -162,3 +162,15 @@ def test_bad_input_is_refused(function, vector, eta, said) -> None:
 def test_negative_numerators_have_no_minimum() -> None:
     with pytest.raises(InvalidInputError, match="beta must not be negative, but entry 1 is -2"):
         elastic_net_reciprocals([1.0, -2.0], 0.5)
+
+
+@pytest.mark.parametrize("penalty", [ElasticNetBall(0.3, 0.4), ElasticNetBall(30.0, 0.0), LpBall(2.0, 3.0)], ids=str)
+@pytest.mark.parametrize("size", [1e-9, 1.0, 1e9])
+def test_the_scale_of_any_set_is_the_root_of_its_limit(penalty: ElasticNetBall | LpBall, size: float) -> None:
+    theta = size * np.random.default_rng(0).random(7)
+    assert WeightSet.scale(penalty, theta) == pytest.approx(penalty.scale(theta), rel=1e-12)
+
+
+@pytest.mark.parametrize("penalty", [Simplex(0.3), ElasticNetBall(0.3, 0.4), LpBall(2.0, 3.0)], ids=str)
+def test_weights_of_nothing_stay_zero(penalty: WeightSet) -> None:
+    assert not penalty.on_boundary(np.zeros(3)).any()

@@ -6,9 +6,12 @@ import numpy as np
 import pytest
 from tests.fuzz.generator import draw
 from tests.fuzz.judge import judge
+from tests.support.matrices import ON_MATRICES
 
-from manykernels.objective import ElasticNetBall, LpBall, Problem, Simplex, get_loss
+from manykernels.objective import ElasticNetBall, LpBall, Problem, Simplex, get_loss, get_regularizer
 from manykernels.solvers import choose_solver, get_solver
+from manykernels.testing.problems import small_problems
+from manykernels.testing.solver import build_problem, check_weight_set, model_of
 
 LOSSES = ("hinge", "squared", "logistic", "epsilon_insensitive", "quantile", "huber", "squared_hinge")
 SETS = [LpBall(1.0, p) for p in (1.0, 1.001, 1.5, 2.0, 4.0, 100.0)] + [
@@ -53,6 +56,29 @@ def test_a_ball_that_is_the_simplex_is_solved_as_one(regularizer: LpBall | Elast
         for one in (regularizer, Simplex(0.3))
     ]
     assert values[0] == pytest.approx(values[1], rel=2e-6)
+
+
+@pytest.mark.nightly
+@pytest.mark.parametrize("name", sorted(ON_MATRICES))
+def test_kernel_weights_are_on_the_boundary_of_their_set(name: str) -> None:
+    cls = get_solver(name)
+    for small in small_problems(300, regularizers=("simplex", "lp_ball", "elasticnet_ball")):
+        problem = build_problem(small)
+        if cls.refusals(problem):
+            continue
+        found = cls(tol=max(1e-2, cls.attainable_gap)).solve(problem)
+        model = model_of(small, found.dual_coef, found.kernel_weights, found.intercept)
+        check_weight_set(small, model, found.kernel_weights, found.certificate.dual)
+
+
+@pytest.mark.parametrize("solver", ["block_coordinate", "pfbs"])
+def test_each_group_has_weights_on_the_boundary_of_its_own_set(solver: str) -> None:
+    factors = np.random.default_rng(0).standard_normal((6, 30, 3))
+    grams, y = factors @ factors.transpose(0, 2, 1), factors[0, :, 0] + factors[3, :, 1]
+    penalty = get_regularizer({(0, 1, 2): "simplex", "*": "lp_ball"}, 5.0)
+    d = get_solver(solver)(tol=1e-2).solve(Problem(grams, y, "squared", penalty)).kernel_weights
+    assert 5.0 * d[:3].sum() == pytest.approx(1.0, abs=1e-12)
+    assert 5.0 * np.linalg.norm(d[3:]) == pytest.approx(1.0, abs=1e-12)
 
 
 @pytest.mark.parametrize("seed", [41452, 41482, 40773, 41562, 41158])

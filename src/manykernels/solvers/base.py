@@ -74,6 +74,15 @@ def _empty(problem: Problem) -> Model:
     return rho, np.zeros(problem.n_kernels), b
 
 
+def _in_weight_set(problem: Problem, model: Model) -> Model:
+    """Return the model with its kernel weights on the boundary of the weight set, if the penalty has one."""
+    rho, d, b = model
+    squares = problem.penalties**2.0
+    weights = d * squares
+    inside = problem.regularizer.on_boundary(weights)
+    return model if np.array_equal(inside, weights) else (rho, inside / squares, b)
+
+
 def _passes_since(problem: Problem, entries: int) -> float:
     """Return what was read since so many entries, in passes over the whole stack."""
     counters = problem.stack.counters
@@ -365,7 +374,7 @@ class Solver(ABC, Generic[State]):
         before = problem.stack.counters.entries
 
         def certified(model: Model, newton_steps: int) -> Solution:
-            return certified_model(problem, model, before, newton_steps)
+            return certified_model(problem, _in_weight_set(problem, model), before, newton_steps)
 
         start = zero = _empty(problem)
         if warm_start is not None:

@@ -261,3 +261,19 @@ def penalty_dual_scale(name: str, params: Parameters, strength: float, u: Floats
     top = float(u.max(initial=0.0))
     bounded = name == "l1" or (name == "elasticnet" and params["l1_ratio"] == 1)
     return min(1.0, strength / top) if bounded and top > 0 else 1.0
+
+
+def weight_set_scale(name: str, params: Parameters, theta: Floats) -> float:
+    """Return the number that puts ``theta`` over it on the boundary of a set of kernel weights.
+
+    Examples
+    --------
+    >>> weight_set_scale("simplex", {}, np.array([0.5, 1.5]))
+    2.0
+    """
+    if name == "simplex":
+        return float(theta.sum())
+    if name == "lp_ball":
+        return _power_sum(theta, params["p"])
+    half = params["eta"] * float(theta.sum()) / 2
+    return half + float(np.sqrt(half**2 + (1 - params["eta"]) * float(theta @ theta)))

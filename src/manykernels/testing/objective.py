@@ -411,6 +411,13 @@ class RegularizerContract:
         for t in self.positive(regularizer, "WEIGHTS_FROM_NORMS"):
             _close(_first(regularizer, t).weights_from_norms(t) * _gradient(_first(regularizer, t), t) / t, 1.0, 1e-7)
 
+    def test_on_boundary(self, regularizer: Regularizer) -> None:
+        """Check that multiples of the best weights of a set are scaled to them; no other weights change."""
+        for t in self.positive(regularizer, "WEIGHTS_FROM_NORMS"):
+            one = _first(regularizer, t)
+            best = one.weights_from_norms(t)
+            _close(one.on_boundary((3.0 if one.weight_set else 1.0) * best) / best, 1.0, 1e-12)
+
     def test_derivatives(self, regularizer: Regularizer) -> None:
         """Compare slopes and second derivatives with differences, where the regularizer has them."""
         for t in self.positive(regularizer, "CURVATURE"):

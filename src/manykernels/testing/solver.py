@@ -3,7 +3,7 @@
 import dataclasses
 import pickle
 import warnings
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 from functools import cache
@@ -20,7 +20,13 @@ from manykernels.objective.regularizers import get_regularizer
 from manykernels.solvers.base import Solver
 from manykernels.solvers.solution import Solution, Status
 from manykernels.testing import formulas
-from manykernels.testing.problems import SmallProblem, small_problems, strength_of_zero_model, with_targets
+from manykernels.testing.problems import (
+    REGULARIZERS,
+    SmallProblem,
+    small_problems,
+    strength_of_zero_model,
+    with_targets,
+)
 from manykernels.validation.arrays import Array
 
 # An independent judge of an answer: the certificate recomputed in plain NumPy.
@@ -187,8 +193,34 @@ def _check_told(solution: Solution, found: NumpyCertificate, tolerance: float) -
     np.testing.assert_allclose(told.relative_gap, found.relative_gap, rtol=0, atol=room / scale)
 
 
+def check_weight_set(small: SmallProblem, model: NumpyModel, weights: Floats, dual: float) -> None:
+    """Assert that the kernel weights of a model are on the boundary of their set, and its objective above a bound.
+
+    The objective is that of papers, with ``(lam / 2) sum_m t_m^2 / theta_m`` at exactly these weights.
+
+    Examples
+    --------
+    >>> from manykernels.testing.problems import random_problem
+    >>> small = random_problem(0, regularizer="simplex")
+    >>> weights = np.full(len(small.kernels), 1 / (small.strength * len(small.kernels)))
+    >>> check_weight_set(small, model_of(small, 0.1 * small.y, weights, 0.0), weights, 0.0)
+    """
+    theta = small.strength * small.penalties**2 * weights
+    if not theta.any():
+        return
+    scale = formulas.weight_set_scale(small.regularizer_name, small.regularizer_params, theta)
+    assert abs(scale - 1) <= 1e-12, f"{small.description}: kernel weights are {scale - 1:+.1e} off their boundary"
+    norms = small.penalties * model.norms
+    used = norms > 0
+    primal = float(small.weights @ losses_at(small, model.scores))
+    primal += small.strength / 2 * float((norms[used] * (norms[used] / theta[used])).sum())
+    assert primal >= dual - 1e-12 * abs(primal), f"{small.description}: {primal!r} is below the lower bound {dual!r}"
+
+
 # Thirty problems in this order hold every loss with every regularizer, both intercepts and both weightings.
 _CASES = 30
+_SETS = ("simplex", "lp_ball", "elasticnet_ball")
+_SET_CASES = 24  # problems with these penalties, each loss with each of them at least once
 _SCALINGS = 2000  # of rows and columns in turn: enough for rounding where no class is rarer than one sample
 Pose = Callable[[SmallProblem], Problem]
 
@@ -206,10 +238,10 @@ def _equal(actual: object, expected: object, what: str) -> None:
 
 
 @cache
-def _cases(pose: Pose, n_targets: int | None) -> tuple[SmallProblem, ...]:
+def _cases(pose: Pose, n_targets: int | None, penalties: Sequence[str] = REGULARIZERS) -> tuple[SmallProblem, ...]:
     """Return the problems that can be posed: no solver of several targets takes every loss."""
     cases = []
-    for small in small_problems(_CASES):
+    for small in small_problems(_SET_CASES if penalties == _SETS else _CASES, regularizers=penalties):
         small = small if n_targets is None else with_targets(small, n_targets)
         with suppress(IncompatibleError):
             pose(small)
@@ -436,6 +468,16 @@ class SolverContract:
         for name in ("status", "n_iter", "history", "message"):
             _equal(getattr(back, name), getattr(solution, name), f"{name} after pickling")
         _equal(back.certificate.primal, solution.certificate.primal, "primal after pickling")
+
+    def test_kernel_weights_are_on_the_boundary_of_their_set(self) -> None:
+        """Check that they are, also far from the optimum, and that no objective of papers is below the lower bound."""
+        for small in _cases(type(self).pose, self.n_targets, _SETS)[:: self.every]:
+            if self.solver_class.refusals(self.pose(small)):
+                continue
+            for loose in ({"tol": max(1e-2, self.goal)}, {"max_iter": 2}):
+                solution = self.quietly(self.make_solver(**loose), small)
+                model = self.model(small, solution)
+                check_weight_set(small, model, solution.kernel_weights, solution.certificate.dual)
 
     def test_an_iteration_limit_is_reported_with_the_gap(self) -> None:
         """Check that one iteration ends as max_iter with one warning, or honestly converged without."""

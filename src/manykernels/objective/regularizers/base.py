@@ -441,6 +441,23 @@ class Regularizer:
         np.divide(t, slopes, out=weights, where=slopes > 0)
         return weights
 
+    def on_boundary(self, d: Array) -> Array:
+        """Return kernel weights scaled to the boundary of the weight set; unchanged if the penalty has no such set.
+
+        Parameters
+        ----------
+        d : ndarray of shape (n_kernels,)
+            Non-negative, multiplied by the squares of the kernel penalties.
+
+        Examples
+        --------
+        >>> import numpy as np
+        >>> from manykernels.objective import get_regularizer
+        >>> get_regularizer("simplex", 0.5).on_boundary(np.array([1.0, 2.0, 1.0]))
+        array([0.5, 1. , 0.5])
+        """
+        return d
+
     def iterated_weights(self, t: Array, start: Array) -> Array:
         """Return `weights_from_norms` by a published iteration from the weights ``start``, if there is one.
 

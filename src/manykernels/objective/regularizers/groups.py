@@ -349,6 +349,10 @@ class PenaltyByGroup(Regularizer):
         """Best weights, part by part."""
         return self._each(lambda part, own: part.weights_from_norms(own), t)
 
+    def on_boundary(self, d: Array) -> Array:
+        """Scaled weights, part by part."""
+        return self._each(lambda part, own: part.on_boundary(own), d)
+
     def conjugate_derivative(self, u: Array) -> Array:
         return self._each(lambda part, own: part.conjugate_derivative(own), u)
 

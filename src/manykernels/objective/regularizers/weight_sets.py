@@ -322,6 +322,23 @@ class WeightSet(Regularizer, abc.ABC):
         """``theta / lam`` with ``theta`` the minimizer for ``t``."""
         return self.best_theta(np.asarray(t, dtype=np.float64)) / self.strength
 
+    def on_boundary(self, d: Array) -> Array:
+        """``d`` over its `scale`; unchanged if it is zero, or no `weight_limit` says where the boundary is."""
+        return d / self.scale(self.strength * d) if d.any() and self._defines("weight_limit") else d
+
+    def scale(self, theta: Array) -> float:
+        """Return ``s`` such that ``theta / s`` is on the boundary of the set; a root of `weight_limit` by default."""
+
+        def missing(log_scale: float) -> float:
+            return self.weight_limit(theta * (np.exp(-log_scale) / self.strength))[2]
+
+        low, high = -1.0, 1.0
+        for _ in range(MOST_DOUBLINGS):
+            if missing(low) < 0 < missing(high):
+                break
+            low, high = 2.0 * low, 2.0 * high
+        return float(np.exp(brentq(missing, low, high, xtol=1e-15, rtol=1e-15, maxiter=500)))
+
     def derivative(self, t: Array) -> Array:
         """``lam t / theta``, which is ``sqrt(tau g'(d))`` also where ``t`` is zero."""
         return self.curve.derivative(t) if self.curve is not None else self._slopes(t)[2]
@@ -375,6 +392,11 @@ class NormBall(WeightSet):
         theta = self.strength * np.asarray(d)
         slopes = theta ** (self._p - 1.0)
         return slopes, (self._p - 1.0) * slopes, (1.0 - float(theta @ slopes)) / (self._p * self.strength)
+
+    def scale(self, theta: Array) -> float:
+        """``||theta||_p``."""
+        top = float(theta.max())
+        return top * float(np.sum((theta / top) ** self._p)) ** (1.0 / self._p)
 
     def best_theta(self, t: Array) -> Array:
         """``t^(2/(p+1)) / (sum t^q)^(1/p)``."""
@@ -478,6 +500,10 @@ class ElasticNetBall(WeightSet):
         """``g(d) = eta d + (1 - eta) lam d^2``, whose sum is ``1 / lam``."""
         bends = 2.0 * (1.0 - self.eta) * self.strength * np.asarray(d)
         return self.eta + bends, bends, 1.0 / self.strength - float(np.sum(d * (self.eta + bends / 2)))
+
+    def scale(self, theta: Array) -> float:
+        """Return the norm whose unit ball is the set."""
+        return elastic_net_scale(theta, self.eta)
 
     def iterated_weights(self, t: Array, start: Array) -> Array:
         """Return what Citi's own iteration finds (Algorithm 2)."""

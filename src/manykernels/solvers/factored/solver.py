@@ -76,7 +76,8 @@ def certified_model(problem: Problem, state: State, passes: float) -> Solution:
     point = replace(state.point, v=state.point.v.copy(), z=state.point.z.copy())
     copied, best = replace(state, point=point, rounds=list(state.rounds)), state.best
     assert best is not None
-    weights = norms_of(problem, copied) / np.maximum(best.norms * problem.penalties, 1e-300)  # ||f_m|| / u_m
+    ratios = problem.penalties * norms_of(problem, copied) / np.maximum(best.norms, 1e-300)  # t_m / u_m
+    weights = problem.regularizer.on_boundary(ratios) / problem.penalties**2
     free = problem.unpenalized
     if free.size:  # weights that stand for infinity, as engines on matrices have them
         given = np.broadcast_to(problem.regularizer.weight_range[1], weights.shape)

@@ -305,12 +305,13 @@ class BlockCoordinate(Solver):
     Notes
     -----
     Each iteration reads every kernel twice, once for the sum and once for the norms. It stops on the library's
-    certificate, whose lower bound is that of Citi's Algorithm 3 for the elastic-net ball. At the end weights that do
-    not matter at ``tol`` are set to zero if the regularizer is sparse. Where the loss has kinks and the alternation no
-    longer gets on, a few primal-dual Newton steps look for the dual coefficients that certify the weights it found.
-    With a loss that has derivatives and a stack that forms no matrices (`PairStack` of many pairs) the learner is
-    fitted by Newton steps of conjugate gradients on products with the stack, and so are, under penalties of norms, the
-    weights: a Newton step on them costs a few products for each kernel that matters.
+    certificate, whose lower bound is that of Citi's Algorithm 3 for the elastic-net ball. Extrapolated weights are
+    scaled to the boundary of the weight set before a learner is fitted at them. At the end weights that do not matter
+    at ``tol`` are set to zero if the regularizer is sparse. Where the loss has kinks and the alternation no longer gets
+    on, a few primal-dual Newton steps look for the dual coefficients that certify the weights it found. With a loss
+    that has derivatives and a stack that forms no matrices (`PairStack` of many pairs) the learner is fitted by Newton
+    steps of conjugate gradients on products with the stack, and so are, under penalties of norms, the weights: a Newton
+    step on them costs a few products for each kernel that matters.
 
     References
     ----------
@@ -356,7 +357,7 @@ class BlockCoordinate(Solver):
         traces = problem.stack.diag().sum(axis=1) * problem.penalties**-2.0
         if not d.any():
             return _State(_equal_weights(problem, rho, traces), None, traces)
-        weights = _raised(d * problem.penalties**2.0, traces, SHARE_OF_ZEROS)
+        weights = problem.regularizer.on_boundary(_raised(d * problem.penalties**2.0, traces, SHARE_OF_ZEROS))
         return _State(weights, LearnerFit(problem.feasible_dual(rho), b, -np.inf, np.inf, 0), traces)
 
     def step(self, problem: Problem, state: _State) -> None:
@@ -379,7 +380,9 @@ class BlockCoordinate(Solver):
         state.extrapolation.record(found.weights, found.following)
         proposal = self._proposal(problem, state, found) if self.accelerate else None
         state.extrapolated = proposal is not None
-        state.weights = found.following if proposal is None else _raised(proposal, state.traces, SMALLEST_SHARE)
+        if proposal is not None:
+            proposal = problem.regularizer.on_boundary(_raised(proposal, state.traces, SMALLEST_SHARE))
+        state.weights = found.following if proposal is None else proposal
 
     def _proposal(self, problem: Problem, state: _State, found: _Point) -> Array | None:
         """Return extrapolated weights, or stretched ones where the gap does not fall; a failure changes over."""
@@ -431,7 +434,7 @@ class BlockCoordinate(Solver):
             order = np.argsort(point.importance, kind="stable")
             chosen = np.zeros(point.importance.size, dtype=bool)
             chosen[order[np.cumsum(point.importance[order]) <= share * room]] = True
-            pruned = np.where(chosen, 0.0, d)
+            pruned = problem.regularizer.on_boundary(np.where(chosen, 0.0, point.weights)) * problem.penalties**-2.0
             if problem.primal(point.fit.rho, pruned, point.fit.b) - point.primal <= room:
                 return pruned
         return d
@@ -453,7 +456,8 @@ class BlockCoordinate(Solver):
         primal = problem.empirical_loss(z) + _penalty(problem.regularizer, t, following)
         dual = problem.dual(z) if problem.loss.couples_samples else _dual(problem, fit.rho, u)
         gap = (primal - dual) / max(abs(primal), problem.tiny)
-        return _Point(state.weights, fit, t * u, primal, gap, _raised(following, state.traces, SMALLEST_SHARE))
+        following = problem.regularizer.on_boundary(_raised(following, state.traces, SMALLEST_SHARE))
+        return _Point(state.weights, fit, t * u, primal, gap, following)
 
     def _weights(self, regularizer: Regularizer, t: Array, old: Array) -> Array:
         if self.weight_update == "wsr" and t.any():

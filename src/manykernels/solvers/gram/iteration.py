@@ -306,8 +306,9 @@ class PrimalDual:
         """
         primal, dual = self.bounds()
         allowed = max(tol * max(abs(primal), self.problem.tiny), (1.0 + tuning.PRUNING_SHARE) * (primal - dual))
-        weights = tried = self.kernels.weights
-        for pruned in self._prunings():
+        inside = self.problem.regularizer.on_boundary
+        weights = tried = inside(self.kernels.weights)
+        for pruned in map(inside, self._prunings()):
             if np.array_equal(pruned, weights):
                 break
             if not np.array_equal(pruned, tried) and self._primal(pruned) - dual <= allowed:

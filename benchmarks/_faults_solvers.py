@@ -1,0 +1,60 @@
+"""Reported faults of solvers: certificates, kernel weights, interrupts and comparisons."""
+
+from __future__ import annotations
+
+from _faults import Case
+
+CASES = (
+    Case(
+        "3.7", "Ctrl-C inside compiled loops that return several values, 20 times: what is raised",
+        """
+import signal
+from manykernels.compiled import compiled
+signal.signal(signal.SIGALRM, signal.default_int_handler)
+@compiled()
+def loop(x, n):
+    total = 0.0
+    for i in range(n): total += np.sin(i)
+    return x, total
+loop(np.ones(2), 3); raised = []
+for _ in range(20):
+    signal.setitimer(signal.ITIMER_REAL, 0.01)
+    try: loop(np.ones(2), 3_000_000)
+    except BaseException as error: raised.append(type(error).__name__)
+print({name: raised.count(name) for name in sorted(set(raised))})
+""",
+        "tests/test_compiled.py",
+    ),
+    Case(
+        "3.13", "compare_solvers where one of three solvers lacks its optional package",
+        """
+sys.modules["clarabel"] = None
+from manykernels.objective import Problem, get_loss, get_regularizer
+from manykernels.solvers import compare_solvers
+F = rng.normal(size=(4, 30, 2)); K = F @ F.transpose(0, 2, 1)
+problem = Problem(K, F[0, :, 0], get_loss("squared"), get_regularizer("l1", 1.0))
+found = compare_solvers(problem, ["working_set", "conic", "pfbs"]).summary()
+print(dict(zip(found["solver"], found["status"])))
+""",
+        "tests/solvers/test_registry_comparison.py",
+    ),
+    Case(
+        "53.1", "weights of citi, lpmkl and auto at tol 1e-2, 18 problems: farthest off the boundary of their set",
+        """
+from manykernels.objective import get_regularizer
+from manykernels.testing.problems import random_problem
+off = {"citi": 0.0, "lpmkl": 0.0, "auto": 0.0}
+for seed in range(18):
+    kind = ("elasticnet_ball", "lp_ball")[seed % 2]; small = random_problem(seed, loss="hinge", regularizer=kind)
+    penalty = get_regularizer(kind, small.strength, **small.regularizer_params)
+    for name in (("citi", "lpmkl")[seed % 2], "auto"):
+        found = solve(small.kernels, small.y, loss="hinge", regularizer=penalty, solver=name, tol=1e-2)
+        theta, eta = small.strength * found.kernel_weights, small.regularizer_params.get("eta", 0.0)
+        p = small.regularizer_params.get("p", 2.0)
+        size = eta * theta.sum() + (1 - eta) * theta @ theta if seed % 2 == 0 else (theta**p).sum() ** (1 / p)
+        off[name] = max(off[name], abs(size - 1))
+print({name: f"{value:.0e}" for name, value in off.items()})
+""",
+        "tests/solvers/test_contract.py",
+    ),
+)  # fmt: skip
