@@ -45,6 +45,7 @@ PROMISES = {
     "text_columns.py": ["without help: Text that is no category: 'review'", "accuracy in folds: 0.9", "review"],
     "gurls_pipeline.py": ["RMSE over the splits", "deviation", "chosen: alpha", "accuracy of the sign 0.9"],
     "intervals.py": ["inside the 95 % bands at 9", "90 % intervals cover 9", "90 % sets hold"],
+    "which_views.py": ["informative views: view0, view1", "plain sum of the kernels", "relative duality gap"],
     "multiview_regression.py": ["informative views view1, view3", "held-out R2"],
 }
 
