@@ -47,4 +47,15 @@ print(f"{np.isnan(model.predict_survival_function(X)).mean():.2f}")
 """,
         "tests/estimators/test_survival.py",
     ),
+    Case(
+        "3.15", "bytes of the machine where there is no os.sysconf, as on Windows; those of psutil",
+        """
+import psutil
+from manykernels.grams.plan import total_memory
+own = psutil.virtual_memory().total
+del os.sysconf
+print(f"{total_memory() / 2**30:.1f} of {own / 2**30:.1f} GiB")
+""",
+        "tests/grams/test_machine.py",
+    ),
 )  # fmt: skip

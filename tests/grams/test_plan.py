@@ -24,6 +24,7 @@ from manykernels import (
 )
 from manykernels.estimators.selection.memory import n_folds_of
 from manykernels.exceptions import InvalidInputError, MemoryBudgetError
+from manykernels.grams.machine import available_memory
 from manykernels.grams.plan import (
     CLEARLY,
     COPIED_BYTES,
@@ -31,7 +32,6 @@ from manykernels.grams.plan import (
     MOST_ROOM,
     NOTICED,
     TARGET_VECTORS,
-    available_memory,
     format_bytes,
     memory_bytes,
     plan_kernels,
@@ -156,7 +156,8 @@ def test_a_limit_of_the_process_is_part_of_what_is_available():
         pytest.skip("the address space of a process is known on Linux")
     program = (
         "import resource\n"
-        "from manykernels.grams.plan import available_memory, memory_bytes\n"
+        "from manykernels.grams.machine import available_memory\n"
+        "from manykernels.grams.plan import memory_bytes\n"
         "mapped = int(open('/proc/self/statm').read().split()[0]) * resource.getpagesize()\n"
         "resource.setrlimit(resource.RLIMIT_AS, (mapped + 50_000_000, resource.RLIM_INFINITY))\n"
         "print(available_memory(), memory_bytes(None))"

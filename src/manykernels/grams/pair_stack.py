@@ -9,7 +9,8 @@ from numpy.typing import ArrayLike
 
 from manykernels.exceptions import InvalidInputError, MemoryBudgetError
 from manykernels.grams.base import GramStack
-from manykernels.grams.plan import available_memory, format_bytes
+from manykernels.grams.machine import available_memory
+from manykernels.grams.plan import format_bytes
 from manykernels.kernels.pairs.bank import SIGNS, MemberPairs, ProductKernels
 from manykernels.kernels.pairs.data import PairIndex
 from manykernels.validation.arrays import Array, check_columns

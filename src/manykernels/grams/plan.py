@@ -2,18 +2,17 @@
 
 from __future__ import annotations
 
-import os
 import re
 from collections.abc import Callable
 from dataclasses import asdict, dataclass, replace
 from numbers import Integral
-from pathlib import Path
 from typing import Any, Literal
 
 import numpy as np
 import pandas as pd
 
 from manykernels.exceptions import IncompatibleError, InvalidInputError, MemoryBudgetError
+from manykernels.grams.machine import available_memory, total_memory
 from manykernels.grams.seconds import (
     ANEW,
     ENTRY,
@@ -23,11 +22,6 @@ from manykernels.grams.seconds import (
     gram_seconds,
     gram_seconds_beyond,
 )
-
-try:
-    import resource
-except ImportError:  # Windows has no such limits
-    resource = None  # type: ignore[assignment]
 
 Kind = Literal["dense", "packed", "lazy", "factored"]
 
@@ -341,41 +335,6 @@ def memory_bytes(budget: int | str | None) -> int:
             f'memory_budget must be a positive number of bytes or text such as "2GB" or "512 MiB", got {budget!r}.'
         )
     return size
-
-
-def total_memory() -> int:
-    """Return the bytes of physical memory, no more than the limit of the control group."""
-    total = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") if hasattr(os, "sysconf") else 4 * 2**30
-    group = Path("/sys/fs/cgroup/memory.max")
-    limit = group.read_text().strip() if group.exists() else ""
-    return min(total, int(limit)) if limit.isdigit() else total
-
-
-def available_memory() -> int:
-    """Return the bytes of physical memory this process can still get.
-
-    On Linux ``MemAvailable`` of ``/proc/meminfo``, and no more than the limits of the control group and of the process
-    (``ulimit -v``); elsewhere all of the physical memory.
-    """
-    available = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") if hasattr(os, "sysconf") else 4 * 2**30
-    meminfo, group = Path("/proc/meminfo"), Path("/sys/fs/cgroup/memory.max")
-    if meminfo.exists():
-        match = re.search(r"^MemAvailable:\s+(\d+) kB", meminfo.read_text(), re.MULTILINE)
-        available = int(match[1]) * 1024 if match else available
-    if group.exists() and (limit := group.read_text().strip()).isdigit():
-        available = min(available, int(limit))
-    return int(min(available, _address_space_left()))
-
-
-def _address_space_left() -> float:
-    """Return the bytes that the process may still map, infinite without a limit."""
-    sizes = Path("/proc/self/statm")
-    if resource is None or not sizes.exists():
-        return np.inf
-    limit = resource.getrlimit(resource.RLIMIT_AS)[0]
-    if limit == resource.RLIM_INFINITY:
-        return np.inf
-    return max(limit - int(sizes.read_text().split()[0]) * resource.getpagesize(), 0)
 
 
 def format_bytes(nbytes: int) -> str:
