@@ -209,7 +209,7 @@ def digits(n: int) -> Task:
 def mixed(n: int) -> Task:
     """Return a search on a table of numbers, categories, dates and gaps."""
     table = make_mixed_table(n + 500, random_state=0)
-    return fitted(MKLClassifierCV(), table.X, table.y, 500, classes=True)
+    return fitted(MKLClassifierCV(KernelBank.auto(missing="mask")), table.X, table.y, 500, classes=True)
 
 
 def additive(count: int = 5) -> KernelBank:

@@ -101,7 +101,7 @@ class PermutedTargets:
         levels, first = self._levels_on(problems[0].stack, n_permutations)
         for problem, own, bounds in zip(problems, self.rhos, first, strict=True):
             if bounds is not None and _begins_at(problem, own):  # a fit begins with this pass, where it is one
-                problem.__dict__["empty_quads"] = bounds
+                problem.keep_empty_quads(bounds)
         return levels
 
     def levels_among(self, stack: Any) -> list[NoiseLevel] | None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import copy
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import KW_ONLY, dataclass, replace
 from functools import cache, cached_property, partial
 from typing import Any, ClassVar, cast
@@ -25,7 +25,7 @@ from manykernels.validation.arrays import Array, check_positive_vector, check_ve
 
 CLOSE_ENOUGH = 1e-9  # relative gap beyond which no better dual point is looked for
 # cached, of those kernels
-OF_UNPENALIZED = "unpenalized", "certified_bound", "empty_coefficients", "empty_quads", "_norms_at_empty"
+OF_UNPENALIZED = "unpenalized", "certified_bound", "empty_coefficients", "_quads_at_empty", "_norms_at_empty"
 OF_KERNELS = "n_kernels", "penalties", "entry_roots", "_free_factors", *OF_UNPENALIZED  # cached, of all of them
 SMALLEST_LOSS = 1e-300  # the squares in smaller ones lose digits to underflow
 
@@ -97,6 +97,10 @@ class Problem:
 
     shared: ClassVar[bool] = False  # whether vectors over samples have an axis of outputs, which share kernel weights
     n_targets: ClassVar[int] = 1
+    # Known of the model without kernels, once they are: bounds on squared norms of a pass; norms, and how many kernels
+    # the stack had replaced by then
+    _quads_at_empty: ClassVar[tuple[Array, Array] | None] = None
+    _norms_at_empty: ClassVar[tuple[Array, int] | None] = None
 
     stack: GramStack
     y: Array
@@ -182,6 +186,11 @@ class Problem:
     def kernel_names(self) -> Sequence[Any]:
         """What the kernels are called, (M,): their positions if nothing says so."""
         return self.stack.names or range(self.n_kernels)
+
+    def _forget(self, names: Iterable[str]) -> None:
+        """Drop cached values, of a copy that they do not belong to."""
+        for name in names:
+            self.__dict__.pop(name, None)
 
     def _set(self, name: str, value: object) -> None:
         object.__setattr__(self, name, value)
@@ -298,8 +307,7 @@ class Problem:
             Which of the kernels of this problem they are.
         """
         problem = copy.copy(self)
-        for name in OF_KERNELS:
-            problem.__dict__.pop(name, None)
+        problem._forget(OF_KERNELS)
         problem._set("stack", stack)
         problem._set("kernel_penalties", read_only(self.penalties[kernels]))
         problem._set("regularizer", problem._on_kernels(self.regularizer.take(kernels)))
@@ -362,10 +370,9 @@ class Problem:
 
         Those of the model without kernels, which strengths are relative to and fits begin with, are computed once.
         """
-        empty = self.__dict__.get("empty_coefficients")
-        if empty is None or not np.array_equal(rho, empty):
+        if not np.array_equal(rho, self.empty_coefficients):
             return self._norms_at(rho)
-        known, replaced = self.__dict__.get("_norms_at_empty"), self.stack.replaced_kernels
+        known, replaced = self._norms_at_empty, self.stack.replaced_kernels
         if known is None or known[1] != replaced:
             known = read_only(self._norms_at(rho)), replaced
             self._set("_norms_at_empty", known)
@@ -514,10 +521,24 @@ class Problem:
         """
         return self.regularizer.strength_max(self.empty_norms())
 
-    @cached_property
+    @property
     def empty_quads(self) -> tuple[Array, Array]:
         """Bounds (M,) on ``rho' K_m rho`` at the model without kernels, where every fit begins."""
-        return self.stack.quads(self.empty_coefficients if self.unpenalized.size else self.empty_start)
+        if self._quads_at_empty is None:
+            self.keep_empty_quads(
+                self.stack.quads(self.empty_coefficients if self.unpenalized.size else self.empty_start)
+            )
+        return cast("tuple[Array, Array]", self._quads_at_empty)
+
+    def keep_empty_quads(self, bounds: tuple[Array, Array]) -> None:
+        """Keep the bounds at the model without kernels that a pass for another purpose found."""
+        self._set("_quads_at_empty", bounds)
+
+    def release_empty_quads(self) -> tuple[Array, Array] | None:
+        """Return the bounds at the model without kernels if they are known, and keep them no longer."""
+        bounds = self._quads_at_empty
+        self._set("_quads_at_empty", None)
+        return bounds
 
     @property
     def empty_start(self) -> Array:
@@ -580,8 +601,7 @@ class Problem:
         problem = copy.copy(self)
         problem._set("regularizer", self._on_kernels(regularizer))
         if not np.array_equal(problem.regularizer.unpenalized, self.unpenalized):
-            for name in OF_UNPENALIZED:
-                problem.__dict__.pop(name, None)
+            problem._forget(OF_UNPENALIZED)
         return problem
 
     # --- certificate ------------------------------------------------------------------------------------------------

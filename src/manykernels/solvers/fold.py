@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from functools import cached_property
 from threading import Event
 from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar
 
@@ -97,19 +96,22 @@ class Fold(Generic[Opened, HeldOut]):
     stop: Event = field(default_factory=Event)  # set when nothing more is wanted
     rows: Array | None = None  # (n,) int: numbers of the rows to learn from, where others begin from their models
     begin: Callable[[Any, Any, float], Any] | None = None  # where its first model of a family starts from, or None
+    _opened: Opened | None = field(default=None, init=False)
     _models: dict[int, dict[float, Any]] = field(default_factory=dict)
     _scores: dict[tuple[int, float], Candidate] = field(default_factory=dict)
     _kept: dict[tuple[int, float], Any] = field(default_factory=dict)
 
-    @cached_property
+    @property
     def opened(self) -> Opened:
         """What is known once the rows are opened."""
-        return self.open()
+        if self._opened is None:
+            self._opened = self.open()
+        return self._opened
 
     @property
     def is_open(self) -> bool:
         """Whether they are open now."""
-        return "opened" in self.__dict__
+        return self._opened is not None
 
     def tried(self, family: object, strength: float) -> Candidate:
         """Return what the held-out rows say of the model of a strength."""
@@ -159,7 +161,7 @@ class Fold(Generic[Opened, HeldOut]):
 
     def close(self, *, kept: bool = True) -> None:
         """Let go of all that was opened; the next model opens it anew. Nothing begins from models that are not kept."""
-        self.__dict__.pop("opened", None)
+        self._opened = None
         if not kept:  # which may hold the kernels that they are of
             self.begin = None
             self._kept.clear()

@@ -141,3 +141,32 @@ def test_gaps_of_a_path_are_those_of_whole_passes_though_most_kernels_are_only_b
         assert (found.certificate.dual_norms >= problem.dual_norms(found.dual_coef) * (1 - 1e-9)).all()
         read.append(found.passes)
     assert np.mean(read[3:]) < 0.8  # of a pass
+
+
+def on_columns(loss: object, sign: float = 1.0) -> Problem:
+    X = np.random.default_rng(0).normal(size=(120, 6))
+    y = np.sin(2 * X[:, 0]) + 0.1 * np.random.default_rng(1).normal(size=120)
+    stack = factored_stack(X, KernelBank.per_feature(widths=[0.5, 2.0]))
+    return Problem(stack, sign * y, loss, get_regularizer("l1", 1.0)).at_fraction(0.5)
+
+
+def test_a_loss_by_name_goes_on_from_the_pass_of_another_strength() -> None:
+    passes = {}
+    for how, losses in {"object": [get_loss("squared")] * 2, "name": ["squared", "squared"]}.items():
+        problem = on_columns(losses[0])
+        first = FactoredNewton(tol=1e-4).solve(problem)
+        other = Problem(problem.stack, problem.y, losses[1], get_regularizer("l1", 0.9 * problem.regularizer.strength))
+        before = problem.stack.counters.passes
+        assert FactoredNewton(tol=1e-4).solve(other, warm_start=first).dual_gap <= 1e-4
+        passes[how] = problem.stack.counters.passes - before
+    assert passes["name"] == passes["object"]
+
+
+def test_bounds_of_the_empty_model_certify_no_model_that_a_fit_goes_on_from() -> None:
+    opposite = on_columns("squared", -1.0)
+    first = FactoredNewton(tol=1e-6).solve(opposite)
+    other = Problem(opposite.stack, -opposite.y, "squared", get_regularizer("l1", 1.0)).at_fraction(0.5)  # makes a pass
+    best = FactoredNewton(tol=1e-8).solve(replace(other))
+    found = FactoredNewton(tol=1e-6).solve(other, warm_start=first)
+    assert found.certificate.dual <= best.certificate.primal * (1.0 + 1e-7)
+    assert found.certificate.primal == pytest.approx(best.certificate.primal, rel=1e-5)

@@ -198,7 +198,7 @@ class FactoredNewton(Solver):
         return self._working_set(problem).rounds()
 
     def _working_set(self, problem: Problem) -> FactoredWorkingSet:
-        known = problem.__dict__.pop("empty_quads", None)
+        known = problem.release_empty_quads()
         if problem.unpenalized.size:  # the first dual point of the working set is another one
             known = None
         return FactoredWorkingSet(problem, self.tol, self.max_iter, self.time_limit or np.inf, known)

@@ -100,7 +100,7 @@ class DualPass:
         own = self.problem
         return (
             problem.stack.is_twin_of(own.stack)
-            and problem.loss is own.loss
+            and problem.loss == own.loss
             and not problem.bound.couples_samples
             and problem.fit_intercept == own.fit_intercept
             and np.array_equal(problem.unpenalized, own.unpenalized)

@@ -134,8 +134,9 @@ class FactoredWorkingSet:
         if served is not None and self._loose(state, served):
             served = None
         for number in range(self.max_rounds + 1):
-            bound = yield from self._certify(state, state.slopes, self._first, served)
-            self._first = served = None
+            first = None if number or len(state.kernels) else self._first  # of the model without kernels
+            bound = yield from self._certify(state, state.slopes, first, served)
+            served = None
             assert state.best is not None
             gap = state.primal - state.best.value
             self._record(state, number, gap)
