@@ -34,7 +34,7 @@ def compiled(**options: Any) -> Callable[[Any], Any]:
     def decorate(function: Callable[..., Any]) -> Any:
         """Compile one function."""
         loop: Any = njit(nogil=True, **options)(function)
-        if isinstance(loop, CPUDispatcher):  # NUMBA_DISABLE_JIT gives the function itself
+        if loop is not function:  # as NUMBA_DISABLE_JIT makes it
             loop.__class__ = _Loop
             with suppress(RuntimeError, OSError):  # RuntimeError: there is no folder to write to
                 loop._cache = _Cache(function)
