@@ -33,17 +33,23 @@ settings.load_profile("manykernels")
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
-    """Add the option that perturbs what tests draw; see `tests.support.jitter`."""
+    """Add options of `tests.support.jitter`, which perturbs what tests draw, and of `tests.support.parts`."""
     words = "perturb inputs by a relative 1e-15, by signs of this seed; 0 (the default) leaves them as they are"
     parser.addoption("--jitter", type=int, default=0, metavar="SEED", help=words)
+    words = "run the K-th of N equal parts of the cases of all tests, say 1/2"
+    parser.addoption("--part", default="1/1", metavar="K/N", help=words)
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """Perturb before any test is imported: modules draw when they are."""
+    """Perturb before any test is imported, since modules draw on import."""
     if config.getoption("jitter"):
         from tests.support.jitter import install
 
         install(config.getoption("jitter"))
+    if config.getoption("part") != "1/1":
+        from tests.support.parts import Part
+
+        config.pluginmanager.register(Part(config.getoption("part")))
 
 
 @pytest.hookimpl(tryfirst=True)
