@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +13,7 @@ import pytest
 from manykernels import (
     KernelAligner,
     KernelBank,
+    Laplacian,
     MKLClassifier,
     MKLRegressor,
     MKLRegressorCV,
@@ -20,7 +22,9 @@ from manykernels import (
     survival_array,
 )
 from manykernels.exceptions import IncompatibleError, InvalidInputError
-from manykernels.inspection import load_model, save_model
+from manykernels.inspection import export_model, load_model, save_model
+from manykernels.kernels import Gaussian, Shaped
+from manykernels.testing.estimators import check_shape
 
 SHAPES = {"age": "increasing", "dose": ("increasing", "concave")}
 
@@ -107,3 +111,67 @@ def test_what_cannot_keep_shapes_is_refused(rows: pd.DataFrame, y: np.ndarray) -
         MKLClassifier(bank()).fit(rows, np.digitize(y, np.quantile(y, [0.3, 0.6])))
     with pytest.raises(IncompatibleError, match="the shapes of columns are kept on factors only"):
         KernelAligner(bank()).fit(rows, y)
+
+
+KNOTS = (-1.0, 0.0, 1.0, 2.0, 3.0, 4.0)  # of which training rows have three
+LOSSES = ("squared", "huber", "epsilon_insensitive", "quantile", "logistic", "hinge", "squared_hinge", "poisson")
+
+
+@pytest.mark.parametrize("loss", LOSSES)
+@pytest.mark.parametrize("shape", ["increasing", "decreasing", "convex", "concave"])
+def test_shapes_are_kept_at_knots_without_training_rows(shape: str, loss: str) -> None:
+    x = np.array([0.0, 1.0, 3.0] * 10)
+    curves = {"increasing": x, "decreasing": -x, "convex": (x - 1.5) ** 2, "concave": -((x - 1.5) ** 2)}
+    y = curves[shape] + 0.1 * np.random.default_rng(0).normal(size=30)
+    spec = Shaped(Gaussian(0.5), shape, points=KNOTS)
+    given: dict[str, Any] = {"kernels": KernelBank([("curve", spec, [0])], normalize=None), "loss": loss, "alpha": 0.01}
+    if loss in ("logistic", "hinge", "squared_hinge"):
+        model: Any = MKLClassifier(**given, tol=1e-4).fit(x[:, None], y > np.median(y))
+    else:
+        target = np.round(2 * (y - y.min())) if loss == "poisson" else y
+        model = MKLRegressor(**given, tol=1e-4).fit(x[:, None], target)
+    assert model.solution_.status == "converged"
+    grid = np.linspace(-2.0, 5.0, 141)
+    (curve,) = model.decompose(grid[:, None])
+    assert np.ptp(curve) > 0.1
+    check_shape(spec, curve, grid)
+    check_shape(spec, model.decompose(np.array(KNOTS)[:, None])[0], np.array(KNOTS))
+
+
+@pytest.mark.parametrize("shape", ["increasing", "concave"])
+def test_saved_and_exported_curves_are_those_of_the_fit(shape: str, tmp_path: Path) -> None:
+    x = np.array([0.0, 1.0, 3.0] * 10)
+    table = pd.DataFrame({"dose": x})
+    y = x - 0.2 * x**2 + 0.1 * np.random.default_rng(0).normal(size=30)
+    spec = Shaped(Gaussian(0.5), shape, points=KNOTS)
+    bank = KernelBank([("curve", spec, ["dose"])], normalize=None)
+    model = MKLRegressor(bank, alpha=0.001, tol=1e-5).fit(table, y)
+    grid = pd.DataFrame({"dose": np.linspace(-20.0, 30.0, 141)})
+    curve = model.predict(grid)
+    check_shape(spec, curve, np.asarray(grid["dose"]))
+    save_model(model, tmp_path / "model.mkl")
+    np.testing.assert_array_equal(load_model(tmp_path / "model.mkl").predict(grid), curve)
+    np.testing.assert_allclose(model.decompose(grid)[0] + model.intercept_, curve, atol=1e-12)
+    export_model(model, tmp_path / "model.py", tol=1e-3)
+    names: dict[str, Any] = {}
+    exec((tmp_path / "model.py").read_text(), names)
+    written = names["predict"]({"dose": grid["dose"].to_numpy()})
+    near = np.abs(grid["dose"] - 1.5) < 4.0
+    np.testing.assert_allclose(written[near], curve[near], atol=2e-3 * np.ptp(curve))
+
+
+@pytest.mark.parametrize("loss", ["squared", "huber", "logistic"])
+@pytest.mark.parametrize(("shape", "seed"), [("increasing", 8), ("decreasing", 8), ("convex", 6), ("concave", 35)])
+def test_shapes_are_kept_where_spacings_spread_over_ten_powers_of_ten(shape: str, seed: int, loss: str) -> None:
+    rng = np.random.default_rng(seed)
+    x = rng.standard_cauchy(int(rng.integers(40, 200))) ** 3
+    y = np.sign(x) * np.log1p(np.abs(x)) * (-1.0 if shape == "decreasing" else 1.0) + rng.normal(size=len(x))
+    spec = Shaped(Laplacian("median"), shape)
+    given: dict[str, Any] = {"kernels": KernelBank([("curve", spec, [0])]), "loss": loss, "alpha": 0.001, "tol": 1e-4}
+    model: Any = MKLClassifier(**given) if loss == "logistic" else MKLRegressor(**given)
+    model.fit(x[:, None], y > np.median(y) if loss == "logistic" else y)
+    certificate = model.solution_.certificate
+    assert model.solution_.status == "converged"
+    assert certificate.dual <= certificate.primal + certificate.rounding
+    grid = np.unique(np.concatenate([x, *(np.linspace(low, high, 7) for low, high in pairwise(np.sort(x)))]))
+    check_shape(spec, model.decompose(grid[:, None])[0], grid)

@@ -133,6 +133,11 @@ class Certificate:
     dual_norms: Array = field(default_factory=lambda: np.zeros(0), repr=False, compare=False)
     block_norms: Array = field(default_factory=lambda: np.zeros(0), repr=False, compare=False)
 
+    @property
+    def crossed(self) -> bool:
+        """Whether the lower bound is above the objective by more than rounding: one of both is wrong."""
+        return self.gap < -self.rounding
+
     @classmethod
     def from_values(
         cls, primal: float, dual: float, denominator: float, kkt: KKTResiduals, rounding: float = 0.0

@@ -102,6 +102,12 @@ WORTH_KEEPING = 0.5  # relative gap of a model above which a fallback starts afr
 UNFINISHED = (Status.MAX_ITER, Status.STALLED, Status.NUMERICAL_ERROR)  # what a fallback is for
 BROKEN = (Status.STALLED, Status.NUMERICAL_ERROR)  # the same for a published method: so many iterations mean so many
 
+
+def _unfinished(solution: Solution) -> bool:
+    """Whether a fallback may do better: the run ended early, or its bounds cross."""
+    return solution.status in UNFINISHED or solution.certificate.crossed
+
+
 State = TypeVar("State")  # of an algorithm: what it steps on from
 
 
@@ -325,20 +331,24 @@ class Solver(ABC, Generic[State]):
     def _solve_apart(self, problem: Problem, warm_start: Solution | None) -> Solution:
         """Run this algorithm, then its fallback if need be, and look at the kernels of the model."""
         solution = self._solve(problem, warm_start)
-        if solution.status in UNFINISHED:
+        if _unfinished(solution):
             problem.stack.prove_definite()  # no algorithm converges on an indefinite kernel, and few of them say so
-        fallback = self.fallback if solution.status in self.fallback_statuses else None
-        while fallback is not None and solution.status in UNFINISHED:  # at most one turn a class
+        fallback = self.fallback if self._hands_over(solution) else None
+        while fallback is not None and _unfinished(solution):  # at most one turn a class
             if not fallback.refusals(problem):
                 solution = self._fall_back(fallback, problem, solution)
             fallback = fallback.fallback
-        if solution.status in UNFINISHED and (stack := definite_copy(problem.stack)) is not None:
+        if _unfinished(solution) and (stack := definite_copy(problem.stack)) is not None:
             again = replace(self, time_limit=self._time_left(solution))
             solution = on_rounded_kernels(problem, solution, again._solve_apart(problem.over(stack), None), self.tol)
         if problem.stack.prove_definite(np.flatnonzero(solution.kernel_weights)):
             model = solution.dual_coef, solution.kernel_weights, solution.intercept
             solution = replace(solution, certificate=problem.certificate(*model))
         return solution
+
+    def _hands_over(self, solution: Solution) -> bool:
+        """Whether the fallback goes on from a solution."""
+        return solution.status in self.fallback_statuses or solution.certificate.crossed
 
     def _check_arguments(self, problem: Problem, warm_start: object) -> None:
         """Name a wrong argument before any work."""

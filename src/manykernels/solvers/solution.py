@@ -43,7 +43,8 @@ class Status(StrEnum):
     """Why a solver stopped; each is also its own text.
 
     ``RUNNING``: it has not yet. ``CONVERGED``: the relative gap is within ``tol``. ``INACCURATE``: it is, but rounding
-    alone could be above it, or it would be, had rounding to float32 not left kernels indefinite.
+    alone could be above it, or it would be, had rounding to float32 not left kernels indefinite; or the lower bound is
+    above the objective by more than rounding.
     ``MAX_ITER``, ``TIME_LIMIT``: a limit came first. ``STALLED``: no certificate in a row was better.
     ``INTERRUPTED``: Ctrl-C. ``STOPPED_BY_CALLBACK``: the callback returned a true value.
     ``NUMERICAL_ERROR``: numbers became useless. Whatever the status, the solution is the best model found.
@@ -57,7 +58,7 @@ class Status(StrEnum):
 
     RUNNING = "running"
     CONVERGED = "converged"
-    INACCURATE = "inaccurate"  # the gap is within tol, but its rounding bound is above 100 tol
+    INACCURATE = "inaccurate"  # the gap is within tol, but its rounding bound is above 100 tol, or bounds cross
     MAX_ITER = "max_iter"
     TIME_LIMIT = "time_limit"
     STALLED = "stalled"
@@ -234,6 +235,14 @@ class Solution:
     kernels: tuple[Any, ...] = field(default=(), repr=False)
     state: Any = field(default=None, repr=False)
     whole: Callable[[], Certificate] | None = field(default=None, repr=False)
+
+    def __post_init__(self) -> None:
+        if self.certificate.crossed and self.status in (Status.CONVERGED, Status.STALLED):
+            excess = -self.certificate.gap / max(abs(self.certificate.primal), 1e-300)
+            message = f"the lower bound is above the objective by {excess:.1e} of it, more than rounding: rescale "
+            message += "columns that spread over many powers of ten, for instance by their ranks or logarithms."
+            object.__setattr__(self, "message", f"Solver '{self.solver}' stopped ({Status.INACCURATE}): {message}")
+            object.__setattr__(self, "status", Status.INACCURATE)
 
     def with_replaced(self, kernels: dict[int, float]) -> Solution:
         """Return the solution that tells which kernels were replaced by the nearest definite ones, if any was.

@@ -8,8 +8,16 @@ except ImportError as error:
         "python -m pip install pytest."
     ) from error
 
+from manykernels.testing.estimators import EstimatorContract
 from manykernels.testing.kernels import GramStackContract, KernelContract
 from manykernels.testing.objective import LossContract, RegularizerContract
 from manykernels.testing.solver import SolverContract
 
-__all__ = ["GramStackContract", "KernelContract", "LossContract", "RegularizerContract", "SolverContract"]
+__all__ = [
+    "EstimatorContract",
+    "GramStackContract",
+    "KernelContract",
+    "LossContract",
+    "RegularizerContract",
+    "SolverContract",
+]

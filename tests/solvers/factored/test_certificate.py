@@ -13,7 +13,7 @@ from manykernels.grams.factored import factored_stack
 from manykernels.objective import Problem, get_loss, get_regularizer
 from manykernels.solvers.factored import newton
 from manykernels.solvers.factored.block_descent import DescentModel
-from manykernels.solvers.factored.certificate import DualBound, corrected, violators
+from manykernels.solvers.factored.certificate import DualBound, certificate_of, corrected, violators
 from manykernels.solvers.factored.newton import minimize
 from manykernels.solvers.factored.objective import FactoredObjective, Point
 from manykernels.solvers.factored.solver import FactoredNewton
@@ -186,3 +186,17 @@ def test_dual_points_are_corrected_where_the_penalty_is_linear_in_norms_only(
     point = Point(np.zeros(objective.rank), 0.0, problem.constant_scores(0.0))
     rho = objective.balanced(-objective.settle_intercept(point))
     assert corrected(objective, point, rho, objective.adjoint(rho), np.inf) is None
+
+
+def test_a_bound_above_the_objective_is_no_gap_of_zero() -> None:
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(30, 2))
+    stack = factored_stack(X, KernelBank.per_feature(Linear()))
+    problem = Problem(stack, X[:, 0], get_loss("squared"), get_regularizer("l1", 0.1))
+    z = problem.constant_scores(0.0)
+    above = certificate_of(problem, 1.0, replace(bound(np.ones(2)), value=1.0 + 1e-6, rho=np.zeros(30)), z)
+    assert above.crossed
+    assert above.relative_gap == pytest.approx(1e-6)
+    equal = certificate_of(problem, 1.0, replace(bound(np.ones(2)), value=1.0 + 1e-16, rho=np.zeros(30)), z)
+    assert not equal.crossed
+    assert equal.relative_gap == 0.0

@@ -14,7 +14,7 @@ from scipy.linalg import null_space
 from manykernels.compiled import compiled
 from manykernels.validation.arrays import Array
 
-CLOSE = 1e-12  # of the sizes of both: a product of a row and a residual that is rounding
+CLOSE = 1e-14  # of the sizes of both: a product of a row and a residual that is rounding
 ON_FACE = 1e-9  # of the length of a vector: an inequality this close is at its end
 DEPENDENT = 1e-11  # of its length: what rows must add to those before them
 
@@ -61,14 +61,20 @@ def clear(mu: Array) -> None:
 
 
 @compiled()
-def most_pulled(A: Array, b: Array, mu: Array, lengths: Array, barred: Array, unit: float, rest: Array) -> int:
-    """Return the row that enters next, or -1: the largest product of a unit row with ``b - A'mu``, set in ``rest``."""
+def set_rest(Q: Array, count: int, b: Array, rest: Array) -> None:
+    """Set ``rest`` to ``b`` less its projection on the first rows of ``Q``, twice, so that it is orthogonal to them."""
     for j in range(rest.size):
         rest[j] = b[j]
-    for k in range(mu.size):
-        if mu[k] > 0.0:
+    for _ in range(2):
+        for k in range(count):
+            part = np.dot(Q[k], rest)
             for j in range(rest.size):
-                rest[j] -= mu[k] * A[k, j]
+                rest[j] -= part * Q[k, j]
+
+
+@compiled()
+def most_pulled(A: Array, mu: Array, lengths: Array, barred: Array, unit: float, rest: Array) -> int:
+    """Return the row that enters next, or -1: the largest product of a unit row with ``rest``."""
     left, best, entering = np.sqrt(np.dot(rest, rest)), 0.0, -1
     for k in range(mu.size):
         if mu[k] > 0.0 or barred[k]:
@@ -80,13 +86,17 @@ def most_pulled(A: Array, b: Array, mu: Array, lengths: Array, barred: Array, un
 
 
 @compiled()
-def multipliers(A: Array, b: Array, mu: Array) -> None:
-    """Improve ``mu >= 0`` (c,) to the minimizer of ``||A' mu - b||``, beginning at the ones that are positive."""
+def multipliers(A: Array, b: Array, mu: Array, rest: Array) -> None:
+    """Improve ``mu >= 0`` (c,) to the minimizer of ``||A' mu - b||``, and set ``rest`` to ``b - A' mu``.
+
+    It begins at the multipliers that are positive. The rest is a projection, whose rounding does not grow with the
+    multipliers: those of nearly dependent rows are large.
+    """
     n_rows, size = A.shape
     most = min(n_rows, size)
     Q, R, z = np.empty((most, size)), np.zeros((most, most)), np.empty(most)
     lengths, barred = np.empty(n_rows), np.zeros(n_rows, dtype=np.bool_)
-    places, rest, count = np.empty(n_rows + 1, dtype=np.int64), np.empty(size), 0
+    places, count = np.empty(n_rows + 1, dtype=np.int64), 0
     for k in range(n_rows):
         lengths[k] = np.sqrt(np.dot(A[k], A[k]))
         count += mu[k] > 0.0
@@ -112,6 +122,7 @@ def multipliers(A: Array, b: Array, mu: Array) -> None:
                     barred[added], added = True, -1
                     continue
                 clear(mu)  # multipliers from elsewhere, which tell nothing here
+                count = 0
                 break
             if added >= 0 and z[chosen.size - 1] <= 0.0:
                 barred[added], added = True, -1
@@ -131,7 +142,8 @@ def multipliers(A: Array, b: Array, mu: Array) -> None:
             if first < 0:
                 break
             mu[chosen[first]] = 0.0
-        added = most_pulled(A, b, mu, lengths, barred, unit, rest)
+        set_rest(Q, count, b, rest)
+        added = most_pulled(A, mu, lengths, barred, unit, rest)
         if added < 0:
             return
 
@@ -139,15 +151,12 @@ def multipliers(A: Array, b: Array, mu: Array) -> None:
 @compiled()
 def project(G: Array, g: Array, mu: Array, out: Array) -> float:
     """Set ``out`` to the projection ``g + G'mu`` of ``g`` on the cone; return its length. ``mu`` is where to begin."""
+    goal = np.empty(g.size)
     for j in range(g.size):
-        out[j] = -g[j]
-    multipliers(G, out, mu)
+        goal[j] = -g[j]
+    multipliers(G, goal, mu, out)
     for j in range(g.size):
-        out[j] = g[j]
-    for k in range(mu.size):
-        if mu[k] > 0.0:
-            for j in range(g.size):
-                out[j] += mu[k] * G[k, j]
+        out[j] = -out[j]
     return np.sqrt(np.dot(out, out))
 
 
@@ -155,8 +164,9 @@ def polar_norm(G: Array | None, g: Array) -> float:
     """Return the largest product of ``g`` with a vector of length one in the cone; the length of ``g`` without one."""
     if G is None or not len(G):
         return float(np.linalg.norm(g))
-    g = np.ascontiguousarray(g, dtype=np.float64)
-    return float(project(G, g, np.zeros(len(G)), np.empty(g.size)))
+    g, mu = np.ascontiguousarray(g, dtype=np.float64), np.zeros(len(G))
+    project(G, g, mu, np.empty(g.size))
+    return float(np.linalg.norm(g + mu @ G))  # a bound whatever the digits of the multipliers are
 
 
 def held(G: Array, v: Array) -> Array:

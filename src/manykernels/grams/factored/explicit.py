@@ -35,6 +35,7 @@ from manykernels.grams.factored.operators import (
     reads_columns,
     stored,
 )
+from manykernels.grams.factored.prediction import KernelFunction, LineFunction
 from manykernels.grams.loops import add_norms, column_products, largest_squares
 from manykernels.grams.rows.columns import ColumnTable
 from manykernels.kernels import KernelSpec, Shaped
@@ -223,6 +224,13 @@ class ExplicitStack(FactoredStack):
         if constraints is None:
             return np.asarray(np.einsum("rk,rk->k", adjoints, adjoints))
         return np.array([polar_norm(constraints, own) ** 2 for own in adjoints.T])
+
+    def function(self, kernel: int, v: Array, tol: float) -> KernelFunction:
+        """Return ``z_m(x)' v`` as a function of standardized columns; with a shape also where no row is."""
+        spec = self.specs[kernel]
+        if not isinstance(spec, Shaped):
+            return super().function(kernel, v, tol)
+        return LineFunction.of(spec, np.sqrt(self.scales[kernel]) * spec.at_knots(v))
 
     def constraints_of(self, kernel: int) -> Array | None:
         """Return the inequalities ``G v >= 0`` of the coefficients of a kernel, None if it has none."""

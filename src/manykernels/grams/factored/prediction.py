@@ -16,7 +16,7 @@ from manykernels.grams.factored.fourier_factor import FACTOR_TOL, SPACING, Fouri
 from manykernels.grams.factored.loops import ORDER, add_values
 from manykernels.grams.gaussian_loops import gaussian_scores
 from manykernels.grams.rows.columns import Reading
-from manykernels.kernels import Gaussian, ObjectKernel
+from manykernels.kernels import Gaussian, ObjectKernel, Shaped
 from manykernels.kernels.bank.normalization import unit_factors
 from manykernels.kernels.specs.base import KernelSpec
 from manykernels.kernels.specs.distances import known_width
@@ -126,6 +126,20 @@ class CellFunction:
 
 
 @dataclass(frozen=True, eq=False)
+class LineFunction(LandmarkFunction):
+    """A function of one column with a shape: lines between values, the coefficients, at knots, the landmarks."""
+
+    @classmethod
+    def of(cls, spec: Shaped, values: Array) -> LineFunction:
+        """Return the function with these values at the knots of its kernel."""
+        return cls(spec, np.array(spec.points)[:, None], values)
+
+    def __call__(self, points: Array) -> Array:
+        """Return the function at points (n, 1)."""
+        return cast("Shaped", self.spec).between(self.coefficients[:, None], points)[:, 0]
+
+
+@dataclass(frozen=True, eq=False)
 class SparseFunction:
     """``f(x) = phi(x)' w`` of sparse features of objects."""
 
@@ -149,7 +163,7 @@ class SparseFunction:
 Kernels = Sequence[tuple[KernelSpec, tuple[int, ...]]]
 """Kernels with the columns that they read."""
 
-KernelFunction = FourierSeries | LandmarkFunction | CellFunction | SparseFunction
+KernelFunction = FourierSeries | LandmarkFunction | CellFunction | LineFunction | SparseFunction
 
 
 @dataclass(frozen=True, eq=False)

@@ -21,9 +21,10 @@ from manykernels.grams.factored.prediction import (
     FourierSeries,
     KernelPart,
     LandmarkFunction,
+    LineFunction,
     SparseFunction,
 )
-from manykernels.kernels import FittedBank, KernelSpec, ObjectKernel, PreparedRows
+from manykernels.kernels import FittedBank, KernelSpec, ObjectKernel, PreparedRows, Shaped
 from manykernels.kernels.bank.normalization import check_normalization
 from manykernels.kernels.bank.table_kernels import TableKernels, TablePoints
 from manykernels.kernels.pairs.bank import SIGNS, MemberPairs, ProductKernels
@@ -303,6 +304,8 @@ def _reads(function: object, n_columns: int) -> bool:
     n, spec = len(function.coefficients), function.spec
     width = spec.n_places if isinstance(spec, ObjectKernel) else n_columns
     if isinstance(spec, ObjectKernel) != isinstance(function.landmarks, SparsePoints):
+        return False
+    if isinstance(function, LineFunction) and not (isinstance(spec, Shaped) and len(spec.points or ()) == n):
         return False
     whole = are_points(function.landmarks, (n, width)) and is_float(function.coefficients, (n,))
     return whole and isinstance(function.unit_diagonal, bool)

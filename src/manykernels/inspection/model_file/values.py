@@ -42,6 +42,7 @@ from manykernels.grams.factored.prediction import (
     FourierSeries,
     KernelPart,
     LandmarkFunction,
+    LineFunction,
     SparseFunction,
 )
 from manykernels.inspection.model_file.checks import check_parts, check_types
@@ -113,7 +114,7 @@ BANKS = (
     Encoding, *GROUPS.values(),
 )  # fmt: skip
 FITTED = (
-    Expansion, KernelPart, FourierSeries, LandmarkFunction, CellFunction, SparseFunction,
+    Expansion, KernelPart, FourierSeries, LandmarkFunction, CellFunction, LineFunction, SparseFunction,
     FittedBank,
     PreparedRows, TableKernels, TablePoints, StackKernels, StackSamples, ProductKernels, MemberPairs,
     SparsePoints, AlignedWeights, PenaltyFamily, FoldModel,

@@ -193,7 +193,8 @@ def column_units(rows: Array) -> Array:
 
 SHAPES = ("increasing", "decreasing", "convex", "concave")
 MOST_KNOTS = 500
-ROUNDING = 1e-9  # beside the largest inequality: one that is this small holds for all functions
+SIGNS = {"increasing": 1.0, "decreasing": -1.0, "convex": 1.0, "concave": -1.0}  # of differences that must be positive
+ROUNDING = 1e-12  # of the largest value of a function of norm one: inequalities below it hold for all functions
 
 
 @register_kernel
@@ -324,23 +325,28 @@ class Shaped(KernelOfFeatures):
         >>> abs(kernel.features([[0.0], [1.5], [9.0]])).round(6).ravel().tolist()
         [1.0, 1.5, 2.0]
         """
-        knots, root = self._root
-        return lines(knots, root, as_points(A)[:, 0], beyond="conv" in self.shape or "conc" in self.shape)
+        return self.between(self._root[1], A)
+
+    def between(self, values: Array, A: Array) -> Array:
+        """Return lines through values (r, k) at knots, at points (n, 1): (n, k)."""
+        beyond = "conv" in self.shape or "conc" in self.shape
+        return lines(np.array(self.points), values, as_points(A)[:, 0], beyond=beyond)
+
+    def at_knots(self, v: Array) -> Array:
+        """Return the values ``phi(t_k)'v`` at knots (r,)."""
+        return np.asarray(self._root[1] @ v)
 
     @cached_property
     def constraints(self) -> Array:
         """The rows of ``G``, of length one, where functions of the shape are those with ``G v >= 0``, (c, rank)."""
         knots, root = self._root
-        # Rows of length one whose products with coefficients are not negative for functions of a shape.
-        slopes = np.diff(root, axis=0) / np.diff(knots)[:, None]
-        rows = {"increasing": slopes, "decreasing": -slopes, "convex": np.diff(slopes, axis=0)}
-        rows["concave"] = -rows["convex"]
         found = [np.zeros((0, root.shape[1]))]
+        largest = ROUNDING * np.sqrt(np.einsum("kr,kr->k", root, root).max())
         for word in self.shape.split(" and "):
-            sizes = np.linalg.norm(rows[word], axis=1)
-            scale = np.linalg.norm(root) / np.ptp(knots) if len(knots) > 1 else 1.0
-            kept = sizes > ROUNDING * max(scale, float(sizes.max(initial=0.0)), np.finfo(np.float64).tiny)
-            found.append(rows[word][kept] / sizes[kept, None])
+            rows = SIGNS[word] * (bends(knots, root) if word in ("convex", "concave") else np.diff(root, axis=0))
+            sizes = np.linalg.norm(rows, axis=1)
+            kept = sizes > largest
+            found.append(rows[kept] / sizes[kept, None])
         return np.vstack(found)
 
 
@@ -361,6 +367,16 @@ def checked_shape(shape: object) -> str:
     if not chosen:
         raise InvalidInputError(f"A shape must be one of {', '.join(map(repr, SHAPES))}, got {shape!r}.")
     return " and ".join(chosen)
+
+
+def bends(knots: Array, values: Array) -> Array:
+    """Return how far lines through neighbors are above values (r, k) at knots (r,), (r - 2, k).
+
+    Unlike differences of slopes, these do not depend on the spacing of the knots, so that rounding is the same for all.
+    """
+    steps = np.diff(knots)
+    share = (steps[:-1] / (steps[:-1] + steps[1:]))[:, None]
+    return np.asarray(share * (values[2:] - values[1:-1]) - (1.0 - share) * (values[1:-1] - values[:-2]))
 
 
 def lines(knots: Array, values: Array, x: Array, *, beyond: bool) -> Array:

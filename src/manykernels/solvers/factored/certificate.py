@@ -1,13 +1,13 @@
 """The certificate of the exact kernels for a model in coefficients of factors: two bounds, nothing estimated."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
 from manykernels.compiled import compiled
 from manykernels.grams.loops import FAST, add_columns
 from manykernels.grams.rows.vectors import RowVector, sums
-from manykernels.objective.certificate import Certificate, KKTResiduals, inner
+from manykernels.objective.certificate import Certificate, KKTResiduals, growth, inner
 from manykernels.objective.dual_norms import TIGHT, dual_exponent, tighten
 from manykernels.objective.problem import Problem
 from manykernels.objective.regularizers import Regularizer
@@ -203,10 +203,11 @@ def certificate_of(problem: Problem, primal: float, best: DualBound, z: Array) -
     rho = best.scale * best.rho
     size = max(abs(primal), problem.tiny)
     if isinstance(rho, RowVector):  # one reading of all rows
-        losses, products, signed, sizes = sums(problem.bound.parts(z), rho * z, rho, abs(rho))
+        losses, products, signed, sizes, terms = sums(problem.bound.parts(z), rho * z, rho, abs(rho), abs(rho * z))
     else:
         losses, products = problem.empirical_loss(z), inner(rho, z)
         signed, sizes = float(np.abs(rho.sum(axis=0)).max()), float(np.abs(rho).sum())
+        terms = float(np.abs(rho * z).sum())
     fitting = losses + best.conjugate + products
     kkt = KKTResiduals(
         stationarity=fitting / size,
@@ -215,11 +216,8 @@ def certificate_of(problem: Problem, primal: float, best: DualBound, z: Array) -
         intercept=abs(signed) / sizes if problem.fit_intercept and sizes > 0 else 0.0,
         scaling=1.0 - best.scale,
     )
-    gap = max(primal - best.value, 0.0)
-    rounding = (
-        np.finfo(np.float64).eps * (problem.n_targets * problem.n_samples) ** 0.5 * (abs(primal) + abs(best.value))
-    )
-    return Certificate(primal, best.value, gap, gap / size, kkt, rounding, rounding / size, best.norms)
+    rounding = growth(problem.n_targets * problem.n_samples) * (abs(primal) + abs(best.value) + terms)
+    return replace(Certificate.from_values(primal, best.value, size, kkt, rounding), dual_norms=best.norms)
 
 
 # Which kernels enter a working set, and whether kernels or finer factors are what the gap asks for.

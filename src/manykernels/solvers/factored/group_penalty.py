@@ -17,7 +17,7 @@ from scipy.optimize import brentq
 
 from manykernels.compiled import compiled
 from manykernels.exceptions import IncompatibleError
-from manykernels.grams.factored.cones import polar_norm
+from manykernels.grams.factored.cones import CLOSE, polar_norm, project
 from manykernels.grams.loops import FAST
 from manykernels.objective.capabilities import Capability
 from manykernels.objective.regularizers import Regularizer
@@ -93,6 +93,15 @@ class GroupPenalty:
             if G is not None:
                 sizes[m] = polar_norm(G, g[self.starts[m] : self.starts[m + 1]])
         return sizes
+
+    def in_cones(self, v: Array) -> Array:
+        """Return ``v`` with every group projected on its cone: rounding leaves steps outside."""
+        out = v.copy()
+        for m, G in enumerate(self.cones):
+            own = slice(self.starts[m], self.starts[m + 1])
+            if G is not None and len(G) and (G @ v[own]).min() < -CLOSE * np.linalg.norm(v[own]):
+                project(G, v[own], np.zeros(len(G)), out[own])
+        return out
 
     def total(self, norms: Array, groups: Any = slice(None)) -> float:
         """Return ``s``, or what these groups add to it."""

@@ -48,21 +48,15 @@ ROOT_TOL = 1e-13
 @compiled()
 def on_ridge(p: Array, eigenvalues: Array, G: Array, kappa: float, mu: Array, A: Array, out: Array) -> float:
     """Set ``out`` to the minimizer with a ridge term ``kappa``, and return its norm; ``mu`` begins and is improved."""
-    roots = np.empty(p.size)  # loops over entries compile several times as fast as sums of arrays
+    roots, goal = np.empty(p.size), np.empty(p.size)  # loops over entries compile several times as fast as array sums
     for j in range(p.size):
         roots[j] = 1.0 / np.sqrt(eigenvalues[j] + kappa)
-        out[j] = p[j] * roots[j]
+        goal[j] = p[j] * roots[j]
         for k in range(mu.size):
             A[k, j] = G[k, j] * roots[j]
-    multipliers(A, out, mu)
+    multipliers(A, goal, mu, out)
     for j in range(p.size):
-        out[j] = -p[j]
-    for k in range(mu.size):
-        if mu[k] > 0.0:
-            for j in range(p.size):
-                out[j] += mu[k] * G[k, j]
-    for j in range(p.size):
-        out[j] *= roots[j] * roots[j]
+        out[j] *= -roots[j]
     return np.sqrt(np.dot(out, out))
 
 
@@ -403,7 +397,7 @@ class GroupProblem:
                 v, r = self._newton_steps(v, r)
                 if self._violation(v, r) <= target:
                     break
-        return self._rotate(v, back=True), self._rotate(r, back=True)
+        return penalty.in_cones(self._rotate(v, back=True)), self._rotate(r, back=True)
 
     def _swept(self, v: Array, r: Array) -> tuple[Array, Array]:
         """Let every group take its turn, some times; of blocks alone, and then as far that way as the whole falls."""

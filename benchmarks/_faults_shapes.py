@@ -1,0 +1,32 @@
+"""Reported faults of curves with shapes, of bounds that cross, and of kernels of counts and of graphs."""
+
+from __future__ import annotations
+
+from _faults import Case
+
+CASES = (
+    Case(
+        "1g", "increasing and concave, knots without rows: the largest fall, and the largest bend upward",
+        """
+from manykernels.kernels import Shaped
+x = np.array([0.0, 1.0, 3.0] * 10); grid = np.linspace(-1, 4, 51)[:, None]; y = x + 0.1 * rng.normal(size=30)
+def curve(shape):
+    bank = KernelBank([("a", Shaped(Gaussian(0.5), shape, points=(-1., 0., 1., 2., 3., 4.)), [0])], normalize=None)
+    return made(MKLRegressor, kernels=bank, alpha=1e-3).fit(x[:, None], y).predict(grid)
+print(f"{max(-np.diff(curve('increasing')).min(), 0):.1g}, {max(np.diff(curve('concave'), 2).max(), 0):.1g}")
+""",
+        "tests/testing/test_estimators.py",
+    ),
+    Case(
+        "1h", "concave on cauchy ** 3, 134 rows: by how much the lower bound is above the objective",
+        """
+from manykernels.kernels import Shaped
+rng = np.random.default_rng(19); x = rng.standard_cauchy((int(rng.integers(40, 200)), 1)) ** 3
+y = np.sign(x[:, 0]) * np.log1p(abs(x[:, 0])) + rng.normal(size=len(x))
+bank = KernelBank([("a", Shaped(Laplacian("median"), "concave"), [0])])
+found = made(MKLRegressor, kernels=bank, alpha="0.01*max", tol=1e-4).fit(x, y).solution_
+print(f"{found.status}, {max(found.certificate.dual / found.certificate.primal - 1, 0):.1g} of it")
+""",
+        "tests/estimators/test_landmarks_shaped.py",
+    ),
+)  # fmt: skip
