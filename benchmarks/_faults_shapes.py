@@ -24,9 +24,27 @@ from manykernels.kernels import Shaped
 rng = np.random.default_rng(19); x = rng.standard_cauchy((int(rng.integers(40, 200)), 1)) ** 3
 y = np.sign(x[:, 0]) * np.log1p(abs(x[:, 0])) + rng.normal(size=len(x))
 bank = KernelBank([("a", Shaped(Laplacian("median"), "concave"), [0])])
-found = made(MKLRegressor, kernels=bank, alpha="0.01*max", tol=1e-4).fit(x, y).solution_
+word = "penalty" if "penalty" in inspect.signature(solve).parameters else "regularizer"
+found = solve(bank, y, X=x, loss="squared", relative_strength=0.01, tol=1e-4, **{word: "l1"})
 print(f"{found.status}, {max(found.certificate.dual / found.certificate.primal - 1, 0):.1g} of it")
 """,
         "tests/estimators/test_landmarks_shaped.py",
+    ),
+    Case(
+        "1n", "MinMax of counts 100 and 200",
+        """
+from manykernels.kernels import Fingerprint
+print(round(float(Fingerprint("minmax")([{1: 100}, {1: 200}])[0, 1]), 3))
+""",
+        "tests/kernels/test_objects.py",
+    ),
+    Case(
+        "1o", "a graph, and the same with its edges in both directions: the kernel between both",
+        """
+from manykernels.kernels import GraphFeatures
+edges = [(0, 1), (1, 2)]
+print(round(float(GraphFeatures()([(edges, {}), (edges + [(b, a) for a, b in edges], {})])[0, 1]), 3))
+""",
+        "tests/kernels/test_objects.py",
     ),
 )  # fmt: skip

@@ -238,6 +238,27 @@ def test_fingerprints_are_compared_as_their_formulas_say() -> None:
             assert tanimoto == pytest.approx(product_ / (squares - product_))
 
 
+def test_counts_of_any_size_are_compared_by_their_minima() -> None:
+    kernel = Fingerprint("minmax")
+    counts: list[Any] = [{1: 100}, {1: 200}, {1: 0.5, 9: 1.5}, {1: 10**9}, None]
+    found = kernel(counts)
+    np.testing.assert_allclose(found[0], [1.0, 0.5, 0.5 / 101.5, 1e-7, 0.0])
+    np.testing.assert_array_equal(found, found.T)
+    np.testing.assert_array_equal(kernel(counts, counts[::-1]), found[:, ::-1])
+
+
+@pytest.mark.parametrize("counted", ["subtree", "shortest_path"])
+def test_edges_listed_in_both_directions_or_twice_are_one_edge(counted: str) -> None:
+    labels = {0: "C", 1: "O", 2: "N"}
+    once = ([(0, 1), (1, 2), (2, 2)], labels)
+    both = ([(0, 1), (1, 0), (1, 2), (2, 1), (2, 2)], labels)
+    twice = ([(1, 2), (0, 1), (0, 1), (2, 2), (2, 2)], labels)
+    kernel = GraphFeatures(counted, normalized=False)
+    found = kernel([once, both, twice, ([(0, 1), (0, 2)], labels)])
+    np.testing.assert_array_equal(found[:3, :3], found[0, 0])
+    assert found[0, 3] < found[0, 0]
+
+
 def test_subtrees_are_counted_as_by_hand() -> None:
     """A triangle and a path of three nodes: labels, then labels with their neighbors."""
     triangle, path = ([(0, 1), (1, 2), (2, 0)], {}), ([(0, 1), (1, 2)], {})

@@ -12,7 +12,7 @@ Of molecules: fingerprints as sparse counts, by their inner product, Tanimoto's 
     tanimoto     p / (|phi(x)|^2 + |phi(z)|^2 - p)
     minmax       sum_j min(phi_j(x), phi_j(z)) / sum_j max(phi_j(x), phi_j(z))
 
-A count c is c places that are one: on these, min is a product of bits, and MinMax is Tanimoto's kernel.
+The sum of the maxima is the sum of all counts less that of the minima.
 
 Ralaivola, Swamidass, Saigo, Baldi, "Graph kernels for chemical informatics", Neural Networks 18 (2005).
 
@@ -42,6 +42,7 @@ from scipy.sparse import csr_array, diags_array
 from scipy.sparse.csgraph import shortest_path
 from sklearn.feature_extraction.text import HashingVectorizer
 
+from manykernels.compiled import compiled
 from manykernels.exceptions import InvalidInputError
 from manykernels.kernels.specs.base import KernelSpec, register_kernel
 from manykernels.kernels.specs.distances import SparsePoints
@@ -339,7 +340,8 @@ class GraphFeatures(ObjectKernel):
     """Graphs are alike that share Weisfeiler-Lehman subtrees, or shortest paths between labels.
 
     A column holds networkx graphs, or pairs ``(edges, labels)``: edges as pairs of nodes, and a mapping from nodes to
-    labels, which also tells nodes without edges. Edges have no direction.
+    labels, which also tells nodes without edges. Edges have no direction: listed in both directions or several times,
+    they count once.
 
     Parameters
     ----------
@@ -428,7 +430,9 @@ def _read(graph: object, row: int, attribute: str) -> tuple[list[str], list[tupl
     if not labels:
         raise InvalidInputError(f"The graph in row {row} has no nodes; drop it, or put None in its place.")
     place = {node: at for at, node in enumerate(labels)}
-    return list(labels.values()), [(place[a], place[b]) for a, b, *_ in edges]
+    # Listed in both directions or twice, an edge is one edge.
+    pairs = {(min(place[a], place[b]), max(place[a], place[b])) for a, b, *_ in edges}
+    return list(labels.values()), sorted(pairs)
 
 
 def _hash(text: str) -> int:
@@ -479,7 +483,7 @@ class Fingerprint(ObjectKernel):
     Parameters
     ----------
     similarity : {"tanimoto", "minmax", "linear"}, default="tanimoto"
-        What becomes of counts; "tanimoto" and "linear" take them as numbers.
+        How counts are compared.
     radius : int, default=2
         Of Morgan's environments, for SMILES.
     binary : bool, default=False
@@ -523,8 +527,8 @@ class Fingerprint(ObjectKernel):
 
     @property
     def n_places(self) -> int:
-        """Positions, and of counts as bits so many for each."""
-        return self.n_features * (MOST_COUNT if self.similarity == "minmax" else 1)
+        """Positions."""
+        return self.n_features
 
     def features(self, objects: object) -> csr_array:
         """Return the fingerprint of every molecule.
@@ -566,8 +570,6 @@ class Fingerprint(ObjectKernel):
         matrix.eliminate_zeros()
         if self.binary:
             matrix.data[:] = 1.0
-        if self.similarity == "minmax":
-            return _unary(matrix, self.n_places)
         return unit_rows(matrix) if self.explicit and self.normalized else matrix
 
     def _counted(self, objects: Array) -> list[Mapping[int, float]]:
@@ -613,18 +615,19 @@ class Fingerprint(ObjectKernel):
 
     def of_points(self, left: SparsePoints, right: SparsePoints) -> Array:
         """Return the kernel between rows of fingerprints; two without any position are alike by zero."""
-        products = left.inner(right)
+        if self.similarity == "minmax":
+            products = _minima(left, right)
+            sizes = [np.asarray(rows.rows.sum(axis=1)).ravel() for rows in (left, right)]
+        else:
+            products, sizes = left.inner(right), [left.squared_norms, right.squared_norms]
         if self.explicit:
             return products
-        union = left.squared_norms[:, None] + right.squared_norms - products
+        union = sizes[0][:, None] + sizes[1] - products
         return np.divide(products, union, out=np.zeros_like(products), where=union > 0)
 
     def diag_of_points(self, points: SparsePoints) -> Array:
         """Return ``k(x, x)``: one, and zero without any position."""
         return points.squared_norms if self.explicit else (points.squared_norms > 0).astype(np.float64)
-
-
-MOST_COUNT = 64  # as which larger counts are read by the MinMax kernel
 
 
 def _given(item: Any, row: int) -> Mapping[int, float]:
@@ -644,12 +647,28 @@ def _given(item: Any, row: int) -> Mapping[int, float]:
     return item
 
 
-def _unary(matrix: csr_array, n_places: int) -> csr_array:
-    """Return counts as bits: a count c is c places that are one."""
-    if (matrix.data != np.rint(matrix.data)).any():
-        raise InvalidInputError("The MinMax kernel needs whole counts; take similarity='tanimoto' for other numbers.")
-    counts = np.minimum(matrix.data, MOST_COUNT).astype(np.int64)
-    ends = np.concatenate([[0], np.cumsum(counts)])
-    within = np.arange(ends[-1]) - np.repeat(ends[:-1], counts)
-    indices = np.repeat(matrix.indices.astype(np.int64) * MOST_COUNT, counts) + within
-    return csr_array((np.ones(len(indices)), indices, ends[matrix.indptr]), shape=(matrix.shape[0], n_places))
+@compiled()
+def minimum_sums(
+    starts: Array, places: Array, counts: Array, others: Array, at: Array, values: Array, work: Array, out: Array
+) -> None:
+    """Set ``out[i, k]`` to ``sum_j min(a_ij, b_kj)`` of sparse rows; ``work``, of zeros, has room for one row."""
+    for i in range(starts.size - 1):
+        for j in range(starts[i], starts[i + 1]):
+            work[places[j]] = counts[j]
+        for k in range(others.size - 1):
+            total = 0.0
+            for j in range(others[k], others[k + 1]):
+                total += min(work[at[j]], values[j])
+            out[i, k] = total
+        for j in range(starts[i], starts[i + 1]):
+            work[places[j]] = 0.0
+
+
+def _minima(left: SparsePoints, right: SparsePoints) -> Array:
+    """Return the sums of minima of counts, (n, r)."""
+    parts: list[Array] = []
+    for rows in (left, right):
+        parts += [rows.indptr.astype(np.int64), rows.indices.astype(np.int64), rows.data.astype(np.float64)]
+    out = np.empty((len(left), len(right)))
+    minimum_sums(*parts, np.zeros(left.shape[1]), out)
+    return out
