@@ -15,6 +15,7 @@ from manykernels.grams import GramStack
 from manykernels.objective.problem import Problem
 from manykernels.objective.regularizers.curve import power_prox
 from manykernels.solvers.learners.learners import LearnerFit, fit_learner
+from manykernels.solvers.linear_systems import ConjugateGradients
 from manykernels.validation.arrays import Array
 
 Factors = tuple[tuple[int, int], ...]  # base kernels with their levels, in the order of their first places
@@ -174,19 +175,18 @@ class RidgeSolver:
         self._factor = cho_factor(matrix, overwrite_a=True, check_finite=False)
 
     def _iterate(self, gram: Array, side: Array, x: Array) -> tuple[Array, int]:
-        residual = side - gram @ x - self._ridge * x
+        def product(direction: Array) -> Array:
+            return np.asarray(gram @ direction + self._ridge * direction)
+
         goal = SOLVE_TOL * float(np.linalg.norm(side))
-        direction, last = np.zeros_like(x), np.inf
+        system = ConjugateGradients(
+            product, side - product(x), lambda r: cho_solve(self._factor, r, check_finite=False)
+        )
         for taken in range(len(x)):
-            if np.linalg.norm(residual) <= goal:
-                return x, taken
-            z = cho_solve(self._factor, residual, check_finite=False)
-            size = float(residual @ z)
-            direction = z + (size / last) * direction
-            image = gram @ direction + self._ridge * direction
-            step = size / float(direction @ image)
-            x, residual, last = x + step * direction, residual - step * image, size
-        return x, len(x)
+            if np.linalg.norm(system.residual) <= goal:
+                return x + system.x, taken
+            system.step()
+        return x + system.x, len(x)
 
 
 class WarmStartedSolver:

@@ -38,6 +38,7 @@ from manykernels.solvers.factored.tuning import (
     SWEEP_TOL,
     SWEEPS_A_CYCLE,
 )
+from manykernels.solvers.linear_systems import ConjugateGradients
 from manykernels.validation.arrays import Array
 
 
@@ -79,23 +80,23 @@ def conjugate_step(
         own = objective.penalty.norms(r[:rank])[pulled] / pulls[pulled]
         return whole * float(own.max(initial=0.0)) if own.size else np.inf
 
-    r = -gather(slope) - np.append(curve.gradient, none)
-    x, image = np.zeros_like(r), np.zeros_like(slope)
-    z = precondition(r)
-    d, size = z.copy(), float(r @ z)
-    first = size
-    for _ in range(MAX_GRADIENTS):
-        if not size > RESIDUAL**2 * first or left(r) <= tol:
-            break
+    image = ahead = np.zeros_like(slope)
+
+    def product(d: Array) -> Array:
+        nonlocal ahead
         ahead = spread(d)
-        product = gather(curvature.product(ahead)) + np.append(curve.product(d[:rank]), none)
-        length = size / float(d @ product)
-        x, image, r = x + length * d, image + length * ahead, r - length * product
-        z = precondition(r)
-        size, last = float(r @ z), size
-        d = z + size / last * d
+        return gather(curvature.product(ahead)) + np.append(curve.product(d[:rank]), none)
+
+    system = ConjugateGradients(product, -gather(slope) - np.append(curve.gradient, none), precondition)
+    for _ in range(MAX_GRADIENTS):
+        if system.within(RESIDUAL) or left(system.residual) <= tol:
+            break
+        if not (length := system.step()):
+            break
+        image = image + length * ahead
+    x = system.x
     along = line_minimum(objective.penalty, v, x[:rank], inner(slope, image), curvature.square(image))
-    return along * x[:rank], along * objective.intercepts(x[rank:]), along * image, left(r)
+    return along * x[:rank], along * objective.intercepts(x[rank:]), along * image, left(system.residual)
 
 
 def backfitting_step(

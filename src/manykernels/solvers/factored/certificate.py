@@ -24,6 +24,7 @@ from manykernels.solvers.factored.tuning import (
     NEW_KERNELS,
     OPEN_SHARE,
 )
+from manykernels.solvers.linear_systems import ConjugateGradients
 from manykernels.validation.arrays import Array
 
 NOTICED = 1e-6  # relative change of the objective by rounding of functions that is told
@@ -163,18 +164,8 @@ def corrected(
 
 def first_order(C: Array, weights: Array, right: Array) -> tuple[Array, Array]:
     """Return ``l`` with ``C W C'l = right``, about, by conjugate gradients, and ``C'l``; C is (g, N)."""
-    r, d, found, total = right.copy(), right.copy(), np.zeros_like(right), np.zeros(C.shape[1])
-    first = size = float(r @ r)
-    for _ in range(CORRECTION_STEPS):
-        if not size > CORRECTION_LEFT**2 * first:
-            break
-        image = d @ C
-        product = C @ (weights * image)
-        length = size / float(d @ product)
-        found, total, r = found + length * d, total + length * image, r - length * product
-        size, last = float(r @ r), size
-        d = r + size / last * d
-    return found, total
+    found = ConjugateGradients(lambda d: C @ (weights * (d @ C)), right).solve(CORRECTION_STEPS, CORRECTION_LEFT)
+    return found, found @ C
 
 
 def primal_bound(problem: Problem, objective: FactoredObjective, point: Point) -> tuple[float, Array]:

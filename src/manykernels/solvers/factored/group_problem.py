@@ -39,6 +39,7 @@ from manykernels.solvers.factored.group_penalty import (
     sum_of_powers,
 )
 from manykernels.solvers.factored.line_search import line_minimum
+from manykernels.solvers.linear_systems import ConjugateGradients
 from manykernels.validation.arrays import Array
 
 ROOT_STEPS = 60  # of a bracket of the ridge term, in its logarithm
@@ -486,22 +487,11 @@ class GroupProblem:
 
     def _conjugate_direction(self, right: Array, factor: CurvedBlocks, curve: PenaltyCurve) -> Array:
         """Solve with the whole of the second derivatives by conjugate gradients, which the blocks precondition."""
-        x, r = np.zeros_like(right), right.copy()
-        z = factor.solve(r)
-        d, first = z, float(r @ z)
-        size = first
-        for _ in range(MOST_GRADIENTS):
-            product = (self._product(d) + curve.product(d)) * curve.free
-            if not (bend := float(d @ product)) > 0.0:  # nothing to gain, or only rounding bends this way
-                break
-            length = size / bend
-            x, r = x + length * d, r - length * product
-            z = factor.solve(r)
-            size, last = float(r @ z), size
-            if not size > LEFT**2 * first:
-                break
-            d = z + size / last * d
-        return x
+
+        def product(d: Array) -> Array:
+            return (self._product(d) + curve.product(d)) * curve.free
+
+        return ConjugateGradients(product, right, factor.solve).solve(MOST_GRADIENTS, LEFT)
 
     def _until_one_leaves(
         self, v: Array, r: Array, step: Array, image: Array, most: float = 1.0

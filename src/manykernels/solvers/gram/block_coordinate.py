@@ -21,6 +21,7 @@ from manykernels.solvers.gram.start import scores_of, start_iteration
 from manykernels.solvers.gram.tuning import PRUNING_TOLERANCE
 from manykernels.solvers.learners.learners import LearnerFit, fit_learner
 from manykernels.solvers.learners.products import Projection, WeightedProducts, does_with_products, weighted_sum
+from manykernels.solvers.linear_systems import ConjugateGradients
 from manykernels.solvers.run import check_deadline
 from manykernels.solvers.solution import Model
 from manykernels.validation.arrays import Array
@@ -130,19 +131,12 @@ def _hessian(problem: Problem, gram: WeightedProducts, fit: LearnerFit, kernels:
 
 def _solved(gram: WeightedProducts, root: Array, project: Projection, side: Array) -> Array:
     """Return ``w`` of one column, to a share of the right side."""
-    w, residual = np.zeros_like(side), project(side)
-    direction, size = residual, float(residual @ residual)
-    enough = HESSIAN_ACCURACY**2 * size
-    for _ in range(MOST_HESSIAN_PRODUCTS):
-        if size <= enough:
-            break
+
+    def product(direction: Array) -> Array:
         check_deadline()
-        product = project(direction + root * (gram @ (root * direction)))
-        length = size / float(direction @ product)
-        w, residual = w + length * direction, residual - length * product
-        previous, size = size, float(residual @ residual)
-        direction = residual + (size / previous) * direction
-    return w
+        return project(direction + root * (gram @ (root * direction)))
+
+    return ConjugateGradients(product, project(side)).solve(MOST_HESSIAN_PRODUCTS, HESSIAN_ACCURACY)
 
 
 # Dual coefficients that certify, where an alternation that no longer gets on has left them open.

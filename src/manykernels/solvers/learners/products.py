@@ -8,6 +8,7 @@ import numpy as np
 
 from manykernels.grams.base import GramStack
 from manykernels.objective.problem import Problem
+from manykernels.solvers.linear_systems import ConjugateGradients
 from manykernels.solvers.run import check_deadline
 from manykernels.validation.arrays import Array
 
@@ -71,32 +72,27 @@ def conjugate_gradients(problem: Problem, gram: WeightedProducts, rho: Array, to
     below ``tol`` times the dual value. ``L`` is the preconditioner, whatever the sample weights.
     """
     ridge = problem.loss.curvature / problem.weight
-    left = problem.y - gram @ rho - ridge * rho
-    residual, b, step = _projected(problem, left, ridge)
-    direction, size, value = step, float(residual @ step), 0.0
-    steps = 1
-    while steps < MOST_PRODUCTS:  # at most MOST_PRODUCTS
-        value = 0.5 * float(rho @ (problem.y + residual))  # the dual value, since (gram + L) rho = y - b - residual
-        if 0.5 * size <= tol * max(abs(value), problem.tiny):
-            break
-        check_deadline()
-        product = gram @ direction + ridge * direction
-        length = size / float(direction @ product)
-        rho = rho + length * direction
-        residual, change, step = _projected(problem, residual - length * product, ridge)
-        b += change
-        previous, size = size, float(residual @ step)
-        direction = step + (size / previous) * direction
-        steps += 1
-    return rho, b, steps
-
-
-def _projected(problem: Problem, left: Array, ridge: Array) -> tuple[Array, float, Array]:
-    """Return what is left after the best intercept, that intercept, and the preconditioned direction of zero sum."""
     inverse = 1.0 / ridge
-    b = float(inverse @ left / inverse.sum()) if problem.fit_intercept else 0.0
-    residual = left - b
-    return residual, b, residual * inverse
+
+    def intercept(left: Array) -> float:
+        return float(inverse @ left / inverse.sum()) if problem.fit_intercept else 0.0
+
+    def product(direction: Array) -> Array:
+        check_deadline()
+        return gram @ direction + ridge * direction
+
+    left = problem.y - gram @ rho - ridge * rho
+    system = ConjugateGradients(product, left - intercept(left), lambda r: (r - intercept(r)) * inverse)
+    steps = 1
+    while steps < MOST_PRODUCTS:
+        residual = system.residual - intercept(system.residual)
+        # The dual value, since (gram + L) rho = y - b - residual
+        value = 0.5 * float((rho + system.x) @ (problem.y + residual))
+        if 0.5 * system.size <= tol * max(abs(value), problem.tiny):
+            break
+        system.step()
+        steps += 1
+    return rho + system.x, intercept(left) + intercept(system.residual), steps
 
 
 def newton(problem: Problem, gram: WeightedProducts, rho: Array, b: float, tol: float) -> tuple[Array, float, int]:
@@ -169,21 +165,20 @@ def _newton_step(problem: Problem, gram: WeightedProducts, point: _Point, room: 
         change, drho, products = change + moved, drho + root * w, 2
     else:
         moved = np.zeros_like(change)
-    left = -root * change - w
-    residual = project(left)
-    size = float(residual @ residual)
-    direction, enough = residual, max(FORCING * size, room)
-    while size > enough and products < MOST_PRODUCTS:  # at most MOST_PRODUCTS
+    image = np.zeros_like(change)
+
+    def product(direction: Array) -> Array:
+        nonlocal image
         check_deadline()
         image = gram @ (root * direction)
-        product = project(direction + root * image)
-        length = size / float(direction @ product)
-        change, drho = change + length * image, drho + length * root * direction
-        w = w + length * direction
-        residual = residual - length * product
-        previous, size = size, float(residual @ residual)
-        direction = residual + (size / previous) * direction
+        return project(direction + root * image)
+
+    system = ConjugateGradients(product, project(-root * change - w))
+    enough = max(FORCING * system.size, room)
+    while system.size > enough and products < MOST_PRODUCTS:  # at most MOST_PRODUCTS
+        change = change + system.step() * image
         products += 1
+    w, drho = w + system.x, drho + root * system.x
     db = project.multiplier(-root * change - w)
     slope = float(gradient @ (change + db) + point.rho @ change)
     return _Step(drho, db, change, slope, products)

@@ -1,0 +1,38 @@
+"""Conjugate gradients: solutions of dense systems, few steps with a preconditioner, and where there is no curvature."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from manykernels.solvers.linear_systems import ConjugateGradients
+
+
+def system(n: int = 30) -> tuple[np.ndarray, np.ndarray]:
+    rng = np.random.default_rng(0)
+    Z = rng.normal(size=(n, n))
+    return Z @ Z.T + np.diag(np.geomspace(1.0, 1e4, n)), rng.normal(size=n)
+
+
+@pytest.mark.parametrize("preconditioned", [False, True])
+def test_the_solution_is_that_of_a_factorization(preconditioned: bool) -> None:
+    A, b = system()
+    found = ConjugateGradients(A.__matmul__, b, (lambda r: r / A.diagonal()) if preconditioned else None)
+    x = found.solve(200, 1e-12)
+    np.testing.assert_allclose(x, np.linalg.solve(A, b), rtol=1e-8, atol=1e-12)
+    np.testing.assert_allclose(found.residual, b - A @ x, atol=1e-8)
+
+
+def test_the_inverse_as_preconditioner_takes_one_step() -> None:
+    A, b = system()
+    found = ConjugateGradients(A.__matmul__, b, np.linalg.inv(A).__matmul__)
+    assert not found.within(0.5)
+    assert found.step() == pytest.approx(1.0)
+    assert found.within(1e-6)
+
+
+def test_steps_end_where_nothing_bends_or_nothing_is_left() -> None:
+    flat = ConjugateGradients(lambda d: 0.0 * d, np.ones(3))
+    assert flat.step() == 0.0
+    assert not flat.solve(5, 1e-3).any()
+    assert not ConjugateGradients(lambda d: d, np.zeros(3)).solve(5, 1e-3).any()
