@@ -114,9 +114,9 @@ def import_from_the_end() -> None:
 
 
 @pytest.fixture(autouse=True, scope="session")
-def one_blas_thread() -> Iterator[None]:
-    """Keep BLAS on one thread, also where an environment variable came too late."""
-    with threadpool_limits(limits=1, user_api="blas"):
+def few_blas_threads() -> Iterator[None]:
+    """Keep BLAS on as many threads as the environment says, one by default, also where that came too late."""
+    with threadpool_limits(limits=int(os.environ["OPENBLAS_NUM_THREADS"]), user_api="blas"):
         yield
 
 
