@@ -1,7 +1,8 @@
 """Draw problems, fit them and judge the answers: ``python -m tests.fuzz --minutes 30 --seed 0``.
 
 Problems on Gram matrices take turns with uses of what is beyond them (`uses`: factors, shared outputs, Cox's loss,
-pairs, searches, cross-validation with weights) and with model files that are changed at random (`files`). Prints
+pairs, searches, cross-validation with weights), with model files that are changed at random (`files`) and with exports
+of random models in every format (`exports`; ``--exports 100`` tries these alone). Prints
 failures by class and the share of fits that did not converge, by solver. Failing problems are written as JSON files
 into ``tests/fuzz/cases``, where `test_fuzz.py` replays them; uses and files are drawn again from their seed.
 """
@@ -17,6 +18,7 @@ from itertools import islice
 from multiprocessing import get_context
 from pathlib import Path
 
+from tests.fuzz.exports import FORMATS, judge_export
 from tests.fuzz.files import KINDS, judge_file
 from tests.fuzz.generator import Case, draw, with_
 from tests.fuzz.judge import FAILURES, Verdict, judge, with_any_solver
@@ -24,7 +26,8 @@ from tests.fuzz.tables import failures_of
 from tests.fuzz.uses import USES, Judgment, judge_use
 
 CASES = Path(__file__).parent / "cases"
-PROBLEMS = 16  # of a round and worker, beside one use and one file of each kind
+PROBLEMS = 16  # of a round and worker, beside one use and one file of each kind, and some exports
+EXPORTS = 2  # models of a round and worker
 
 
 @dataclass
@@ -34,11 +37,13 @@ class Results:
     problems: list[tuple[Case, Verdict]] = field(default_factory=list)
     uses: list[Judgment] = field(default_factory=list)
     files: list[tuple[str, bool, str]] = field(default_factory=list)  # kind, whether taken, what came out raw
+    exports: list[Judgment] = field(default_factory=list)  # a format each, and predictions of other types
 
     @property
     def failed(self) -> bool:
         """Whether anything did."""
-        found = (*(verdict.failure for _, verdict in self.problems), *(judged.failure for judged in self.uses))
+        judged = (*(verdict for _, verdict in self.problems), *self.uses, *self.exports)
+        found = [each.failure for each in judged]
         return any(found) or any(raw for *_, raw in self.files)
 
 
@@ -68,13 +73,20 @@ def main() -> int:
     parser.add_argument("--keep", action="store_true", help="write failing cases into tests/fuzz/cases")
     parser.add_argument("--unconverged", action="store_true", help="print unconverged cases too")
     parser.add_argument("--tables", type=int, default=0, help="use so many tables with gaps instead of problems")
+    parser.add_argument("--exports", type=int, default=0, help="export so many models instead of solving problems")
     options = parser.parse_args()
+    if options.exports:
+        with ProcessPoolExecutor(options.workers, mp_context=get_context("spawn")) as pool:
+            results = Results(exports=export_models(pool, range(options.seed, options.seed + options.exports), options))
+        print(table_of_exports(results.exports))
+        return int(results.failed)
     if options.tables:
         return use_tables(options)
     results = collect(options)
     print(table(results.problems))
     print(table_of_uses(results.uses))
     print(table_of_files(results.files))
+    print(table_of_exports(results.exports))
     return int(results.failed)
 
 
@@ -115,14 +127,25 @@ def collect(options: argparse.Namespace) -> Results:
                 results.files.append(judged_file)
                 if judged_file[2]:
                     print(f"file {seed} {judged_file[0]}: {judged_file[2]}", flush=True)
+            results.exports += export_models(pool, range(first, first + EXPORTS * options.workers), options)
             first = max(uses.stop, files.stop)
     return results
 
 
-def tell_of_use(judged: Judgment, options: argparse.Namespace) -> None:
+def export_models(pool: ProcessPoolExecutor, seeds: range, options: argparse.Namespace) -> list[Judgment]:
+    """Export models of these seeds in every format and judge the files."""
+    found = []
+    for judgments in pool.map(judge_export, seeds):
+        for judged in judgments:
+            found.append(judged)
+            tell_of_use(judged, options, "export")
+    return found
+
+
+def tell_of_use(judged: Judgment, options: argparse.Namespace, what: str = "use") -> None:
     """Print a failure, and an unconverged use where asked to."""
     if judged.failure or (options.unconverged and judged.status not in ("converged", "refused")):
-        print(f"use {judged.seed} {judged.kind}: {judged.failure or judged.status}: {judged.detail}", flush=True)
+        print(f"{what} {judged.seed} {judged.kind}: {judged.failure or judged.status}: {judged.detail}", flush=True)
 
 
 def tell(case: Case, verdict: Verdict, options: argparse.Namespace) -> None:
@@ -200,3 +223,15 @@ def table_of_files(files: list[tuple[str, bool, str]]) -> str:
             f"{kind:<18}{len(own):>8}{sum(taken for _, taken, _ in own):>9}{sum(bool(raw) for *_, raw in own):>13}"
         )
     return "\n".join([*lines, f"{'all':<18}{len(files):>8}"])
+
+
+def table_of_exports(exports: list[Judgment]) -> str:
+    """Return exports, refusals and failures by class, of each format, as text."""
+    classes = ("wrong", "exception")
+    lines = ["", f"{'export':<18}{'tried':>8}{'refused':>9}" + "".join(f"{name:>11}" for name in classes)]
+    for kind in ("fit", *FORMATS, "types"):
+        own = [judged for judged in exports if judged.kind == kind]
+        failures = Counter(judged.failure for judged in own)
+        refused = sum(judged.status == "refused" for judged in own)
+        lines.append(f"{kind:<18}{len(own):>8}{refused:>9}" + "".join(f"{failures[name]:>11}" for name in classes))
+    return "\n".join(lines)

@@ -324,11 +324,17 @@ def run_export(
     outcome.result = {
         "path": export.path,
         "max_error": export.max_error,
+        "max_error_beyond": export.max_error_beyond,
+        "measured_by": export.measured_by,
         "ranges": export.ranges,
         "columns": list(export.columns),
+        "names": export.names,
     }
-    differ = f"; scores differ by at most {export.max_error:.2g} in its ranges" if export.max_error else ""
-    outcome.show(f"Written to {export.path}: it reads {len(export.columns)} columns{differ}.")
+    differ = (
+        f"scores differ from the model's by at most {export.max_error:.2g}, and by {export.max_error_beyond:.2g} far "
+        f"beyond its ranges (run by {export.measured_by})"
+    )
+    outcome.show(f"Written to {export.path}: it reads {len(export.columns)} columns; {differ}.")
 
 
 def check_picture(plot: Path | None, force: bool, inputs: Sequence[Path | None]) -> None:

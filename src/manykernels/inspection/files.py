@@ -2,12 +2,16 @@
 
 import io
 import os
+import re
 import stat
 import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import IO, Any
+
+import pandas as pd
+from pandas.api.types import is_numeric_dtype
 
 from manykernels.exceptions import InvalidInputError
 
@@ -18,6 +22,8 @@ except ImportError:  # Windows, where nobody can delete a file that another proc
 
 MOST_BYTES = 255  # of a name, on every common file system
 PREFIX = ".manykernels-"  # of files that are being written
+FORMULA = re.compile(r"[=+\-@\t\r\n]")  # what a spreadsheet computes
+NUMBER = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)(e[+-]?\d+)?", re.IGNORECASE)
 
 
 @contextmanager
@@ -86,6 +92,21 @@ def write_file(path: str | Path, content: bytes | str, what: str) -> Path:
     except (OSError, ValueError) as error:
         raise InvalidInputError(f"The {what} cannot be written to {str(path)!r}: {reason(error)}.") from error
     return target
+
+
+def as_csv(frame: pd.DataFrame, separator: str = ",", *, header: bool = True) -> str:
+    """Return a table as CSV in which no text is a formula: an apostrophe leads what a spreadsheet would compute.
+
+    Texts that begin with ``=``, ``+``, ``-``, ``@``, a tab or a line break get it, unless they are numbers.
+    """
+    safe = frame.apply(lambda column: column if is_numeric_dtype(column.dtype) else column.map(_no_formula))
+    return safe.rename(columns=_no_formula).to_csv(index=False, sep=separator, header=header)
+
+
+def _no_formula(value: object) -> Any:
+    """Return a text that no spreadsheet takes for a formula; other values as they are."""
+    formula = isinstance(value, str) and FORMULA.match(value) and not NUMBER.fullmatch(value)
+    return f"'{value}" if formula else value
 
 
 def save_figure(figure: Any, path: str | Path, **options: object) -> Path:

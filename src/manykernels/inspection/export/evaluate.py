@@ -1,20 +1,34 @@
 r"""Scores of an exported model from plain lists: the text of this module stands in every exported Python file.
 
 A model is :math:`f_k(x) = b_k + \sum_t \sum_{a, \dots} c^t_{\text{cell}(x), a, \dots, k}\, u_1^a u_2^{a'} \cdots +
-\sum_s \sum_i c^s_{ik} k_s(x, z_i)`: terms of few columns, which are polynomials on cells, and kernels of many columns,
-which have points. A row falls into one cell of each axis of a term; ``u`` is where it is in that cell.
+\sum_s \sum_i c^s_{ik} k_s(x, z_i)`: terms of few columns, which are polynomials on cells, and kernels of several
+columns, which have points. A row falls into one cell of each axis of a term; ``u`` is where it is in that cell.
 """
 
+import re
 from collections.abc import Mapping, Sequence
+from typing import Any
 
 import numpy as np
 
 SMOOTH = 4  # coefficients of a cubic polynomial along an axis of pieces
+UNSEEN = -1.7976931348623157e308  # the number of a category that the model does not know
 
 
 def is_missing(value: object) -> bool:
-    """Whether a value is None, NaN or the NA of pandas, which compares with nothing."""
+    """Return whether a value is None, NaN or the NA of pandas, which compares with nothing."""
     return value is None or type(value).__name__ == "NAType" or bool(value != value)
+
+
+def as_float(value: Any) -> float:
+    """Return a number, or a date as days since 1970-01-01 (in UTC where it has a time zone)."""
+    if not hasattr(value, "toordinal"):
+        return float(value)
+    days = value.toordinal() - 719163.0
+    if hasattr(value, "hour"):
+        seconds = 3600 * value.hour + 60 * value.minute + value.second + 1e-6 * value.microsecond
+        days += (seconds - (value.utcoffset().total_seconds() if value.tzinfo else 0.0)) / 86_400
+    return days
 
 
 def as_numbers(values: Sequence) -> np.ndarray:
@@ -24,25 +38,59 @@ def as_numbers(values: Sequence) -> np.ndarray:
         steps = column.astype(f"{column.dtype.kind}8[us]").astype(np.int64)
         return np.where(np.isnat(column), np.nan, steps / 86_400e6)
     if column.dtype == object:
-        return np.array([np.nan if is_missing(value) else value for value in column], dtype=np.float64)
+        return np.array([np.nan if is_missing(value) else as_float(value) for value in column], dtype=np.float64)
     return np.asarray(column, dtype=np.float64)
+
+
+def as_text(level: object) -> str:
+    """Return a category as text: the same for 1 and 1.0."""
+    if isinstance(level, (float, np.floating)) and np.isfinite(level) and level == np.floor(level):
+        return str(int(level))
+    return str(level)
+
+
+def as_number(text: str) -> str:
+    """Return the text of the number that a text is: "1" for "1.0"; other texts as they are."""
+    plain = re.fullmatch(r"[+-]?(0|[1-9]\d*)(\.\d+)?([eE][+-]?\d+)?", text)
+    return text if plain is None or text.lstrip("+-").isdigit() else as_text(float(text))
+
+
+def texts_of(levels: Sequence) -> dict:
+    """Return the position of every level by its text, then by what else stands for it: 1.0, 0 or 1 of a boolean."""
+    places = {as_text(level): place for place, level in reversed(list(enumerate(levels)))}
+    for place, level in enumerate(levels):
+        places.setdefault(str(int(level)) if isinstance(level, bool) else as_number(as_text(level)), place)
+    return places
+
+
+def places_of(levels: Sequence, values: Sequence) -> np.ndarray:
+    """Return the position of every value among levels, (n,): their number for others, one more for missing ones."""
+    places, n = texts_of(levels), len(levels)
+    texts = [None if is_missing(value) else as_text(value) for value in values]
+    found = [n + 1 if text is None else places.get(text, places.get(as_number(text), n)) for text in texts]
+    return np.array(found, dtype=np.int64)
 
 
 def cells(axis: dict, values: Sequence) -> tuple[np.ndarray, np.ndarray]:
     """Return the cell of every value of a column, (n,), and where the value is in it, (n,)."""
     kind = axis["kind"]
     if kind == "levels":
-        places = {level: place for place, level in enumerate(axis["levels"])}
-        n = len(places)
-        found = [n + 1 if is_missing(value) else places.get(value, n) for value in values]
-        return np.array(found, dtype=np.int64), np.zeros(len(found))
+        found = places_of(axis["levels"], values)
+        return found, np.zeros(len(found))
     numbers = as_numbers(values)
     gaps = np.isnan(numbers)
     if kind == "steps":
         n = len(axis["edges"]) + 1
         return np.where(gaps, n, np.searchsorted(axis["edges"], numbers, side="right")), np.zeros(len(numbers))
+    if kind == "numbers":
+        n = len(axis["levels"])
+        known = np.array([*axis["levels"], np.inf])  # increasing
+        at = np.searchsorted(known[:-1], numbers)
+        return np.where(gaps, n + 1, np.where(known[at] == numbers, at, n)), np.zeros(len(numbers))
     n = axis["n_pieces"]
     scaled = np.where(gaps, 0.0, (numbers - axis["low"]) / ((axis["high"] - axis["low"]) / n))
+    if axis.get("period"):
+        scaled = scaled - n * np.floor(scaled / n)
     piece = np.floor(np.clip(scaled, 0.0, n - 1)).astype(np.int64)
     below, above = scaled < 0, scaled > n
     cell = np.where(gaps, n + 2, np.where(below, n, np.where(above, n + 1, piece)))
@@ -71,32 +119,62 @@ def term_values(term: dict, rows: Mapping) -> np.ndarray:
 
 
 def kernel_values(part: dict, rows: Mapping) -> np.ndarray:
-    """Return what a kernel of many columns adds to every score, (n, K)."""
-    columns = [as_numbers(rows[name]) for name in part["columns"]]
+    """Return what a kernel of several columns adds to every score, (n, K)."""
+    columns = []
+    for reader in part["readers"]:
+        values = rows[reader["column"]]
+        if "codes" in reader:
+            codes = np.array([*reader["codes"], UNSEEN, np.nan])
+            columns.append(codes[places_of(reader["levels"], values)])
+        else:
+            columns.append(as_numbers(values))
     points = (np.column_stack(columns) - part["means"]) / part["scales"]
     gaps = np.isnan(points).any(axis=1)
     points = np.where(gaps[:, None], 0.0, points)
     own, weights = np.asarray(part["points"]), np.asarray(part["coefficients"])
     out = np.empty((len(points), weights.shape[1]))
-    for start in range(0, len(points), 4096):
-        out[start : start + 4096] = kernel_matrix(part, points[start : start + 4096], own) @ weights
+    for start in range(0, len(points), 1024):
+        out[start : start + 1024] = kernel_matrix(part["kernel"], points[start : start + 1024], own) @ weights
     out += part["offsets"]
     out[gaps] = 0.0 if part["masks"] else np.nan
     return out
 
 
-def kernel_matrix(part: dict, a: np.ndarray, b: np.ndarray) -> np.ndarray:
+def kernel_matrix(kernel: dict, a: np.ndarray, b: np.ndarray) -> np.ndarray:
     """Return the kernel between two sets of points, (n, m)."""
-    kernel, inner = part["kernel"], a @ b.T
-    if kernel == "linear":
-        return inner
-    if kernel == "polynomial":
-        return (part["scale"] * inner + part["offset"]) ** part["degree"]
-    squares = np.maximum((a**2).sum(axis=1)[:, None] - 2 * inner + (b**2).sum(axis=1), 0.0)
-    if kernel == "gaussian":
+    name = kernel["kernel"]
+    if "columns" in kernel:
+        a, b = a[:, kernel["columns"]], b[:, kernel["columns"]]
+    if "units" in kernel:
+        a, b = a * np.array(kernel["units"]), b * np.array(kernel["units"])
+    if name in ("sum", "product"):
+        values = kernel_matrix(kernel["parts"][0], a, b)
+        for part in kernel["parts"][1:]:
+            other = kernel_matrix(part, a, b)
+            values = values + other if name == "sum" else values * other
+        return kernel.get("factor", 1.0) * values
+    if name == "polynomial":
+        return (kernel["scale"] * (a @ b.T) + kernel["offset"]) ** kernel["degree"]
+    if name == "gaussian":
+        a, b = a - b.mean(axis=0), b - b.mean(axis=0)  # far from zero squares would lose digits
+        squares = np.maximum((a**2).sum(axis=1)[:, None] - 2 * (a @ b.T) + (b**2).sum(axis=1), 0.0)
         return np.exp(-0.5 * squares)
-    r = np.minimum(np.sqrt(squares * 2 * part["nu"]), 1e3)
-    return np.exp(-r) * {0.5: 1.0, 1.5: 1 + r, 2.5: 1 + r + r**2 / 3}[part["nu"]]
+    total = np.zeros((len(a), len(b)))
+    for left, right in zip(a.T, b.T, strict=True):
+        apart = np.abs(left[:, None] - right)
+        if name == "laplacian":
+            total -= apart
+        elif name == "matern":  # whose root of a small difference of squares would be wrong
+            total += apart**2
+        elif name == "periodic":
+            total -= 2.0 / kernel["width"] ** 2 * np.sin(np.pi / kernel["period"] * apart) ** 2
+        else:  # overlap and ordinal: means over columns
+            near = (apart == 0) if name == "overlap" else np.maximum(0.0, 1.0 - apart)
+            total += near * (left != UNSEEN)[:, None] / a.shape[1]
+    if name == "matern":
+        r = np.minimum(np.sqrt(total * 2 * kernel["nu"]), 1e3)
+        return np.exp(-r) * {0.5: 1.0, 1.5: 1 + r, 2.5: 1 + r + r**2 / 3}[kernel["nu"]]
+    return np.exp(total) if name in ("laplacian", "periodic") else total
 
 
 def scores(model: dict, rows: Mapping) -> np.ndarray:
@@ -122,7 +200,7 @@ def probabilities(model: dict, rows: Mapping) -> np.ndarray:
     """Return the probability of every class, (n, n_classes), of a model that has them."""
     found = scores(model, rows)
     if model["probabilities"] == "sigmoid":
-        return 1.0 / (1.0 + np.exp(np.hstack([found, -found])))
+        return np.exp(-np.logaddexp(0.0, np.hstack([found, -found])))
     logs = found if model["probabilities"] == "softmax" else -np.logaddexp(0.0, -found)
     shares = np.exp(logs - logs.max(axis=1, keepdims=True))
     return shares / shares.sum(axis=1, keepdims=True)

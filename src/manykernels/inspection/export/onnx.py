@@ -1,5 +1,6 @@
 """Programs as ONNX graphs of double precision, which onnxruntime and others run without this library."""
 
+import re
 from collections.abc import Sequence
 from types import ModuleType
 from typing import Any
@@ -8,10 +9,13 @@ import numpy as np
 from numpy.typing import ArrayLike, DTypeLike
 
 from manykernels.exceptions import IncompatibleError, optional_module
+from manykernels.inspection.export.evaluate import UNSEEN
 from manykernels.inspection.export.program import Axis, KernelTerm, Program, Term
+from manykernels.inspection.export.text import written_forms
 from manykernels.validation.arrays import Array
 
 OPSET, MACHINE_LEARNING_OPSET, IR_VERSION = 17, 3, 8  # of 2022: what runtimes of all years since then read
+RESERVED = re.compile(r"(scores|prediction|probabilities|X|(value|constant|ordered|places)_\d+)?", re.IGNORECASE)
 
 
 class Graph:
@@ -57,15 +61,22 @@ def as_onnx(program: Program, about: Sequence[str]) -> bytes:
     """Return a program as an ONNX model.
 
     A model of a table takes one input a column, (n, 1): doubles, or texts where the column holds categories (the empty
-    text is a missing value), called ``x0``, ``x1``, ... if it has no names. A model of an array, or of a table without
-    names and texts, takes ``X``, (n, p) doubles. NaN is a missing number. It returns ``scores`` (n, K), and
-    ``prediction`` (n,) or (n, K), of classifiers with probabilities also ``probabilities``.
+    text is a missing value), called as `input_names` says. A model of an array, or of a table without names and texts,
+    takes ``X``, (n, p) doubles. NaN is a missing number. It returns ``scores`` (n, K), and ``prediction`` (n,) or
+    (n, K), of classifiers with probabilities also ``probabilities``.
     """
     onnx = optional_module("onnx", "Exporting to ONNX needs onnx.", "onnx")
     helper, kinds, g = onnx.helper, onnx.TensorProto, Graph(onnx.helper, onnx.numpy_helper)
+    levels = [level for part in program.parts for axis in part.axes for level in axis.levels]
+    for text in (*levels, *(program.classes or ())):
+        if re.search("[\ud800-\udfff]", str(text)):
+            raise IncompatibleError(f"{text!r} holds half of a surrogate pair, which ONNX cannot hold; export to .py.")
+    renamed = {column: given for column, given in input_names(program).items() if column != given}
+    if not takes_array(program):
+        about = [*about, *(f"Input {given} is column {column!r}." for column, given in renamed.items())]
     inputs, columns = _inputs(g, program, helper, kinds)
     n_targets = len(program.intercept)
-    curves = [term for term in program.terms if len(term.axes) == 1 and term.axes[0].kind == "pieces"]
+    curves = [term for term in program.terms if _is_curve(term)]
     parts = _curves(g, curves, columns)  # all at once
     parts += [_term(g, term, columns) for term in program.terms if term not in curves]
     parts += [_kernel(g, part, columns) for part in program.kernels]
@@ -88,26 +99,48 @@ def as_onnx(program: Program, about: Sequence[str]) -> bytes:
 
 def _inputs(g: Graph, program: Program, helper: ModuleType, kinds: Any) -> tuple[list[Any], dict[str, str]]:
     """Return the inputs of the graph, and by which values its nodes know the columns, (n, 1) each."""
-    if not (program.named or _texts(program)):
-        info = helper.make_tensor_value_info("X", kinds.DOUBLE, [None, program.n_features])
+    if takes_array(program):
+        info = helper.make_tensor_value_info("X", kinds.DOUBLE, [None, len(program.features)])
         places = zip(program.columns, program.positions, strict=True)
         values = {name: g("Gather", "X", g.constant([at], np.int64), axis=1) for name, at in places}
         return [info], values
-    names = program.columns or ("unused",)
+    names, texts = input_names(program), _texts(program)
     infos = [
-        helper.make_tensor_value_info(name, kinds.STRING if name in _texts(program) else kinds.DOUBLE, [None, 1])
-        for name in names
+        helper.make_tensor_value_info(given, kinds.STRING if name in texts else kinds.DOUBLE, [None, 1])
+        for name, given in names.items()
     ]
-    return infos, {name: name for name in names}
+    return infos or [helper.make_tensor_value_info("unused", kinds.DOUBLE, [None, 1])], names
+
+
+def takes_array(program: Program) -> bool:
+    """Return whether the graph takes all columns as one array."""
+    return not (program.named or _texts(program))
+
+
+def input_names(program: Program) -> dict[str, str]:
+    """Return the input of every column: its name, or its place as ``x3`` where a graph cannot hold that name.
+
+    Such are empty names, those of outputs and of nodes, and those with control characters.
+    """
+    names: dict[str, str] = {}
+    for position, column in zip(program.positions, program.columns, strict=True):
+        given = column
+        if RESERVED.fullmatch(column) or not column.isprintable():
+            given = f"x{position}"
+            while given in program.features:
+                given += "_"
+        names[column] = given
+    return names
 
 
 def _texts(program: Program) -> set[str]:
     """Return the columns that hold texts."""
-    axes = [axis for term in program.terms for axis in term.axes if axis.text]
-    for axis in axes:
-        if not all(isinstance(level, str) for level in axis.levels):
-            raise IncompatibleError(f"Column {axis.column!r} holds texts and numbers; an input of ONNX holds either.")
-    return {axis.column for axis in axes}
+    return {axis.column for part in program.parts for axis in part.axes if axis.text}
+
+
+def _is_curve(term: Term) -> bool:
+    """Return whether a term is a function of one column of numbers that does not repeat itself."""
+    return len(term.axes) == 1 and term.axes[0].kind == "pieces" and not term.axes[0].period
 
 
 def _curves(g: Graph, terms: Sequence[Term], columns: dict[str, str]) -> list[str]:
@@ -138,6 +171,9 @@ def _pieces(g: Graph, x: str, axes: Sequence[Axis]) -> tuple[str, str]:
     gaps = g("IsNaN", x)
     scaled = g("Div", g("Sub", x, g.constant(lows[None])), g.constant(steps[None]))
     scaled = g("Where", gaps, g.constant([[0.0]]), scaled)
+    if any(axis.period for axis in axes):
+        turns = g("Floor", g("Div", scaled, g.constant(sizes[None])))
+        scaled = g("Sub", scaled, g("Mul", turns, g.constant(sizes[None])))
     below, above = g("Less", scaled, g.constant([[0.0]])), g("Greater", scaled, g.constant(sizes[None]))
     piece = g("Floor", g("Min", g("Max", scaled, g.constant([[0.0]])), g.constant(sizes[None] - 1)))
     start = g("Where", below, g.constant([[0.0]]), g("Where", above, g.constant(sizes[None]), piece))
@@ -154,18 +190,20 @@ def _cell(g: Graph, axis: Axis, x: str) -> tuple[str, str | None]:
         return _pieces(g, x, [axis])
     n = axis.n_cells
     if axis.text:
-        keys = [*axis.levels, ""]
-        cells = [*range(n - 2), n - 1]
-        if "" in axis.levels:
-            keys, cells = keys[:-1], cells[:-1]
-        encoded = g("LabelEncoder", x, domain="ai.onnx.ml", keys_strings=keys, values_int64s=cells, default_int64=n - 2)
+        keys = written_forms(axis.levels)
+        encoded = g(
+            "LabelEncoder", x, domain="ai.onnx.ml", keys_strings=[*keys, *([] if "" in keys else [""])],
+            values_int64s=[*keys.values(), *([] if "" in keys else [n - 1])], default_int64=n - 2,
+        )  # fmt: skip
         return encoded, None
     gaps = g("IsNaN", x)
-    if axis.kind == "steps":
-        reached = g("Cast", g("GreaterOrEqual", x, g.constant(np.array([axis.edges]))), to=7)
+    if axis.kind in ("steps", "boolean"):
+        edges = axis.edges if axis.kind == "steps" else (0.5,)
+        reached = g("Cast", g("GreaterOrEqual", x, g.constant(np.array([edges]))), to=7)
         cell = g("ReduceSum", reached, g.constant([1], np.int64), keepdims=1)
     elif axis.levels:
-        equal = g("Cast", g("Equal", x, g.constant(np.array([axis.levels], dtype=np.float64))), to=7)
+        levels = np.array([[float(level) for level in axis.levels]])
+        equal = g("Cast", g("Equal", x, g.constant(levels)), to=7)
         places = g("Mul", equal, g.constant(np.arange(n - 2)[None] - (n - 2), np.int64))
         cell = g("Add", g("ReduceSum", places, g.constant([1], np.int64), keepdims=1), g.constant([[n - 2]], np.int64))
     else:
@@ -195,8 +233,14 @@ def _term(g: Graph, term: Term, columns: dict[str, str]) -> str:
 
 
 def _kernel(g: Graph, part: KernelTerm, columns: dict[str, str]) -> str:
-    """Return what a kernel of many columns adds to the scores, (n, K)."""
-    values = [columns[name] for name in part.columns]
+    """Return what a kernel of several columns adds to the scores, (n, K)."""
+    values = []
+    for axis, codes in zip(part.axes, part.codes, strict=True):
+        x = columns[axis.column]
+        if codes is not None:
+            cell, _ = _cell(g, axis, x)
+            x = g("Gather", g.constant([*codes, UNSEEN, np.nan]), cell)
+        values.append(x)
     x = values[0] if len(values) == 1 else g("Concat", *values, axis=1)
     points = g("Div", g("Sub", x, g.constant(part.means[None])), g.constant(part.scales[None]))
     gaps = g("IsNaN", points)
@@ -210,21 +254,61 @@ def _kernel(g: Graph, part: KernelTerm, columns: dict[str, str]) -> str:
 
 def _matrix(g: Graph, kernel: dict[str, Any], x: str, points: Array) -> str:
     """Return kernel values between rows and points, (n, r)."""
-    name, inner = kernel["kernel"], g("MatMul", x, g.constant(points.T))
-    if name == "linear":
-        return inner
+    name = kernel["kernel"]
+    if "columns" in kernel:
+        x = g("Gather", x, g.constant(kernel["columns"], np.int64), axis=1)
+        points = points[:, kernel["columns"]]
+    if "units" in kernel:
+        units = np.array([kernel["units"]])
+        x, points = g("Mul", x, g.constant(units)), points * units
+    if name in ("sum", "product"):
+        value = _matrix(g, kernel["parts"][0], x, points)
+        for part in kernel["parts"][1:]:
+            value = g("Add" if name == "sum" else "Mul", value, _matrix(g, part, x, points))
+        return g("Mul", value, g.constant(kernel["factor"])) if "factor" in kernel else value
     if name == "polynomial":
+        inner = g("MatMul", x, g.constant(points.T))
         base = g("Add", g("Mul", inner, g.constant(float(kernel["scale"]))), g.constant(float(kernel["offset"])))
         value = base
         for _ in range(int(kernel["degree"]) - 1):
             value = g("Mul", value, base)
         return value
-    row_squares = g("ReduceSum", g("Mul", x, x), g.constant([1], np.int64), keepdims=1)
+    return _gaussian(g, x, points) if name == "gaussian" else _by_columns(g, kernel, x, points)
+
+
+def _gaussian(g: Graph, x: str, points: Array) -> str:
+    """Return a Gaussian kernel of width one, (n, r)."""
+    middle = points.mean(axis=0)
+    x, points = g("Sub", x, g.constant(middle[None])), points - middle
+    inner, row_squares = g("MatMul", x, g.constant(points.T)), g("ReduceSum", g("Mul", x, x), g.constant([1], np.int64))
     sums = g("Add", row_squares, g.constant((points**2).sum(axis=1)[None]))
     squares = g("Max", g("Sub", sums, g("Mul", inner, g.constant(2.0))), g.constant([[0.0]]))
-    if name == "gaussian":
-        return g("Exp", g("Mul", squares, g.constant(-0.5)))
-    r = g("Min", g("Sqrt", g("Mul", squares, g.constant(2.0 * kernel["nu"]))), g.constant([[1e3]]))
+    return g("Exp", g("Mul", squares, g.constant(-0.5)))
+
+
+def _by_columns(g: Graph, kernel: dict[str, Any], x: str, points: Array) -> str:
+    """Return a kernel of differences in each column, (n, r): Laplacian, Matern, periodic, overlap or ordinal."""
+    name, parts = kernel["kernel"], []
+    for j, column in enumerate(points.T):
+        own = g("Gather", x, g.constant([j], np.int64), axis=1)
+        apart = g("Abs", g("Sub", own, g.constant(column[None])))
+        if name == "laplacian":
+            parts.append(g("Neg", apart))
+        elif name == "matern":
+            parts.append(g("Mul", apart, apart))
+        elif name == "periodic":  # a whole number of periods less, since sines of large numbers differ by runtime
+            turns = g("Div", apart, g.constant(float(kernel["period"])))
+            sine = g("Sin", g("Mul", g("Sub", turns, g("Floor", turns)), g.constant(np.pi)))
+            parts.append(g("Mul", g("Mul", sine, sine), g.constant(-2.0 / kernel["width"] ** 2)))
+        else:
+            equal = g("Cast", g("Equal", apart, g.constant(0.0)), to=11)
+            near = equal if name == "overlap" else g("Max", g("Sub", g.constant(1.0), apart), g.constant(0.0))
+            seen = g("Cast", g("Greater", own, g.constant(UNSEEN)), to=11)
+            parts.append(g("Mul", g("Mul", near, seen), g.constant(1.0 / points.shape[1])))
+    total = g.sum(parts)
+    if name != "matern":
+        return g("Exp", total) if name in ("laplacian", "periodic") else total
+    r = g("Min", g("Sqrt", g("Mul", total, g.constant(2.0 * kernel["nu"]))), g.constant([[1e3]]))
     value = g("Exp", g("Neg", r))
     if kernel["nu"] == 0.5:
         return value

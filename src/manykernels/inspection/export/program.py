@@ -13,14 +13,19 @@ OTHER = "\0 none of these"  # a category that no table has
 
 @dataclass(frozen=True)
 class Axis:
-    """One column as a term reads it: pieces of equal length, steps between edges, or levels."""
+    """One column as a term reads it.
+
+    Kinds: ``"pieces"`` of equal length, ``"steps"`` between edges, ``"boolean"``, ``"numbers"`` that are equal or not,
+    and ``"levels"`` of categories, which are compared as text.
+    """
 
     column: str
     position: int  # in the table of the model
-    kind: str  # "pieces", "steps" or "levels"
-    low: float = 0.0  # of pieces: beyond, a function goes on as the polynomials of its linear kernels do
+    kind: str
+    low: float = 0.0  # of pieces: beyond, a function goes on as its polynomials do, and else is constant
     high: float = 0.0
     n_pieces: int = 0
+    period: bool = False  # whether the function repeats itself from low to high
     edges: tuple[float, ...] = ()
     levels: tuple[Any, ...] = ()
     unit: str = ""  # of a column of dates or durations
@@ -28,9 +33,9 @@ class Axis:
 
     @property
     def n_cells(self) -> int:
-        """Pieces and what lies below, above and nowhere; steps and nowhere; levels, others and nowhere."""
-        counts = {"pieces": self.n_pieces + 1, "steps": len(self.edges), "levels": len(self.levels)}
-        return counts[self.kind] + 2
+        """Pieces, one cell below and one above; steps; levels and one for others; each with one for missing values."""
+        counts = {"pieces": self.n_pieces + 1, "steps": len(self.edges), "boolean": 1}
+        return counts.get(self.kind, len(self.levels)) + 2
 
     @property
     def degree(self) -> int:
@@ -41,7 +46,10 @@ class Axis:
         """Return the axis as exported programs read it."""
         values: dict[str, Any] = {"column": self.column, "kind": self.kind}
         if self.kind == "pieces":
-            return values | {"low": self.low, "high": self.high, "n_pieces": self.n_pieces}
+            ends = {"low": self.low, "high": self.high, "n_pieces": self.n_pieces}
+            return values | ends | ({"period": True} if self.period else {})
+        if self.kind == "boolean":
+            return values | {"kind": "steps", "edges": [0.5]}
         return values | ({"edges": list(self.edges)} if self.kind == "steps" else {"levels": list(self.levels)})
 
 
@@ -51,7 +59,8 @@ class Term:
 
     axes: tuple[Axis, ...]
     coefficients: Array  # (cells, monomials, K) float64: NaN where a row must not have that cell
-    error: float  # the largest difference that was measured
+    error: float = 0.0  # largest difference from the model that was measured between the nodes
+    beyond: float = 0.0  # the same far beyond the pieces, as a share of the function where that is larger than one
 
     def plain(self) -> dict[str, Any]:
         """Return the term as exported programs read it."""
@@ -60,23 +69,35 @@ class Term:
 
 @dataclass(frozen=True, eq=False)
 class KernelTerm:
-    """Kernels of one shape of many columns: ``sum_i c_i k(x, z_i)`` at standardized points."""
+    """A kernel of several columns at points: ``sum_i c_i k(x, z_i)``, where ``x`` and ``z_i`` are standardized."""
 
-    columns: tuple[str, ...]
-    means: Array  # (d,) float64: what is subtracted from rows, and by what they are divided
+    axes: tuple[Axis, ...]  # columns as levels, or as plain numbers ("pieces")
+    codes: tuple[Array | None, ...]  # what levels are as numbers; None for a column of numbers
+    means: Array  # (d,) float64: subtracted from rows, before they are divided by scales
     scales: Array
     points: Array  # (r, d) float64
     coefficients: Array  # (r, K) float64
     offsets: Array  # (K,) float64
     kernel: dict[str, Any]  # its name and parameters
-    masks: bool  # whether a row with a gap gets nothing; else its score is not known
+    masks: bool  # whether a row with a missing value gets nothing; else its score is missing
+    error: float = 0.0  # largest difference from the model that was measured
+
+    @property
+    def columns(self) -> tuple[str, ...]:
+        """Columns that the kernel reads."""
+        return tuple(axis.column for axis in self.axes)
 
     def plain(self) -> dict[str, Any]:
         """Return the term as exported programs read it."""
         arrays = {name: getattr(self, name).tolist() for name in ("means", "scales", "points", "coefficients")}
-        return {"columns": list(self.columns), **arrays, "offsets": self.offsets.tolist(), "masks": self.masks} | (
-            self.kernel
-        )
+        readers = [
+            {"column": axis.column}
+            if codes is None
+            else {"column": axis.column, "levels": list(axis.levels), "codes": codes.tolist()}
+            for axis, codes in zip(self.axes, self.codes, strict=True)
+        ]
+        own = {"offsets": self.offsets.tolist(), "masks": self.masks, "kernel": self.kernel}
+        return {"readers": readers, **arrays, **own}
 
 
 @dataclass(frozen=True, eq=False)
@@ -84,9 +105,9 @@ class Program:
     """What a fitted model computes."""
 
     columns: tuple[str, ...]  # that it reads
-    n_features: int
+    features: tuple[str, ...]  # all columns of the model
     named: bool  # whether rows come as a table with names; else as an array
-    positions: tuple[int, ...]  # of these columns
+    positions: tuple[int, ...]  # of the columns that it reads
     units: dict[str, str]  # of columns of dates and durations
     terms: tuple[Term, ...]
     kernels: tuple[KernelTerm, ...]
@@ -98,9 +119,14 @@ class Program:
     single: bool
 
     @property
+    def parts(self) -> tuple[Term | KernelTerm, ...]:
+        """Terms and kernels."""
+        return (*self.terms, *self.kernels)
+
+    @property
     def error(self) -> float:
         """Sum of the largest differences of terms: what a score may differ by within the ranges of the columns."""
-        return float(sum(term.error for term in self.terms))
+        return float(sum(part.error for part in self.parts))
 
     def plain(self) -> dict[str, Any]:
         """Return the model as lists and numbers."""
@@ -118,15 +144,16 @@ class Program:
 
 def nodes_of(axis: Axis, inside: Array) -> list[list[Any]]:
     """Return values in every cell of an axis: of pieces at these places, of others one a cell."""
-    if axis.kind == "levels":
-        numbers = all(isinstance(level, float) for level in axis.levels)
-        other = (max(axis.levels, default=0.0) + 1.0) if numbers else OTHER
-        return [[level] for level in (*axis.levels, other, None)]
-    if axis.kind == "steps":
-        edges = np.asarray(axis.edges)
-        inner = 0.5 * (edges[1:] + edges[:-1])
-        ends = [edges[0] - 1.0, *inner.tolist(), edges[-1] + 1.0] if len(edges) else [0.0]
+    if axis.kind == "boolean":
+        return [[0.0], [1.0], [np.nan]]
+    if axis.kind == "steps":  # a cell begins with its edge
+        ends = [axis.edges[0] - max(1.0, abs(axis.edges[0])), *axis.edges] if axis.edges else [0.0]
         return [[float(value)] for value in ends] + [[np.nan]]
+    if axis.kind == "numbers":
+        largest = max(axis.levels, default=0.0)
+        return [[level] for level in (*axis.levels, largest + max(1.0, abs(largest)), np.nan)]
+    if axis.kind == "levels":
+        return [[level] for level in (*axis.levels, OTHER, None)]
     step = (axis.high - axis.low) / axis.n_pieces
     pieces = axis.low + (np.arange(axis.n_pieces)[:, None] + inside) * step
     beyond = [[end] * len(inside) for end in (axis.low, axis.high, np.nan)]

@@ -1,0 +1,316 @@
+"""By how much a written file differs from the model: it is run on rows that the model predicts too."""
+
+import importlib.util
+import sqlite3
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from sklearn.base import BaseEstimator
+
+from manykernels.exceptions import InvalidInputError
+from manykernels.inspection.export import evaluate
+from manykernels.inspection.export.card import card_scores
+from manykernels.inspection.export.columns import MOST_DAYS, Columns
+from manykernels.inspection.export.curves import FAR, ROUNDING, SAFETY, SENTINELS
+from manykernels.inspection.export.onnx import input_names, takes_array
+from manykernels.inspection.export.points import probes
+from manykernels.inspection.export.program import OTHER, Program
+from manykernels.inspection.export.sql import quoted
+from manykernels.kernels.tables.encoding import plain
+from manykernels.validation.arrays import Array
+
+NEAR, WIDE, AT_POINTS = 150, 60, 40  # rows of values of fit, of the whole ranges, and near points of each kernel
+MOST_VALUES = 60  # edges or levels of a column that are tried
+MOST_GIVEN = 200  # rows of the caller
+EXACT_INTEGERS = 2**53  # from here on floats skip integers
+
+Values = dict[int, list[Any]]  # of columns by their place in the table of fit
+
+
+@dataclass(frozen=True, eq=False)
+class Trial:
+    """Rows as exported programs read them, with the scores of the model."""
+
+    rows: dict[str, list[Any]]
+    beyond: Array  # (n,) bool: whether a value is far beyond its range
+    scores: Array  # (n, K)
+
+    @property
+    def spread(self) -> float:
+        """What scores within the ranges vary by."""
+        near = self.scores[~self.beyond]
+        return float(np.nanmax(near, initial=-np.inf) - np.nanmin(near, initial=np.inf)) if near.size else 0.0
+
+
+@dataclass(frozen=True)
+class Agreement:
+    """Largest differences between scores of a file and of its model, a tenth more, and what ran the file."""
+
+    error: float
+    beyond: float
+    by: str
+    n_rows: int
+
+
+def agreement(ending: str, content: bytes | str, program: Program, trial: Trial, table: str) -> Agreement:
+    """Run a file on the rows of a trial and compare."""
+    n = len(trial.scores)
+    if not n:
+        return Agreement(0.0, 0.0, "no rows: the scores are constant", 0)
+    if ending == ".csv":
+        found, by = card_scores(program, trial.rows), "Python"
+        known = ~np.isnan(found).any(axis=1)  # ranges without a line have no score
+    else:
+        run = {".py": _by_python, ".onnx": _by_onnx, ".sql": _by_sql}[ending]
+        found, by = run(content, program, trial.rows, table)
+        known = np.ones(n, dtype=bool)
+    with np.errstate(invalid="ignore"):
+        differences = np.abs(found - trial.scores)
+    both = np.isnan(found) & np.isnan(trial.scores)
+    differences = np.where(both, 0.0, np.where(np.isnan(differences), np.inf, differences))
+    far = differences - ROUNDING * np.abs(np.nan_to_num(trial.scores))
+    near = differences[known & ~trial.beyond]
+    outside = far[known & trial.beyond]
+    return Agreement(SAFETY * float(near.max(initial=0.0)), SAFETY * float(outside.max(initial=0.0)), by, n)
+
+
+# --- rows -------------------------------------------------------------------------------------------------------------
+
+
+def trial_rows(
+    model: BaseEstimator, program: Program, columns: Columns, ranges: Mapping[str, tuple[float, float]]
+) -> Trial:
+    """Return rows of every kind: like those of fit, at edges, with unseen levels, with gaps, and far beyond."""
+    if not program.columns:
+        return Trial({}, np.zeros(0, dtype=bool), np.zeros((0, len(program.intercept))))
+    pools = _Pools(program, columns, ranges)
+    near = [pools.drawn(NEAR), pools.drawn(WIDE, wide=True), *pools.at_points(), *pools.at_edges(), *pools.levels()]
+    near += [*pools.gaps(), *pools.large_integers(), *pools.given()]
+    parts = [(part, False) for part in near] + [(part, True) for part in pools.far()]
+    kept: list[tuple[Values, bool, Array]] = []
+    for part, beyond in _merged(parts):
+        try:
+            kept.append((part, beyond, _scores(model, columns, part)))
+        except InvalidInputError:  # such as counts below zero, or squares beyond float64
+            if not beyond:
+                raise
+    rows = {columns.names[j]: [value for part, _, _ in kept for value in part[j]] for j in pools.positions}
+    sizes = [len(scores) for _, _, scores in kept]
+    marks = np.repeat([beyond for _, beyond, _ in kept], sizes)
+    return Trial(rows, marks, np.vstack([scores for _, _, scores in kept]))
+
+
+def _merged(parts: list[tuple[Values, bool]]) -> list[tuple[Values, bool]]:
+    """Return the rows within ranges together, and those beyond: few calls of the model."""
+    merged = []
+    for beyond in (False, True):
+        own = [part for part, marked in parts if marked == beyond and any(part.values())]
+        if own:
+            merged.append(({j: [value for part in own for value in part[j]] for j in own[0]}, beyond))
+    return merged
+
+
+def _scores(model: Any, columns: Columns, part: Values) -> Array:
+    """Return what the model predicts of rows, before classes and exponentials."""
+    frame = columns.frame(list(part), list(part.values()))
+    plain_numbers = not columns.named and all(dtype == np.float64 for dtype in frame.dtypes)
+    return np.asarray(model._scores(frame.to_numpy() if plain_numbers else frame))
+
+
+class _Pools:
+    """Values of every column that a program reads, from which rows are drawn."""
+
+    def __init__(self, program: Program, columns: Columns, ranges: Mapping[str, tuple[float, float]]) -> None:
+        self.program, self.columns, self.ranges = program, columns, ranges
+        self.positions = list(program.positions)
+        self.rng = np.random.default_rng(0)
+        self.known: dict[int, Array] = {}
+        own = columns.table.positions
+        for j in self.positions:
+            if self.kind(j) != "levels":
+                values = [columns.known(m, at.index(j)) for m, at in enumerate(own) if j in at]
+                self.known[j] = np.unique(np.concatenate(values))
+
+    def kind(self, j: int) -> str:
+        """Return "levels", "boolean" or "number"."""
+        encoding = self.columns.encodings[j]
+        return "levels" if encoding.read_as != "number" else "boolean" if encoding.kind == "boolean" else "number"
+
+    def drawn(self, n: int, *, wide: bool = False) -> Values:
+        """Return rows of independent values: half of numbers known ones, or all between the ends of ranges."""
+        return {j: self._values(j, n, wide) for j in self.positions}
+
+    def _values(self, j: int, n: int, wide: bool) -> list[Any]:
+        if self.kind(j) == "levels":
+            levels = self.columns.encodings[j].levels or (OTHER,)
+            return [levels[at] for at in self.rng.integers(len(levels), size=n)]
+        if self.kind(j) == "boolean":
+            return self.rng.integers(2, size=n).astype(np.float64).tolist()
+        known = self.known[j]
+        low, high = float(known[0]), float(known[-1])
+        if wide:
+            low, high = self.ranges.get(self.columns.names[j], (low, high))
+        values = self.rng.uniform(low, high, n) if high - low < np.inf else np.full(n, low)
+        taken = (self.rng.random(n) < 0.5) & (not wide)
+        return np.where(taken, self.rng.choice(known, n), values).tolist()
+
+    def _with(self, j: int, values: list[Any]) -> Values:
+        """Return rows with these values of one column."""
+        return self.drawn(len(values)) | {j: values}
+
+    def at_points(self) -> list[Values]:
+        """Return rows near the points of kernels of several columns."""
+        found = []
+        for m, positions in enumerate(self.columns.table.positions):
+            if len(positions) > 1 and self.columns.table.specs[m].family != "missing":
+                points = self.columns.points(m)
+                values = probes(self.columns, m, points, AT_POINTS)
+                found.append(self.drawn(AT_POINTS) | dict(zip(positions, values, strict=True)))
+        return found
+
+    def at_edges(self) -> list[Values]:
+        """Return rows at both sides of steps, and at equal numbers."""
+        found = []
+        for axis in (axis for term in self.program.terms for axis in term.axes if axis.kind in ("steps", "numbers")):
+            edges = np.array(axis.edges or axis.levels)
+            edges = self.rng.permutation(edges)[:MOST_VALUES]
+            found.append(self._with(axis.position, [*edges.tolist(), *np.nextafter(edges, -np.inf).tolist()]))
+        return found
+
+    def levels(self) -> list[Values]:
+        """Return rows with every category, and one that no training row has."""
+        categories = [j for j in self.positions if self.kind(j) == "levels"]
+        found = []
+        for j in categories:
+            levels = [plain(level) for level in self.columns.encodings[j].levels]
+            texts = any(isinstance(level, str) for level in levels)
+            found.append(
+                self._with(j, [*levels[:MOST_VALUES], "none of these" if texts else max(levels, default=0) + 1])
+            )
+        return found
+
+    def gaps(self) -> list[Values]:
+        """Return rows in which a value is missing, where the model takes some."""
+        if not self.columns.masks:
+            return []
+        gap = {j: None if self.kind(j) == "levels" else np.nan for j in self.positions}
+        return [*(self._with(j, [gap[j]] * 3) for j in self.positions), {j: [gap[j]] for j in self.positions}]
+
+    def large_integers(self) -> list[Values]:
+        """Return rows with integers that no float is equal to, of columns that have such."""
+        found = []
+        for j in self.positions:
+            if self.kind(j) == "number" and not self.program.units.get(self.columns.names[j]):
+                large = self.known[j][(np.abs(self.known[j]) >= EXACT_INTEGERS) & (np.abs(self.known[j]) < 2**62)]
+                if len(large):
+                    chosen = self.rng.choice(large, MOST_VALUES)
+                    near = zip(chosen.tolist(), self.rng.integers(-300, 300, MOST_VALUES).tolist(), strict=True)
+                    found.append(self._with(j, [int(value) + step for value, step in near]))
+        return found
+
+    def given(self) -> list[Values]:
+        """Return some of the rows of the caller."""
+        rows = self.columns.rows
+        if rows is None:
+            return []
+        chosen = self.rng.permutation(len(rows))[:MOST_GIVEN]
+        found = {}
+        for j in self.positions:
+            column = rows.iloc[chosen, j]
+            encoding = self.columns.encodings[j]
+            known = column.isna().to_numpy(dtype=bool)
+            if self.kind(j) == "levels":
+                found[j] = [None if gap else plain(v) for v, gap in zip(column, known, strict=True)]
+            else:
+                found[j] = encoding.encode(column).tolist()
+        whole = [all(value == value for value in row) for row in zip(*found.values(), strict=True)]
+        if self.columns.masks:
+            return [found]
+        return [{j: [value for value, kept in zip(values, whole, strict=True) if kept] for j, values in found.items()}]
+
+    def far(self) -> list[Values]:
+        """Return rows in which one number is far beyond its range."""
+        found = []
+        for j in self.positions:
+            if self.kind(j) != "number":
+                continue
+            name = self.columns.names[j]
+            low, high = self.ranges.get(name, (float(self.known[j][0]), float(self.known[j][-1])))
+            reach = high - low or 1.0
+            values = [*(low - share * reach for share in FAR), *(high + share * reach for share in FAR), *SENTINELS]
+            most = MOST_DAYS if self.program.units.get(name) else np.inf
+            found.append(self._with(j, [v for v in values if not low <= v <= high and abs(v) <= most]))
+        return found
+
+
+# --- what runs files --------------------------------------------------------------------------------------------------
+
+
+def _by_python(content: Any, program: Program, rows: dict[str, list[Any]], table: str) -> tuple[Array, str]:
+    """Run a Python module."""
+    module: dict[str, Any] = {}
+    exec(compile(content, "exported model", "exec"), module)
+    return np.asarray(module["scores"](rows)), "Python"
+
+
+def _by_numpy(program: Program, rows: dict[str, list[Any]], why: str) -> tuple[Array, str]:
+    """Run the program that a file states."""
+    return np.asarray(evaluate.scores(program.plain(), rows)), f"NumPy, since {why}"
+
+
+def _by_onnx(content: Any, program: Program, rows: dict[str, list[Any]], table: str) -> tuple[Array, str]:
+    """Run a graph by onnxruntime, if that is installed."""
+    if importlib.util.find_spec("onnxruntime") is None:
+        return _by_numpy(program, rows, "onnxruntime is not installed")
+    runtime: Any = importlib.import_module("onnxruntime")
+    session = runtime.InferenceSession(content, providers=["CPUExecutionProvider"])
+    n = len(next(iter(rows.values())))
+    if takes_array(program):
+        array = np.zeros((n, len(program.features)))
+        for name, position in zip(program.columns, program.positions, strict=True):
+            array[:, position] = evaluate.as_numbers(rows[name])
+        return session.run(["scores"], {"X": array})[0], "onnxruntime"
+    names, feed = input_names(program), {}
+    kinds = {given.name: given.type for given in session.get_inputs()}
+    for column, given in names.items():
+        if kinds[given] == "tensor(string)":
+            texts = ["" if evaluate.is_missing(value) else evaluate.as_text(value) for value in rows[column]]
+            feed[given] = np.array(texts, dtype=object)[:, None]
+        else:
+            feed[given] = evaluate.as_numbers(rows[column])[:, None]
+    return session.run(["scores"], feed)[0], "onnxruntime"
+
+
+def _by_sql(content: Any, program: Program, rows: dict[str, list[Any]], table: str) -> tuple[Array, str]:
+    """Run a statement by sqlite3, or by DuckDB where that joins too few tables."""
+    names, columns = list(rows), [[_stored(value) for value in values] for values in rows.values()]
+    number = "row number"
+    while number.casefold() in {name.casefold() for name in names}:
+        number += "_"
+    numbered = list(zip(range(len(columns[0])), *columns, strict=True))
+    first = len(names) + 1  # column of the scores
+    with sqlite3.connect(":memory:") as base:
+        base.create_function("exp", 1, _exponential)  # which not every SQLite has
+        fields = ", ".join(quoted(name) for name in (number, *names))
+        base.execute(f"CREATE TABLE {quoted(table)} ({fields})")
+        base.executemany(f"INSERT INTO {quoted(table)} VALUES ({', '.join('?' * first)})", numbered)
+        try:
+            found = base.execute(content).fetchall()
+        except sqlite3.OperationalError as error:
+            if "join" not in str(error) and "too " not in str(error):
+                raise
+            return _by_numpy(program, rows, f"SQLite has {error}")
+    ordered = sorted(found, key=lambda row: row[0])
+    scores = [row[first : first + len(program.intercept)] for row in ordered]
+    return np.array(scores, dtype=np.float64), f"SQLite {sqlite3.sqlite_version}"
+
+
+def _exponential(value: float | None) -> float | None:
+    return None if value is None else float(np.exp(min(value, 709.0)))
+
+
+def _stored(value: object) -> Any:
+    """Return a value as databases hold it."""
+    return None if evaluate.is_missing(value) else value

@@ -1,0 +1,143 @@
+"""Programs as a card in CSV: points for ranges and categories, which add up to scores by hand."""
+
+from itertools import pairwise
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from manykernels.exceptions import IncompatibleError
+from manykernels.inspection.export.evaluate import term_values
+from manykernels.inspection.export.program import OTHER, Axis, Program, Term, nodes_of
+from manykernels.inspection.export.text import printable, score_names
+from manykernels.inspection.files import as_csv
+from manykernels.validation.arrays import Array
+
+CARD_BINS = 20  # of a column of numbers on a card
+CARD_POINTS = 9  # of each bin that are looked at
+MOST_LINES = 100_000  # of a card
+
+
+def as_card(program: Program) -> str:
+    """Return a table in CSV: what every range or category adds to every score, and how much that is wrong by.
+
+    A line a range: ``term``, then for its columns ``column``, ``from``, ``to`` and ``level``, the points, and
+    ``max_error``, by how much the function differs from them within. The first line has the constant. Where a function
+    is not constant beyond its pieces, no line has a value there; a periodic one has lines for one period, which
+    repeat. No text is a formula to a spreadsheet.
+    """
+    return as_csv(card_of(program).apply(lambda column: column.map(_printable)))
+
+
+def _printable(value: object) -> object:
+    return printable(value) if isinstance(value, str) else value
+
+
+def card_of(program: Program) -> pd.DataFrame:
+    """Return the lines of a card."""
+    names = [name.replace("score", "points", 1) for name in score_names(program)]
+    constant = dict(zip(names, program.intercept.tolist(), strict=True))
+    frames = [pd.DataFrame([{"term": 0, **constant, "max_error": 0.0}])]
+    frames += [_lines(number, term, names) for number, term in enumerate(program.terms, start=1)]
+    card = pd.concat(frames, ignore_index=True)
+    if len(card) > MOST_LINES:
+        raise IncompatibleError(
+            f"A card of {len(card)} lines is none to score by: export .sql or .onnx, or fit kernels of single columns."
+        )
+    ends = [name for name in card.columns if name not in ("term", *names, "max_error")]
+    return card[["term", *ends, *names, "max_error"]]
+
+
+def card_scores(program: Program, rows: dict[str, Any]) -> Array:
+    """Return the scores that a card gives to rows, (n, K): NaN where a row falls into no line."""
+    card = card_of(program)
+    names = [name.replace("score", "points", 1) for name in score_names(program)]
+    n = len(next(iter(rows.values())))
+    total = np.repeat(card[names].to_numpy(dtype=np.float64)[:1], n, axis=0)
+    for number, term in enumerate(program.terms, start=1):
+        points = card.loc[card["term"] == number, names].to_numpy(dtype=np.float64)
+        places = np.zeros(n, dtype=np.int64)
+        outside = np.zeros(n, dtype=bool)
+        for a, axis in enumerate(term.axes):
+            found, size = _bin_of(term, a, axis, rows[axis.column])
+            outside |= found < 0
+            places = places * size + found
+        total += np.where(outside[:, None], np.nan, points[np.where(outside, 0, places)])
+    return total
+
+
+def _bin_of(term: Term, place: int, axis: Axis, values: Any) -> tuple[Array, int]:
+    """Return the line of every value among those of its axis, -1 for none, and their number."""
+    lines = _bins(term, place)
+    found = np.full(len(values), -1, dtype=np.int64)
+    if axis.kind == "pieces":
+        numbers = np.array([np.nan if value is None else value for value in values], dtype=np.float64)
+        for line, (described, _) in enumerate(lines[:-1]):
+            found[(numbers >= described["from"]) & (numbers < described["to"])] = line
+        found[np.isnan(numbers)] = len(lines) - 1
+        return found, len(lines)
+    cells = term_values({"axes": [axis.plain()], "coefficients": np.arange(axis.n_cells)[:, None, None]}, {
+        axis.column: values})  # fmt: skip
+    return cells[:, 0].astype(np.int64), len(lines)
+
+
+def _lines(number: int, term: Term, names: list[str]) -> pd.DataFrame:
+    """Return the lines of a term."""
+    bins = [_bins(term, place) for place in range(len(term.axes))]
+    grids = np.meshgrid(*[np.arange(len(bins_of)) for bins_of in bins], indexing="ij")
+    lines = np.column_stack([grid.ravel() for grid in grids])
+    ends: list[dict[str, Any]] = []
+    for line in lines:
+        described: dict[str, Any] = {"term": number}
+        for place, at in enumerate(line):
+            after = "" if place == 0 else f"_{place + 1}"
+            described |= {f"{name}{after}": value for name, value in bins[place][at][0].items()}
+        ends.append(described)
+    values = [_values(term, [bins[place][at][1] for place, at in enumerate(line)]) for line in lines]
+    low, high = (np.array([end(each, axis=0) for each in values]) for end in (np.min, np.max))
+    points = pd.DataFrame(0.5 * (low + high), columns=names)
+    points["max_error"] = 0.5 * (high - low).max(axis=1) + term.error
+    return pd.concat([pd.DataFrame(ends), points], axis=1)
+
+
+def _values(term: Term, points: list[list[Any]]) -> Array:
+    """Return a term at the product of a few values of its columns, (n, K)."""
+    grids = np.meshgrid(*[np.arange(len(values)) for values in points], indexing="ij")
+    each = zip(term.axes, points, grids, strict=True)
+    rows = {axis.column: [values[i] for i in grid.ravel()] for axis, values, grid in each}
+    return np.asarray(term_values(term.plain(), rows))
+
+
+def _bins(term: Term, place: int) -> list[tuple[dict[str, Any], list[Any]]]:
+    """Return the lines of an axis: how each is described, and values that stand for it."""
+    axis = term.axes[place]
+    gap = ({"column": axis.column, "level": "missing"}, [None if axis.kind == "levels" else np.nan])
+    match axis.kind:
+        case "levels" | "numbers":
+            other = OTHER if axis.kind == "levels" else nodes_of(axis, np.zeros(1))[-2][0]
+            lines_of = [({"column": axis.column, "level": level}, [level]) for level in axis.levels]
+            return [*lines_of, ({"column": axis.column, "level": "any other"}, [other]), gap]
+        case "steps" | "boolean":
+            edges = axis.edges if axis.kind == "steps" else (0.5,)
+            inside = [cell[0] for cell in nodes_of(axis, np.zeros(1))[:-1]]
+            pairs = zip(pairwise([-np.inf, *edges, np.inf]), inside, strict=True)
+            return [*(({"column": axis.column, "from": a, "to": b}, [value]) for (a, b), value in pairs), gap]
+    third = 0.0 if axis.period else (axis.high - axis.low) / 3  # the known range is about the middle third
+    inner = np.linspace(axis.low + third, axis.high - third, CARD_BINS - 1).tolist()
+    ends = inner if axis.period else [*_outer_ends(term, place)[:1], *inner, *_outer_ends(term, place)[1:]]
+    lines = []
+    for start, end in pairwise(ends):
+        values = np.linspace(max(start, axis.low), min(end, axis.high), CARD_POINTS).tolist()
+        lines.append(({"column": axis.column, "from": start, "to": end}, values))
+    return [*lines, gap]
+
+
+def _outer_ends(term: Term, place: int) -> list[float]:
+    """Return where the first line of a column of numbers begins and the last ends: nowhere if both are constant."""
+    axis = term.axes[place]
+    shape = [other.n_cells for other in term.axes] + [other.degree for other in term.axes]
+    by_cell = np.moveaxis(term.coefficients.reshape(*shape, -1), (place, len(term.axes) + place), (0, 1))
+    return [
+        end if np.any(by_cell[axis.n_pieces + side, 1:]) else infinite
+        for side, end, infinite in ((0, axis.low, -np.inf), (1, axis.high, np.inf))
+    ]

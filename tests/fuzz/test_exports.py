@@ -1,0 +1,17 @@
+"""A few exports of the many that ``make fuzz`` writes, always the same ones."""
+
+from __future__ import annotations
+
+import pytest
+from tests.fuzz.exports import judge_export
+
+ROUNDS = 12
+
+
+@pytest.mark.sampled(4)
+@pytest.mark.parametrize("seed", range(ROUNDS))
+def test_a_few_exports(seed: int) -> None:
+    pytest.importorskip("onnxruntime")
+    for judged in judge_export(seed):
+        if judged.kind != "types":
+            assert judged.failure == "", f"seed {seed}, {judged.kind}: {judged.detail}"
