@@ -97,7 +97,8 @@ import onnxruntime
 bank = KernelBank.per_feature(widths=[1.0])
 def loads(name, ending):
     X = pd.DataFrame(rng.normal(size=(60, 1)), columns=[name])
-    path = export_model(made(MKLRegressor, kernels=bank, alpha=1e-3).fit(X, X.iloc[:, 0] ** 2), folder / f"m{ending}").path
+    model = made(MKLRegressor, kernels=bank, alpha=1e-3).fit(X, X.iloc[:, 0] ** 2)
+    path = export_model(model, folder / f"m{ending}").path
     try: compile(path.read_text(), "m", "exec") if ending == ".py" else onnxruntime.InferenceSession(str(path))
     except Exception as error: return type(error).__name__
     return "loads"

@@ -55,7 +55,7 @@ def test_a_name_is_only_a_name(name, tmp_path):
     exec(told.path.read_text(encoding="utf-8"), module)
     np.testing.assert_allclose(module["predict"](X), expected, atol=told.max_error)
     if name in ("", "nul\0x", "carriage\rreturn"):
-        with pytest.raises(IncompatibleError, match="NUL character|empty name"):
+        with pytest.raises(IncompatibleError, match=r"NUL character|empty name"):
             export_model(model, tmp_path / "model.sql")
     else:
         told = export_model(model, tmp_path / "model.sql")

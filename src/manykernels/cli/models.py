@@ -25,7 +25,7 @@ from manykernels.inspection import (
     read_metadata,
     report,
 )
-from manykernels.inspection.files import replacing, save_figure
+from manykernels.inspection.files import as_csv, replacing, save_figure
 from manykernels.inspection.reports.fitted_rows import Split, fingerprints, split_as_fitted
 from manykernels.inspection.reports.scores import held_out_scores
 
@@ -84,7 +84,7 @@ def run_predict(options: PredictOptions, outcome: console.Outcome) -> None:
         tables.write_table(table, options.output)
         outcome.show(f"{len(table)} predictions written to {options.output}")
     elif not outcome.as_json:
-        console.write_data(tables.as_csv(table))
+        console.write_data(as_csv(table))
     listed = f"column{'s' * (len(targets) > 1)} {', '.join(repr(console.printable(name)) for name in targets)}"
     for rows, scores in apart.items() if apart else [("", known)] if known else []:
         shown = ", ".join(f"{name} {value}" for name, value in console.score_facts(scores).items())
@@ -114,7 +114,7 @@ def _predict_chunks(
             strata = _strata(frame, metadata, options)
             predictions = _predictions(model, features_of(model, frame), _targets(metadata), options, strata)
             table = pd.concat([frame[copied], predictions], axis=1)
-            file.write(tables.as_csv(table, separator, header=n_rows == 0).encode("utf-8"))
+            file.write(as_csv(table, separator, header=n_rows == 0).encode("utf-8"))
             n_rows += len(frame)
     outcome.result = {"model": options.model, "data": options.data, "n_rows": n_rows, "output": path}
     outcome.show(f"{n_rows} predictions written to {path}")

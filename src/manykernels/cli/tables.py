@@ -19,7 +19,7 @@ from pandas.api.types import is_bool_dtype, is_complex_dtype, is_numeric_dtype
 
 from manykernels.exceptions import InvalidInputError, optional_module
 from manykernels.grams.plan import memory_bytes
-from manykernels.inspection.files import replacing
+from manykernels.inspection.files import as_csv, replacing
 from manykernels.kernels.tables.dates import AMBIGUOUS, DAY_FIRST, MONTH_FIRST, date_order, parse_dates
 from manykernels.kernels.tables.kinds import READ_AS, describe, kind_of
 from manykernels.validation.arrays import Array
@@ -33,8 +33,6 @@ PACKED = (b"PK\x03\x04", b"\xd0\xcf\x11\xe0", b"\x1f\x8b", b"BZh", b"\xfd7zXZ") 
 FEW_COLUMNS = 100
 SAMPLE_LINES, SAMPLE_SIGNS = 20, 2**22  # looked at for the delimiter
 MOST_UNFOLDING, LEAST_LIMIT = 100, 10**8  # of compressed text: times its size, and bytes that are always taken
-FORMULA = re.compile(r"[=+\-@\t\r\n]")
-NUMBER = re.compile(r"[-+]?(\d+\.?\d*|\.\d+)(e[-+]?\d+)?", re.IGNORECASE)
 DECIMAL_COMMA = re.compile(r"\s*[-+]?\d+,\d+\s*")
 DECIMAL_POINT = re.compile(r"\s*[-+]?\d*\.\d+\s*")
 ID_NAMES = re.compile(r"(?:.*[_ ])?(?:id|index|uuid)|unnamed: \d+", re.IGNORECASE)
@@ -88,21 +86,6 @@ def check_new(path: Path | None, option: str, force: bool, inputs: Sequence[Path
         raise InvalidInputError(f"{option}: there is no folder {str(path.parent)!r}.")
     if path.exists() and not force:
         raise InvalidInputError(f"{option}: {str(path)!r} exists; choose another name, or replace it with --force.")
-
-
-def as_csv(frame: pd.DataFrame, separator: str = ",", *, header: bool = True) -> str:
-    """Return a table as CSV in which no text is a formula: an apostrophe leads what a spreadsheet would compute.
-
-    Texts that begin with ``=``, ``+``, ``-``, ``@``, a tab or a line break get it, unless they are numbers.
-    """
-    safe = frame.apply(lambda column: column if is_numeric_dtype(column.dtype) else column.map(_no_formula))
-    return safe.rename(columns=_no_formula).to_csv(index=False, sep=separator, header=header)
-
-
-def _no_formula(value: object) -> Any:
-    """Return a text that no spreadsheet takes for a formula; other values as they are."""
-    formula = isinstance(value, str) and FORMULA.match(value) and not NUMBER.fullmatch(value)
-    return f"'{value}" if formula else value
 
 
 def check_columns(frame: pd.DataFrame, names: Sequence[str], option: str) -> None:

@@ -51,8 +51,8 @@ def as_text(level: object) -> str:
 
 def as_number(text: str) -> str:
     """Return the text of the number that a text is: "1" for "1.0"; other texts as they are."""
-    plain = re.fullmatch(r"[+-]?(0|[1-9]\d*)(\.\d+)?([eE][+-]?\d+)?", text)
-    return text if plain is None or text.lstrip("+-").isdigit() else as_text(float(text))
+    plain = re.fullmatch(r"[+-]?(0|[1-9]\d*)(\.\d+)?", text)
+    return text if plain is None else as_text(float(text) if plain[2] else int(text))
 
 
 def texts_of(levels: Sequence) -> dict:
