@@ -70,7 +70,7 @@ print(f"{np.sum(abs(found - model.predict(X)) > 1e-6)} rows, max_error {told.max
     Case(
         "2.1", "a column named 'dose\\n; DROP TABLE data; --', exported to SQL: the table after the script",
         SQL + """
-X = pd.DataFrame(rng.normal(size=(60, 1)), columns=["dose\n; DROP TABLE data; --"])
+X = pd.DataFrame(rng.normal(size=(60, 1)), columns=["dose\\n; DROP TABLE data; --"])
 model = made(MKLRegressor, kernels=KernelBank.per_feature(widths=[1.0]), alpha=1e-3).fit(X, np.sin(X.iloc[:, 0]))
 told, base = export_model(model, folder / "model.sql"), sqlite3.connect(":memory:")
 X.to_sql("data", base, index_label="nr")
@@ -102,7 +102,7 @@ def loads(name, ending):
     try: compile(path.read_text(), "m", "exec") if ending == ".py" else onnxruntime.InferenceSession(str(path))
     except Exception as error: return type(error).__name__
     return "loads"
-print(loads("prediction", ".onnx"), loads("nul\0x", ".py"))
+print(loads("prediction", ".onnx"), loads("nul\\0x", ".py"))
 """,
         "tests/inspection/test_export_names.py",
     ),
