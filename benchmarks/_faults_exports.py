@@ -13,7 +13,9 @@ def scores(model, rows, ending=".py", **options):
     exec(told.path.read_text(), module)
     return told, module["scores"](rows)[:, 0]
 """
-SQL = EXPORT + """
+SQL = (
+    EXPORT
+    + """
 import sqlite3
 def selected(model, X, **options):
     told, base = export_model(model, folder / "model.sql", **options), sqlite3.connect(":memory:")
@@ -21,6 +23,7 @@ def selected(model, X, **options):
     cursor = base.execute(told.path.read_text()); rows = sorted(cursor.fetchall())
     return told, rows, [part[0] for part in cursor.description], base
 """
+)
 
 CASES = (
     Case(
@@ -111,7 +114,7 @@ print(loads("prediction", ".onnx"), loads("nul\\0x", ".py"))
         """
 import importlib.util
 sys.path.insert(0, os.getcwd())
-print("12 formats and models of `tests.fuzz.exports`" if importlib.util.find_spec("tests.fuzz.exports") else "none")
+print("every format, by `tests.fuzz.exports`" if importlib.util.find_spec("tests.fuzz.exports") else "none")
 """,
         "tests/fuzz/test_exports.py",
     ),
