@@ -67,4 +67,45 @@ print(" ".join(f"{value:.3f}" for value in found), "from", frame.get("n_rows", [
 """,
         "tests/estimators/test_importance.py",
     ),
+    Case(
+        "2.4",
+        "a model file that declares 1e12 kernels",
+        """
+import json, zipfile
+path = os.path.join(tempfile.mkdtemp(), "model.mkl"); X = rng.normal(size=(30, 2))
+save_model(made(MKLRegressor).fit(X, X[:, 0]), path)
+with zipfile.ZipFile(path) as old: members = {name: old.read(name) for name in old.namelist()}
+document = json.loads(members["model.json"])
+document["model"]["MKLRegressor"]["_expansion"]["Expansion"]["n_kernels"] = 10**12
+members["model.json"] = json.dumps(document).encode()
+with zipfile.ZipFile(path, "w") as new: [new.writestr(*member) for member in members.items()]
+load_model(path)
+""",
+        "tests/inspection/test_model_file.py",
+    ),
+    Case(
+        "2.4",
+        "a model file with a member that nothing refers to",
+        """
+import zipfile
+path = os.path.join(tempfile.mkdtemp(), "model.mkl"); X = rng.normal(size=(30, 2)); out = io.BytesIO()
+save_model(made(MKLRegressor).fit(X, X[:, 0]), path)
+np.lib.format.write_array(out, np.ones(3), version=(1, 0))
+with zipfile.ZipFile(path, "a") as file: file.writestr(zipfile.ZipInfo("more.npy"), out.getvalue())
+load_model(path); print("loaded")
+""",
+        "tests/inspection/test_model_file.py",
+    ),
+    Case(
+        "2.5",
+        "control and direction characters of names in a report",
+        """
+X = pd.DataFrame(rng.normal(size=(40, 2)), columns=["do\\x1b[31mse", "ag\\u202ee"]);
+path = os.path.join(tempfile.mkdtemp(), "r.html")
+y = np.where(X.iloc[:, 0] > 0, "y\\u200bes", "no")
+text = open(report(made(MKLClassifier).fit(X, y), X, y, path, cv=2, baselines=False), encoding="utf-8").read()
+print(sum(text.count(sign) for sign in "\\x1b\\u202e\\u200b"), "of them")
+""",
+        "tests/inspection/test_document.py",
+    ),
 )

@@ -31,7 +31,7 @@ from manykernels import (
     PolynomialMKL,
     report,
 )
-from manykernels.inspection import summary_html
+from manykernels.inspection import plot_overview, summary_html
 from manykernels.inspection.reports import document, scores
 from manykernels.inspection.reports.evaluation import BOOSTING, CONSTANT, ONE_KERNEL, SUM, Categories
 from manykernels.inspection.reports.report import again_words, comparison_words, number, percent
@@ -177,6 +177,19 @@ def test_the_card_of_a_notebook_escapes_too() -> None:
     assert EVIL in page.text
     assert f"{len(model.weights_frame())} of {len(model.kernel_names_)}" in page.text
     assert page.tags.count("div") == card.count("</div>")
+
+
+def test_control_and_direction_characters_are_written_as_escapes(tmp_path: Path) -> None:
+    """A right-to-left mark in a name would turn what follows around, an escape sequence would obey a terminal."""
+    X, foreign = table(40, 2), ("\x1b[31m", "\u202e", "\u200b", "\x07", "\u2066")
+    X.columns = ["do\x1b[31mse", "ag\u202ee"]
+    y = pd.Series(np.where(X.iloc[:, 0] > 0, "y\u200bes", "n\x07o"), name="il\u2066l")
+    model = MKLClassifier(alpha=0.01).fit(X, y)
+    page = report(model, X, y, tmp_path / "r.html", cv=2, n_draws=20).read_text(encoding="utf-8")
+    plot_overview(model).savefig(tmp_path / "r.svg")
+    for text in (page, summary_html(model), (tmp_path / "r.svg").read_text(encoding="utf-8")):
+        assert not [sign for sign in foreign if sign in text]
+        assert "ag\\u202ee" in text
 
 
 @pytest.mark.filterwarnings("ignore:No kernel was selected")

@@ -430,7 +430,10 @@ def test_files_of_the_classes_before_there_was_one_expansion_open(
     def older(document: dict[str, Any], arrays: dict[str, bytes]) -> None:
         (own,) = document["model"].values()
         (fields,) = own["_expansion"].values()
-        own["_expansion"] = {former: {name: part for name, part in fields.items() if name not in unknown}}
+        for node in (fields.pop(name) for name in unknown):
+            if isinstance(node, dict) and "array" in node:
+                del arrays[f"{node['array']}.npy"]
+        own["_expansion"] = {former: fields}
 
     opened = load_model(rebuilt(tmp_path / "model.mkl", older))
     np.testing.assert_array_equal(opened.decompose(X), model.decompose(X))
@@ -511,6 +514,14 @@ HOSTILE: dict[str, tuple[Callable[[dict[str, Any], dict[str, bytes]], Any], str]
     ),
     "no bank": (lambda document, arrays: part(document, "_expansion").update(bank={"PenaltyFamily": {}}), "missing"),
     "number": (lambda document, arrays: part(document).update(intercept_={"float": "nan"}), "intercept_"),
+    "more kernels than memory": (
+        lambda document, arrays: part(document, "_expansion").update(n_kernels=10**12),
+        "kernel_weights_",
+    ),
+    "unused member": (
+        lambda document, arrays: arrays.update({"more.npy": npy(np.ones(3))}),
+        "nothing refers to its member 'more.npy'",
+    ),
     "position": (lambda document, arrays: part(document, "_expansion").update(n_kernels=1), "active"),
     "rows": (
         lambda document, arrays: part(document, "_expansion", "support", "data").update(n_samples=1),

@@ -53,6 +53,7 @@ from manykernels.inspection.files import save_figure, write_file
 from manykernels.kernels import Binned, Gaussian, KernelBank, Kmers, Laplacian, Linear
 from manykernels.objective import survival_array
 from manykernels.solvers import SOLVERS, solve
+from manykernels.validation.parameters import printable
 
 N_ROWS, N_COLUMNS = 60, 3
 LONG = 700  # rows of which a fold holds some Gaussians as powers of others
@@ -310,7 +311,7 @@ def describe(
     lost = console.column_table(title, ("column", "ROC AUC lost", "p-value"), texts=["column"])
     for column in importance.to_dict("records"):
         name = "all columns" if column["name"] == "all" else column["name"]
-        lost.add_row(console.printable(name), f"{column['importance']:.4f}", f"{column['p_value']:.3f}")
+        lost.add_row(printable(name), f"{column['importance']:.4f}", f"{column['p_value']:.3f}")
     told = [
         console.fact_table(facts, "Multiple kernel learning"),
         compared,

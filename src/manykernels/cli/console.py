@@ -20,6 +20,7 @@ from rich.text import Text
 from manykernels.exceptions import InvalidInputError
 from manykernels.inspection import MKLReport
 from manykernels.solvers import Status
+from manykernels.validation.parameters import printable
 
 # Options that several commands have.
 
@@ -135,13 +136,6 @@ def tell(text: str) -> None:
     """Say on a terminal what begins: the progress of a fit shows itself once its kernels are there."""
     if sys.stderr.isatty():
         errors().print(Text(printable(text), style="dim"))
-
-
-def printable(text: object, keep: str = "") -> str:
-    """Return text in which control characters, which a terminal would obey, are written by their escapes."""
-    return "".join(
-        sign if sign.isprintable() or sign in keep else sign.encode("unicode_escape").decode() for sign in str(text)
-    )
 
 
 def write_data(text: str) -> None:

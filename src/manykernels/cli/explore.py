@@ -9,7 +9,7 @@ import typer
 from rich.table import Table
 from sklearn.model_selection import GroupKFold, KFold, StratifiedGroupKFold, StratifiedKFold
 
-from manykernels.cli.console import Force, Outcome, Picture, TableFile, column_table, fact_table, printable, verbosity
+from manykernels.cli.console import Force, Outcome, Picture, TableFile, column_table, fact_table, verbosity
 from manykernels.cli.fit import FoldOptions, LearningOptions, TableOptions, estimator_for, plain_or_in_folds, read_task
 from manykernels.cli.models import check_picture
 from manykernels.cli.tables import check_new, write_table
@@ -25,7 +25,7 @@ from manykernels.inspection.files import save_figure
 from manykernels.objective.losses import LOSSES, get_loss
 from manykernels.objective.regularizers import REGULARIZERS
 from manykernels.solvers import Status
-from manykernels.validation.parameters import listed
+from manykernels.validation.parameters import listed, printable
 
 OF_RESOURCES = ("max_iter", "time_limit", "n_jobs", "representation", "memory_budget")
 PASSED_ON = ("penalty", "solver", "tol", "fit_intercept", *OF_RESOURCES)

@@ -28,6 +28,7 @@ from manykernels.inspection import (
 from manykernels.inspection.files import as_csv, replacing, save_figure
 from manykernels.inspection.reports.fitted_rows import Split, fingerprints, split_as_fitted
 from manykernels.inspection.reports.scores import held_out_scores
+from manykernels.validation.parameters import printable
 
 REPORT = Path("report.html")
 PICTURES = (".png", ".svg", ".pdf")
@@ -85,7 +86,7 @@ def run_predict(options: PredictOptions, outcome: console.Outcome) -> None:
         outcome.show(f"{len(table)} predictions written to {options.output}")
     elif not outcome.as_json:
         console.write_data(as_csv(table))
-    listed = f"column{'s' * (len(targets) > 1)} {', '.join(repr(console.printable(name)) for name in targets)}"
+    listed = f"column{'s' * (len(targets) > 1)} {', '.join(repr(printable(name)) for name in targets)}"
     for rows, scores in apart.items() if apart else [("", known)] if known else []:
         shown = ", ".join(f"{name} {value}" for name, value in console.score_facts(scores).items())
         console.errors().print(f"Against the {listed}{rows}: {shown}", soft_wrap=True)

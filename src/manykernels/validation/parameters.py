@@ -16,6 +16,7 @@ import numpy as np
 from manykernels.exceptions import InvalidInputError
 from manykernels.validation.arrays import check_count, check_positive
 
+NOT_ASCII = re.compile(r"[^ -~]")  # looked at one by one
 LOSS_NAMES: Mapping[str, str] = {
     "log_loss": "logistic", "log": "logistic", "logit": "logistic", "deviance": "logistic",
     "cross_entropy": "logistic", "binary_crossentropy": "logistic", "binary": "logistic",
@@ -95,6 +96,16 @@ def listed(shown: Iterable[str], total: int) -> str:
     """Return the first texts of many in a row, and how many more there are in all."""
     texts = list(shown)
     return ", ".join(texts) + (f" and {total - len(texts):,} more" if total > len(texts) else "")
+
+
+def printable(text: object, keep: str = "") -> str:
+    """Return text in which control and direction characters are replaced by their escapes, except those to ``keep``."""
+
+    def shown(found: re.Match[str]) -> str:
+        sign = found[0]
+        return sign if sign.isprintable() or sign in keep else sign.encode("unicode_escape").decode()
+
+    return NOT_ASCII.sub(shown, str(text))
 
 
 def close_name(given: str, known: Collection[str]) -> str | None:

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal, Self
 import pandas as pd
 
 from manykernels.exceptions import optional_module
+from manykernels.validation.parameters import printable
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -189,8 +190,8 @@ def cut_labels(names: Iterable[Any], most: int) -> list[str]:
 
 
 def plain(text: str) -> str:
-    """Return text that matplotlib prints as it is."""
-    return text.replace("$", r"\$")
+    """Return text that matplotlib prints as it is, with control and direction characters escaped."""
+    return printable(text, "\n").replace("$", r"\$")
 
 
 def name_rows(ax: Axes, names: Iterable[Any], rest: int) -> None:

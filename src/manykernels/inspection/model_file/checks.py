@@ -357,7 +357,9 @@ def _model(model: BaseMKL) -> Iterator[str]:
     is_strength = np.size(strength) and np.asarray(strength).dtype.kind in "fi"
     yield from unmet({
         "above_noise_": above is None or _are_marks(above, model.kernel_weights_.shape),
-        "_fold_models": all_are(folds, FoldModel) and all(len(fold.own) == n_targets for fold in folds),
+        "_fold_models": all_are(folds, FoldModel)
+        and all(len(fold.own) == n_targets for fold in folds)
+        and all(each.n_kernels == n_kernels for fold in folds for each in fold.expansions),
         "noise_ratio_": ratio.dtype.kind in "fi" and ratio.shape in ((), (n_targets,)),
         "_noise_p_value": isinstance(getattr(model, "_noise_p_value", 0.0), float),
         "intercept_": is_float(np.asarray(model.intercept_), head) and not (single and n_targets != 1),
@@ -380,12 +382,12 @@ def _model(model: BaseMKL) -> Iterator[str]:
 def _wrong_importances(model: BaseMKL, expansion: Expansion) -> Iterator[str]:
     """Yield what is wrong of what rows that were left out lose."""
     attributes, n_active = model.__dict__, expansion.active.size
-    beyond = attributes.get("_beyond_noise", np.zeros(expansion.n_kernels, dtype=bool))
+    beyond = attributes.get("_beyond_noise")
     sizes = {"columns": len(units_of(expansion.bank, n_active)), "kernel": n_active}
     lost = attributes.get("_lost_by", {name: np.zeros((size, 2)) for name, size in sizes.items()})
     bends = attributes.get("_norm_bends", np.zeros((0, 2, n_active)))
     yield from unmet({
-        "_beyond_noise": _are_marks(beyond, (expansion.n_kernels,)),
+        "_beyond_noise": beyond is None or _are_marks(beyond, (expansion.n_kernels,)),
         "_norm_bends": is_float(bends, (ANY, 2, n_active)),
         "_importance_method": isinstance(attributes.get("_importance_method", ""), str),
         "_lost_by": isinstance(lost, dict)

@@ -172,6 +172,7 @@ def load_model(path: str | Path, *, trusted: Sequence[str] = ()) -> Any:
             check_is_fitted(model)
         except NotFittedError as error:
             raise ValueError("it is not fitted") from error
+        _check_used(document, arrays)
         return model
     except ModelFileError:
         raise
@@ -203,6 +204,7 @@ def read_metadata(path: str | Path) -> dict[str, Any]:
     try:
         metadata = dict(Decoder(arrays).decode(document["metadata"]))
         (estimator,) = document["model"]
+        _check_used(document, arrays)
         return {**metadata, "library_version": str(document["library_version"]), "estimator": str(estimator)}
     except BROKEN as error:
         raise damaged(path, f"its metadata cannot be read ({error})") from error
@@ -237,6 +239,21 @@ def _open(path: str | Path) -> tuple[dict[str, Any], dict[str, Any]]:
     if set(document) != KEYS:
         raise damaged(path, f"its document lacks or adds {sorted(set(document) ^ KEYS)}")
     return document, arrays
+
+
+def _check_used(document: Mapping[str, Any], arrays: Mapping[str, Any]) -> None:
+    """Raise ``ValueError`` naming an array that a document does not refer to."""
+    nodes: list[Any] = [document["model"], document["metadata"]]
+    names: set[str] = set()
+    while nodes:
+        node = nodes.pop()
+        if isinstance(node, dict):
+            names |= {node[kind] for kind in ("array", "skops") if isinstance(node.get(kind), str)}
+            nodes += node.values()
+        elif isinstance(node, list):
+            nodes += node
+    if unused := sorted(set(arrays) - names):
+        raise ValueError(f"nothing refers to its member {unused[0] + SUFFIX!r}")
 
 
 # --- the archive ------------------------------------------------------------------------------------------------------

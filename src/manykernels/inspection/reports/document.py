@@ -48,7 +48,7 @@ from manykernels.kernels import Pairs, PrecomputedBank, Views
 from manykernels.kernels.precomputed.stack import are_kernels, as_kernel_stack
 from manykernels.objective.losses.survival import check_survival
 from manykernels.validation.arrays import Array, TableLike, check_count
-from manykernels.validation.parameters import listed
+from manykernels.validation.parameters import listed, printable
 
 MOST_VIEWS, MOST_KERNELS, MOST_CLASSES, MOST_COLUMNS = 10, 15, 12, 8
 LONGEST = 48  # letters of a name
@@ -464,7 +464,7 @@ def report(
         **_selection(estimator, facts, evaluation),
         **pictures.functions_of(model, X, evaluation.importance),
     }
-    return write_file(path, template.render(**content), "report")
+    return write_file(path, printable(template.render(**content), "\n"), "report")
 
 
 def _template() -> Any:

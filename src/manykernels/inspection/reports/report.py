@@ -23,6 +23,7 @@ from manykernels.objective.losses import CoxPartial
 from manykernels.solvers import Solution, Status
 from manykernels.solvers.factored.solver import FactoredNewton
 from manykernels.validation.arrays import TableLike
+from manykernels.validation.parameters import printable
 
 SHOWN_KERNELS = 20
 
@@ -434,7 +435,7 @@ def summary_html(model: BaseEstimator) -> str:
         _kernels(model, facts.n_active),
         f"<details><summary style='{MUTED}'>parameters</summary><code>{escape(_parameters(model))}</code></details>",
     ]
-    return f'<div style="{CARD}">' + "".join(f"<div>{line}</div>" for line in lines) + "</div>"
+    return printable(f'<div style="{CARD}">' + "".join(f"<div>{line}</div>" for line in lines) + "</div>", "\n")
 
 
 def _parameters(model: BaseEstimator) -> str:
