@@ -27,7 +27,8 @@ def steps_and_objectives(monkeypatch: pytest.MonkeyPatch, most: int, loss: str, 
     grams, y = gaussians(60)
     target = np.where(y > 0, 1.0, -1.0) if loss in ("hinge", "logistic") else y
     monkeypatch.setattr(tuning, "MOST_CORRECTIONS", most)
-    monkeypatch.setattr(tuning, "STEP_IN_CORRECTIONS", 0.0)  # however small a step is
+    monkeypatch.setattr(tuning, "CORRECTED_READINGS", 0.0)  # however small a step is
+    monkeypatch.setattr(tuning, "CORRECTED_ROWS", 0)
     found = [
         solve(grams, target, loss=loss, regularizer=penalty, relative_strength=part, tol=1e-7)
         for part in (0.3, 0.1, 0.03, 0.01)
@@ -61,7 +62,8 @@ def test_a_correction_that_makes_no_step_longer_leaves_the_direction(monkeypatch
     posed = problem(0.2)
     directions = []
     for worth in (np.inf, 0.01):
-        monkeypatch.setattr(tuning, "STEP_IN_CORRECTIONS", 0.0 if worth == np.inf else np.inf)
+        monkeypatch.setattr(tuning, "CORRECTED_READINGS", 0.0 if worth == np.inf else np.inf)
+        monkeypatch.setattr(tuning, "CORRECTED_ROWS", 0)
         monkeypatch.setattr(tuning, "WORTH_CORRECTING", worth)
         iteration = start_iteration(posed, *posed.zero_model())
         iteration.newton_step(1e-3)
@@ -77,6 +79,7 @@ def test_corrections_are_for_steps_that_cost_much_more() -> None:
         return iteration._worth_correcting
 
     assert not worth(50, 200)
+    assert not worth(300, 100)
     assert worth(50, 800)
     assert worth(1, 3_000)
     assert not worth(50, 800, useless=1)

@@ -398,15 +398,14 @@ class PrimalDual:
 
     @property
     def _worth_correcting(self) -> bool:
-        """Whether corrections are predicted to cost less than the steps that they spare, of one target.
+        """Whether a step reads so much more than a correction that a few steps less pay for them, of one target.
 
-        After a step that was none forward they are not: they keep an iteration going that turns in a circle.
+        After a step that was none forward they do not: they keep an iteration going that turns in a circle.
         """
         if self._useless or not self._n_pairs or self._products.ndim > 2:
             return False
         n_kernels, n = self._products.shape
-        step = tuning.STEP_SECONDS + n * n * (tuning.ENTRY_SECONDS * n_kernels + tuning.CUBE_SECONDS * n)
-        return step > tuning.STEP_IN_CORRECTIONS * (tuning.CORRECTION_SECONDS + tuning.SQUARE_SECONDS * n * n)
+        return bool(n >= tuning.CORRECTED_ROWS and n_kernels + n / 8 > tuning.CORRECTED_READINGS)
 
     def _centering(self, primal_step: Any, dual_step: Any, barrier: Any) -> Any:
         after = self.samples.complementarity_after(primal_step, dual_step) if self._pairs[0] else 0.0

@@ -32,11 +32,10 @@ STEPS_FOR_ZEROS = 3  # spent, once a set of kernels is solved on, on making its 
 CLOSER = 0.05  # factor by which each of them comes closer to the boundary
 # Corrections of a direction, while they make steps longer. 144 fits on matrices (four losses, 200 rows, 48 or 50
 # kernels, 0.3 to 0.01 of the largest strength) took 992 steps without, 876 with two. A step has about one
-# and a half, so that they pay where a step costs as much as a dozen; fits of 200 rows and 50 kernels took up to 1.2 of
-# the time with them, and as long at 400.
-MOST_CORRECTIONS, STEP_IN_CORRECTIONS = 2, 20.0
-STEP_SECONDS, ENTRY_SECONDS, CUBE_SECONDS = 5e-4, 4e-10, 5e-11  # of a step: itself, to read kernels, to factorize
-CORRECTION_SECONDS, SQUARE_SECONDS = 2e-4, 1.2e-9  # of a correction: itself, and to read a factor and a matrix
+# and a half. They are made from so many rows on, where a step reads so many entries for each entry of a matrix: those
+# of the kernels, and an eighth of the rows for the factorization. With 50 kernels (ratio of CPU seconds without over
+# with) 200 rows took 0.8, 400 rows 1.0, 1,000 rows 1.1; 500 rows and 300 kernels 1.2
+MOST_CORRECTIONS, CORRECTED_ROWS, CORRECTED_READINGS = 2, 200, 100.0
 LONGER = 0.3  # by which steps are longer at whose end products are looked at
 WORTH_CORRECTING = 0.01  # by how much the two steps together must become longer
 FARTHEST_PRODUCT = 10.0  # factor by which products may be off their target
