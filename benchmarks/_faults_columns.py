@@ -136,4 +136,61 @@ print([name for name in (*LOSSES, *REGULARIZERS) if name not in text])
 """,
         "tests/cli/test_commands.py",
     ),
+    Case(
+        "1a",
+        "predict of the file of the fit, codes 1, 2, 3, A; accuracy whole and with --chunk-rows 3",
+        COMMAND
+        + """
+codes = rng.choice(list("123A"), size=300, p=[0.32, 0.32, 0.32, 0.04])
+y = np.where(np.isin(codes, ["1", "A"]), "yes", "no")
+pd.DataFrame({"code": codes, "x": rng.normal(size=300), "y": y}).to_csv("data.csv", index=False)
+run("fit", "data.csv", "--target", "y", "-o", "m.mkl", "--test-size", "0")
+for words in ((), ("--chunk-rows", "3")):
+    run("predict", "m.mkl", "data.csv", "-o", "out.csv", "--force", *words)
+    print(round(float(np.mean(pd.read_csv("out.csv")["prediction"] == y)), 2), end=" ")
+""",
+        "tests/cli/test_words.py",
+    ),
+    Case(
+        "1c",
+        "office hours by dates with UTC offsets; accuracy of written predictions for the file of the fit",
+        COMMAND
+        + """
+hours = pd.Timestamp("2024-03-01", tz="America/Los_Angeles") + pd.to_timedelta(rng.integers(0, 900, size=400), unit="h")
+y = np.where((hours.hour >= 8) & (hours.hour < 17), "yes", "no")
+pd.DataFrame({"t": [str(hour) for hour in hours], "y": y}).to_csv("data.csv", index=False)
+run("fit", "data.csv", "--target", "y", "-o", "m.mkl")
+run("predict", "m.mkl", "data.csv", "-o", "out.csv")
+print(round(float(np.mean(pd.read_csv("out.csv")["prediction"] == y)), 2))
+""",
+        "tests/cli/test_words.py",
+    ),
+    Case(
+        "1f",
+        "classes None, mild, severe in a CSV",
+        COMMAND
+        + """
+y = rng.choice(["None", "mild", "severe"], size=150)
+pd.DataFrame({"x": rng.normal(size=150), "y": y}).to_csv("data.csv", index=False)
+run("fit", "data.csv", "--target", "y", "-o", "m.mkl")
+print(load_model("m.mkl").classes_.tolist())
+""",
+        "tests/cli/test_words.py",
+    ),
+    Case(
+        "4",
+        "dates 2012/01/01 and 17-08-1984, and an unnamed first column of row numbers",
+        COMMAND
+        + """
+days = pd.Timestamp("1984-01-01") + pd.to_timedelta(rng.integers(0, 9000, size=200), unit="D")
+for form in ("%Y/%m/%d", "%d-%m-%Y"):
+    frame = pd.DataFrame({"day": days.strftime(form), "y": np.sort(rng.choice(["a", "b"], size=200))})
+    frame.to_csv("data.csv")
+    done = run("fit", "data.csv", "--target", "y", "-o", "m.mkl", "--force", "--json")
+    import json
+    found = json.loads(done.stdout)
+    print(found.get("features", found.get("error", "")[:70]), end=" ")
+""",
+        "tests/cli/test_words.py",
+    ),
 )

@@ -30,6 +30,10 @@ Encoding = Annotated[
     str | None,
     typer.Option(help="Encoding of a CSV, such as cp1252; else UTF-8, or UTF-16 by its mark."),
 ]
+Na = Annotated[
+    list[str] | None,
+    typer.Option("--na", help="Word of a CSV to read as missing in each column; may be repeated."),
+]
 ModelFile = Annotated[Path, typer.Argument(help="File written by 'manykernels fit'.")]
 Force = Annotated[bool, typer.Option("--force", help="Replace files that are there.")]
 Seed = Annotated[int, typer.Option(min=0, help="Seed of the split, or of the folds.")]

@@ -13,9 +13,10 @@ import typer
 from sklearn.model_selection import GroupKFold, GroupShuffleSplit, StratifiedGroupKFold, train_test_split
 
 from manykernels import estimators
-from manykernels.cli.console import Data, Encoding, Outcome, Seed, report_tables, stage, tell, verbosity
+from manykernels.cli.console import Data, Encoding, Na, Outcome, Seed, report_tables, stage, tell, verbosity
 from manykernels.cli.tables import check_new, quoted, read_table
 from manykernels.cli.targets import SURVIVAL, LabeledTable, split_columns
+from manykernels.cli.words import MissingWords
 from manykernels.estimators.parameters import PARAMETERS, check_parameters, place_of
 from manykernels.exceptions import InvalidInputError
 from manykernels.inspection import MKLReport, save_model
@@ -124,6 +125,7 @@ class TableOptions:
 
     data: Data
     encoding: Encoding = None
+    na: Na = None
     target: Annotated[str | None, typer.Option(help="Column to predict.")] = None
     time: Annotated[str | None, typer.Option(help="Survival: column of times, in place of --target.")] = None
     event: Annotated[str | None, typer.Option(help="Survival: column that says if the event was seen.")] = None
@@ -259,6 +261,8 @@ def _metadata(options: FitOptions, samples: LabeledTable, train: Array) -> dict[
         "task": samples.task,
         "drop_missing": options.drop_missing,
         "missing": options.missing.value,
+        "na": list(options.na or ()),
+        "date_orders": dict(samples.orders),
         "test_size": options.test_size,
         "seed": options.seed,
     }
@@ -267,7 +271,7 @@ def _metadata(options: FitOptions, samples: LabeledTable, train: Array) -> dict[
 def read_task(options: TableOptions, outcome: Outcome) -> tuple[LabeledTable, KernelBank]:
     """Return the rows of the table to learn from and the kernels; remarks on them go to the outcome."""
     with stage(f"reading {options.data}"):
-        frame = read_table(options.data, options.encoding)
+        frame = read_table(options.data, options.encoding, MissingWords(tuple(options.na or ())), outcome.note)
     views = options.views
     read = None if views is None else lambda columns: columns_in_views(views, columns, outcome)
     samples = split_columns(

@@ -13,6 +13,7 @@ from sklearn.base import BaseEstimator, is_classifier
 
 from manykernels.cli import console, tables
 from manykernels.cli.targets import LabeledTable, split_columns, strata_of, survival_of
+from manykernels.cli.words import MissingWords
 from manykernels.estimators import MKLSurvival
 from manykernels.estimators.supervised.base import BaseMKL
 from manykernels.exceptions import InvalidInputError
@@ -28,6 +29,7 @@ from manykernels.inspection import (
 from manykernels.inspection.files import as_csv, replacing, save_figure
 from manykernels.inspection.reports.fitted_rows import Split, fingerprints, split_as_fitted
 from manykernels.inspection.reports.scores import held_out_scores
+from manykernels.kernels.tables.encoding import level_text
 from manykernels.validation.parameters import printable
 
 REPORT = Path("report.html")
@@ -55,6 +57,7 @@ class PredictOptions:
         None
     )
     encoding: console.Encoding = None
+    na: console.Na = None
     new_rows: NewRows = False
 
 
@@ -70,10 +73,11 @@ def run_predict(options: PredictOptions, outcome: console.Outcome) -> None:
         _predict_chunks(options, model, metadata, outcome)
         return
     with console.stage(f"reading {options.data}"):
-        frame = tables.read_table(options.data, options.encoding)
+        words = _words(model, metadata, options.na)
+        frame = tables.read_table(options.data, options.encoding, words, outcome.note)
     copied = list(options.ids or ())
     tables.check_columns(frame, copied, "--id")
-    features = features_of(model, frame)
+    features = features_of(model, frame, _orders(metadata))
     targets = _targets(metadata)
     predictions = _predictions(model, features, targets, options, _strata(frame, metadata, options))
     apart, doubt = ({}, "") if options.new_rows else _scores_apart(model, metadata, frame)
@@ -109,11 +113,12 @@ def _predict_chunks(
     if path is None or path.suffix.lower() in tables.PARQUET or path.suffix.lower() == ".gz":
         raise InvalidInputError("--chunk-rows writes CSV as it goes; give --output a name that ends in .csv or .tsv.")
     copied, n_rows, separator = list(options.ids or ()), 0, "\t" if path.suffix.lower() == ".tsv" else ","
+    words, orders = _words(model, metadata, options.na), _orders(metadata)
     with replacing(path) as file:
-        for frame in tables.read_chunks(options.data, options.chunk_rows or 1, options.encoding):
+        for frame in tables.read_chunks(options.data, options.chunk_rows or 1, options.encoding, words):
             tables.check_columns(frame, copied, "--id")
             strata = _strata(frame, metadata, options)
-            predictions = _predictions(model, features_of(model, frame), _targets(metadata), options, strata)
+            predictions = _predictions(model, features_of(model, frame, orders), _targets(metadata), options, strata)
             table = pd.concat([frame[copied], predictions], axis=1)
             file.write(as_csv(table, separator, header=n_rows == 0).encode("utf-8"))
             n_rows += len(frame)
@@ -121,8 +126,33 @@ def _predict_chunks(
     outcome.show(f"{n_rows} predictions written to {path}")
 
 
-def features_of(model: BaseEstimator, frame: pd.DataFrame) -> pd.DataFrame:
-    """Return the columns that the model was fitted on, in its order, checked; those that no kernel reads may lack."""
+def _words(model: BaseEstimator, metadata: Mapping[str, Any], na: Sequence[str] | None) -> MissingWords:
+    """Return the words of a CSV that are missing for a model: those of its fit by default, and none of its levels."""
+    kept = metadata.get("na", ())
+    extra = kept if na is None and isinstance(kept, (list, tuple)) else na or ()
+    levels: dict[str, set[str]] = {}
+    names = getattr(model, "feature_names_in_", None)
+    if isinstance(model, BaseMKL) and model._expansion.bank.on_columns and names is not None:
+        kernels = model._expansion.bank.table
+        columns = zip(kernels.used, kernels.encodings or (), strict=bool(kernels.encodings))
+        levels = {str(names[j]): set(map(level_text, own.levels)) for j, own in columns if own.levels}
+    target = metadata.get("target")
+    if isinstance(target, str) and is_classifier(model) and model.classes_.dtype.kind in "OU":
+        levels[target] = set(map(str, model.classes_))
+    return MissingWords(tuple(map(str, extra)), levels)
+
+
+def _orders(metadata: Mapping[str, Any]) -> dict[str, str]:
+    """Return the orders of day and month in the columns of dates of the fit."""
+    kept = metadata.get("date_orders")
+    return {str(name): str(order) for name, order in kept.items()} if isinstance(kept, Mapping) else {}
+
+
+def features_of(model: BaseEstimator, frame: pd.DataFrame, orders: dict[str, str] | None = None) -> pd.DataFrame:
+    """Return the columns that the model was fitted on, in its order, checked; those that no kernel reads may lack.
+
+    ``orders`` of day and month in columns of dates are added to, so that later parts of a file are read alike.
+    """
     if not isinstance(model, BaseMKL):
         raise InvalidInputError(
             f"The file holds a {type(model).__name__}, which predicts nothing by itself: use Python."
@@ -146,7 +176,18 @@ def features_of(model: BaseEstimator, frame: pd.DataFrame) -> pd.DataFrame:
             f"{tables.quoted(missing)}. Its kernels read {tables.quoted(needed)}."
         )
     tables.check_entries(frame[list(names[model.selected_features_])], model._expansion.bank.table.missing)
-    return frame[[name for name in names if name in frame.columns]]
+    features = frame[[name for name in names if name in frame.columns]]
+    return _with_dates(model, features, {} if orders is None else orders)
+
+
+def _with_dates(model: BaseMKL, features: pd.DataFrame, orders: dict[str, str]) -> pd.DataFrame:
+    """Return features in which text of columns of dates is dates, in the orders of day and month that are known."""
+    kernels, names = model._expansion.bank.table, model.feature_names_in_
+    columns = zip(kernels.used, kernels.encodings or (), strict=bool(kernels.encodings))
+    dated = [str(names[j]) for j, encoding in columns if encoding.centered]
+    read = {name: tables.with_dates(features[name], orders.get(name)) for name in dated}
+    orders.update({**tables.date_orders(features[dated]), **orders})
+    return features.assign(**read) if read else features
 
 
 def _targets(metadata: Mapping[str, Any]) -> tuple[str, ...]:
@@ -223,7 +264,7 @@ def _scores(
         return held_out_scores(model, features, known)
     if is_classifier(model):
         truth = frame[listed[0]]
-        truth = truth.astype(str) if model.classes_.dtype == object else truth
+        truth = truth.map(level_text) if model.classes_.dtype == object else truth
         return held_out_scores(model, features, truth.to_numpy()) if set(truth) & set(model.classes_) else None
     numeric = all(pd.api.types.is_numeric_dtype(frame[name].dtype) for name in listed)
     if not numeric or len(listed) != model._expansion.n_targets:
@@ -250,6 +291,7 @@ def rows_of_fit(model: BaseEstimator, metadata: Mapping[str, Any], frame: pd.Dat
         groups=groups if groups in present else None,
         event=event,
         strata=strata,
+        orders=_orders(metadata),
     )
     if "rows_of_fit" in metadata and (lacking := [name for name in names if name not in present]):
         doubt = f"the table lacks {tables.quoted(lacking)}, so that its rows cannot be compared with those of the fit."
@@ -350,6 +392,7 @@ def run_report(
     data: Annotated[Path, typer.Argument(help="The table it was fitted to, or one of new rows with the target.")],
     output: Annotated[Path, typer.Option("--output", "-o", help="HTML file to write.")] = REPORT,
     encoding: console.Encoding = None,
+    na: console.Na = None,
     title: Annotated[str | None, typer.Option(help="Head of the report.")] = None,
     force: console.Force = False,
     new_rows: NewRows = False,
@@ -369,7 +412,7 @@ def run_report(
             f"{str(model)!r} was not written by 'manykernels fit'; use manykernels.report(model, X, y) in Python."
         )
     with console.stage(f"reading {data}"):
-        frame = tables.read_table(data, encoding)
+        frame = tables.read_table(data, encoding, _words(estimator, metadata, na), outcome.note)
     lacking = [name for name in _targets(metadata) if name not in frame.columns]
     if lacking:
         raise InvalidInputError(

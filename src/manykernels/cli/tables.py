@@ -7,7 +7,7 @@ import io
 import re
 import warnings
 import zlib
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from difflib import get_close_matches
 from pathlib import Path
@@ -17,11 +17,12 @@ import numpy as np
 import pandas as pd
 from pandas.api.types import is_bool_dtype, is_complex_dtype, is_numeric_dtype
 
+from manykernels.cli.words import BY_DEFAULT, MissingWords
 from manykernels.exceptions import InvalidInputError, optional_module
 from manykernels.grams.plan import memory_bytes
 from manykernels.inspection.files import as_csv, replacing
-from manykernels.kernels.tables.dates import AMBIGUOUS, DAY_FIRST, MONTH_FIRST, date_order, parse_dates
-from manykernels.kernels.tables.kinds import READ_AS, describe, kind_of
+from manykernels.kernels.tables.dates import AMBIGUOUS, date_order, parse_dates, settled_order
+from manykernels.kernels.tables.kinds import FEW_LEVELS, READ_AS, describe, kind_of
 from manykernels.validation.arrays import Array
 from manykernels.validation.parameters import listed
 
@@ -35,23 +36,33 @@ SAMPLE_LINES, SAMPLE_SIGNS = 20, 2**22  # looked at for the delimiter
 MOST_UNFOLDING, LEAST_LIMIT = 100, 10**8  # of compressed text: times its size, and bytes that are always taken
 DECIMAL_COMMA = re.compile(r"\s*[-+]?\d+,\d+\s*")
 DECIMAL_POINT = re.compile(r"\s*[-+]?\d*\.\d+\s*")
+NAMES_SHARE = 0.5  # of the rows: more different texts than this name rows
 ID_NAMES = re.compile(r"(?:.*[_ ])?(?:id|index|uuid)|unnamed: \d+", re.IGNORECASE)
 
 
-def read_table(path: str | Path, encoding: str | None = None) -> pd.DataFrame:
+def read_table(
+    path: str | Path,
+    encoding: str | None = None,
+    words: MissingWords = BY_DEFAULT,
+    note: Callable[[str], None] | None = None,
+) -> pd.DataFrame:
     """Return the table in a CSV or Parquet file; the columns of CSV may be split by comma, semicolon, tab or bar.
 
-    Text is UTF-8, or UTF-16 where its mark says so, unless an encoding is given.
+    Text is UTF-8, or UTF-16 where its mark says so, unless an encoding is given. ``note`` receives remarks on the words
+    of a CSV that are read as missing.
     """
     path = _there(path)
     if path.suffix.lower() in PARQUET:
         with _parquet_errors(path):
             _check_size(path)
-            frame = pd.read_parquet(path)
+            frame = pd.read_parquet(path).reset_index(drop=True)  # which may be that of some rows of another table
     else:
         with _csv_errors(path, encoding), warnings.catch_warnings():
             warnings.simplefilter("error", pd.errors.ParserWarning)
-            frame = pd.read_csv(path, low_memory=False, **_csv_form(path, encoding))
+            form = _csv_form(path, encoding)
+            frame = pd.read_csv(path, low_memory=False, **form, **words.options(_names(path, form)))
+            verbatim: dict[str, Any] = {**form, "dtype": str, "na_filter": False}
+            frame = words.settle(frame, lambda places: pd.read_csv(path, usecols=places, **verbatim), note)
     frame.columns = [str(name) for name in frame.columns]
     _check_different(frame.columns.to_series(), path)
     if frame.empty:
@@ -95,6 +106,20 @@ def check_columns(frame: pd.DataFrame, names: Sequence[str], option: str) -> Non
             close = get_close_matches(name, frame.columns, n=3, cutoff=0.5)
             hint = f"did you mean {quoted(close)}?" if close else f"the table has {quoted(list(frame.columns))}."
             raise InvalidInputError(f"{option}: there is no column {name!r}; {hint}")
+
+
+def text_identifiers(frame: pd.DataFrame) -> list[str]:
+    """Return the columns of text that name rows: most values occur once."""
+    others = [name for name, real in zip(frame.columns, real_columns(frame), strict=True) if not real]
+    return [str(name) for name in others if _is_text(frame[name]) and _names_rows(frame[name].dropna())]
+
+
+def _names_rows(present: pd.Series) -> bool:
+    """Return whether most values of a column of text occur once."""
+    distinct = present.nunique()
+    if distinct < 10 or not all(isinstance(value, str) for value in present):
+        return False
+    return distinct == len(present) or (distinct > FEW_LEVELS and distinct > NAMES_SHARE * len(present))
 
 
 def identifiers(frame: pd.DataFrame) -> list[str]:
@@ -146,13 +171,16 @@ def _check_size(path: Path) -> None:
         )
 
 
-def read_chunks(path: str | Path, n_rows: int, encoding: str | None = None) -> Iterator[pd.DataFrame]:
+def read_chunks(
+    path: str | Path, n_rows: int, encoding: str | None = None, words: MissingWords = BY_DEFAULT
+) -> Iterator[pd.DataFrame]:
     """Yield a table at most so many rows at a time, so that no more of it is in memory.
 
-    Types are those of the whole file for Parquet, and found anew in each part of a CSV.
+    Types are those of the whole file for Parquet, and found anew in each part of a CSV; columns of levels are text.
     """
     path = _there(path)
-    parts = _parquet_parts(path, n_rows) if path.suffix.lower() in PARQUET else _csv_parts(path, n_rows, encoding)
+    parquet = path.suffix.lower() in PARQUET
+    parts = _parquet_parts(path, n_rows) if parquet else _csv_parts(path, n_rows, encoding, words)
     for part in parts:
         part.columns = [str(name) for name in part.columns]
         yield part.reset_index(drop=True)
@@ -164,11 +192,17 @@ def _parquet_parts(path: Path, n_rows: int) -> Iterator[pd.DataFrame]:
             yield batch.to_pandas()
 
 
-def _csv_parts(path: Path, n_rows: int, encoding: str | None) -> Iterator[pd.DataFrame]:
+def _csv_parts(path: Path, n_rows: int, encoding: str | None, words: MissingWords) -> Iterator[pd.DataFrame]:
     with _csv_errors(path, encoding):
         form = _csv_form(path, encoding)
+        form |= words.options(_names(path, form))
         with pd.read_csv(path, chunksize=n_rows, low_memory=False, **form) as reader:
             yield from reader
+
+
+def _names(path: Path, form: Mapping[str, Any]) -> list[str]:
+    """Return the column names of a text file."""
+    return list(pd.read_csv(path, nrows=0, **form).columns)
 
 
 def _csv_form(path: Path, encoding: str | None) -> dict[str, Any]:
@@ -308,12 +342,16 @@ def _evenness(rows: list[list[str]]) -> tuple[float, int]:
 MOST_NAMED = 6
 
 
-def usable_features(frame: pd.DataFrame, missing: str = "error") -> pd.DataFrame:
+def usable_features(
+    frame: pd.DataFrame, missing: str = "error", orders: Mapping[str, str] | None = None
+) -> pd.DataFrame:
     """Return the columns with dates read as such, or name all columns that cannot be used and what can be done."""
     if frame.shape[1] == 0:
         raise InvalidInputError("There is no column left to learn from.")
     # Column by column takes seconds for a hundred thousand numeric columns, about which nothing is to be found out.
-    others = {name: _with_dates(column) for name, column in frame.loc[:, ~real_columns(frame)].items()}
+    orders = orders or {}
+    read = frame.loc[:, ~real_columns(frame)].items()
+    others = {name: with_dates(column, orders.get(str(name))) for name, column in read}
     if others:
         frame = frame.assign(**{str(name): column for name, column in others.items()})
     kinds = {str(name): kind_of(column) for name, column in others.items()}
@@ -344,15 +382,18 @@ def real_columns(frame: pd.DataFrame) -> Array:
 
 def date_orders(frame: pd.DataFrame) -> dict[str, str]:
     """Return for each column of text with dates such as 31/12/2024 whether the day or the month is first."""
-    orders = {str(name): date_order(column) for name, column in frame.items() if _is_text(column)}
-    return {name: order for name, order in orders.items() if order in (DAY_FIRST, MONTH_FIRST)}
+    orders = {str(name): settled_order(column) for name, column in frame.items() if _is_text(column)}
+    return {name: order for name, order in orders.items() if order is not None}
 
 
-def _with_dates(column: pd.Series) -> pd.Series:
-    """Return a column of texts that are all dates as dates; others as they are."""
-    if not _is_text(column) or date_order(column) in (None, AMBIGUOUS):
+def with_dates(column: pd.Series, order: str | None = None) -> pd.Series:
+    """Return a column of texts that are all dates as dates; others, and dates that are ambiguous, as they are."""
+    if not _is_text(column) or (date_order(column) == AMBIGUOUS and order is None):
         return column
-    dates = parse_dates(column)
+    try:
+        dates = parse_dates(column, order)
+    except ValueError as error:
+        raise InvalidInputError(f"Column {str(column.name)!r} cannot be read as dates, as in fit: {error}.") from error
     return column if dates is None else dates
 
 

@@ -1,20 +1,22 @@
 """From a table to features and target, and the settings that a task calls for."""
 
-from collections.abc import Callable, Collection, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass, field
 
 import numpy as np
 import pandas as pd
 from pandas.api.types import is_bool_dtype, is_complex_dtype, is_numeric_dtype
 
-from manykernels.cli.tables import check_columns, identifiers, quoted, usable_features
+from manykernels.cli.tables import check_columns, date_orders, identifiers, quoted, text_identifiers, usable_features
 from manykernels.exceptions import InvalidInputError
 from manykernels.kernels.tables.kinds import numbers_as_text
 from manykernels.objective import survival_array
+from manykernels.objective.losses.survival import check_event_name
 from manykernels.validation.arrays import Array
 from manykernels.validation.parameters import listed
 
 SURVIVAL = "survival"
+UNNAMED = "Unnamed: 0"  # the name that pandas gives to a first column without one
 TRUTHS = {"true": True, "yes": True, "1": True, "false": False, "no": False, "0": False}
 MOST_CLASSES = 10  # whole numbers with more distinct values than this are taken for a quantity
 
@@ -30,6 +32,7 @@ class LabeledTable:
     notes: tuple[str, ...]
     groups: Array | None = None
     levels: tuple[str, ...] | None = None
+    orders: Mapping[str, str] = field(default_factory=dict)  # of dates such as 31/12/2024, by column
 
     def describe_target(self) -> str:
         """Return the classes with their counts, or range and mean, or how many events there are."""
@@ -59,6 +62,7 @@ def split_columns(
     event: str | None = None,
     strata: str | None = None,
     read: Callable[[list[str]], Collection[str]] | None = None,
+    orders: Mapping[str, str] | None = None,
 ) -> LabeledTable:
     """Return features and target of a table, checked; features are those that kernels ``read``, all for None."""
     for option, names in {"time" if event else "target": [target], "drop": drop, "id": ids}.items():
@@ -75,6 +79,9 @@ def split_columns(
         notes.append(f"{int((~known).sum())} of {len(frame)} rows have no {quoted(targets)} and are left out.")
     frame = frame[known]
     features = frame.drop(columns=[*targets, *left_out])
+    if UNNAMED in features and read is None and identifiers(features[[UNNAMED]]):
+        features = features.drop(columns=UNNAMED)
+        notes.append("The first column has no name and numbers the rows; it is left out. Name it to learn from it.")
     if read is not None:
         chosen_columns = read(list(features.columns))
         features = features[[name for name in features.columns if name in chosen_columns]]
@@ -83,21 +90,27 @@ def split_columns(
         frame, features = frame[~gaps], features[~gaps]
     if len(frame) < 2:
         raise InvalidInputError(f"{len(frame)} row(s) are left to learn from; at least 2 are needed.")
-    features = usable_features(features, missing)
+    orders = {**date_orders(features), **(orders or {})}
+    features = usable_features(features, missing, orders)
     counting = identifiers(features)
     if counting:
         options = " ".join(f"--id {name!r}" for name in counting)
         verb = "looks like a row number, not a feature" if len(counting) == 1 else "look like row numbers, not features"
         notes.append(f"{quoted(counting)} {verb}. To leave out: {options}")
+    if naming := text_identifiers(features):
+        options = " ".join(f"--id {name!r}" for name in naming)
+        verb = "names rows: most of its texts occur" if len(naming) == 1 else "name rows: most of their texts occur"
+        notes.append(f"{quoted(naming)} {verb} once. To leave out: {options}")
     levels = None if strata is None else tuple(sorted(set(_texts(frame[strata]))))
     if event is not None:
+        check_event_name(event, "--event: the column")
         values = survival_of(frame, target, event, strata, levels)
         chosen, reason = SURVIVAL, "there are times and events"
     else:
         chosen, reason = _task_of(frame[target], target, task)
         values = _labels(frame[target]) if chosen == "classification" else _numbers(frame[target], target)
     together = frame[groups].astype(str).to_numpy(dtype=object) if groups else None
-    return LabeledTable(features.reset_index(drop=True), values, chosen, reason, tuple(notes), together, levels)
+    return LabeledTable(features.reset_index(drop=True), values, chosen, reason, tuple(notes), together, levels, orders)
 
 
 def _task_of(column: pd.Series, name: str, task: str) -> tuple[str, str]:

@@ -49,6 +49,12 @@ def date_order(column: pd.Series) -> str | None:
     return MONTH_FIRST if second > MONTHS else AMBIGUOUS
 
 
+def settled_order(column: pd.Series) -> str | None:
+    """Return whether day or month is first if the column has to be looked at to tell, and does tell."""
+    order = date_order(column)
+    return order if order in (DAY_FIRST, MONTH_FIRST) and not _dotted(column) else None
+
+
 def parse_dates(column: pd.Series, order: str | None = None) -> pd.Series | None:
     """Return a column of text as time stamps, in UTC if the texts have UTC offsets; None if they are no dates.
 
@@ -67,7 +73,7 @@ def parse_dates(column: pd.Series, order: str | None = None) -> pd.Series | None
     own = date_order(column)
     if own is None:
         return None
-    if own in (DAY_FIRST, MONTH_FIRST) and order in (DAY_FIRST, MONTH_FIRST) and own != order and not _dotted(column):
+    if order in (DAY_FIRST, MONTH_FIRST) and settled_order(column) not in (None, order):
         raise ValueError(f"its dates are written {own}, and those of fit {order}; write them as 2024-12-31")
     if own == AMBIGUOUS:
         if order not in (DAY_FIRST, MONTH_FIRST) or not _has_long_years(column):
