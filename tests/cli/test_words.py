@@ -151,3 +151,15 @@ def test_unnamed_row_numbers_are_left_out_and_names_are_reported(run: Runner, tm
     named = frame.assign(number=range(60))
     named.to_csv(tmp_path / "named.csv", index=False)
     assert "number" in run("fit", tmp_path / "named.csv", "--target", "class", *ALPHA, "-o", tmp_path / "k.mkl").err
+
+
+def test_unseen_levels_are_reported_once_for_a_file_in_parts(run: Runner, tmp_path: Path) -> None:
+    frame = table_of(60)[["code", "y"]]
+    frame.to_csv(tmp_path / "data.csv", index=False)
+    assert run("fit", tmp_path / "data.csv", "--target", "y", *ALPHA, "-o", tmp_path / "m.mkl").code == 0
+    frame.assign(code="level " + frame["code"]).to_csv(tmp_path / "new.csv", index=False)
+    words = ("predict", tmp_path / "m.mkl", tmp_path / "new.csv", "-o", tmp_path / "out.csv", "--force")
+    for options in ((), ("--chunk-rows", 7)):
+        done = run(*words, *options)
+        assert done.code == 0
+        assert done.err.count("are levels that the model was not fitted on: 'code' (") == 1

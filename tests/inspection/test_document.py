@@ -334,6 +334,8 @@ def test_the_rival_of_a_table_with_categories_is_gradient_boosting(tmp_path: Pat
     assert "Left out" not in text
     numbers = Categories().fit(X).transform(X)
     assert numbers["kind"].dtype == "category"
+    other = X.assign(code=X["code"].astype(int))  # levels match by text, as in the model
+    pd.testing.assert_frame_equal(Categories().fit(X).transform(other), numbers)
     assert len(numbers["code"].cat.categories) <= 254
     assert numbers["day"].diff().iloc[1] == (X["day"].diff().iloc[1]).total_seconds()
 

@@ -1,5 +1,6 @@
 """What is done with a model file: ``predict`` for new rows, ``inspect``, ``export`` and ``report``."""
 
+import warnings
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -113,12 +114,20 @@ def _predict_chunks(
     if path is None or path.suffix.lower() in tables.PARQUET or path.suffix.lower() == ".gz":
         raise InvalidInputError("--chunk-rows writes CSV as it goes; give --output a name that ends in .csv or .tsv.")
     copied, n_rows, separator = list(options.ids or ()), 0, "\t" if path.suffix.lower() == ".tsv" else ","
-    words, orders = _words(model, metadata, options.na), _orders(metadata)
+    words, orders, remarks = _words(model, metadata, options.na), _orders(metadata), set[str]()
     with replacing(path) as file:
         for frame in tables.read_chunks(options.data, options.chunk_rows or 1, options.encoding, words):
             tables.check_columns(frame, copied, "--id")
             strata = _strata(frame, metadata, options)
-            predictions = _predictions(model, features_of(model, frame, orders), _targets(metadata), options, strata)
+            with warnings.catch_warnings(record=True) as caught:
+                warnings.simplefilter("always", UserWarning)
+                features = features_of(model, frame, orders)
+                predictions = _predictions(model, features, _targets(metadata), options, strata)
+            for warning in caught:  # one note a kind of remark, of the first rows that give reason to it
+                kind, _, _ = str(warning.message).partition(":")
+                if kind not in remarks:
+                    remarks.add(kind)
+                    outcome.note(f"From row {n_rows + 1}: {warning.message}")
             table = pd.concat([frame[copied], predictions], axis=1)
             file.write(as_csv(table, separator, header=n_rows == 0).encode("utf-8"))
             n_rows += len(frame)

@@ -20,7 +20,7 @@ from manykernels.kernels import KernelSpec, ObjectKernel
 from manykernels.kernels.bank.columns import NUMBERS, Table
 from manykernels.kernels.bank.normalization import column_summaries
 from manykernels.kernels.specs.objects import FeatureRows
-from manykernels.kernels.tables.encoding import Encoding, plain
+from manykernels.kernels.tables.encoding import Encoding, distinct_levels
 from manykernels.kernels.tables.kinds import READ_AS
 from manykernels.validation.arrays import Array, TableLike
 
@@ -303,7 +303,7 @@ def _summaries(kinds: list[str], data: Any) -> list[_Summary]:
         encoding = Encoding(kind)
         if READ_AS.get(kind) not in ("number", "objects"):
             encoding = Encoding.of(column, kind)
-        out.append(_summary(encoding.encode(column), tuple(plain(level) for level in encoding.levels)))
+        out.append(_summary(encoding.encode(column), encoding.levels))
     return out
 
 
@@ -324,6 +324,6 @@ def _merged(first: list[_Summary], second: list[_Summary]) -> list[_Summary]:
         step = (b.mean - a.mean) if a.count and b.count else 0.0
         mean = a.mean + step * b.count / max(count, 1) if a.count else b.mean
         squares = a.squares + b.squares + step**2 * a.count * b.count / max(count, 1)
-        levels = tuple(dict.fromkeys([*a.levels, *b.levels]))
+        levels = distinct_levels([*a.levels, *b.levels])
         out.append(_Summary(count, min(a.low, b.low), max(a.high, b.high), mean, squares, a.gap or b.gap, levels))
     return out

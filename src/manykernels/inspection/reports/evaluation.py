@@ -32,6 +32,7 @@ from manykernels.inspection.pipelines import after_steps_of, fresh, groups_in, l
 from manykernels.inspection.reports.scores import METRICS, SURVIVAL, Draws, Score, areas_under_curve
 from manykernels.kernels import KernelBank, Linear, Pairs, PrecomputedBank, Views
 from manykernels.kernels.precomputed.stack import are_kernels
+from manykernels.kernels.tables.encoding import level_text
 from manykernels.validation.arrays import Array, TableLike
 
 N_SHUFFLES = 10  # of each view and part of the rows
@@ -340,6 +341,11 @@ class EqualRisks(BaseEstimator):
         return np.zeros(len(X))
 
 
+def _level_texts(column: pd.Series) -> pd.Series:
+    """Return the levels of a column as the text by which models match them."""
+    return column.astype(object).map(level_text, na_action="ignore")
+
+
 class Categories(TransformerMixin, BaseEstimator):
     """Columns as gradient boosting reads them: text as categories, dates as numbers, and rare levels as missing."""
 
@@ -347,7 +353,7 @@ class Categories(TransformerMixin, BaseEstimator):
         """Learn the levels of each category, the most frequent ones."""
         table = as_frame(X)
         self.levels_ = {
-            name: column.value_counts().index[:MOST_LEVELS].to_list()
+            name: _level_texts(column).value_counts().index[:MOST_LEVELS].to_list()
             for name, column in table.items()
             if not is_numeric_dtype(column.dtype) and not is_datetime64_any_dtype(column.dtype)
         }
@@ -358,7 +364,7 @@ class Categories(TransformerMixin, BaseEstimator):
         table = as_frame(X).copy()
         for name, column in table.items():
             if name in self.levels_:
-                table[name] = pd.Categorical(column, categories=self.levels_[name])
+                table[name] = pd.Categorical(_level_texts(column), categories=self.levels_[name])
             elif is_datetime64_any_dtype(column.dtype):
                 table[name] = (column - pd.Timestamp(0, tz=column.dt.tz)).dt.total_seconds()
         return table.set_axis([str(name) for name in table.columns], axis=1)

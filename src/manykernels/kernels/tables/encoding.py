@@ -136,10 +136,7 @@ class Encoding:
         categories = (
             column.cat.categories if isinstance(column.dtype, pd.CategoricalDtype) else column.dropna().unique()
         )
-        levels: dict[str, Any] = {}
-        for level in categories:
-            levels.setdefault(level_text(level), plain(level))
-        return cls(kind, tuple(levels.values()))
+        return cls(kind, distinct_levels(categories))
 
     @property
     def read_as(self) -> str:
@@ -244,6 +241,20 @@ def level_text(level: object) -> str:
     if isinstance(value, float):
         return str(int(value)) if value.is_integer() else repr(value)
     return str(value)
+
+
+def distinct_levels(levels: Iterable[Any]) -> tuple[Any, ...]:
+    """Return levels as a model file can hold them, the first of those with equal texts, in their order.
+
+    Examples
+    --------
+    >>> distinct_levels([1, "b", "1", 2.0])
+    (1, 'b', 2.0)
+    """
+    found: dict[str, Any] = {}
+    for level in levels:
+        found.setdefault(level_text(level), plain(level))
+    return tuple(found.values())
 
 
 def _as_number(text: str) -> str:
