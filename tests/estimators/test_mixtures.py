@@ -14,6 +14,7 @@ import numpy as np
 import pandas as pd
 import pytest
 from sklearn.kernel_ridge import KernelRidge
+from sklearn.linear_model import LogisticRegression
 from sklearn.metrics import make_scorer, r2_score
 from sklearn.model_selection import GroupKFold, KFold, RepeatedKFold, TimeSeriesSplit
 
@@ -44,7 +45,7 @@ from manykernels.estimators.selection.mixtures import (
     averages_of,
     selections_of,
 )
-from manykernels.estimators.selection.scores import calibrated_loss
+from manykernels.estimators.selection.scores import _fit_logistic, calibrated_loss
 from manykernels.estimators.selection.search import MixtureSearch, Rung
 from manykernels.estimators.selection.strengths import (
     COARSE,
@@ -1113,3 +1114,18 @@ def test_a_target_that_no_kernel_predicts_is_named() -> None:
     with pytest.warns(UserWarning, match=r"for 1 of 2 outputs \(1\): .* better than a constant"):
         model.fit(X, Y)
     assert not model.kernel_weights_[1].any()
+
+
+@pytest.mark.parametrize("separable", [True, False])
+@pytest.mark.parametrize("intercept", [True, False])
+def test_logistic_curves_are_those_of_scikit_learn(separable: bool, intercept: bool) -> None:
+    rng = np.random.default_rng(3)
+    scores, weights = rng.normal(size=80), rng.uniform(0.1, 3.0, 80)
+    positive = scores + (0.0 if separable else 1.0) * rng.normal(size=80) > 0.3
+    columns = np.column_stack([scores, np.ones(80)])[:, : 1 + intercept]
+    found = _fit_logistic(columns, positive, weights)
+    curve = LogisticRegression(fit_intercept=intercept, tol=1e-10, max_iter=10_000).fit(
+        columns[:, :1], positive, weights
+    )
+    expected = [curve.coef_[0, 0], *curve.intercept_][: 1 + intercept]
+    np.testing.assert_allclose(found, expected, rtol=1e-4)

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from sklearn.linear_model import LogisticRegression
+from scipy.special import expit
 
 from manykernels.objective.losses import survival_target
 from manykernels.objective.losses.survival import FIELDS
@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from manykernels.objective.losses import Loss
 
 MARGINS = ("hinge", "squared_hinge")  # losses that are scored by what logistic curves through their scores tell
+LOGISTIC_STEPS, LOGISTIC_TOL = 50, 1e-10  # Newton steps at most, and the relative decrease at which they end
 SQUARED = 2.0  # squared errors are told as they are; the loss that is minimized is half of them
 
 
@@ -65,14 +66,44 @@ def calibrated_loss(signs: Array, scores: Array, weights: Array) -> float:
     if not spread > 1e-12 * np.abs(scores).max() or len(np.unique(positive[known])) < 2:
         return constant
 
-    def after(curve: LogisticRegression, n_fitted: int) -> float:
-        curve.fit(scores[:, None] / spread, positive, weights)
-        if curve.coef_[0, 0] <= 0:
+    def after(columns: Array) -> float:
+        slopes = _fit_logistic(columns, positive, weights)
+        if slopes[0] <= 0:
             return constant
-        likelihood = curve.predict_log_proba(scores[:, None] / spread)[np.arange(len(signs)), positive.astype(np.intp)]
-        return float(np.average(-likelihood, weights=weights)) + n_fitted / len(signs)
+        losses = np.logaddexp(0.0, np.where(positive, -1.0, 1.0) * (columns @ slopes))
+        return float(np.average(losses, weights=weights)) + len(slopes) / len(signs)
 
-    return 0.5 * (after(LogisticRegression(), 2) + after(LogisticRegression(fit_intercept=False), 1))
+    curve = np.column_stack([scores / spread, np.ones(len(scores))])
+    return 0.5 * (after(curve) + after(curve[:, :1]))
+
+
+def _fit_logistic(columns: Array, positive: Array, weights: Array) -> Array:
+    """Return the coefficients of a logistic curve through rows, the first with a normal prior of deviation 1.
+
+    Newton steps with a line search: of one or two coefficients they take a few passes over the rows.
+    """
+    signed = np.where(positive, 1.0, -1.0)[:, None] * columns
+    prior = np.zeros(columns.shape[1])
+    prior[0] = 1.0
+    found = np.zeros(columns.shape[1])
+
+    def value_at(point: Array) -> float:
+        return float(weights @ np.logaddexp(0.0, -signed @ point)) + 0.5 * float(prior @ point**2)
+
+    value = value_at(found)
+    for _ in range(LOGISTIC_STEPS):
+        misses = expit(-signed @ found)
+        slope = prior * found - signed.T @ (weights * misses)
+        step = np.linalg.lstsq(
+            np.diag(prior) + (signed.T * (weights * misses * (1.0 - misses))) @ signed, -slope, rcond=None
+        )[0]
+        decrease, share = -float(slope @ step), 1.0
+        if decrease <= LOGISTIC_TOL * value:
+            break
+        while (new := value_at(found + share * step)) > value - 0.1 * share * decrease and share > LOGISTIC_TOL:
+            share *= 0.5
+        found, value = found + share * step, new
+    return found
 
 
 def _unit(loss: Loss) -> float:
