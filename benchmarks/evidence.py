@@ -128,7 +128,7 @@ def compared(frame: pd.DataFrame) -> pd.DataFrame:
 def kept_at(scores: np.ndarray, constants: np.ndarray, share: float, errors: float) -> bool:
     """Whether scores of folds are ahead of the constant by so many errors."""
     with patch("manykernels.estimators.selection.strengths.USEFUL", errors):
-        return bool(Evidence(share, np.ones(1)).useful(scores, constants)[0])
+        return bool(Evidence(share, np.full(1, np.nan)).useful(scores, constants)[0])
 
 
 def beside_constant(name: str, bank: Any, X: Any, y: np.ndarray, X_new: Any, y_new: np.ndarray) -> dict[str, Any]:

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pandas as pd
+from scipy.special import stdtrit
 from sklearn.model_selection import (
     GroupKFold,
     GroupShuffleSplit,
@@ -46,7 +47,7 @@ if TYPE_CHECKING:
 # Splitters that hold any samples out.
 EXCHANGING = (KFold, StratifiedKFold, RepeatedKFold, RepeatedStratifiedKFold, ShuffleSplit, StratifiedShuffleSplit)
 EXCHANGING_GROUPS = (GroupKFold, GroupShuffleSplit, LeaveOneGroupOut, LeavePGroupsOut, StratifiedGroupKFold)
-USEFUL = 0.5  # errors by which a model of what may be noise is kept; see benchmarks/evidence.py --constant
+USEFUL = 0.5  # errors by which a model is kept where targets cannot be permuted; see benchmarks/evidence.py --constant
 
 
 def first_best(candidates: Sequence[Candidate]) -> int:
@@ -118,11 +119,14 @@ class Evidence:
     def useful(self, scores: Array, constants: Array) -> Array:
         """Whether to predict with a model of these scores (n_folds, T) rather than with the best constants, (T,).
 
-        A target that is more strongly related to the kernels than 95 % of permuted ones has passed a test that is
-        exact: to be ahead in the mean will do. Any other must be ahead by half a standard error of the folds, as what
-        wins by luck is not, on average.
+        The model must be ahead in the mean and pass one of two tests at 5 %: a permutation test, by which the target is
+        more strongly related to the kernels than 95 % of permuted ones, or a paired t-test of the scores over the
+        folds. Where targets cannot be permuted, half a standard error will do, as what wins by luck is not ahead by as
+        much on average. One fold tells no error.
         """
-        return self._ahead(scores, constants, np.where(self.p_values <= SIGNIFICANT, 0.0, USEFUL))
+        quantile = stdtrit(len(scores) - 1, 1.0 - SIGNIFICANT) if len(scores) > 1 else 0.0
+        needed = np.where(self.p_values <= SIGNIFICANT, 0.0, quantile)
+        return self._ahead(scores, constants, np.where(np.isnan(self.p_values), USEFUL, needed))
 
     def doubtful(self, scores: Array, constants: Array) -> Array:
         """Whether what is useful may all the same be luck, and no finding, (T,).
