@@ -6,6 +6,19 @@ from _faults import Case
 
 CASES = (
     Case(
+        "3.3", "ten targets on float32 kernels of low rank under a weak ridge: warnings, status",
+        """
+F = rng.normal(size=(4, 60, 3)); K = (F @ F.transpose(0, 2, 1)).astype(np.float32)
+Y = F[0] @ rng.normal(size=(3, 10)) + F[2] @ rng.normal(size=(3, 10)) + rng.normal(size=(60, 10))
+with warnings.catch_warnings(record=True) as caught:
+    warnings.simplefilter("always")
+    model = made(MKLRegressor, kernels="precomputed", penalty="ridge", alpha=1e-9).fit(K, Y)
+states = [str(found.status) for found in model.solution_]
+print(f"{len(caught)} warnings, {states.count('converged')} of 10 converged, largest gap {model.dual_gap_:.1e}")
+""",
+        "tests/grams/test_dense_definite.py",
+    ),
+    Case(
         "3.7", "Ctrl-C inside compiled loops that return several values, 20 times: what is raised",
         """
 import signal

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 import warnings
+from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -109,11 +110,21 @@ def is_indefinite(case: Case) -> bool:
     return bool((eigenvalues[:, 0] < -1e-12 * np.abs(eigenvalues[:, -1])).any())
 
 
+def without_rounding(grams: np.ndarray, kernels: Iterable[int]) -> np.ndarray:
+    """Return kernels of which some are without eigenvalues of the size of the negative ones, in float64."""
+    exact = grams.astype(np.float64)
+    for m in kernels:
+        values, vectors = np.linalg.eigh(exact[m])
+        exact[m] = (vectors * np.where(values > -1.5 * values[0], values, 0.0)) @ vectors.T
+    return exact
+
+
 def _verdict(case: Case, label: str, solution: Any, elapsed: float) -> Verdict:
     rho, d, b = solution.dual_coef, solution.kernel_weights, solution.intercept
     if not (np.isfinite(rho).all() and np.isfinite(d).all() and np.isfinite(b)):
         return Verdict(label, str(solution.status), "not a model", "NaN or infinite coefficients")
-    true = oracle.true_bounds(case, rho, d, b)
+    exact = without_rounding(case.grams, solution.replaced_kernels) if solution.replaced_kernels else None
+    true = oracle.true_bounds(case, rho, d, b, exact)
     claimed = solution.certificate
     noise = claimed.relative_rounding + 1e3 * oracle.EPS
     indefinite = solution.status != "converged" and is_indefinite(case)

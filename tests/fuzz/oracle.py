@@ -250,9 +250,11 @@ class TrueBounds:
         )
 
 
-def true_bounds(case: Any, rho: Any, d: Any, b: float) -> TrueBounds:
-    """Evaluate a model on the data of ``case``: kernels, y, weights, penalties, loss, regularizer, strength."""
-    grams, y, s, w = (_long(part) for part in (case.grams, case.y, case.weights, case.penalties))
+def true_bounds(case: Any, rho: Any, d: Any, b: float, grams: Any = None) -> TrueBounds:
+    """Evaluate a model on the data of ``case``, with other kernels if they are given."""
+    grams, y, s, w = (
+        _long(part) for part in (case.grams if grams is None else grams, case.y, case.weights, case.penalties)
+    )
     rho, d, c = _long(rho), _long(d), Long(case.strength)
     name, p = case.loss, case.loss_parameters
     products = np.stack([gram @ rho for gram in grams])

@@ -8,10 +8,10 @@ import numpy as np
 import pytest
 
 from manykernels import KernelStack, MKLClassifier, MKLRegressor, PrecomputedBank, solve
-from manykernels.exceptions import NotPSDError
+from manykernels.exceptions import ConvergenceWarning, NotPSDError
 from manykernels.grams import DenseStack, as_stack
 from manykernels.validation import gram as checks
-from manykernels.validation.gram import check_gram_array, examined, is_definite, scan_grams
+from manykernels.validation.gram import check_gram_array, examined, gram_tolerance, is_definite, scan_grams
 
 RNG = np.random.default_rng(0)
 N = 40
@@ -306,3 +306,31 @@ def test_kernels_are_proven_once_for_all_copies_of_a_part(lazy, factorized):
     assert len(factorized) == 1
     part.copied().prove_definite([3, 7])
     assert len(factorized) == 2
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_many_targets_converge_on_float32_kernels_of_low_rank_under_weak_penalties(seed):
+    """Rounding to float32 leaves eigenvalues of 1e-8 of the largest, which such weights multiply by 1e8."""
+    rng = np.random.default_rng(seed)
+    factors = rng.normal(size=(4, 60, 3))
+    Y = factors[0] @ rng.normal(size=(3, 5)) + factors[2] @ rng.normal(size=(3, 5)) + rng.normal(size=(60, 5))
+    single = (factors @ factors.transpose(0, 2, 1)).astype(np.float32)
+    model = MKLRegressor("precomputed", penalty="ridge", alpha=1e-9).fit(single, Y)
+    assert model.dual_gap_ <= 1e-4
+    assert len(model.replaced_kernels_) == 4
+
+
+def test_the_target_of_the_largest_gap_is_named():
+    rng = np.random.default_rng(0)
+    Y = np.column_stack([rng.normal(size=N), KERNELS[0] @ rng.normal(size=N)])
+    with pytest.warns(ConvergenceWarning, match=r"^Output 1: Solver 'working_set' stopped \(max_iter\)"):
+        MKLRegressor("precomputed", alpha=1e-6, tol=1e-9, resources={"max_iter": 1}).fit(KERNELS, Y)
+
+
+def test_eigenvalues_within_the_rounding_of_float32_are_left_in_peace():
+    """Also where kernels that came in float32 are read as float64."""
+    factor = np.random.default_rng(0).normal(size=(80, 4))
+    rounded = (factor @ factor.T).astype(np.float32)
+    assert np.linalg.eigvalsh(rounded.astype(np.float64))[0] < 0
+    assert is_definite(rounded, gram_tolerance(np.float32)) is True
+    assert is_definite(rounded.astype(np.float64), gram_tolerance(np.float32)) is True

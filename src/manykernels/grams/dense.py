@@ -26,6 +26,7 @@ BAND = 64  # rows of which products of vectors are held at once: larger ones lea
 MOST_BYTES = 2**28  # of a definite copy: it comes on top of what was planned for
 MOST_FLOPS = 1e10  # of eigenvalues, about ten seconds
 MOST_SINGLE = 1e30  # on a diagonal, and its inverse the least: single precision ends at 3e38 and 1e-38
+NOISE = 1.5  # times the most negative eigenvalue: rounding leaves positive ones of at most about that size
 NEGATIVE = 1e-13  # relative to the largest eigenvalue, beyond what double precision leaves of a zero
 
 
@@ -250,10 +251,12 @@ def as_stack(
 
 
 def definite_copy(stack: GramStack) -> DenseStack | None:
-    """Return the nearest definite kernels in float64; None if no kernel needs it, or it would cost too much.
+    """Return kernels in float64 without the rounding of float32; None if no kernel needs it, or the cost is too large.
 
-    Rounding a kernel of low rank to float32 leaves eigenvalues of about -1e-8 of the largest one. Such a kernel is
-    valid, but under a weak penalty its weight is large enough for them to matter, and the dual then has no maximum.
+    Rounding a kernel of low rank to float32 leaves eigenvalues of about 1e-8 of the largest one, half of them negative.
+    Such a kernel is valid, but under a weak penalty its weight is large enough for them to matter: the dual then has no
+    maximum, and the model fits the positive ones, which no new row repeats. Hence eigenvalues up to `NOISE` times the
+    most negative one are set to zero.
     """
     size, n_samples = stack.n_kernels * stack.n_samples**2, stack.n_samples
     if stack.dtype != np.float32 or 8 * size > MOST_BYTES or 10 * size * n_samples > MOST_FLOPS:
@@ -265,5 +268,7 @@ def definite_copy(stack: GramStack) -> DenseStack | None:
         if not indefinite.size:
             return None
         for kernel in indefinite:
-            grams[kernel] = nearest_definite(grams[kernel])
-    return DenseStack(grams, names=stack.names, n_threads=stack.n_threads)
+            grams[kernel] = nearest_definite(grams[kernel], -NOISE * eigenvalues[kernel, 0])
+    copied = DenseStack(grams, names=stack.names, n_threads=stack.n_threads)
+    copied._replaced = {int(m): -float(eigenvalues[m, 0] / eigenvalues[m, -1]) for m in indefinite}
+    return copied

@@ -340,7 +340,10 @@ class Solver(ABC, Generic[State]):
             fallback = fallback.fallback
         if _unfinished(solution) and (stack := definite_copy(problem.stack)) is not None:
             again = replace(self, time_limit=self._time_left(solution))
-            solution = on_rounded_kernels(problem, solution, again._solve_apart(problem.over(stack), None), self.tol)
+            found = again._solve_apart(problem.over(stack), None).with_replaced(stack.replaced_kernels)
+            solution = on_rounded_kernels(problem, solution, found, self.tol)
+            if solution.replaced_kernels:  # certified on the exact kernels
+                return solution
         if problem.stack.prove_definite(np.flatnonzero(solution.kernel_weights)):
             model = solution.dual_coef, solution.kernel_weights, solution.intercept
             solution = replace(solution, certificate=problem.certificate(*model))

@@ -318,25 +318,26 @@ def better_solution(first: Solution, second: Solution) -> Solution:
 
 
 def on_rounded_kernels(problem: Problem, first: Solution, second: Solution, tol: float) -> Solution:
-    """Return the better of a run and of one on the nearest definite kernels, both certified on those of ``problem``.
+    """Return the better of a run and of one on kernels without the rounding of float32.
 
-    Where the second is within ``tol`` on these, it converged; where it is on the definite ones only, nothing but
-    rounding of the kernels is to blame.
+    The second is certified on the kernels of ``problem`` if it is within ``tol`` on these. Otherwise its certificate is
+    that of the kernels that it was found on, which then stand for the given ones.
     """
     certificate = problem.certificate(second.dual_coef, second.kernel_weights, second.intercept)
-    close = certificate.relative_gap <= tol and certificate.relative_rounding <= CAUTION * tol
-    gap, solved = second.certificate.relative_gap, second.status in (Status.CONVERGED, Status.INACCURATE)
-    ending = Status.CONVERGED if close else Status.INACCURATE if solved else first.status
-    found = continued(first, replace(second, certificate=certificate, status=ending))
-    if close:
+    if certificate.relative_gap <= tol and certificate.relative_rounding <= CAUTION * tol:
         given = f"relative duality gap {certificate.relative_gap:.2e} on the given ones <= tol {tol:.2e}"
-        return replace(found, status=ending, message=f"converged on the nearest definite kernels: {given}")
-    message = (
-        f"Solver '{first.solver}' stopped ({ending}) after {found.n_iter} iterations at relative duality gap "
-        f"{found.certificate.relative_gap:.2e}: rounding to float32 left kernels indefinite; on the nearest definite "
-        f"ones, the gap is {gap:.2e}. Hold the kernels in float64, or increase alpha."
+        found = continued(first, replace(second, certificate=certificate, status=Status.CONVERGED))
+        return replace(found, replaced_kernels={}, message=f"converged on the nearest definite kernels: {given}")
+    found, gap = continued(first, second), second.certificate.relative_gap
+    if second.status is Status.CONVERGED:
+        told = f"converged: relative duality gap {gap:.2e} <= tol {tol:.2e}"
+        return replace(found, replaced_kernels={}, message=told).with_replaced(second.replaced_kernels)
+    return replace(
+        found,
+        message=f"Solver '{first.solver}' stopped ({found.status}) after {found.n_iter} iterations at relative duality "
+        f"gap {found.certificate.relative_gap:.2e}, above tol {tol:.2e}. The kernels are held in float32, and rounding "
+        f"left them indefinite; without it, the gap is {gap:.2e}. Hold the kernels in float64, or increase alpha.",
     )
-    return replace(found, status=ending, message=message)
 
 
 def continued(first: Solution, second: Solution) -> Solution:

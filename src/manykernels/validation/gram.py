@@ -241,11 +241,12 @@ def examined(
 def is_definite(gram: Array, tolerance: float) -> bool | None:
     """Tell whether no eigenvalue is negative beyond rounding; None if one is, but within the tolerance.
 
-    A Cholesky factorization with rounding added to the diagonal settles the usual case; eigenvalues are computed only
+    The rounding is that of the storage whose ``tolerance`` it is, which may be coarser than that of ``gram`` here. A
+    Cholesky factorization with rounding added to the diagonal settles the usual case; eigenvalues are computed only
     where it fails. It reads the upper triangle, as whoever reads kernels later does.
     """
     n, largest = len(gram), float(gram.diagonal().max())
-    stored = float(np.finfo(gram.dtype).eps)
+    stored = float(np.finfo(np.float32 if tolerance >= gram_tolerance(np.float32) else gram.dtype).eps)
     rounding = min(ROUNDING * np.sqrt(n) * stored, tolerance) + ARITHMETIC * n * float(np.finfo(np.float64).eps)
     if largest > 0:  # no entry of a definite matrix is larger than its diagonal: what follows would fail
         # A power of two near it changes no digit, and the factorization can neither overflow nor vanish.
@@ -264,10 +265,10 @@ def is_definite(gram: Array, tolerance: float) -> bool | None:
     return True if eigenvalues[0] >= -min(rounding, tolerance * eigenvalues[-1]) else None
 
 
-def nearest_definite(gram: Array) -> Array:
-    """Nearest positive semidefinite matrix in Frobenius norm: negative eigenvalues set to zero."""
+def nearest_definite(gram: Array, noise: float = 0.0) -> Array:
+    """Nearest positive semidefinite matrix in Frobenius norm without eigenvalues of at most ``noise``."""
     eigenvalues, vectors = np.linalg.eigh(gram.astype(np.float64))
-    clipped = (vectors * np.maximum(eigenvalues, 0.0)) @ vectors.T
+    clipped = (vectors * np.where(eigenvalues > noise, eigenvalues, 0.0)) @ vectors.T
     return (clipped + clipped.T) / 2
 
 

@@ -504,7 +504,10 @@ class BaseMKL(SaysWhichParameter, NotebookCard, Explanations, TakesGroups):
             worst = max(unfinished, key=lambda found: found.certificate.relative_gap)
             rest = len(unfinished) - 1
             more = f" So did {rest} more of the {len(fit.solutions)} problems." if rest else ""
-            warn(worst.message + more, ConvergenceWarning)
+            number = next(k for k, found in enumerate(fit.solutions) if found is worst)
+            several = len(fit.solutions) > 1
+            which = f"{self._target_word.capitalize()} {self._target_labels()[number]}: " if several else ""
+            warn(which + worst.message + more, ConvergenceWarning)
             return
         empty = [number for number, found in enumerate(fit.solutions) if not found.kernel_weights.any()]
         if len(empty) == len(fit.solutions):
