@@ -18,6 +18,8 @@ from manykernels.inspection.export.extraction import program_of
 from manykernels.kernels import (
     ArdGaussian,
     Binned,
+    ChiSquared,
+    ColumnPower,
     Cosine,
     Gaussian,
     Interaction,
@@ -297,6 +299,7 @@ MANY_COLUMNS = [
     ArdGaussian((0.5, 1.0, 2.0)),
     Gaussian(1.0) * Linear() + 0.5 * Laplacian(2.0),
     Interaction(((Gaussian(1.0), (0, 2)), (Linear(), (1,)))),
+    Interaction(((ColumnPower(2, unit=2.0, center=1.0), (0,)), (Linear(), (1,)), (Linear(), (2,)))),
     Landmarks(Gaussian(1.0), count=40),
     Landmarks(Matern("median", 0.5), count=40, stretched=1),
     Cosine(),
@@ -328,6 +331,26 @@ def test_kernels_of_many_columns_keep_their_points_or_are_refused(kernel, repres
     with pytest.raises(IncompatibleError, match=r"Export to \.onnx or \.py"):
         export_model(model, tmp_path / "model.sql")
     assert not (tmp_path / "model.sql").exists()
+
+
+def test_kernels_that_are_divided_row_by_row_are_no_sum_of_columns(tmp_path):
+    """Linear kernels of several columns were exported as such: off by as much as scores vary."""
+    X = numbers()
+    model = MKLRegressor(KernelBank.joint(Linear(), normalize="unit_diagonal"), alpha=1e-3).fit(X, wave(X))
+    with pytest.raises(IncompatibleError, match="fit with normalize='mean_diagonal'"):
+        export_model(model, tmp_path / "model.py")
+    with pytest.raises(IncompatibleError, match="Export to"):
+        export_model(model, tmp_path / "model.sql")
+
+
+def test_kernels_of_counts_take_no_numbers_below_zero(tmp_path):
+    X = np.random.default_rng(0).poisson(3, size=(N, 2)).astype(float)
+    model = MKLRegressor(KernelBank.per_feature(ChiSquared(0.5)), alpha=1e-3).fit(X, np.sin(X[:, 0]) + X[:, 1])
+    told = export_model(model, tmp_path / "model.sql", tol=1e-3)
+    assert min(low for low, _ in told.ranges.values()) == 0
+    rows = np.vstack([X, [[1e4, 0.0], [0.25, 1e8]]])
+    allowed = told.max_error + told.max_error_beyond + 1e-9
+    np.testing.assert_allclose(by_sqlite(told.path, as_read(rows))["score"], model.predict(rows), atol=allowed)
 
 
 def test_functions_of_two_columns_become_grids_in_sql(tmp_path):

@@ -3,6 +3,7 @@
 import importlib.util
 import sqlite3
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
 
@@ -93,9 +94,12 @@ def trial_rows(
     for part, beyond in _merged(parts):
         try:
             kept.append((part, beyond, _scores(model, columns, part)))
-        except InvalidInputError:  # such as counts below zero, or squares beyond float64
+        except InvalidInputError:  # of far values: numbers below zero that are no counts, or squares beyond float64
             if not beyond:
                 raise
+            for own in (each for each in pools.far(above=True) if any(each.values())):
+                with suppress(InvalidInputError):
+                    kept.append((own, beyond, _scores(model, columns, own)))
     rows = {columns.names[j]: [value for part, _, _ in kept for value in part[j]] for j in pools.positions}
     sizes = [len(scores) for _, _, scores in kept]
     marks = np.repeat([beyond for _, beyond, _ in kept], sizes)
@@ -230,8 +234,8 @@ class _Pools:
             return [found]
         return [{j: [value for value, kept in zip(values, whole, strict=True) if kept] for j, values in found.items()}]
 
-    def far(self) -> list[Values]:
-        """Return rows in which one number is far beyond its range."""
+    def far(self, *, above: bool = False) -> list[Values]:
+        """Return rows in which one number is far beyond its range, or far above it."""
         found = []
         for j in self.positions:
             if self.kind(j) != "number":
@@ -241,7 +245,7 @@ class _Pools:
             reach = high - low or 1.0
             values = [*(low - share * reach for share in FAR), *(high + share * reach for share in FAR), *SENTINELS]
             most = MOST_DAYS if self.program.units.get(name) else np.inf
-            found.append(self._with(j, [v for v in values if not low <= v <= high and abs(v) <= most]))
+            found.append(self._with(j, [v for v in values if (v > high or (v < low and not above)) and abs(v) <= most]))
         return found
 
 

@@ -105,7 +105,12 @@ class Columns:
                 return replace(own, kind="pieces", low=low, high=low + length, n_pieces=FEWEST_PIECES, period=True)
         low, high = self.range_of(members, place, column)
         reach = high - low or 1.0
-        return widened(replace(own, kind="pieces", low=low, high=high, n_pieces=FEWEST_PIECES), reach)
+        own = replace(own, kind="pieces", low=low, high=high, n_pieces=FEWEST_PIECES, positive=self.positive(members))
+        return widened(own, reach)
+
+    def positive(self, members: Sequence[int]) -> bool:
+        """Return whether a kernel takes no numbers below zero."""
+        return any(self.table.specs[m].kind == "chi_squared" for m in members)
 
     def range_of(self, members: Sequence[int], place: int, column: int) -> tuple[float, float]:
         """Return the smallest and largest known value of a column of numbers."""
@@ -185,9 +190,10 @@ class Columns:
     def function(self, members: Sequence[int], positions: Sequence[int]) -> Callable[[Sequence[Any]], Array]:
         """Return the sum of some kernels as a function of their columns, each (n,), to (n, K).
 
-        It is NaN at rows with a missing value if the model takes none.
+        It is NaN at rows that the model does not take: with a missing value, or a number below zero.
         """
         expansion = self.only(list(members))
+        positive = self.positive(members)
 
         def values(columns: Sequence[Any]) -> Array:
             n, width = len(columns[0]), 1 if self.named else len(self.names)
@@ -195,6 +201,8 @@ class Columns:
             gaps = np.zeros(n, dtype=bool)
             if not self.masks:
                 gaps = np.any([[value is None or value != value for value in column] for column in columns], axis=0)
+            if positive:
+                gaps |= np.any(np.array(columns, dtype=np.float64) < 0, axis=0)
             known = np.flatnonzero(~gaps)
             for start in range(0, len(known), step):
                 at = known[start : start + step]
@@ -226,6 +234,8 @@ def widened(axis: Axis, reach: float) -> Axis:
     low, high = axis.low - reach, axis.high + reach
     if axis.unit:
         low, high = max(low, min(axis.low, -MOST_DAYS)), min(high, max(axis.high, MOST_DAYS))
+    if axis.positive:
+        low = max(low, 0.0)
     return replace(axis, low=low, high=high)
 
 

@@ -155,6 +155,9 @@ def kernel_matrix(kernel: dict, a: np.ndarray, b: np.ndarray) -> np.ndarray:
         return kernel.get("factor", 1.0) * values
     if name == "polynomial":
         return (kernel["scale"] * (a @ b.T) + kernel["offset"]) ** kernel["degree"]
+    if name == "power":
+        a, b = ((each ** kernel["degree"] - kernel["center"]) / kernel["scale"] for each in (a, b))
+        return a @ b.T
     if name == "gaussian":
         a, b = a - b.mean(axis=0), b - b.mean(axis=0)  # far from zero squares would lose digits
         squares = np.maximum((a**2).sum(axis=1)[:, None] - 2 * (a @ b.T) + (b**2).sum(axis=1), 0.0)

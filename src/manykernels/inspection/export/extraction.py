@@ -81,7 +81,8 @@ def _terms(columns: Columns, tol: float, *, with_points: bool) -> tuple[tuple[Te
     terms: list[Term] = []
     for m, (spec, positions) in enumerate(zip(columns.table.specs, columns.table.positions, strict=True)):
         # A gap in one column takes the parts of all columns away: then they are no sum of functions of one.
-        additive = spec.family == "missing" or (spec.kind in ADDITIVE and not columns.masks)
+        whole = columns.masks or columns.bank.unit_diagonal  # what a column adds depends on the others
+        additive = spec.family == "missing" or (spec.kind in ADDITIVE and not whole)
         if additive and len(positions) > 1:
             terms += by_column(columns, m)
         else:

@@ -273,6 +273,13 @@ def _matrix(g: Graph, kernel: dict[str, Any], x: str, points: Array) -> str:
         for _ in range(int(kernel["degree"]) - 1):
             value = g("Mul", value, base)
         return value
+    if name == "power":
+        degree, center, scale = int(kernel["degree"]), float(kernel["center"]), float(kernel["scale"])
+        value = x
+        for _ in range(degree - 1):
+            value = g("Mul", value, x)
+        features = g("Div", g("Sub", value, g.constant(center)), g.constant(scale))
+        return g("MatMul", features, g.constant(((points**degree - center) / scale).T))
     return _gaussian(g, x, points) if name == "gaussian" else _by_columns(g, kernel, x, points)
 
 

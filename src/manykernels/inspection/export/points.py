@@ -117,6 +117,9 @@ def expression(spec: Any, name: str, n_columns: int) -> dict[str, Any]:
         case "weighted_polynomial":
             own = {"kernel": "polynomial", "degree": spec.degree, "scale": 1.0, "offset": spec.offset}
             return own | {"units": np.sqrt(spec.weights).tolist()}
+        case "column_power":
+            own = {"kernel": "power", "degree": spec.degree, "center": spec.center, "scale": spec.scale}
+            return own | {"units": [1.0 / spec.unit] * n_columns}
         case "gaussian" | "laplacian":
             return {"kernel": spec.kind, "units": [1.0 / spec.width] * n_columns}
         case "ard_gaussian":

@@ -26,6 +26,7 @@ class Axis:
     high: float = 0.0
     n_pieces: int = 0
     period: bool = False  # whether the function repeats itself from low to high
+    positive: bool = False  # whether the model takes no numbers below zero
     edges: tuple[float, ...] = ()
     levels: tuple[Any, ...] = ()
     unit: str = ""  # of a column of dates or durations
