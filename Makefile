@@ -81,7 +81,8 @@ nightly: $(VENV)/.installed-nightly $(VENV)/.compiled
 # kernels of Haswell (`make test CORE=Haswell`), and each numerical test with those of one of CORES besides: one case in
 # PARTS on each, and TURN moves the parts from one of CORES to the next (CI counts days). PARTS=1 runs every case on each
 # (`make nightly`). Numerical is every folder that computes with matrices. The others hold what no rounding changes:
-# arguments (validation), programs (cli), pages and rules (meta), and docstrings; test_memory.py counts bytes.
+# arguments (validation), programs (cli), pages and rules (meta), and docstrings; so do the files UNROUNDED in the folders
+# that compute: bytes, pictures, and files that are written, read and opened by other processes.
 # LOOPS_FOR=generic compiles the loops for any x86-64 processor first, in about two minutes.
 CORES := Prescott $(if $(shell grep -m 1 -o avx512vl /proc/cpuinfo 2>/dev/null),SkylakeX)
 PARTS := $(words $(CORES))
@@ -89,6 +90,7 @@ TURN := 0
 LOOPS_FOR :=
 NUMERICAL := $(addprefix tests/,discovery alignment solvers estimators inspection oracles objective grams kernels testing \
   experiments fuzz)
+UNROUNDED := memory pictures displays files model_file_foreign
 ROUNDING = $(if $(LOOPS_FOR),NUMBA_CPU_NAME=$(LOOPS_FOR)) $(ONE_THREAD)
 
 test-portable: $(VENV)/.installed-test $(VENV)/.compiled
@@ -96,8 +98,8 @@ test-portable: $(VENV)/.installed-test $(VENV)/.compiled
 	@set -e; number=$(TURN); for core in $(CORES); do \
 	  part=$$((number % $(PARTS) + 1))/$(PARTS); number=$$((number + 1)); \
 	  echo "OPENBLAS_CORETYPE=$$core, part $$part, inputs perturbed by signs of seed $$number"; \
-	  OPENBLAS_CORETYPE=$$core $(ROUNDING) $(BIN)/python -m pytest -q $(PARALLEL) --ignore-glob="*test_memory.py" \
-	    --part=$$part --jitter=$$number $(NUMERICAL); \
+	  OPENBLAS_CORETYPE=$$core $(ROUNDING) $(BIN)/python -m pytest -q $(PARALLEL) \
+	    $(foreach name,$(UNROUNDED),--ignore-glob="*/test_$(name).py") --part=$$part --jitter=$$number $(NUMERICAL); \
 	done
 
 fuzz: $(VENV)/.installed-test
