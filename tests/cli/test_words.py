@@ -163,3 +163,28 @@ def test_unseen_levels_are_reported_once_for_a_file_in_parts(run: Runner, tmp_pa
         done = run(*words, *options)
         assert done.code == 0
         assert done.err.count("are levels that the model was not fitted on: 'code' (") == 1
+
+
+def test_strata_and_classes_of_text_are_read_as_text_in_parts(run: Runner, tmp_path: Path) -> None:
+    rng = np.random.default_rng(0)
+    frame = pd.DataFrame({"x": rng.normal(size=90), "site": rng.choice(["01", "1", "x"], size=90)})
+    frame = frame.assign(time=rng.exponential(size=90) + 0.01, seen=rng.choice([0, 1], size=90))
+    data, model, out = tmp_path / "data.csv", tmp_path / "m.mkl", tmp_path / "out.csv"
+    frame.to_csv(data, index=False)
+    assert run("fit", data, "--time", "time", "--event", "seen", "--strata", "site", *ALPHA, "-o", model).code == 0
+    found = []
+    for rows in (frame, frame[frame["site"] != "x"]):
+        rows.drop(columns=["time", "seen"]).to_csv(tmp_path / "rows.csv", index=False)
+        for words in ((), ("--chunk-rows", 4)):
+            done = run("predict", model, tmp_path / "rows.csv", "-o", out, "--force", "--at", 0.5, *words)
+            assert done.code == 0, done.err
+            found.append(pd.read_csv(out))
+    known = (frame["site"] != "x").to_numpy()
+    pd.testing.assert_frame_equal(found[0], found[1])
+    pd.testing.assert_frame_equal(found[0][known].reset_index(drop=True), found[2])
+    pd.testing.assert_frame_equal(found[2], found[3])
+    renamed = frame.rename(columns={"seen": "censored"})
+    renamed.to_csv(data, index=False)
+    done = run("fit", data, "--time", "time", "--event", "censored", *ALPHA, "-o", tmp_path / "n.mkl")
+    assert done.code == 1
+    assert "--event: the column 'censored' is named after censored samples" in done.err

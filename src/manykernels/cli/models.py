@@ -145,9 +145,12 @@ def _words(model: BaseEstimator, metadata: Mapping[str, Any], na: Sequence[str] 
         kernels = model._expansion.bank.table
         columns = zip(kernels.used, kernels.encodings or (), strict=bool(kernels.encodings))
         levels = {str(names[j]): set(map(level_text, own.levels)) for j, own in columns if own.levels}
-    target = metadata.get("target")
-    if isinstance(target, str) and is_classifier(model) and model.classes_.dtype.kind in "OU":
-        levels[target] = set(map(str, model.classes_))
+    classes, strata = model.classes_ if is_classifier(model) else (), metadata.get("strata_levels")
+    strata = strata if isinstance(strata, (list, tuple)) else ()
+    for name, texts in ((metadata.get("target"), classes), (metadata.get("strata"), strata)):
+        # A column of which all entries are numbers was read as numbers.
+        if isinstance(name, str) and pd.to_numeric(pd.Series(list(texts), dtype=object), errors="coerce").isna().any():
+            levels[name] = set(map(str, texts))
     return MissingWords(tuple(map(str, extra)), levels)
 
 

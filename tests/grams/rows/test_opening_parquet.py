@@ -10,7 +10,7 @@ import pandas as pd
 import pytest
 from tests.support.factored import on_factors
 
-from manykernels import Gaussian, KernelBank
+from manykernels import Gaussian, KernelBank, solve
 from manykernels.exceptions import ConvergenceWarning, InvalidInputError
 from manykernels.grams.rows.opening import open_rows
 
@@ -69,3 +69,33 @@ def test_a_file_that_is_spoiled_in_a_fit_leaves_the_best_model(tmp_path: Path, s
         found = on_factors(source, y, bank, loss="squared", relative_strength=0.05, tol=1e-10, callback=spoiling)
     assert found.kernel_weights.any()
     assert found.certificate.relative_gap < 1
+
+
+def test_columns_of_a_file_are_read_under_the_encoding_of_the_fit(tmp_path: Path) -> None:
+    """Chunks of another type than those of fit are the same levels, dates and instants, or are rejected."""
+    rng = np.random.default_rng(0)
+    days, hours = (pd.to_timedelta(rng.integers(0, 300, size=N), unit=unit) for unit in ("D", "h"))
+    X = pd.DataFrame({
+        "code": rng.choice(list("123A"), size=N),
+        "flag": rng.random(N) < 0.5,
+        "day": pd.Timestamp("2024-01-01") + days,
+        "time": pd.Timestamp("2024-01-01", tz="UTC") + hours,
+    })  # fmt: skip
+    X.to_parquet(tmp_path / "rows.parquet", row_group_size=150)
+    y = X["code"].isin(["1", "A"]).to_numpy() * 2.0 + X["flag"].to_numpy() + X["time"].dt.hour.to_numpy() / 10
+    path, bank = str(tmp_path / "rows.parquet"), KernelBank.auto(X)
+    fitted = solve(bank, y, X=path, strength=1.0, regularizer="l1", loss="squared")
+    known = (X["code"] != "A").to_numpy()
+    part, expected = X[known], fitted.decision_function(X)[known]
+    other = part.assign(
+        code=part["code"].astype(int),
+        flag=part["flag"].astype(float),
+        day=part["day"].dt.strftime("%d.%m.%Y"),
+        time=part["time"].dt.tz_convert("Asia/Tokyo"),
+    )
+    other.to_parquet(tmp_path / "other.parquet", row_group_size=70)
+    for rows in (other, str(tmp_path / "other.parquet")):
+        np.testing.assert_allclose(fitted.decision_function(rows), expected, rtol=1e-9, atol=1e-9)
+    part.assign(day=part["day"].astype("int64")).to_parquet(tmp_path / "wrong.parquet")
+    with pytest.raises(InvalidInputError, match="Column 'day' cannot be read as dates"):
+        fitted.decision_function(str(tmp_path / "wrong.parquet"))
