@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
@@ -91,3 +93,24 @@ def test_trees_with_shared_outputs_are_solved_in_few_steps(share: float) -> None
     assert solution.kernel_weights[0] > 0
     if share >= 0.5:
         assert not solution.kernel_weights[8:].any()  # the view that tells nothing
+
+
+@pytest.mark.parametrize(("loss", "seed"), [("squared", 0), ("huber", 1), ("logistic", 2)])
+def test_a_kernel_that_is_a_group_by_itself_enters_again(loss: str, seed: int) -> None:
+    rng = np.random.default_rng(seed)
+    names, groups = ["a", "b", "c", "d"], {"one": ["c"], "two": ["a", "b"], "three": ["d"]}
+    X = rng.normal(size=(40, 4))
+    Y = X[:, [2, 0]] + 0.3 * rng.normal(size=(40, 2))
+    Y = np.where(Y == Y.max(axis=1, keepdims=True), 1.0, -1.0) if loss == "logistic" else Y
+    grams = np.einsum("im,jm->mij", X, X)
+    penalty = Tree(1.0, groups, l1_ratio=0.2).on_kernels(names)
+    assert len(NodeWeights.of(penalty, np.ones(4)).x) == 5  # four kernels, and the group of two of them
+    problem = Problem(grams, Y, loss, penalty).at_fraction(0.1)
+    state = SharedNewton(tol=1e-6)
+    nothing = state.solve(problem.with_penalty(replace(problem.regularizer, strength=1e6)))
+    found = state.solve(problem, nothing)
+    assert found.status == "converged"
+    assert found.kernel_weights[2] > 0
+    weights = NodeWeights.of(penalty, np.array([1.0, 1.0, 0.0, 1.0]))
+    entered = weights.entering(penalty, np.array([0.0, 0.0, 5.0, 0.0]), 1.0)
+    assert entered.candidates(np.array([0.0, 0.0, 5.0, 0.0])).tolist() == [0, 1, 2, 3]

@@ -50,10 +50,15 @@ class NodeWeights:
 
     @classmethod
     def of(cls, regularizer: Regularizer, t: Array) -> NodeWeights:
-        """Return the best weights for block norms ``t``: ``w_v = ||t_v|| / c_v``."""
+        """Return the best weights for block norms ``t``: ``w_v = ||t_v|| / c_v``.
+
+        Norms of the same kernels are one, such as those of a kernel that is a group by itself: with two weights at zero
+        a kernel has no derivative that says whether it should enter.
+        """
         norms = regularizer.norms_of(len(t))
         assert norms is not None  # who asks has seen that the penalty is a sum of norms
-        members, factors = norms
+        members, place = np.unique(norms[0], axis=0, return_inverse=True)
+        factors = np.bincount(place.ravel(), norms[1])
         return cls(members, factors, factors * np.sqrt(members @ t**2))
 
     def at(self, x: Array) -> NodeWeights:
