@@ -47,4 +47,23 @@ print(round(float(GraphFeatures()([(edges, {}), (edges + [(b, a) for a, b in edg
 """,
         "tests/kernels/test_objects.py",
     ),
+    Case(
+        "3.4", "a tree of norms, two targets on matrices: a kernel that is a group by itself",
+        """
+from manykernels.grams import DenseStack
+from manykernels.objective import Problem, Tree
+rng = np.random.default_rng(17); n, T, M = int(rng.integers(15, 50)), int(rng.integers(2, 5)), int(rng.integers(4, 10))
+F = rng.normal(size=(M, n, 3)); K = F @ F.transpose(0, 2, 1)
+y = np.column_stack([F[rng.integers(M), :, 0] for _ in range(T)]) + 0.3 * rng.normal(size=(n, T))
+order = rng.permutation(M); cut = sorted(rng.choice(np.arange(1, M), 2, replace=False))
+groups = {f"g{i}": [f"k{m}" for m in part] for i, part in enumerate(np.split(order, cut))}
+stack = DenseStack(K, names=[f"k{m}" for m in range(M)])
+tree = Tree(1.0, groups, l1_ratio=float(rng.choice([0.2, 0.5, 0.9])))
+penalty = Problem(stack, y, "huber", tree).at_fraction(float(rng.choice([0.3, 0.1, 0.01]))).regularizer
+word = "penalty" if "penalty" in inspect.signature(solve).parameters else "regularizer"
+found = solve(stack, y, loss="huber", tol=1e-4, **{word: penalty})
+print(f"{found.status}, gap {found.certificate.relative_gap:.0e}")
+""",
+        "tests/solvers/test_set_weights_of_nodes.py",
+    ),
 )  # fmt: skip

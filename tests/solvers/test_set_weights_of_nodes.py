@@ -101,7 +101,7 @@ def test_a_kernel_that_is_a_group_by_itself_enters_again(loss: str, seed: int) -
     names, groups = ["a", "b", "c", "d"], {"one": ["c"], "two": ["a", "b"], "three": ["d"]}
     X = rng.normal(size=(40, 4))
     Y = X[:, [2, 0]] + 0.3 * rng.normal(size=(40, 2))
-    Y = np.where(Y == Y.max(axis=1, keepdims=True), 1.0, -1.0) if loss == "logistic" else Y
+    Y = np.where(Y.max(axis=1, keepdims=True) == Y, 1.0, -1.0) if loss == "logistic" else Y
     grams = np.einsum("im,jm->mij", X, X)
     penalty = Tree(1.0, groups, l1_ratio=0.2).on_kernels(names)
     assert len(NodeWeights.of(penalty, np.ones(4)).x) == 5  # four kernels, and the group of two of them

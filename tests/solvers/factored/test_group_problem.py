@@ -9,8 +9,8 @@ from scipy.linalg import eigh
 from manykernels import Gaussian
 from manykernels.grams.factored.operators import DenseOperator
 from manykernels.objective.losses.curvature import OutputCurvature
-from manykernels.objective.regularizers import BlockL1
-from manykernels.solvers.factored.group_penalty import GroupPenalty, places_of
+from manykernels.objective.regularizers import BlockL1, Tree
+from manykernels.solvers.factored.group_penalty import FunctionPenalty, GroupPenalty, places_of
 from manykernels.solvers.factored.group_problem import GroupProblem, _eigenbases
 from manykernels.solvers.factored.objective import OutputOperator
 
@@ -87,3 +87,21 @@ def test_outputs_that_have_something_in_common_end_at_the_minimum_of_the_whole()
     np.testing.assert_allclose(again, v, atol=1e-4 * np.abs(v).max())
     nothing, _ = problem.solve(np.zeros(len(q)), np.zeros(len(q)), 1e-6)
     assert not nothing.any()
+
+
+@pytest.mark.parametrize("start", [0.0, 1.0])
+def test_groups_of_a_tree_leave_zero_and_end_there_together(start: float) -> None:
+    """Three kernels of one norm, held at zero by it or pulled away together, beside one with a norm of its own."""
+    tree = Tree(1.0, {"a": ["0", "1", "2"]}, l1_ratio=0.1).on_kernels(["0", "1", "2", "3"])
+    starts, sizes = np.arange(0, 9, 2), np.full(4, 2)
+    penalty = FunctionPenalty.of(tree, starts, np.ones(4))
+    hold = float(tree.norms_of(4)[1].max())  # of the norm of three
+    for pull, zero in ((0.1 + 0.5 * hold, True), (0.1 + 0.7 * hold, False)):  # three of 0.58 hold together
+        gradient = -np.repeat([pull, pull, pull, 3.0], sizes) * np.tile([1.0, 0.0], 4)
+        v = np.full(8, start) * np.repeat([1.0, 1.0, 1.0, 0.0], sizes)
+        H = np.eye(8)
+        found, slopes = GroupProblem(H[None].copy(), penalty).solve(v, gradient + H @ v, 1e-9)
+        norms = penalty.norms(found)
+        assert (norms[:3] == 0.0).all() == zero
+        assert norms[3] > 0
+        assert penalty.violation(found, slopes) <= 1e-6

@@ -66,6 +66,11 @@ class GroupPenalty:
         return any(G is not None for G in self.cones)
 
     @property
+    def joint_norms(self) -> Array:
+        """The groups (V, G) of each norm of several groups that a penalty is a sum of, smallest norms first."""
+        return np.zeros((0, len(self.linear)), dtype=bool)
+
+    @property
     def bare(self) -> Array:
         """Which groups have no penalty (G,)."""
         return (self.linear == 0) & (self.curvature == 0) & (self.power == 0)
@@ -225,6 +230,17 @@ class FunctionPenalty(GroupPenalty):
     def tied(self) -> bool:
         """Whether the penalty couples groups and leaves some out."""
         return self.coupled and self.functions.sparse
+
+    @property
+    def joint_norms(self) -> Array:
+        found, here = self.functions.norms_of(len(self.scale)), self._here
+        if found is None:
+            return super().joint_norms
+        members = np.zeros((len(found[0]), len(self.linear)), dtype=bool)
+        members[:, : here.stop - here.start] = found[0][:, here]
+        counts = members.sum(axis=1)
+        order = np.argsort(counts, kind="stable")
+        return members[order[counts[order] > 1]]
 
     @property
     def _here(self) -> slice:

@@ -392,6 +392,8 @@ class GroupProblem:
                 v, r = self._leave_zero(v, r)
             before = penalty.norms(v) > 0
             v, r = self._swept(v, r)
+            if penalty.tied:
+                v, r = self._end_at_zero(v, r)
             if self._violation(v, r) <= target:
                 break
             if np.array_equal(before, penalty.norms(v) > 0):
@@ -432,6 +434,18 @@ class GroupProblem:
         image = self._product(step)
         size = line_minimum(penalty, v, step, float(r @ step), float(step @ image))
         return v + size * step, r + size * image
+
+    def _end_at_zero(self, v: Array, r: Array) -> tuple[Array, Array]:
+        """Set the groups of a norm to zero together where that gains: one after the other they never get there."""
+        sizes = np.diff(self.penalty.starts)
+        for members in self.penalty.joint_norms:
+            passed = np.where(np.repeat(members, sizes), v, 0.0)
+            if passed.any():
+                ended = r - self._product(passed)
+                gain = self.penalty.value(v - passed) - self.penalty.value(v) - 0.5 * float((r + ended) @ passed)
+                if gain < 0.0:
+                    v, r = v - passed, ended
+        return v, r
 
     def factorized(self, v: Array) -> CurvedBlocks | None:
         """Return the factors of the second derivatives at ``v``, but for what outputs have in common.

@@ -9,6 +9,7 @@ from manykernels.solvers.factored.group_penalty import GroupPenalty
 from manykernels.validation.arrays import Array
 
 LINE_STEPS, LINE_TOL = 12, 0.1
+JUST_AHEAD = 1e-9  # of a step
 
 
 def line_minimum(penalty: GroupPenalty, v: Array, step: Array, linear: float, square: float) -> float:
@@ -23,9 +24,10 @@ def line_minimum(penalty: GroupPenalty, v: Array, step: Array, linear: float, sq
         rates = np.divide(cross + s * ahead, norms, out=np.sqrt(ahead), where=norms > 0)
         return linear + s * square + float(penalty.slopes(norms) @ rates)
 
-    if slope(0.0) >= 0:
+    # Just ahead of zero, groups that leave it together have the shares of their norm; at zero each has the whole.
+    if slope(JUST_AHEAD) >= 0:
         return 0.0
-    return 1.0 if slope(1.0) <= 0 else float(brentq(slope, 0.0, 1.0, xtol=0.5**LINE_STEPS))
+    return 1.0 if slope(1.0) <= 0 else float(brentq(slope, JUST_AHEAD, 1.0, xtol=0.5**LINE_STEPS))
 
 
 @compiled(fastmath=FAST)
