@@ -97,10 +97,10 @@ class Problem:
 
     shared: ClassVar[bool] = False  # whether vectors over samples have an axis of outputs, which share kernel weights
     n_targets: ClassVar[int] = 1
-    # Known of the model without kernels, once they are: bounds on squared norms of a pass; norms, and how many kernels
+    # Known of the model without kernels, once they are: bounds on squared norms of a pass; norms, and which kernels
     # the stack had replaced by then
     _quads_at_empty: ClassVar[tuple[Array, Array] | None] = None
-    _norms_at_empty: ClassVar[tuple[Array, int] | None] = None
+    _norms_at_empty: ClassVar[tuple[Array, dict[int, float]] | None] = None
 
     stack: GramStack
     y: Array
@@ -373,10 +373,11 @@ class Problem:
         if not np.array_equal(rho, self.empty_coefficients):
             return self._norms_at(rho)
         known, replaced = self._norms_at_empty, self.stack.replaced_kernels
-        if known is None or known[1] != replaced:
-            known = read_only(self._norms_at(rho)), replaced
-            self._set("_norms_at_empty", known)
-        return cast("Array", known[0])
+        if known is not None and known[1] == replaced:
+            return known[0]
+        norms = read_only(self._norms_at(rho))
+        self._set("_norms_at_empty", (norms, replaced))
+        return norms
 
     def _norms_at(self, rho: Array) -> Array:
         unit = _unit(rho)
