@@ -97,8 +97,7 @@ class Problem:
 
     shared: ClassVar[bool] = False  # whether vectors over samples have an axis of outputs, which share kernel weights
     n_targets: ClassVar[int] = 1
-    # Known of the model without kernels, once they are: bounds on squared norms of a pass; norms, and which kernels
-    # the stack had replaced by then
+    # Of the model without kernels, once known: bounds on squared norms; norms, and kernels the stack had replaced
     _quads_at_empty: ClassVar[tuple[Array, Array] | None] = None
     _norms_at_empty: ClassVar[tuple[Array, dict[int, float]] | None] = None
 
@@ -522,17 +521,8 @@ class Problem:
         """
         return self.regularizer.strength_max(self.empty_norms())
 
-    @property
-    def empty_quads(self) -> tuple[Array, Array]:
-        """Bounds (M,) on ``rho' K_m rho`` at the model without kernels, where every fit begins."""
-        if self._quads_at_empty is None:
-            self.keep_empty_quads(
-                self.stack.quads(self.empty_coefficients if self.unpenalized.size else self.empty_start)
-            )
-        return cast("tuple[Array, Array]", self._quads_at_empty)
-
     def keep_empty_quads(self, bounds: tuple[Array, Array]) -> None:
-        """Keep the bounds at the model without kernels that a pass for another purpose found."""
+        """Keep bounds (M,) on ``rho' K_m rho`` at the model without kernels, where every fit begins."""
         self._set("_quads_at_empty", bounds)
 
     def release_empty_quads(self) -> tuple[Array, Array] | None:
@@ -549,7 +539,9 @@ class Problem:
     def empty_norms(self) -> Array:
         """Return the dual norms (M,) at the optimal dual coefficients of the model without kernels: one pass."""
         if self.stack.has_factors and not self.bound.couples_samples:
-            low, high = self.empty_quads
+            start = self.empty_coefficients if self.unpenalized.size else self.empty_start
+            low, high = bounds = self._quads_at_empty or self.stack.quads(start)
+            self.keep_empty_quads(bounds)
             if np.all(high - low <= dual_norms.SHARP * high.max(initial=0.0)):
                 return self.penalized(np.sqrt(0.5 * (low + high)) / self.penalties)
         return self.penalized(self.dual_norms(self.empty_coefficients))

@@ -138,6 +138,14 @@ class State:
     # The best dual coefficients that steps met, the factors' products with them, and the scores behind them
     products: tuple[Array, Array, Array] | None = None
 
+    def record(self, number: int, elapsed_s: float, gap: float, size: float) -> None:
+        """Add a certified point to the history; gaps are relative to ``size``."""
+        assert self.best is not None
+        gaps = max(gap, 0.0) / size, max(self.own_gap, 0.0) / size
+        rank = 0 if self.objective is None else self.objective.rank
+        sizes = len(self.kernels), int(np.sum(self.norms > 0)), rank, self.steps, self.factor_tol, self.best.evaluated
+        self.rounds.append(Round(number, elapsed_s, self.primal, self.best.value, *gaps, *sizes))
+
 
 NOT_KEPT: dict[str, Any] = {"before": None, "certified": None, "passes": None, "samples": None, "center": 0.0}
 

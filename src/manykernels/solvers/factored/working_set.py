@@ -44,7 +44,7 @@ from manykernels.solvers.factored.fallback import (
 from manykernels.solvers.factored.kinks import fit_kinked, keeps_kinks, rows_of, steps_left
 from manykernels.solvers.factored.newton import NewtonFit, minimize, step_products
 from manykernels.solvers.factored.objective import Coefficients, FactoredObjective, KnownCurvature, Point, both
-from manykernels.solvers.factored.state import DualPass, ExactContinuation, Round, Start, State
+from manykernels.solvers.factored.state import DualPass, ExactContinuation, Start, State
 from manykernels.solvers.factored.tuning import (
     FASTER,
     FEW_ENTER,
@@ -576,25 +576,7 @@ class FactoredWorkingSet:
         return bound, gap
 
     def _record(self, state: State, number: int, gap: float) -> None:
-        assert state.best is not None
-        size = self._size(state)
-        rank = 0 if state.objective is None else state.objective.rank
-        state.rounds.append(
-            Round(
-                number,
-                time.perf_counter() - self._started,
-                state.primal,
-                state.best.value,
-                max(gap, 0.0) / size,
-                max(state.own_gap, 0.0) / size,
-                len(state.kernels),
-                int(np.sum(state.norms > 0)),
-                rank,
-                state.steps,
-                state.factor_tol,
-                state.best.evaluated,
-            )
-        )
+        state.record(number, time.perf_counter() - self._started, gap, self._size(state))
 
 
 def _pass_interrupt_on(state: State) -> None:
