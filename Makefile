@@ -98,7 +98,7 @@ test-portable: $(VENV)/.installed-test $(VENV)/.compiled
 	@set -e; number=$(TURN); for core in $(CORES); do \
 	  part=$$((number % $(PARTS) + 1))/$(PARTS); number=$$((number + 1)); \
 	  echo "OPENBLAS_CORETYPE=$$core, part $$part, inputs perturbed by signs of seed $$number"; \
-	  OPENBLAS_CORETYPE=$$core $(ROUNDING) $(BIN)/python -m pytest -q $(PARALLEL) \
+	  OPENBLAS_CORETYPE=$$core $(ROUNDING) $(BIN)/python -m pytest -q $(PARALLEL) --session-timeout 7200 \
 	    $(foreach name,$(UNROUNDED),--ignore-glob="*/test_$(name).py") --part=$$part --jitter=$$number $(NUMERICAL); \
 	done
 
