@@ -1,7 +1,5 @@
 """Conjugate gradients for linear systems that are known by products."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 
 import numpy as np

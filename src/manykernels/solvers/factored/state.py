@@ -143,8 +143,9 @@ class State:
         assert self.best is not None
         gaps = max(gap, 0.0) / size, max(self.own_gap, 0.0) / size
         rank = 0 if self.objective is None else self.objective.rank
-        sizes = len(self.kernels), int(np.sum(self.norms > 0)), rank, self.steps, self.factor_tol, self.best.evaluated
-        self.rounds.append(Round(number, elapsed_s, self.primal, self.best.value, *gaps, *sizes))
+        sizes = len(self.kernels), int(np.sum(self.norms > 0)), rank, self.steps
+        values = self.primal, self.best.value, *gaps
+        self.rounds.append(Round(number, elapsed_s, *values, *sizes, self.factor_tol, self.best.evaluated))
 
 
 NOT_KEPT: dict[str, Any] = {"before": None, "certified": None, "passes": None, "samples": None, "center": 0.0}

@@ -134,9 +134,8 @@ class FactoredWorkingSet:
         if served is not None and self._loose(state, served):
             served = None
         for number in range(self.max_rounds + 1):
-            first = None if number or len(state.kernels) else self._first  # of the model without kernels
-            bound = yield from self._certify(state, state.slopes, first, served)
-            served = None
+            bound = yield from self._certify(state, state.slopes, self._first, served)
+            self._first = served = None
             assert state.best is not None
             gap = state.primal - state.best.value
             self._record(state, number, gap)
@@ -202,6 +201,7 @@ class FactoredWorkingSet:
 
         It goes on as it came: paths bend little. Not where that could leave a cone.
         """
+        self._first = None  # bounds of the model without kernels
         operators = self.stack.operators(start.kernels.tolist(), start.factor_tol)
         known = start.certified is not None and start.certified.serves(self.problem)
         objective = FactoredObjective(self.problem, operators, start.mu, start.center if known else 0.0)

@@ -84,7 +84,7 @@ def conjugate_gradients(problem: Problem, gram: WeightedProducts, rho: Array, to
     left = problem.y - gram @ rho - ridge * rho
     system = ConjugateGradients(product, left - intercept(left), lambda r: (r - intercept(r)) * inverse)
     steps = 1
-    while steps < MOST_PRODUCTS:
+    while steps < MOST_PRODUCTS:  # at most MOST_PRODUCTS
         residual = system.residual - intercept(system.residual)
         # The dual value, since (gram + L) rho = y - b - residual
         value = 0.5 * float((rho + system.x) @ (problem.y + residual))
