@@ -19,6 +19,17 @@ print(f"{len(caught)} warnings, {states.count('converged')} of 10 converged, lar
         "tests/grams/test_dense_definite.py",
     ),
     Case(
+        "3.6", "solve(KernelBank.auto(), y, X=table) on 6,000 rows x 4 columns: status, kernels beside the estimator's",
+        """
+X = rng.normal(size=(6000, 4)); y = np.sin(2 * X[:, 0]) + X[:, 1] ** 2 + 0.5 * X[:, 2] * X[:, 3] + rng.normal(size=6000)
+found = solve(KernelBank.auto(), y, X=X, loss="squared", regularizer="l1", alpha=0.01, time_limit=20)
+model = made(MKLRegressor, kernels=KernelBank.auto(), alpha=0.01).fit(X, y)
+apart = abs(found.decision_function(X) - model.predict(X)).max()
+print(f"{found.status}, gap {found.dual_gap:.0e}, scores differ by {apart:.0e}")
+""",
+        "tests/solvers/test_solve.py",
+    ),
+    Case(
         "3.7", "Ctrl-C inside compiled loops that return several values, 20 times: what is raised",
         """
 import signal

@@ -17,7 +17,7 @@ from manykernels.grams import as_stack
 from manykernels.grams.factored import factored_stack
 from manykernels.kernels import PairKernels
 from manykernels.objective import survival_target
-from manykernels.solvers import Solution
+from manykernels.solvers import Solution, Status
 
 Array = NDArray[Any]
 BANK = KernelBank.per_feature(widths=[0.5, 1.5], standardize=True)
@@ -251,3 +251,15 @@ def test_a_solution_is_shown_in_a_line() -> None:
     assert shown.startswith("<Solution: ")
     assert "of 6 kernels on 120 samples, converged, relative gap" in shown
     assert len(shown) < 120
+
+
+def test_a_bank_has_the_same_kernels_for_solve_and_for_estimators() -> None:
+    """A single row of the table chose them where they are held as factors, and fits stalled at gaps of a half."""
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(3000, 4))
+    y = np.sin(2 * X[:, 0]) + X[:, 1] ** 2 + 0.5 * X[:, 2] * X[:, 3] + rng.normal(size=3000)
+    model = MKLRegressor(KernelBank.auto(), alpha=0.01).fit(X, y)
+    found = solve(KernelBank.auto(), y, X=X, loss="squared", regularizer="l1", alpha=0.01)
+    assert found.status is Status.CONVERGED
+    assert len(found.kernel_weights) == len(model.kernel_names_)
+    np.testing.assert_allclose(found.decision_function(X[:50]), model.predict(X[:50]), atol=2e-2)

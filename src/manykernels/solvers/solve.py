@@ -20,11 +20,10 @@ from scipy.sparse import issparse
 from manykernels.exceptions import ConvergenceWarning, InvalidInputError, memory_errors_of, warn
 from manykernels.grams import GramStack, as_stack
 from manykernels.grams.expansion import Expansion
-from manykernels.grams.factored import factored_stack, reads_rows
-from manykernels.grams.plan import FACTORED
+from manykernels.grams.factored import factored_stack
 from manykernels.grams.rows.opening import is_chunked, with_target
 from manykernels.grams.rows.vectors import RowVector
-from manykernels.grams.training import Training, open_training, plan_for
+from manykernels.grams.training import Training, open_training
 from manykernels.kernels import KernelBank, Pairs
 from manykernels.kernels.bank.columns import Table
 from manykernels.objective.losses import AnyLoss, get_loss, survival_target
@@ -279,11 +278,6 @@ class _Given:
             "kinked": not self.loss.smooth,
             "coupled": self.loss.couples_samples,
         }
-        plan = plan_for(self.kernels, self.X, **settings)
-        if plan is not None and plan.kind == FACTORED and reads_rows(self.kernels):
-            stack = factored_stack(getattr(self.X, "given", self.X), self.kernels)
-            stack.spare_bytes = plan.spare_bytes // settings["n_targets"]
-            return _Opened(stack)
         training = open_training(self.kernels, self.X, n_jobs=n_jobs, **settings)
         return _Opened(training.stack, training)
 

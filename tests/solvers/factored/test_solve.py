@@ -337,7 +337,7 @@ def test_tables_go_by_their_column_names() -> None:
     assert model.functions.names[0].split(":")[0] in ("a", "b", "c")
     np.testing.assert_array_equal(model.decision_function(frame[["c", "a", "b"]]), model.decision_function(frame))
     np.testing.assert_array_equal(model.decision_function(X), model.decision_function(frame))
-    with pytest.raises(InvalidInputError, match=r"X lacks 1 column\(s\) of the training table: \['b'\]"):
+    with pytest.raises(InvalidInputError, match=r"X lacks 1 column\(s\) that the kernels use: 'b'"):
         model.decision_function(frame[["a", "c"]])
 
 

@@ -117,9 +117,7 @@ def _read(X: object, bank: KernelBank) -> tuple[list[NamedKernel], ColumnTable]:
     if is_chunked(X):
         return _read_chunks(open_rows(X), bank)
     if isinstance(X, np.ndarray) and bank.missing != "indicator":
-        # Kernels are chosen by the types of columns: one row shows them, unless it matters what is missing.
-        table = ColumnTable(X, standardize=bank.standardize, missing=bank.missing)
-        return bank.expand(Table.of(X if table.gaps.any() else X[:1])), table
+        return bank.expand(Table.of(X)), ColumnTable(X, standardize=bank.standardize, missing=bank.missing)
     rows = Table.of(X)
     bank.check(rows)
     kernels = bank.expand(rows)
