@@ -299,7 +299,9 @@ def _judged(case: ExportCase, ending: str) -> Judgment:
             told = export_model(case.model, Path(folder) / f"model{ending}", tol=1e-5)
             wrong = _wrong_card(told, case) if ending == ".csv" else _wrong(told, case, ending)
         except REFUSALS as error:
-            return Judgment(ending, case.seed, "refused", detail=str(error)[:300])
+            # A file that is not written since it would be wrong is a fault too.
+            wrong = "differs from the model by" in str(error)
+            return Judgment(ending, case.seed, "refused", "wrong" if wrong else "", str(error)[:300])
         except Exception as error:
             return Judgment(ending, case.seed, "exception", "exception", f"{type(error).__name__}: {error}"[:300])
     return Judgment(ending, case.seed, "converged", "wrong" if wrong else "", wrong)

@@ -254,3 +254,25 @@ def test_the_command_tells_the_errors(tmp_path):
         [*command, "export", "model.mkl", "model.py"], cwd=tmp_path, check=True, capture_output=True, text=True
     )
     assert "run by Python" in " ".join(done.stdout.split())
+
+
+def test_steps_of_durations_are_tried_where_a_duration_can_be(tmp_path):
+    """A file of bins of durations was not written: neighbors of an edge are no durations of whole nanoseconds."""
+    rng = np.random.default_rng(0)
+    X = pd.DataFrame({"wait": pd.to_timedelta(rng.integers(0, 10_000, 150), unit="min"), "x": rng.normal(size=150)})
+    days = X["wait"] / pd.Timedelta(days=1)
+    model = MKLRegressor(KernelBank.interactions(), alpha=1e-4).fit(X, np.sin(days) * X["x"])
+    told = export_model(model, tmp_path / "model.py")
+    assert told.max_error < 1e-9
+    np.testing.assert_allclose(run(told, plain(X.assign(wait=days))), model.predict(X), atol=1e-9)
+
+
+def test_the_empty_text_is_a_category_or_a_missing_value_in_onnx(tmp_path):
+    X = pd.DataFrame({"level": np.tile(np.array(["", "b", "c", None], dtype=object), 20)})
+    model = MKLRegressor(KernelBank.per_feature(Overlap(), missing="indicator"), alpha=1e-4).fit(
+        X, np.tile([0.0, 1.0, 2.0, 5.0], 20)
+    )
+    with pytest.raises(IncompatibleError, match=r"'level' has the empty text as a category beside missing values"):
+        export_model(model, tmp_path / "model.onnx")
+    told = export_model(model, tmp_path / "model.sql")
+    np.testing.assert_allclose(run(told, plain(X)), model.predict(X), atol=told.max_error + 1e-12)

@@ -91,6 +91,7 @@ def trial_rows(
     near += [*pools.gaps(), *pools.large_integers(), *pools.given()]
     parts = [(part, False) for part in near] + [(part, True) for part in pools.far()]
     kept: list[tuple[Values, bool, Array]] = []
+    parts = [({j: columns.representable(j, values) for j, values in part.items()}, far) for part, far in parts]
     for part, beyond in _merged(parts):
         try:
             kept.append((part, beyond, _scores(model, columns, part)))

@@ -221,6 +221,11 @@ class Columns:
             rows[j] = values
         return rows
 
+    def representable(self, column: int, values: list[Any]) -> list[Any]:
+        """Return values that the type of a column holds: dates and durations in steps of their unit."""
+        encoding = self.encodings[column]
+        return encoding.encode(encoding.decode(np.array(values))).tolist() if encoding.kind in UNITS else values
+
     def _typed(self, column: int, values: Any) -> Any:
         """Return values of a column in the type of training rows."""
         encoding = self.encodings[column]

@@ -69,6 +69,7 @@ def program_of(
         probabilities=sigmoids if hasattr(model, "predict_proba") else "",
         link="sort" if several else "exp" if is_regressor(model) and loss.support != "real" else "identity",
         single=single,
+        masks=columns.masks,
     )
     return program, columns
 

@@ -71,6 +71,11 @@ def as_onnx(program: Program, about: Sequence[str]) -> bytes:
     for text in (*levels, *(program.classes or ())):
         if re.search("[\ud800-\udfff]", str(text)):
             raise IncompatibleError(f"{text!r} holds half of a surrogate pair, which ONNX cannot hold; export to .py.")
+    for axis in (axis for part in program.parts for axis in part.axes if program.masks and "" in axis.levels):
+        raise IncompatibleError(
+            f"Column {axis.column!r} has the empty text as a category beside missing values, and ONNX has no other "
+            "text for these; export to .py or .sql, or rename the category."
+        )
     renamed = {column: given for column, given in input_names(program).items() if column != given}
     if not takes_array(program):
         about = [*about, *(f"Input {given} is column {column!r}." for column, given in renamed.items())]

@@ -118,6 +118,7 @@ class Program:
     probabilities: str  # "sigmoid", "softmax", "shares" of several sigmoids, or none
     link: str  # "identity", "exp" or "sort"
     single: bool
+    masks: bool  # whether missing values have scores
 
     @property
     def parts(self) -> tuple[Term | KernelTerm, ...]:
@@ -147,9 +148,13 @@ def nodes_of(axis: Axis, inside: Array) -> list[list[Any]]:
     """Return values in every cell of an axis: of pieces at these places, of others one a cell."""
     if axis.kind == "boolean":
         return [[0.0], [1.0], [np.nan]]
-    if axis.kind == "steps":  # a cell begins with its edge
-        ends = [axis.edges[0] - max(1.0, abs(axis.edges[0])), *axis.edges] if axis.edges else [0.0]
-        return [[float(value)] for value in ends] + [[np.nan]]
+    if axis.kind == "steps":
+        first, last = (axis.edges[0], axis.edges[-1]) if axis.edges else (0.0, 0.0)
+        starts, ends = np.array(axis.edges[:-1]), np.array(axis.edges[1:])
+        middle = starts + 0.5 * (ends - starts)  # of neighboring floats, a cell is its edge
+        inner = np.where(middle < ends, middle, starts).tolist()
+        around = [first - max(1.0, abs(first)), *inner, last + max(1.0, abs(last))] if axis.edges else [0.0]
+        return [[float(value)] for value in around] + [[np.nan]]
     if axis.kind == "numbers":
         largest = max(axis.levels, default=0.0)
         return [[level] for level in (*axis.levels, largest + max(1.0, abs(largest)), np.nan)]
