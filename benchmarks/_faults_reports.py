@@ -108,4 +108,42 @@ print(sum(text.count(sign) for sign in "\\x1b\\u202e\\u200b"), "of them")
 """,
         "tests/inspection/test_document.py",
     ),
+    Case(
+        "4",
+        "report on a concordance of 1: what to distrust",
+        """
+X = rng.normal(size=(120, 2)); y = survival_array(np.ones(120, dtype=bool), np.exp(-X[:, 0]))
+model = made(MKLSurvival, kernels=KernelBank.per_feature(Linear()), alpha=0.1).fit(X[:60], y[:60])
+path = os.path.join(tempfile.mkdtemp(), "r.html"); options = {"n_draws": 20, "baselines": False}
+report(model, X[:60], y[:60], path, X_test=X[60:], y_test=y[60:], **options)
+print("nearly perfect scores" if "Nearly perfect" in open(path, encoding="utf-8").read() else "no doubt about leakage")
+""",
+        "tests/inspection/test_scores_perfect.py",
+    ),
+    Case(
+        "4",
+        "kernel_penalties of 0",
+        """
+bank = KernelBank.per_feature(Linear())
+made(MKLRegressor, kernels=bank, kernel_penalties=[0.0, 1.0]).fit(rng.normal(size=(9, 2)), np.arange(9.0))
+""",
+        "tests/estimators/test_bad_inputs.py",
+    ),
+    Case(
+        "4",
+        "a class of one row in three folds: the warning",
+        """
+y = np.array(["a"] * 20 + ["b"] * 19 + ["c"]); X = rng.normal(size=(40, 2))
+with warnings.catch_warnings(record=True) as caught:
+    warnings.simplefilter("always"); made(MKLClassifierCV, kernels=KernelBank.per_feature(Linear()), cv=3).fit(X, y)
+print(next(str(one.message) for one in caught if "populated" in str(one.message)))
+""",
+        "tests/estimators/test_bad_inputs.py",
+    ),
+    Case(
+        "4",
+        "two folds of two samples",
+        "made(MKLRegressorCV, cv=2).fit(rng.normal(size=(2, 2)), [0.0, 1.0])",
+        "tests/estimators/test_bad_inputs.py",
+    ),
 )

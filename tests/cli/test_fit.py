@@ -318,3 +318,19 @@ def test_two_numbers_that_are_not_whole_are_classes(run: Runner, table: pd.DataF
     assert run("compare", data, *FIT, "--folds", 2, "--alpha", "0.2*max").code == 0
     report = run("report", model, data, "-o", tmp_path / "r.html")
     assert "12 of them held out" in report.out
+
+
+def test_sorted_rows_and_nearly_perfect_scores_are_noted(run: Runner, tmp_path: Path) -> None:
+    rng = np.random.default_rng(0)
+    rows = pd.DataFrame({"a": np.sort(rng.normal(size=60)), "b": rng.normal(size=60)})
+    rows.assign(cost=3 * rows["a"]).to_csv(tmp_path / "sorted.csv", index=False)
+    words = ("--target", "cost", "--cv", "2", "-o", tmp_path / "m.mkl")
+    done = run("fit", tmp_path / "sorted.csv", *words)
+    told = " ".join(done.err.split())
+    assert "The rows are sorted by the target." in told
+    assert "A held-out R2 of" in told
+    days = rows.sample(frac=1.0, random_state=0).assign(day=pd.date_range("2024-01-01", periods=60))
+    days.assign(cost=rng.normal(size=60)).to_csv(tmp_path / "days.csv", index=False)
+    told = " ".join(run("fit", tmp_path / "days.csv", *words, "--force").err.split())
+    assert "The rows are sorted by 'day'." in told
+    assert "nearly perfect" not in told

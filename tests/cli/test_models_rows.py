@@ -76,3 +76,12 @@ def test_rows_without_a_column_of_the_fit_are_not_scored(run: Runner, tmp_path: 
     found = run("predict", tmp_path / "m.mkl", tmp_path / "less.csv", "--json").json
     assert found["scores"] is None
     assert "lacks 'noise', so that its rows cannot be compared with those of the fit" in found["notes"][-1]
+
+
+def test_rows_without_a_target_are_left_out_of_the_scores_as_by_the_fit(run: Runner, tmp_path: Path) -> None:
+    table = pd.DataFrame(np.random.default_rng(0).normal(size=(80, 2)), columns=["a", "b"])
+    table.assign(y=table["a"].where(table.index > 3)).to_csv(tmp_path / "table.csv", index=False)
+    fit = run("fit", tmp_path / "table.csv", "--target", "y", "-o", tmp_path / "m.mkl", "--json").json
+    found = run("predict", tmp_path / "m.mkl", tmp_path / "table.csv", "--json").json
+    assert found["scores"]["rmse"] == pytest.approx(fit["scores"]["rmse"])
+    assert len(found["columns"]["prediction"]) == 80

@@ -539,6 +539,28 @@ def test_a_class_of_one_sample_is_told_of() -> None:
         MKLClassifierCV().fit(X, np.where(np.arange(len(X)) == 3, "yes", "no"))
 
 
+def test_classes_of_fewer_samples_than_folds_are_named() -> None:
+    y = np.array(["a"] * 20 + ["b"] * 19 + ["c"])
+    with pytest.warns(UserWarning, match=r"has 1 of 40 samples, fewer than the 3 folds: 'c'\."):
+        splits_of(3, y, classifier=True)
+
+
+def test_a_fold_of_one_training_sample_is_named() -> None:
+    with pytest.raises(InvalidInputError, match="Fold 1 of 2 leaves 1 of 2 samples to learn from"):
+        MKLRegressorCV(cv=2).fit(X[:2], TARGET[:2])
+
+
+@pytest.mark.parametrize("given", [np.array([0.0, 1.0, 1.0]), {"age*": 0.0}])
+def test_a_penalty_of_zero_leads_to_kernels_without_penalty(given: Any) -> None:
+    with pytest.raises(InvalidInputError, match=r"without penalty, pass penalty=\{'age.*': None\}"):
+        MKLRegressor(KernelBank.per_feature(Linear()), kernel_penalties=given).fit(FRAME, TARGET)
+
+
+def test_kernels_that_are_zero_are_not_called_constant_only() -> None:
+    with pytest.warns(UserWarning, match=r"or zero \(k\(x, x\) = 0\)"):
+        MKLRegressor("precomputed").fit(np.zeros((1, 40, 40)), TARGET)
+
+
 def test_folds_by_groups_ask_for_the_groups() -> None:
     y = np.where(np.arange(40) % 2, "yes", "no")
     with pytest.raises(InvalidInputError, match="splits by groups, and none were given: pass groups") as caught:

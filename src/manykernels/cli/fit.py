@@ -9,11 +9,24 @@ from pathlib import Path
 from typing import Annotated, Any, ClassVar
 
 import numpy as np
+import pandas as pd
 import typer
+from pandas.api.types import is_datetime64_any_dtype
 from sklearn.model_selection import GroupKFold, GroupShuffleSplit, StratifiedGroupKFold, train_test_split
 
 from manykernels import estimators
-from manykernels.cli.console import Data, Encoding, Na, Outcome, Seed, report_tables, stage, tell, verbosity
+from manykernels.cli.console import (
+    SCORE_NAMES,
+    Data,
+    Encoding,
+    Na,
+    Outcome,
+    Seed,
+    report_tables,
+    stage,
+    tell,
+    verbosity,
+)
 from manykernels.cli.tables import check_new, quoted, read_table
 from manykernels.cli.targets import SURVIVAL, LabeledTable, split_columns
 from manykernels.cli.words import MissingWords
@@ -21,7 +34,7 @@ from manykernels.estimators.parameters import PARAMETERS, check_parameters, plac
 from manykernels.exceptions import InvalidInputError
 from manykernels.inspection import MKLReport, save_model
 from manykernels.inspection.reports.fitted_rows import fingerprints, record_of
-from manykernels.inspection.reports.scores import constant_scores, no_better
+from manykernels.inspection.reports.scores import constant_scores, nearly_perfect, no_better
 from manykernels.kernels import KernelBank
 from manykernels.kernels.bank.constructors import read_toml
 from manykernels.solvers import Status
@@ -240,6 +253,16 @@ def run_fit(options: FitOptions, outcome: Outcome) -> None:
             f"On the {report.n_test} rows held out the model is no better than a constant that knows no column: what "
             "it selected may be noise. Let folds choose (--cv 5), or read the doubts of manykernels report."
         )
+    if name := nearly_perfect(report.scores):
+        outcome.note(
+            f"A held-out {SCORE_NAMES[name]} of {report.scores[name]:.4f} is nearly perfect: check that no column "
+            "follows from the target, was recorded after it, or numbers rows that are sorted by it."
+        )
+    if options.cv is not None and (order := file_order(samples)):
+        outcome.note(
+            f"The rows are sorted by {order}. If rows follow each other in time or in groups, scores of rows that were "
+            "held out at random are too good: hold out the last rows, or keep groups whole (--groups)."
+        )
     if saved:
         outcome.show(f"Saved to {options.output}. Next: manykernels inspect {options.output}")
     else:
@@ -247,6 +270,17 @@ def run_fit(options: FitOptions, outcome: Outcome) -> None:
             f"The fit ended as {report.status!r}, at a relative gap of {report.relative_gap:.1e}, and is not saved. "
             "Save it all the same with --force, or ask for less, by another --kernels, a larger --alpha or --tol."
         )
+
+
+def file_order(samples: LabeledTable) -> str:
+    """Return what the rows of a table are sorted by: a column of dates or the target; "" if they are in no order."""
+    for name, column in samples.features.items():
+        if is_datetime64_any_dtype(column.dtype) and column.nunique() > 2 and column.is_monotonic_increasing:
+            return repr(str(name))
+    target = samples.target["time"] if samples.task == SURVIVAL else samples.target
+    labels = pd.factorize(target)[0] if samples.task == "classification" else target
+    ordered = pd.Series(labels).is_monotonic_increasing or pd.Series(labels).is_monotonic_decreasing
+    return "the target" if ordered and len(np.unique(labels)) > 1 else ""
 
 
 def _metadata(options: FitOptions, samples: LabeledTable, train: Array) -> dict[str, Any]:

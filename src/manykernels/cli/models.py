@@ -318,8 +318,7 @@ def _scores_apart(
 
     Neither for a table without a row of the fit.
     """
-    listed = list(_targets(metadata))
-    if "rows_of_fit" not in metadata or not {*listed} <= {*frame} or frame[listed].isna().any(axis=None):
+    if "rows_of_fit" not in metadata or not {*_targets(metadata)} <= {*frame}:
         return {}, ""
     try:
         samples, split = rows_of_fit(model, metadata, frame)

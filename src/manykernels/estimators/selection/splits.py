@@ -1,5 +1,6 @@
 """Splits of rows into those to learn from and those held out, and which of them can say something."""
 
+import warnings
 from collections.abc import Iterable, Sequence
 from numbers import Integral
 from typing import Any, TypeAlias
@@ -44,7 +45,9 @@ def splits_of(
     try:
         if counted and groups is not None:
             asked = _keeping_groups(int(asked), y, groups, classifier)
-        splits = list(check_cv(asked, y, classifier=classifier).split(np.zeros(len(y)), y, groups))
+        with warnings.catch_warnings():  # of classes with fewer samples than folds, which are named below
+            warnings.filterwarnings("ignore", "The least populated class")
+            splits = list(check_cv(asked, y, classifier=classifier).split(np.zeros(len(y)), y, groups))
     except InvalidInputError:
         raise
     except ValueError as error:
@@ -62,6 +65,12 @@ def splits_of(
         raise InvalidInputError(told) from None
     if classifier and not events and np.ndim(y) == 1:
         _check_classes(cv, y, splits, counted=counted, by_groups=counted and groups is not None)
+    for number, (train, _) in enumerate(splits, 1):
+        if len(train) == 1:
+            raise InvalidInputError(
+                f"Fold {number} of {len(splits)} leaves 1 of {len(y)} samples to learn from; at least 2 are needed. "
+                "Give more samples, or folds that hold out fewer."
+            )
     return splits
 
 
@@ -96,6 +105,14 @@ def _check_classes(cv: CrossValidation, y: Any, splits: Sequence[Split], *, coun
             why = ALONE if alone else _why_one_class(cv, by_groups)
             told = f"Fold {number} of {len(splits)} leaves one class to learn from, {only!r}, of {codes.max() + 1} in y"
             raise InvalidInputError(f"{told}: {why}")
+    labels, sizes = np.unique(y, return_counts=True)
+    few = labels[sizes < len(splits)].tolist() if counted else []
+    if few:
+        warn(
+            f"The least populated class has {sizes.min()} of {len(y)} samples, fewer than the {len(splits)} folds: "
+            f"{listed(map(repr, few[:MOST_NAMED]), len(few))}. Folds that hold out all samples of a class learn "
+            "nothing about it."
+        )
     lacking = [np.setdiff1d(codes[test], codes[train]) for train, test in splits]
     if not counted and any(map(len, lacking)):
         names = np.unique(np.asarray(y))[np.unique(np.concatenate(lacking))].tolist()

@@ -318,8 +318,8 @@ def why_constant(fit: Fit) -> str | None:
     if any(problem.beyond_rounding(problem.empty_norms()).any() for problem in fit.problems):
         return None
     return (
-        "every kernel is constant over the samples, or so nearly that the rest is rounding, and the best constant is "
-        "the model. Check that the columns of X vary."
+        "every kernel is constant over the samples, or zero (k(x, x) = 0), up to rounding, so that the best constant "
+        "is the model. Check that the columns of X vary, and that kernels of your own are positive on them."
     )
 
 

@@ -379,11 +379,22 @@ def kernel_factors(kernel_penalties: ArrayLike | Mapping[str, float] | None, nam
             raise InvalidInputError(
                 f"kernel_penalties must have one entry for each of the {len(names)} kernels, got shape {values.shape}."
             )
+        if (free := np.flatnonzero(values == 0)).size:
+            raise InvalidInputError(_without_penalty(f"entry {free[0]} of kernel_penalties", names[free[0]]))
         return check_positive_vector(values, len(names), "kernel_penalties")
     factors = np.ones(len(names))
     for pattern, factor in sorted(kernel_penalties.items(), key=lambda item: item[0] in names):
         chosen = [name == pattern if pattern in names else fnmatchcase(name, str(pattern)) for name in names]
         if not any(chosen):
             raise InvalidInputError(f"kernel_penalties names {pattern!r}, but the kernels are {list(names[:5])} ...")
+        if factor == 0:
+            raise InvalidInputError(_without_penalty(f"kernel_penalties[{pattern!r}]", pattern))
         factors[chosen] = check_positive(factor, f"kernel_penalties[{pattern!r}]")
     return factors
+
+
+def _without_penalty(what: str, name: str) -> str:
+    """Return the message for a penalty factor of zero."""
+    return (
+        f"{what} is 0, but factors must be positive. To fit a kernel without penalty, pass penalty={{{name!r}: None}}."
+    )

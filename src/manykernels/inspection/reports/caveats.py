@@ -22,12 +22,13 @@ from manykernels.inspection.reports.evaluation import (
 )
 from manykernels.inspection.reports.fitted_rows import equal_beyond_chance, fingerprints
 from manykernels.inspection.reports.report import MKLReport, percent
-from manykernels.inspection.reports.scores import SURVIVAL
+from manykernels.inspection.reports.scores import SURVIVAL, nearly_perfect
 from manykernels.kernels import Views
 from manykernels.kernels.tables.kinds import READ_AS, kind_of
 from manykernels.validation.arrays import TableLike
 from manykernels.validation.parameters import listed
 
+BOUNDED_NAMES = {"accuracy": "accuracy", AREA: "roc_auc", "R2": "r2", "concordance index": "concordance"}
 FEW_ROWS, FEW_IN_CLASS, FEW_EVENTS = 100, 20, 50
 MANY_COPIES = 0.1  # share of the rows
 CHANCE = 0.5  # area under the ROC curve of what knows nothing
@@ -86,6 +87,16 @@ def _seen(case: Case) -> Iterator[Caveat]:
             f"{int(seen.sum()):,} of the {len(seen):,} rows that are scored are also, with the same target, among "
             "those that the model was fitted on, so that the scores are too good. Leave them out of X_test.",
             serious=bool(seen.mean() > MANY_COPIES),
+        )
+
+
+def _nearly_perfect(case: Case) -> Iterator[Caveat]:
+    known = {BOUNDED_NAMES[score.name]: score.value for score in case.evaluation.scores if score.name in BOUNDED_NAMES}
+    if case.evaluation.way != TRAINING and (name := nearly_perfect(known)):
+        yield Caveat(
+            "Nearly perfect scores",
+            f"A {name.replace('_', ' ')} of {known[name]:.4f} on rows that were not fitted is rare in real data. Check "
+            "that no column follows from the target, was recorded after it, or numbers rows that are sorted by it.",
         )
 
 
@@ -278,6 +289,7 @@ def _shown(label: object) -> str:
 SIGNS: tuple[Callable[[Case], Iterator[Caveat]], ...] = (
     _trained_on,
     _seen,
+    _nearly_perfect,
     _stopped_early,
     _selection,
     _noise,
