@@ -10,6 +10,7 @@ import pandas as pd
 import pytest
 from numpy.testing import assert_allclose
 from sklearn.feature_selection import SelectFromModel
+from tests.support.memory import peak_of
 
 from manykernels import (
     GaussianMKL,
@@ -354,3 +355,13 @@ def test_targets_that_share_kernels_share_their_rows(monkeypatch: pytest.MonkeyP
     for own in zip(*rows.factors, strict=True):
         assert len({id(Z) for Z, _ in own}) == 1
     assert rows.nbytes < sum(Z.nbytes for own in rows.factors for Z, _ in own)  # which are three times what is held
+
+
+def test_importances_of_many_rows_stay_within_the_plan_of_the_fit() -> None:
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(24_000, 12))
+    y = X[:, 0] + np.sin(2 * X[:, 1]) + rng.normal(size=len(X)) > 0
+    MKLClassifier().fit(X[:300], y[:300])  # what is compiled and imported is in no plan
+    plan = MKLClassifier().plan(X, y)
+    assert plan is not None
+    assert peak_of(lambda: MKLClassifier().fit(X, y)) <= 1.1 * plan.most_nbytes

@@ -360,7 +360,7 @@ def _losses_of_events(y: Array, z: Array, weight: Array) -> tuple[Array, Array]:
 MOST_ROWS, FEWER_ROWS = 2000, 1000  # left out in turn when somebody asks, and by every fit that cannot be asked later
 FIT_RANKS = 64  # active ranks at which leaving out all rows takes a tenth of a fit: .07 to .1 at ranks of 140 to 290
 LEFT_ENTRIES = 2**23  # of factors of the rows that are left out: 64 MB
-CHUNK = 4096  # of these rows at a time
+CHUNK = 512  # of these rows at a time: beside them, four matrices of as many rows and all active ranks
 HELD_BYTES = 2**27  # of Gram matrices that are evaluated once for all targets
 RANK_PER_ROW = 2  # of factors, above which matrices among the rows take less time than systems of all ranks
 FACTOR_TOL = 1e-4  # share of the trace that factors leave of kernels whose functions are sums over rows
