@@ -92,15 +92,7 @@ def split_columns(
         raise InvalidInputError(f"{len(frame)} row(s) are left to learn from; at least 2 are needed.")
     orders = {**date_orders(features), **(orders or {})}
     features = usable_features(features, missing, orders)
-    counting = identifiers(features)
-    if counting:
-        options = " ".join(f"--id {name!r}" for name in counting)
-        verb = "looks like a row number, not a feature" if len(counting) == 1 else "look like row numbers, not features"
-        notes.append(f"{quoted(counting)} {verb}. To leave out: {options}")
-    if naming := text_identifiers(features):
-        options = " ".join(f"--id {name!r}" for name in naming)
-        verb = "names rows: most of its texts occur" if len(naming) == 1 else "name rows: most of their texts occur"
-        notes.append(f"{quoted(naming)} {verb} once. To leave out: {options}")
+    notes += _notes_on_identifiers(features)
     levels = None if strata is None else tuple(sorted(set(_texts(frame[strata]))))
     if event is not None:
         check_event_name(event, "--event: the column")
@@ -111,6 +103,21 @@ def split_columns(
         values = _labels(frame[target]) if chosen == "classification" else _numbers(frame[target], target)
     together = frame[groups].astype(str).to_numpy(dtype=object) if groups else None
     return LabeledTable(features.reset_index(drop=True), values, chosen, reason, tuple(notes), together, levels, orders)
+
+
+def _notes_on_identifiers(features: pd.DataFrame) -> list[str]:
+    """Return notes on the columns that number or name the rows."""
+    notes = []
+    counting = identifiers(features)
+    if counting:
+        options = " ".join(f"--id {name!r}" for name in counting)
+        verb = "looks like a row number, not a feature" if len(counting) == 1 else "look like row numbers, not features"
+        notes.append(f"{quoted(counting)} {verb}. To leave out: {options}")
+    if naming := text_identifiers(features):
+        options = " ".join(f"--id {name!r}" for name in naming)
+        verb = "names rows: most of its texts occur" if len(naming) == 1 else "name rows: most of their texts occur"
+        notes.append(f"{quoted(naming)} {verb} once. To leave out: {options}")
+    return notes
 
 
 def _task_of(column: pd.Series, name: str, task: str) -> tuple[str, str]:

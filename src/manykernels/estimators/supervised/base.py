@@ -64,7 +64,6 @@ from manykernels.grams.training import (
     reads_sparse,
 )
 from manykernels.kernels import FittedBank, KernelBank
-from manykernels.kernels.bank.columns import Table
 from manykernels.kernels.pairs.data import as_pairs
 from manykernels.objective.certificate import proved_inactive
 from manykernels.objective.losses import LOSSES, Loss, get_loss
@@ -236,10 +235,7 @@ class BaseMKL(SaysWhichParameter, NotebookCard, Explanations, TakesGroups):
         if not reset and self._expansion.bank.raw.of_pairs:
             as_pairs(X)
         read = None if reset or not self._expansion.bank.on_columns else self.selected_features_
-        rows = checked_rows(self, X, precomputed=self._takes_kernels, reset=reset, read=read)
-        if read is not None and isinstance(rows, Table):
-            self._expansion.bank.table.warn_of_unseen(rows)
-        return rows
+        return checked_rows(self, X, precomputed=self._takes_kernels, reset=reset, read=read)
 
     @abstractmethod
     def _checked_target(self, y: ArrayLike) -> Array:

@@ -49,6 +49,14 @@ def checked_rows(
 
     Of the columns that are known by name, a DataFrame to predict needs those in the mask ``read`` only.
     """
+    rows = _checked(estimator, X, precomputed=precomputed, reset=reset, read=read)
+    if read is not None and isinstance(rows, Table):
+        estimator._expansion.bank.table.warn_of_unseen(rows)
+    return rows
+
+
+def _checked(estimator: BaseEstimator, X: TableLike, *, precomputed: bool, reset: bool, read: Array | None) -> Rows:
+    """Return X as rows that are checked."""
     if precomputed:
         stack = as_kernel_stack(X, square=reset)
         if reset:
