@@ -1,7 +1,5 @@
 """Dates of a column as days since 1970: time stamps of every type, and text whose form the whole column decides."""
 
-from __future__ import annotations
-
 import re
 from typing import Any
 
