@@ -244,7 +244,9 @@ def _sum_of(name: str, term: Term, k: int, dates: Mapping[str, str]) -> str:
 
 
 def _number(value: float) -> str:
-    """Return a number as SQL reads it."""
+    """Return a number as SQL reads it: large whole ones as integers, since SQLite rounds their decimals wrongly."""
+    if 2**53 <= abs(value) < 2**63 and value == int(value):
+        return f"CAST({int(value)} AS DOUBLE)"
     return "NULL" if value != value else repr(float(value))
 
 
