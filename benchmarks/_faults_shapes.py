@@ -66,4 +66,18 @@ print(f"{found.status}, gap {found.certificate.relative_gap:.0e}")
 """,
         "tests/solvers/test_set_weights_of_nodes.py",
     ),
+    Case(
+        "3.10", "a list of sparse kernels; ragged kernels of new rows",
+        """
+from scipy.sparse import csr_array
+X = rng.normal(size=(12, 2)); K = X @ X.T; raised = []
+word = "penalty" if "penalty" in inspect.signature(solve).parameters else "regularizer"
+given = {"loss": "squared", "strength": 0.1, word: "l1"}; found = solve(np.array([K, K * K]), X[:, 0], **given)
+for program in (lambda: solve([csr_array(K)] * 2, X[:, 0], **given), lambda: found.decision_function([K[:5], K[:4]])):
+    try: program()
+    except Exception as error: raised.append(type(error).__name__)
+print(*raised)
+""",
+        "tests/solvers/test_solve.py",
+    ),
 )  # fmt: skip

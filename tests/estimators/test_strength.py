@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import warnings
+from contextlib import suppress
 from dataclasses import replace
 from typing import Any
 
@@ -29,7 +30,7 @@ from manykernels import (
 )
 from manykernels.estimators.permutations import noise_levels, permutations_for, random_orders
 from manykernels.estimators.strength import NoiseLevel, clear, p_value, told
-from manykernels.kernels import Gaussian, Linear
+from manykernels.kernels import Gaussian, KernelSpec, Linear
 from manykernels.objective import Problem, get_regularizer
 from manykernels.objective.losses import CoxPartial, get_loss, survival_target
 from manykernels.objective.regularizers import REGULARIZERS, BlockL1
@@ -674,3 +675,26 @@ def test_constant_columns_are_told_as_such_and_not_by_a_strength_of_rounding(n_s
     with pytest.warns(UserWarning, match="every kernel is constant") as caught:
         MKLRegressor().fit(np.ones((n_samples, 6)), np.linspace(0.0, 5.0, n_samples))
     assert not any("Decrease alpha" in str(warning.message) for warning in caught)
+
+
+class Crossed(KernelSpec):
+    """A kernel of a user's own that is indefinite: 1 on the diagonal, negative elsewhere."""
+
+    kind = "crossed"
+
+    def __call__(self, A: Any, B: Any = None) -> np.ndarray:
+        distances = np.abs(A[:, None] - (A if B is None else B)).sum(axis=2)
+        return np.where(distances == 0.0, 1.0, -np.exp(-(distances**2) / 2.0))
+
+    def diag(self, A: Any) -> np.ndarray:
+        return np.ones(len(A))
+
+
+def test_an_indefinite_kernel_is_no_error_of_a_factorization() -> None:
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(20, 2))
+    bank = KernelBank([("a", Crossed(), [0]), ("b", Crossed(), [0, 1]), ("c", Gaussian(1.0), [1])], normalize=None)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        with suppress(InvalidInputError):
+            assert MKLClassifier(bank, alpha=0.001).fit(X, np.digitize(X[:, 0], [-0.5, 0.5])).dual_gap_ >= 0

@@ -263,3 +263,19 @@ def test_a_bank_has_the_same_kernels_for_solve_and_for_estimators() -> None:
     assert found.status is Status.CONVERGED
     assert len(found.kernel_weights) == len(model.kernel_names_)
     np.testing.assert_allclose(found.decision_function(X[:50]), model.predict(X[:50]), atol=2e-2)
+
+
+def test_matrices_that_are_no_array_are_rejected_with_a_remedy() -> None:
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(12, 2))
+    grams = [X @ X.T, np.exp(-(((X[:, None] - X) ** 2).sum(axis=2)))]
+    lists = [csr_array(K) for K in grams]
+    with pytest.raises(InvalidInputError, match=r"kernels has sparse matrices.*Pass \[K.toarray\(\)"):
+        solve(lists, X[:, 0], loss="squared", regularizer="l1", strength=0.1)
+    found = solve(np.array(grams), X[:, 0], loss="squared", regularizer="l1", strength=0.1)
+    with pytest.raises(InvalidInputError, match="X has rows of different lengths: row 0 has 5"):
+        found.decision_function([grams[0][:5], grams[1][:4]])
+    with pytest.raises(InvalidInputError, match="X could not be read as one array"):
+        found.decision_function([grams[0][:5], grams[1][:5, :3]])
+    with pytest.raises(InvalidInputError, match="X has sparse matrices"):
+        found.decision_function([K[:5] for K in lists])

@@ -22,7 +22,7 @@ from functools import cache, partial
 from typing import Any
 
 import numpy as np
-from scipy.linalg import cholesky, solve_triangular
+from scipy.linalg import LinAlgError, cholesky, solve_triangular
 
 from manykernels.compiled import compiled
 from manykernels.estimators.strength import N_PERMUTATIONS, SAME, NoiseLevel, clear, told
@@ -207,7 +207,11 @@ class PermutedTargets:
         if not trace > SAME * size:  # kernels are constant
             return None
         gram[np.diag_indices(n)] += SMOOTHED * trace
-        root: Array = cholesky(gram, lower=True, overwrite_a=True, check_finite=False)
+        try:
+            root: Array = cholesky(gram, lower=True, overwrite_a=True, check_finite=False)
+        except LinAlgError:
+            stack.prove_definite()  # raises the error that names the indefinite kernel
+            return None
         return root
 
     def _orders(self, n_permutations: int) -> Array:

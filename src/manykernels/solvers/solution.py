@@ -27,7 +27,7 @@ from rich.progress import (
 
 from manykernels.exceptions import InvalidInputError
 from manykernels.objective.certificate import Certificate
-from manykernels.validation.arrays import Array, TableLike, check_count
+from manykernels.validation.arrays import Array, TableLike, check_count, real_array
 from manykernels.validation.gram import check_rectangular_grams
 from manykernels.validation.parameters import check_limits
 
@@ -283,7 +283,7 @@ class Solution:
         """Return what every active kernel adds to every function, (m, n, T); new rows of matrices are (M, n, N)."""
         if self.functions is not None:
             return self.functions.active_contributions(X)
-        values: Array = np.asarray(X)
+        values = real_array(X, "X")
         n_kernels, n_samples = len(self.kernel_weights), len(self.dual_coef)
         if values.ndim != 3 or (len(values), values.shape[2]) != (n_kernels, n_samples):
             raise InvalidInputError(

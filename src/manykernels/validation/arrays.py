@@ -63,6 +63,8 @@ def check_readable(values: Any, name: str) -> None:
     what = None
     if sparse.issparse(values):
         what = f"is a sparse matrix, but kernels are computed from dense rows. Pass {name}.toarray()"
+    elif isinstance(values, (list, tuple)) and any(map(sparse.issparse, values)):
+        what = f"has sparse matrices, but kernels are dense. Pass [K.toarray() for K in {name}]"
     elif isinstance(values, Mapping):
         views = any(np.ndim(value) == 2 for value in values.values() if hasattr(value, "shape"))
         way = f"its tables as views, Views({name})" if views else f"a table, such as pandas.DataFrame({name})"

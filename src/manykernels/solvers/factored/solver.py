@@ -343,6 +343,8 @@ def _told_again(found: Solution, problem: Problem, model: Solution, tol: float) 
     """Return a run's solution with the model that it came to, and what became of the run."""
     gap = model.certificate.relative_gap
     status = Status.INACCURATE if gap > tol and found.status in DECIDED else found.status
+    if found.certificate.crossed and gap <= tol:  # the crossing was that of the scores, not of the functions
+        status = Status.CONVERGED
     message = (
         f"Solver '{found.solver}' stopped ({status}) after {found.n_iter} iterations at relative duality gap "
         f"{gap:.2e}, {'above' if gap > tol else 'within'} tol {tol:.2e}: its functions are sums "
