@@ -24,15 +24,8 @@ from manykernels import (
     survival_array,
 )
 from manykernels.estimators.supervised import explanation, importance
-from manykernels.estimators.supervised.importance import (
-    LeftOut,
-    Target,
-    by_matrices,
-    by_rows,
-    curvatures,
-    losses_of_rows,
-    of_support,
-)
+from manykernels.estimators.supervised.importance import LeftOut, losses_of_rows, of_support
+from manykernels.estimators.supervised.leave_out import Target, by_matrices, by_rows, curvatures
 from manykernels.exceptions import InvalidInputError
 from manykernels.grams.factored import nystroem
 from manykernels.grams.factored.landmarks import drawn_features

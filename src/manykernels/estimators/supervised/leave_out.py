@@ -1,0 +1,228 @@
+"""Rows left out of a fitted model in closed form: the mathematics of ``importance``, one target at a time."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
+from itertools import pairwise
+from typing import Any
+
+import numpy as np
+from scipy.linalg import block_diag, cho_factor, cho_solve
+
+from manykernels.exceptions import IncompatibleError
+from manykernels.objective.losses import Loss
+from manykernels.objective.problem import Problem
+from manykernels.validation.arrays import Array
+
+EDGE = 1e-3  # of the dual box: what is nearer to an end than that is at the end
+STIFF = 1e4  # curvature at a kink, in units of the inverse of the prior variance
+LOOSE = 1e-4  # smallest curvature of the penalty along functions, in units of that across them
+TOGETHER = 500  # columns of factors at least that one product takes
+LEVERAGE = 0.5  # W C of a row above which it decides more of its own score than all others: its weights stay
+FULL = 1e-6  # 1 - W C is no smaller: a row that alone decides its score says nothing without itself
+CHUNK = 512  # of these rows at a time: beside them, four matrices of as many rows and all active ranks
+
+
+@dataclass(frozen=True, eq=False)
+class Target:
+    """One target of a fitted model, at the rows that are left out in turn."""
+
+    values: Array  # (m, n): what each active kernel adds
+    scores: Array  # (n,): their sum, and the constant
+    rho: Array  # (n,): dual coefficients
+    curvature: Array  # (n,): W
+    constants: Array  # (n, g): what may be added to the scores at no cost
+    weights: Array  # (m,): d
+    norms: Array  # (m,): ||f_m||
+    bends: Array  # (2, m): S = diag(bends[0]) + bends[1] bends[1]'
+    share: float = 1.0  # rows of the fit for each of these
+
+    def left_out(self, covariances: Callable[[Target], tuple[Array, Array]]) -> tuple[Array, Array]:
+        """Return scores (n,) and parts (m, n) without the row, from the covariances of the parts (m, n) and (n,).
+
+        Rows that nearly determine a direction in which nothing else bends are left out at the weights of the fit.
+        """
+        each, constant = covariances(self)
+        high = self.curvature * (each.sum(axis=0) + constant) > LEVERAGE
+        fixed = replace(self, bends=np.array([np.ones(len(self.norms)), np.zeros(len(self.norms))]))
+        if high.any() and not np.array_equal(fixed.bends, self.bends):
+            own = covariances(fixed)
+            each[:, high], constant[high] = own[0][:, high], own[1][high]
+        whole = each.sum(axis=0) + constant
+        steps = self.rho / np.maximum(1.0 - self.curvature * whole, FULL)
+        return self.scores - steps * whole, self.values - steps * each
+
+    def stiffness(self) -> tuple[Array, Array]:
+        """Return eigenvalues (m,) of ``S``, none below `LOOSE`, and eigenvectors (m, m).
+
+        Norms end at zero, where the penalty has a kink: a function that would go beyond it without one of the rows,
+        by the curvature of the others along that function alone, keeps its weight. So does that of a single row.
+        """
+        units = self.values / np.where(self.norms > 0, self.norms, 1.0)[:, None]
+        bent = self.curvature * units**2
+        others = self.share * bent.sum(axis=1) + self.bends[0] / np.where(self.weights > 0, self.weights, 1.0)
+        beyond = (np.abs(self.rho * units) > self.norms[:, None] * (others[:, None] - bent)).any(axis=1)
+        diagonal, coupling = np.where(beyond, [[1.0], [0.0]], self.bends)
+        values, vectors = diagonal, np.eye(len(diagonal))
+        if coupling.any():
+            values, vectors = np.linalg.eigh(np.diag(diagonal) + np.outer(coupling, coupling))
+        return np.clip(values, LOOSE, 1.0), vectors
+
+
+def bends_of(problem: Problem, weights: Array, norms: Array, active: Array) -> Array:
+    """Return how the penalty bends along active functions, in units of how it does across them, (2, m).
+
+    Ones and zeros, as if weights were given, where a penalty does not tell, where functions of several targets share
+    it, and for losses with kinks, whose few rows at a kink do not determine directions in which nothing else bends.
+    """
+    fixed = np.array([np.ones(active.size), np.zeros(active.size)])
+    if problem.shared or not (problem.loss.couples_samples or problem.loss.smooth):
+        return fixed
+    try:
+        diagonal, coupling = problem.regularizer.curvature(problem.penalties * norms)
+    except IncompatibleError:
+        return fixed
+    root = np.sqrt(weights[active]) * problem.penalties[active]
+    with np.errstate(invalid="ignore"):  # of kernels without a norm, whose second derivatives may be infinite
+        found = np.array([root**2 * np.broadcast_to(diagonal, norms.shape)[active], root * coupling[active]])
+    return np.where(np.isfinite(found), found, fixed)
+
+
+def curvatures(losses: Sequence[Any], y: Array, scores: Array, rho: Array, weight: Array, unit: Array) -> Array:
+    """Return ``W`` (n, K); ``unit`` (K,) is the prior variance of the scores, by which kinks are stiff."""
+    first = losses[0]
+    if first.of_several and first.coupled:  # without what ties the scores of a row
+        shares = first.curvature(y, scores)
+        return weight[:, None] * shares * (1.0 - shares)
+    if first.couples_samples:
+        return np.asarray(first.bind(y[:, 0], weight).curvature(scores[:, 0]).diagonal)[:, None]
+    each = [first.each] * y.shape[1] if first.of_several else losses
+    columns = zip(each, y.T, scores.T, rho.T, unit, strict=True)
+    return np.column_stack([_curvature(*one, weight) for one in columns])
+
+
+def _curvature(loss: Loss, y: Array, z: Array, rho: Array, unit: float, weight: Array) -> Array:
+    if loss.smooth:
+        return np.asarray(weight * loss.second_derivative(y, z))
+    low, high = loss.dual_bounds(y)
+    r, edge = rho / weight, EDGE * (high - low)
+    inside = (r > low + edge) & (r < high - edge)
+    if loss.kink:
+        inside &= np.abs(r) > edge
+    unit = unit if unit > np.finfo(np.float64).tiny * STIFF else 1.0  # of a class without kernels, which nothing moves
+    return np.where(inside, STIFF / unit, 0.0)
+
+
+def by_matrices(target: Target, gram: Callable[[int], Array]) -> tuple[Array, Array]:
+    """Return scores (n,) and parts (m, n) of rows left out in turn, from Gram matrices among them."""
+    return target.left_out(partial(_covariances_of_matrices, gram=gram))
+
+
+def _covariances_of_matrices(target: Target, gram: Callable[[int], Array]) -> tuple[Array, Array]:
+    alive = np.flatnonzero((target.weights > 0) & (target.norms > 0)).tolist()
+    lengths, longer = _longer(target)
+
+    def prior(m: int) -> Array:
+        return target.weights[m] * gram(m) + np.outer(lengths[m], longer[m])
+
+    whole = sum((prior(m) for m in alive), start=np.zeros((len(target.rho), len(target.rho))))
+    bent, solved, away = _explained(target, whole)
+    each = np.zeros(target.values.shape)
+    for m in alive:
+        own = prior(m)
+        each[m] = np.diagonal(own) - np.einsum("ib,bi->i", own[:, bent], solved)
+    return each, np.einsum("ig,gi->i", target.constants, away)
+
+
+def by_rows(target: Target, factors: Sequence[Array]) -> tuple[Array, Array]:
+    """Return the same as `by_matrices` of ``Z_m Z_m'``, none of which is formed but the sum of all."""
+    return target.left_out(partial(_covariances_of_rows, factors=factors))
+
+
+def _covariances_of_rows(target: Target, factors: Sequence[Array]) -> tuple[Array, Array]:
+    alive = np.flatnonzero((target.weights > 0) & (target.norms > 0)).tolist()
+    lengths, longer = _longer(target)
+    whole = lengths[alive].T @ longer[alive]
+    for _, features, _ in _side_by_side(target, factors, alive):
+        whole += features @ features.T  # a matrix times its own transpose costs half of another product
+    bent, solved, away = _explained(target, whole)
+    each = np.zeros(target.values.shape)
+    each[alive] = lengths[alive] * (longer[alive] - longer[alive][:, bent] @ solved)
+    for members, features, starts in _side_by_side(target, factors, alive):
+        left = features * (features - solved.T @ features[bent])
+        each[members] += np.add.reduceat(left, starts, axis=1).T
+    return each, np.einsum("ig,gi->i", target.constants, away)
+
+
+def _side_by_side(
+    target: Target, factors: Sequence[Array], alive: Sequence[int]
+) -> Iterator[tuple[list[int], Array, list[int]]]:
+    """Yield some kernels, rows of their factors side by side, times the roots of weights, and where each begins."""
+    members: list[int] = []
+    starts, known = [0], [m for m in alive if factors[m].shape[1]]
+    for m in known:
+        members.append(m)
+        starts.append(starts[-1] + factors[m].shape[1])
+        if starts[-1] >= TOGETHER or m == known[-1]:
+            yield members, np.hstack([np.sqrt(target.weights[k]) * factors[k] for k in members]), starts[:-1]
+            members, starts = [], [0]
+
+
+def _longer(target: Target) -> tuple[Array, Array]:
+    """Return functions of unit norm, and by which of them each prior is longer along its own, (m, n) twice."""
+    values, vectors = target.stiffness()
+    root = np.sqrt(target.weights)
+    lengths = target.values / np.where(target.norms > 0, target.norms, 1.0)[:, None]
+    return lengths, root[:, None] * ((vectors * (1.0 / values - 1.0)) @ (vectors.T @ (root[:, None] * lengths)))
+
+
+def _explained(target: Target, whole: Array) -> tuple[Array, Array, Array]:
+    """Return the rows that have curvature, and ``R (Q + B G U')`` and ``G U'`` from the covariance ``Q``."""
+    bent = np.flatnonzero(target.curvature > 0)
+    bend = np.sqrt(target.share * target.curvature[bent])
+    factor = cho_factor(np.eye(len(bent)) + bend[:, None] * whole[np.ix_(bent, bent)] * bend, lower=True)
+    solved = bend[:, None] * cho_solve(factor, bend[:, None] * whole[bent])  # R Q
+    free = target.constants[bent]
+    through = bend[:, None] * cho_solve(factor, bend[:, None] * free)  # R B
+    away = np.linalg.pinv(free.T @ through, hermitian=True) @ (target.constants.T - free.T @ solved)  # G U'
+    solved += through @ away
+    return bent, solved, away
+
+
+def by_factors(target: Target, factors: Sequence[Array], coefficients: Sequence[Array]) -> tuple[Array, Array]:
+    """Return scores (n,) and parts (m, n) of rows left out in turn, from the rows of the factors, one a kernel."""
+    return target.left_out(partial(_covariances_of_factors, factors=factors, coefficients=coefficients))
+
+
+def _covariances_of_factors(
+    target: Target, factors: Sequence[Array], coefficients: Sequence[Array]
+) -> tuple[Array, Array]:
+    values, vectors = target.stiffness()
+    ends = np.cumsum([0] + [block.shape[1] for block in factors])
+    roots = np.repeat(np.sqrt(target.weights), np.diff(ends))
+    directions = block_diag(*[(v / (np.linalg.norm(v) or 1.0))[:, None] for v in coefficients])
+    directions = directions @ (vectors * np.sqrt(1.0 - values))
+    n_free = target.constants.shape[1]
+    precision = np.zeros((ends[-1] + n_free, ends[-1] + n_free))
+    precision[np.arange(ends[-1]), np.arange(ends[-1])] = 1.0
+    precision[: ends[-1], : ends[-1]] -= directions @ directions.T
+    chunks = [slice(at, at + CHUNK) for at in range(0, len(target.rho), CHUNK)]
+
+    def features_of(rows: slice) -> Array:
+        return np.hstack([np.hstack([block[rows] for block in factors]) * roots, target.constants[rows]])
+
+    for rows in chunks:
+        features = features_of(rows)
+        precision += features.T @ ((target.share * target.curvature[rows])[:, None] * features)
+    if not target.curvature.any():  # nothing tells the constants: they stay where they are
+        precision[ends[-1] :, ends[-1] :] = np.eye(n_free) / FULL
+    factor = cho_factor(precision, lower=True)
+    each, constant = np.zeros(target.values.shape), np.zeros(len(target.rho))
+    for rows in chunks:
+        features = features_of(rows)
+        products = features * cho_solve(factor, features.T).T
+        each[:, rows] = [products[:, low:high].sum(axis=1) for low, high in pairwise(ends)]
+        constant[rows] = products[:, ends[-1] :].sum(axis=1)
+    return each, constant
