@@ -276,3 +276,14 @@ def test_the_empty_text_is_a_category_or_a_missing_value_in_onnx(tmp_path):
         export_model(model, tmp_path / "model.onnx")
     told = export_model(model, tmp_path / "model.sql")
     np.testing.assert_allclose(run(told, plain(X)), model.predict(X), atol=told.max_error + 1e-12)
+
+
+def test_steps_of_dates_are_written_to_sql(tmp_path):
+    """Days with more digits than SQLite writes were tried, and files of bins of dates were not written."""
+    rng = np.random.default_rng(0)
+    when = pd.Timestamp("2021-03-01") + pd.to_timedelta(0.25 * rng.integers(0, 2800, 150), unit="D")
+    X = pd.DataFrame({"when": when, "x": rng.normal(size=150)})
+    days = (X["when"] - pd.Timestamp("1970-01-01")) / pd.Timedelta(days=1)
+    model = MKLRegressor(KernelBank.interactions(), alpha=1e-4).fit(X, np.sin(days / 90) * X["x"])
+    told = export_model(model, tmp_path / "model.sql")
+    np.testing.assert_allclose(run(told, plain(X.assign(when=days))), model.predict(X), atol=told.max_error + 1e-9)

@@ -181,7 +181,10 @@ class _Pools:
         for axis in (axis for term in self.program.terms for axis in term.axes if axis.kind in ("steps", "numbers")):
             edges = np.array(axis.edges or axis.levels)
             edges = self.rng.permutation(edges)[:MOST_VALUES]
-            found.append(self._with(axis.position, [*edges.tolist(), *np.nextafter(edges, -np.inf).tolist()]))
+            below, at = np.nextafter(edges, -np.inf), edges
+            if axis.unit:  # databases write days with 15 digits: a second beside each edge is as near as they tell
+                below, at = edges - 1 / 86_400, edges + 1 / 86_400
+            found.append(self._with(axis.position, [*at.tolist(), *below.tolist()]))
         return found
 
     def levels(self) -> list[Values]:
