@@ -21,7 +21,7 @@ def posed(y, loss="squared", fraction=0.5):
 
 CASES = (
     Case(
-        "48.3a",
+        "-",
         "a fit goes on from a model after the strength was set as a fraction of the largest",
         OPENED
         + """
@@ -33,7 +33,7 @@ print(f"optimum {best:.3f}, claimed lower bound {found.dual:.3f}")
         "tests/solvers/factored/test_state.py",
     ),
     Case(
-        "48.3b",
+        "-",
         "passes of a warm-started fit with loss='squared', and with one loss object",
         OPENED
         + """

@@ -119,7 +119,7 @@ print("every format, by `tests.fuzz.exports`" if importlib.util.find_spec("tests
         "tests/fuzz/test_exports.py",
     ),
     Case(
-        "49.1", "an untouched model of 2,500 rows, exported to ONNX",
+        "-", "an untouched model of 2,500 rows, exported to ONNX",
         EXPORT + """
 X = rng.normal(size=(2500, 4)); y = X[:, 0] * X[:, 1] + np.sin(X[:, 2]) + 0.3 * rng.normal(size=2500)
 model = made(MKLRegressor).fit(X, y); told = export_model(model, folder / "model.onnx")

@@ -63,7 +63,7 @@ print(dict(zip(found["solver"], found["status"])))
         "tests/solvers/test_registry_comparison.py",
     ),
     Case(
-        "53.1", "weights of citi, lpmkl and auto at tol 1e-2, 18 problems: farthest off the boundary of their set",
+        "-", "weights of citi, lpmkl and auto at tol 1e-2, 18 problems: farthest off the boundary of their set",
         """
 from manykernels.objective import get_regularizer
 from manykernels.testing.problems import random_problem

@@ -3,8 +3,6 @@
 Limits come from control groups (containers, SLURM jobs, systemd scopes), of version 1 and 2, and from ``ulimit -v``.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from pathlib import Path, PurePosixPath
 

@@ -498,12 +498,10 @@ class BaseMKL(SaysWhichParameter, NotebookCard, Explanations, TakesGroups):
         unfinished = [found for found in fit.solutions if found.status is not Status.CONVERGED]
         if unfinished:
             worst = max(unfinished, key=lambda found: found.certificate.relative_gap)
-            rest = len(unfinished) - 1
+            rest, number = len(unfinished) - 1, next(k for k, found in enumerate(fit.solutions) if found is worst)
+            which = f"{self._target_word.capitalize()} {self._target_labels()[number]}: "
             more = f" So did {rest} more of the {len(fit.solutions)} problems." if rest else ""
-            number = next(k for k, found in enumerate(fit.solutions) if found is worst)
-            several = len(fit.solutions) > 1
-            which = f"{self._target_word.capitalize()} {self._target_labels()[number]}: " if several else ""
-            warn(which + worst.message + more, ConvergenceWarning)
+            warn((which if len(fit.solutions) > 1 else "") + worst.message + more, ConvergenceWarning)
             return
         empty = [number for number, found in enumerate(fit.solutions) if not found.kernel_weights.any()]
         if len(empty) == len(fit.solutions):
