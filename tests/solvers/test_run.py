@@ -328,7 +328,7 @@ def test_a_run_without_a_model_raises_what_went_wrong() -> None:
 @pytest.mark.parametrize("status", [Status.CONVERGED, Status.STALLED])
 def test_bounds_that_cross_by_more_than_rounding_are_inaccurate(status: Status) -> None:
     kkt = KKTResiduals(0.0, 0.0, 0.0, 0.0, 0.0)
-    crossed = Certificate.from_values(1.0, 1.0 + 1e-6, 1.0, kkt, rounding=1e-12)
+    crossed = Certificate.from_values(1.0, 1.0 + 1e-5, 1.0, kkt, rounding=1e-12)
     found = Solution(np.zeros(2), np.ones(1), 0.0, crossed, status, "converged", solver="any")
     assert found.status is Status.INACCURATE
     assert found.message.startswith("Solver 'any' stopped (inaccurate): the lower bound is above the objective by 1.0e")

@@ -135,8 +135,11 @@ class Certificate:
 
     @property
     def crossed(self) -> bool:
-        """Whether the lower bound is above the objective by more than rounding: one of both is wrong."""
-        return self.gap < -self.rounding
+        """Whether the lower bound is above the objective by more than rounding: one of both is wrong.
+
+        Kernels and features may be stored in float32, which moves both bounds.
+        """
+        return self.gap < -max(self.rounding, STORAGE_ROUNDING * abs(self.primal))
 
     @classmethod
     def from_values(
@@ -218,6 +221,7 @@ def proved_inactive(problem: Sizes, certificate: Certificate) -> Array:
 
 EPS = float(np.finfo(np.float64).eps)
 INDEPENDENT = 4.0  # standard deviations of a sum of independent errors
+STORAGE_ROUNDING = 1e-6  # of the objective: what entries in float32, each off by 6e-8, may move it by
 FEW = 8.0  # roundings on the way of one number that is not a sum: scaling, root, product with a weight
 
 
