@@ -25,6 +25,15 @@ print(f"{model.solution_.status}, gap {model.dual_gap_:.0e}")
         "tests/solvers/factored/test_fallback.py",
     ),
     Case(
+        "3.2", "strengths that MKLSurvivalCV tries in its folds, 90 rows x 4 columns: the score falls after the first ones",
+        """
+X = rng.normal(size=(90, 4)); y = survival_array(rng.random(90) < 0.7, rng.exponential(np.exp(-1.5 * X[:, 0])))
+model = made(MKLSurvivalCV, kernels=KernelBank.per_feature(widths=[1.0]), cv=3).fit(X, y)
+print(f"{np.isfinite(model.cv_frame()['mean_score']).sum()} of {len(model.cv_frame())}")
+""",
+        "tests/estimators/test_survival.py",
+    ),
+    Case(
         "3.11", "GaussianMKL and PolynomialMKL in 10 MB of address space: what they raise",
         """
 X = rng.normal(size=(1000, 4)); y = X[:, 0] * X[:, 1]; raised = []

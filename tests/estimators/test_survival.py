@@ -375,6 +375,35 @@ def test_folds_may_have_a_tolerance_of_their_own() -> None:
     assert (fine.cv_frame()["mean_score"] != coarse.cv_frame()["mean_score"]).any()
 
 
+@pytest.mark.parametrize("signal", [1.5, 0.0])
+@pytest.mark.filterwarnings("ignore:No kernel", "ignore:The kernels are", "ignore:The best strength")
+def test_a_grid_ends_where_the_score_of_held_out_rows_has_fallen(signal: float) -> None:
+    """All 15 strengths were tried in all folds, the weakest of which take longest."""
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(90, 4))
+    y = survival_array(rng.random(90) < 0.7, rng.exponential(np.exp(-signal * X[:, 0])))
+    bank = KernelBank.per_feature(widths=[1.0])
+    model = MKLSurvivalCV(bank, cv=3, random_state=0).fit(X, y)
+    frame = model.cv_frame()
+    tried = np.isfinite(frame["mean_score"])
+    assert len(frame) == len(model.alphas_) == 15
+    assert 3 <= tried.sum() < 12
+    assert not tried.iloc[-1]
+    given = MKLSurvivalCV(bank, cv=3, random_state=0, alphas=model.alphas_, search={"fold_tol": 1e-2})
+    best = given.fit(X, y).cv_frame()["mean_score"].max()
+    assert frame["mean_score"].max() == pytest.approx(best, abs=5e-3)
+    assert (model.best_index_ == 0) == (signal == 0.0)
+
+
+@pytest.mark.filterwarnings("ignore:Solver")
+def test_a_walk_without_time_learns_the_default_strength() -> None:
+    X, event, time, _, _ = data()
+    with pytest.warns(ConvergenceWarning, match="nothing was scored, and the strength is the default"):
+        model = MKLSurvivalCV(LINEAR, resources={"time_limit": 1e-6}).fit(X, survival_array(event, time))
+    assert model.n_folds_ == 0
+    assert model.alpha_ in model.alphas_
+
+
 @pytest.mark.filterwarnings("ignore:The best strength")
 def test_folds_of_a_penalty_that_keeps_every_kernel_solve_each_strength() -> None:
     """A loss that couples samples has no average over kernels in closed form: asking for one raised."""

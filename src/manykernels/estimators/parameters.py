@@ -361,8 +361,8 @@ class Search(ParameterGroup):
         these the strongest: fewer kernels at a score that the folds cannot tell from the best. For a search over
         mixtures.
     fold_tol : float or None, default=None
-        Relative duality gap of the models of the folds; None is 0.01 in a search over mixtures, or ``tol`` if that is
-        larger, and ``tol`` on a grid.
+        Relative duality gap of the models of the folds; None is 0.01 in a search over mixtures and on the default grid
+        of :class:`MKLSurvivalCV`, or ``tol`` if that is larger, and ``tol`` on other grids.
     fold_kernels : {"auto", "own"}, default="auto"
         Every fold learns standardization, widths and normalization of its kernels from its own training samples. Both
         values mean this.

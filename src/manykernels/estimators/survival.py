@@ -567,6 +567,7 @@ class MKLSurvivalCV(CrossValidated, MKLSurvival):
     """Hazards of many kernels, with the strength of the penalty chosen by the partial likelihood of held-out folds.
 
     The grid of strengths starts at the smallest ``alpha`` under which no kernel is selected and falls geometrically.
+    It is tried in steps of three strengths down to where the score has fallen, then beside the best of these.
 
     Parameters
     ----------
@@ -578,7 +579,7 @@ class MKLSurvivalCV(CrossValidated, MKLSurvival):
         Name of the penalty, or an object, whose strength is replaced by those that are tried. One that gives every
         kernel a weight ("lq", "ridge", weight sets) needs ``alphas``.
     alphas : array-like or None, default=None
-        Strengths relative to the mean loss, instead of the default grid.
+        Strengths relative to the mean loss, instead of the default grid: all are tried.
     n_alphas : int, default=15
         Length of the default grid.
     l1_ratios : float or sequence of float or None, default=None
@@ -615,7 +616,7 @@ class MKLSurvivalCV(CrossValidated, MKLSurvival):
     best_score_ : float
         Mean score of the choice over the folds.
     cv_results_ : DataFrame
-        A row a candidate, also from :meth:`cv_frame`.
+        A row a candidate, also from :meth:`cv_frame`; strengths that were not tried have no score.
     n_folds_ : int
         Number of folds.
     cv_predictions_ : ndarray of shape (n_samples,) or (n_samples, n_classes) or (n_samples, n_outputs)
@@ -673,6 +674,10 @@ class MKLSurvivalCV(CrossValidated, MKLSurvival):
         self.eta, self.cv, self.scoring, self.search = eta, cv, scoring, search
         self.solver, self.kernel_penalties, self.tol = solver, kernel_penalties, tol
         self.random_state, self.resources = random_state, resources
+
+    @property
+    def _walks(self) -> bool:
+        return self.alphas is None
 
     def _splits(self, y: Array, groups: ArrayLike | None) -> Iterator[tuple[Array, Array]]:
         """Return folds that share the events among them: one without events teaches nothing, and tells nothing."""

@@ -290,8 +290,14 @@ class CrossValidated(KeepsHeldOut):
     @property
     def _fold_tol(self) -> float:
         """Relative gap of the models of the folds: no reason to tell models apart by what no score can see."""
-        asked, own = self._search_options.fold_tol, max(self.tol, FOLD_TOL) if self._searches else self.tol
+        coarse = self._searches or self._walks
+        asked, own = self._search_options.fold_tol, max(self.tol, FOLD_TOL) if coarse else self.tol
         return own if asked is None else float(asked)
+
+    @property
+    def _walks(self) -> bool:
+        """Whether a grid is tried down to where the score has fallen: not where strengths are given."""
+        return False
 
     @property
     def _searches(self) -> bool:
@@ -390,7 +396,8 @@ class CrossValidated(KeepsHeldOut):
         if self.alphas is not None:
             return PenaltyGrid(families, [checked_alphas(self.alphas)] * len(families))
         with blas_threads(len(whole().samples.kept), self._resources.n_jobs):
-            return PenaltyGrid.laid_out(families, whole(), self.n_alphas, self._alpha_min_ratio)
+            grid = PenaltyGrid.laid_out(families, whole(), self.n_alphas, self._alpha_min_ratio)
+        return replace(grid, walks=self._walks)
 
     def _plan_of_run(self, samples: Samples, loss: Loss, groups: Any = None) -> MemoryPlan | None:
         return self._forms_of_run(samples, loss, groups)[0]

@@ -264,6 +264,7 @@ class Grid:
     n_first: int
     ratio: float
     enough: float = np.inf  # mean score from which on nothing is left to gain
+    extends: bool = True  # whether there are more strengths than those at first
 
     @property
     def step(self) -> float:
@@ -273,7 +274,8 @@ class Grid:
     @property
     def last(self) -> int:
         """Largest number that may be reached."""
-        return self.n_first - 1 + int(np.ceil(-np.log(FARTHEST) / np.log(self.step)))
+        beyond = int(np.ceil(-np.log(FARTHEST) / np.log(self.step))) if self.extends else 0
+        return self.n_first - 1 + beyond
 
     @property
     def stride(self) -> int:

@@ -13,8 +13,8 @@ from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
-from scipy.linalg import LinAlgError, cholesky
-from scipy.linalg.lapack import dpotri
+from scipy.linalg import LinAlgError
+from scipy.linalg.lapack import dpotrf, dpotri
 
 from manykernels.exceptions import InvalidInputError
 from manykernels.objective.capabilities import Capability
@@ -309,16 +309,22 @@ class RiskSets(RiskLayout, CoupledLossBound):
 def _inverse_up_to_shifts(hessian: Array, floor: float) -> Array:
     """Invert a Hessian whose rows sum to zero, made definite in the direction of a shift, at unit diagonal."""
     roots = np.sqrt(np.maximum(hessian.diagonal(), floor))
-    scaled = hessian / roots / roots[:, None]
+    scaled = hessian / roots
+    scaled /= roots[:, None]
     unit = roots / np.linalg.norm(roots)
     scaled += np.outer(unit, unit)
     scaled[np.diag_indices_from(scaled)] += RIDGE
-    factor = cholesky(scaled, lower=True, check_finite=False)
-    inverse, failed = dpotri(factor, lower=1)
+    # The matrix is symmetric: its transpose is in the order of LAPACK, which works in place.
+    factor, failed = dpotrf(scaled.T, lower=1, clean=1, overwrite_a=1)
+    if not failed:
+        inverse, failed = dpotri(factor, lower=1, overwrite_c=1)
     if failed:
         raise LinAlgError("the Hessian of the partial likelihood has no inverse")
-    inverse = np.tril(inverse) + np.tril(inverse, -1).T
-    return np.asarray(inverse / roots / roots[:, None])
+    inverse += inverse.T
+    inverse[np.diag_indices_from(inverse)] *= 0.5
+    inverse /= roots
+    inverse /= roots[:, None]
+    return np.asarray(inverse.T)
 
 
 class CoupledLoss(abc.ABC):
