@@ -25,7 +25,7 @@ print(f"{model.solution_.status}, gap {model.dual_gap_:.0e}")
         "tests/solvers/factored/test_fallback.py",
     ),
     Case(
-        "3.2", "strengths that MKLSurvivalCV tries in its folds, 90 rows x 4 columns: the score falls after the first ones",
+        "3.2", "strengths that MKLSurvivalCV tries, 90 rows x 4 columns: the score falls after the first ones",
         """
 X = rng.normal(size=(90, 4)); y = survival_array(rng.random(90) < 0.7, rng.exponential(np.exp(-1.5 * X[:, 0])))
 model = made(MKLSurvivalCV, kernels=KernelBank.per_feature(widths=[1.0]), cv=3).fit(X, y)

@@ -24,6 +24,7 @@ from manykernels.estimators.selection.folds import (
     of_fewer_rows,
     on_stored,
 )
+from manykernels.estimators.selection.grids import PenaltyGrid
 from manykernels.estimators.selection.held_out import KeepsHeldOut
 from manykernels.estimators.selection.memory import patience_of, plan_of_search
 from manykernels.estimators.selection.mixtures import (
@@ -35,7 +36,7 @@ from manykernels.estimators.selection.mixtures import (
     penalty_families,
     tried_factors,
 )
-from manykernels.estimators.selection.search import MixtureSearch, PenaltyGrid, Rung, in_closed_form, learned
+from manykernels.estimators.selection.search import MixtureSearch, Rung, in_closed_form, learned
 from manykernels.estimators.selection.splits import Split, splits_of, weighed_splits
 from manykernels.estimators.selection.strengths import (
     COARSE,

@@ -10,13 +10,13 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from contextvars import copy_context
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any, ClassVar, cast
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 
 from manykernels.estimators.selection.averages import AverageKernel, AverageModels, can_average, fit_averages, opened
 from manykernels.estimators.selection.folds import n_first_folds
-from manykernels.estimators.selection.mixtures import Mixture, PenaltyFamily, alpha_grid
+from manykernels.estimators.selection.mixtures import Mixture
 from manykernels.estimators.selection.strengths import (
     HOPELESS,
     UNLIKELY,
@@ -281,123 +281,7 @@ def _viable_beside(rivals: Sequence[StrengthPath], lenience: float) -> Viability
     return lambda path: path.can_win(best, lenience, beyond=True)
 
 
-# What is tried: strengths on grids, or mixtures as far as they can win.
-
-
-@dataclass(frozen=True, eq=False)
-class PenaltyGrid:
-    """Families of penalties, each with its strengths in decreasing order: all are tried, or those a walk comes to."""
-
-    counts: ClassVar[str] = "models of the folds"
-    races: ClassVar[bool] = False  # families are not compared before their end
-    families: list[PenaltyFamily]
-    alphas: list[Array]
-    walks: bool = False  # whether a family ends where the score has fallen; what was not tried then has no score
-
-    @property
-    def asked(self) -> list[tuple[PenaltyFamily, float]]:
-        """Every strength of every family."""
-        pairs = zip(self.families, self.alphas, strict=True)
-        return [(family, float(alpha)) for family, alphas in pairs for alpha in alphas]
-
-    @classmethod
-    def laid_out(
-        cls, families: list[PenaltyFamily], whole: OpenedKernels, n_alphas: int, alpha_min_ratio: float
-    ) -> PenaltyGrid:
-        """Return grids of strengths from the largest useful one down, on these rows."""
-        largest = [family.alpha_max(family.posed(whole.problems, whole.names)) for family in families]
-        if not all(largest):  # where there is nothing to gain, one strength is as good as any
-            return cls(families, [np.ones(1)] * len(families))
-        return cls(families, [alpha_grid(top, n_alphas, alpha_min_ratio) for top in largest])
-
-    def n_told(self, n_folds: int) -> int | None:
-        """Return how many lines will be told; of a walk nobody knows."""
-        return None if self.walks else n_folds * len(self.asked)
-
-    def told(self, found: list[Candidate], folds: Rung) -> str:
-        """Return how much was scored, in words."""
-        n_scored = sum(candidate.scored for candidate in found)
-        return f"{n_scored} of {len(found)} strengths in {len(folds.folds)} folds" if found else ""
-
-    def unscored(self, n_folds: int = 1) -> list[Candidate]:
-        """Return the candidates without any score."""
-        return [Candidate(*at, np.full((n_folds, 1), np.nan), np.nan, 0) for at in self.asked]
-
-    def scored(self, folds: Rung) -> list[Candidate]:
-        """Return every candidate. Folds are opened one at a time.
-
-        Of a search that ends early, the folds count in which everything was tried, or if there are none those with
-        most; what was not tried has no score.
-        """
-        if self.walks:
-            return self._walked(folds)
-        scores: list[list[Candidate]] = [[] for _ in folds.folds]
-        constants = np.full((len(scores), 1), np.nan)
-        folds.in_turn = True
-        with folds.ending.noted():
-            for number, score in self._tried(folds):
-                scores[number].append(score)
-                alpha = self.asked[len(scores[number]) - 1][1]
-                folds.advance(f"alpha {alpha:.3g}  active {score.n_active:g}  score {score.scores[0, 0]:.4g}")
-                if len(scores[number]) == len(self.asked):
-                    constants[number] = _constant_by_loss(folds.folds[number])
-        most = max(map(len, scores))
-        kept = [number for number, own in enumerate(scores) if most and len(own) == most]
-        folds.folds, folds.constants = [folds.folds[number] for number in kept], constants[kept]
-        tried = [Candidate.of([scores[number][k] for number in kept]) for k in range(most)]
-        return [*tried, *self.unscored(len(kept))[most:]] if tried else []
-
-    def _walked(self, folds: Rung) -> list[Candidate]:
-        """Return every candidate after a walk down each family; none where not one was scored in all folds.
-
-        Folds are opened one at a time, at each call of the walk anew.
-        """
-        found, start = self.unscored(len(folds.folds)), 0
-        folds.in_turn = True
-        constants, n_samples = list[list[float]](), 0
-        with folds.ending.noted():
-            for fold in folds.folds:
-                constants.append([_constant_by_loss(fold)])
-                n_samples = len(fold.opened.samples.kept)
-                fold.close()
-            folds.constants = np.array(constants)
-        for family, alphas in zip(self.families, self.alphas, strict=True):
-            path = StrengthPath(cast("Any", family), Grid(len(alphas), float(alphas[-1] / alphas[0]), extends=False))
-            with folds.ending.noted(), blas_threads(n_samples, folds.workers):
-                if folds.ending.status is None:
-                    path.follow(self._try_at(folds, family, alphas))
-            for number, trials in path.trials.items():
-                found[start + number] = Candidate.of(trials)
-            folds.forget()
-            start += len(alphas)
-        return found if any(candidate.scored for candidate in found) else []
-
-    def _try_at(self, folds: Rung, family: PenaltyFamily, alphas: Array) -> TryAt:
-        """Return what tries strengths of a family by number in all folds."""
-
-        def try_at(numbers: Sequence[int]) -> Iterator[tuple[int, list[Candidate]]]:
-            strengths = [float(alphas[number]) for number in numbers]
-            for number, trials in zip(numbers, folds.tried(family, strengths), strict=False):
-                mean = np.mean([trial.scores[0, 0] for trial in trials])
-                folds.advance(f"alpha {alphas[number]:.3g}  active {trials[0].n_active:g}  score {mean:.4g}")
-                yield number, trials
-
-        return try_at
-
-    def _tried(self, folds: Rung) -> Iterator[tuple[int, Candidate]]:
-        """Yield the number of a fold with the score of its next candidate."""
-        for number, fold in enumerate(folds.folds):
-            with blas_threads(len(fold.opened.samples.kept), folds.workers):
-                for family, alpha in self.asked:
-                    yield number, fold.tried(family, alpha)
-            fold.forget()
-            fold.close()
-
-
-def _constant_by_loss(fold: Fold[OpenedKernels, HeldOut]) -> float:
-    """Return what the best constants score by the loss; NaN where a scorer of the user's is asked instead."""
-    held = fold.held_out
-    return float(fold.opened.constant(held)[0]) if held.scorer is None else np.nan
+# What is tried: mixtures as far as they can win.
 
 
 @dataclass(frozen=True, eq=False)
