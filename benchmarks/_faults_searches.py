@@ -34,6 +34,14 @@ print(f"{np.isfinite(model.cv_frame()['mean_score']).sum()} of {len(model.cv_fra
         "tests/estimators/test_survival.py",
     ),
     Case(
+        "3.5", "how a search with the hinge holds kernels of 1,546 rows x 1 column, every row twice",
+        """
+x = np.repeat(rng.normal(size=(773, 1)), 2, axis=0); y = np.sin(2 * x[:, 0]) > 0
+print(made(MKLClassifierCV, loss="hinge").plan(x, y).kind)
+""",
+        "tests/grams/test_plan.py",
+    ),
+    Case(
         "3.11", "GaussianMKL and PolynomialMKL in 10 MB of address space: what they raise",
         """
 X = rng.normal(size=(1000, 4)); y = X[:, 0] * X[:, 1]; raised = []

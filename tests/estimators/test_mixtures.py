@@ -1131,3 +1131,18 @@ def test_logistic_curves_are_those_of_scikit_learn(separable: bool, intercept: b
     )
     expected = [curve.coef_[0, 0], *curve.intercept_][: 1 + intercept]
     np.testing.assert_allclose(found, expected, rtol=1e-4)
+
+
+def test_factors_of_few_coefficients_average_as_matrices_do_of_a_loss_with_a_kink() -> None:
+    """Factors, on which only selections were tried, chose the block 1-norm in place of an average that was ahead."""
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(80, 1))
+    y = rng.uniform(size=80) < 1 / (1 + np.exp(-3 * np.sin(2 * X[:, 0])))
+    found = [
+        MKLClassifierCV(loss="hinge", cv=3, resources={"representation": form}).fit(X, y)
+        for form in ("gram", "factored")
+    ]
+    assert found[1].representation_ == "factored"
+    assert [model.l1_ratio_ for model in found] == [0.0, 0.0]
+    assert found[1].alpha_ == pytest.approx(found[0].alpha_, rel=1e-6)
+    assert found[1].best_score_ == pytest.approx(found[0].best_score_, abs=2e-3)

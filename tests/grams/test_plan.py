@@ -250,6 +250,14 @@ def test_pairs_of_landmarks_make_factors_dearer():
     assert kinds == ["factored", "packed"]
 
 
+def test_a_search_with_a_loss_with_a_kink_takes_factors_of_few_coefficients():
+    sizes = {"averages": True, "kinked": True, "memory_budget": "4 GB"}
+    assert plan_kernels(12, 1_546, 1, **sizes).kind == "factored"
+    assert plan_kernels(12, 1_546, 1, **sizes, n_landmark=4).kind == "packed"
+    assert plan_kernels(12, 1_000, 1, **sizes).kind == "packed"  # of more coefficients than a fortieth of the rows
+    assert plan_kernels(12, 1_546, 4, **sizes).kind == "packed"  # whose averages matrices alone give
+
+
 def test_averages_that_only_matrices_give_are_worth_seconds():
     assert [plan_kernels(24, 1_000, 8, averages=each, memory_budget="4 GB").kind for each in (False, True)] == [
         "factored",

@@ -32,6 +32,8 @@ CLEARLY = 1.5  # how many times cheaper factors must be predicted to be: both pr
 NOTICED = 0.05  # seconds that nobody waits for
 NOTICED_OF_KINKS = 0.2  # the same of losses with a kink: few support vectors, which matrices alone have, are worth that
 AVERAGES = 2.0  # seconds of one fit that the averages of a search are worth
+FEW_COEFFICIENTS = 60  # of all factors: with so few a search averages kernels of a loss with a kink on factors too
+ROWS_OF_COEFFICIENT = 40  # from which these steps take less than those of matrices, whatever the kind of the kink
 FLOOR_BYTES = 2**20  # of the objects of any fit, however small: functions, tables, vectors in passing
 TABLE_COPIES = 1  # of the columns of a frame, while they are read into one array
 SQUARE_ARRAYS = 4  # N x N float64: the weighted sum, the Newton matrix, its factor, one in passing
@@ -458,7 +460,7 @@ def plan_kernels(
         Columns that linear kernels alone read, which are factors as they are.
     averages : bool
         Whether averages of all kernels are to be tried as well, which only matrices give: "auto" then takes factors of
-        kernels of single columns alone, and later.
+        kernels of single columns alone, and later. Of one target and a loss with a kink, few coefficients do too.
     kinked : bool
         Whether the loss has a kink, so that few samples are support vectors of matrices, and all of factors.
     features : float
@@ -498,7 +500,7 @@ def plan_kernels(
     memory_budget = memory_bytes(memory_budget)
     sizes: dict[str, Any] = {"n_kernels": n_kernels, "n_samples": n_samples, "n_targets": n_targets}
     of_factors = n_columns, landmarks, n_landmark, n_targets, rank, shared, features, kinked
-    spared = np.inf if averages and n_landmark else AVERAGES if averages else least_spared(kinked)
+    spared = _spared(averages, kinked, n_samples, n_columns, rank, n_landmark, several=bool(landmarks or n_targets > 1))
     factors_s = factored_seconds(n_kernels, n_samples, *of_factors)
     # A bank is projected on landmarks in order to be factors, and matrices of these take longer than to be read.
     counted = tuple if landmarks else repeats
@@ -558,6 +560,17 @@ def quick_matrices(
 def least_spared(kinked: bool) -> float:
     """Return the seconds that factors must spare to be taken."""
     return NOTICED_OF_KINKS if kinked else NOTICED
+
+
+def _spared(
+    averages: bool, kinked: bool, n_samples: int, n_columns: int, rank: int | None, n_landmark: int, *, several: bool
+) -> float:
+    """Return the seconds that factors must spare, of a loss with a kink on few coefficients with averages as well."""
+    if not averages or n_landmark:
+        return np.inf if averages else least_spared(kinked)
+    coefficients = FULL_RANK * n_columns if rank is None else rank
+    few = coefficients <= min(FEW_COEFFICIENTS, n_samples / ROWS_OF_COEFFICIENT)
+    return least_spared(kinked) if kinked and few and not several else AVERAGES
 
 
 def _why_factors(

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -17,6 +17,9 @@ from manykernels.estimators.strength import strength_from_alpha
 from manykernels.estimators.supervised.problems import Fit
 from manykernels.estimators.supervised.samples import kernel_factors
 from manykernels.exceptions import InvalidInputError
+from manykernels.grams.plan import FEW_COEFFICIENTS
+from manykernels.grams.training import total_rank
+from manykernels.kernels.bank.columns import Table
 from manykernels.objective.regularizers import (
     BlockL1,
     ElasticNet,
@@ -32,6 +35,7 @@ from manykernels.validation.arrays import check_count, check_positive
 
 if TYPE_CHECKING:
     from manykernels.estimators.selection.folds import OpenedKernels
+    from manykernels.grams.factored import FactoredStack
     from manykernels.kernels import FittedBank
     from manykernels.objective.problem import Problem
     from manykernels.validation.arrays import Array
@@ -180,6 +184,7 @@ NO_KERNELS = "no kernels"
 MOST_KINDS = 6  # kinds of kernels, or views, that are each tried by themselves
 MIXINGS = (1.0, 0.5, 0.0)  # from selection to averaging
 MOST_SELECTED = 10  # targets or classes up to which kernels are selected for each; beyond, weights are drawn
+MOST_AVERAGED = 4_000  # rows up to which averages are fitted on few factors; beyond, one average more says little
 MOST_DRAWS = 16  # random weights that are tried where there are many targets
 CONCENTRATIONS = (0.1, 1.0)  # of the Dirichlet distributions that they come from, in turn
 
@@ -370,7 +375,7 @@ def mixtures_of(
         for ratio in np.ravel(MIXINGS if l1_ratios is None else l1_ratios)
     ]
     averages, selections = averages_of(training.bank, own), selections_of(own, ratios)
-    if training.without_matrix:
+    if training.without_matrix and not _averages_on_factors(whole):
         averages = [mixture for mixture in averages if whole.averages(mixture) and 0.0 in ratios]
         if ridge:
             averages, selections = [Mixture(EVERY, own, 0.0)], []
@@ -387,6 +392,17 @@ def mixtures_of(
         for kind in (averages, selections)
     ]
     return useful[0], useful[1]
+
+
+def _averages_on_factors(whole: OpenedKernels) -> bool:
+    """Whether averages are fitted like selections: of a loss with a kink, whose matrices take most, on few factors."""
+    training, problem = whole.training, whole.problems[0]
+    several = len(whole.problems) > 1 or problem.shared
+    if problem.loss.smooth or several or not training.factored or problem.n_samples > MOST_AVERAGED:
+        return False
+    stack, table = cast("FactoredStack", training.stack), Table.of(whole.samples.rows, sparse=True)
+    alone = all(len(stack.columns_of(m)) == 1 for m in range(stack.n_kernels)) and not stack.shaped
+    return alone and not table.is_sparse and total_rank(table) <= FEW_COEFFICIENTS
 
 
 def averages_of(bank: FittedBank, own: Array) -> list[Mixture]:
