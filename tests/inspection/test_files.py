@@ -223,7 +223,7 @@ def test_rows_that_are_spoiled_before_or_amid_predictions_leave_the_old_file(
 
     seen: list[int] = []
     model = load_model(tmp_path / "fitted.mkl")
-    monkeypatch.setattr(models, "features_of", lambda _, chunk: part(chunk))
+    monkeypatch.setattr(models, "features_of", lambda _, chunk, *orders: part(chunk))
     with suppress(InvalidInputError):  # what was opened may go on to be read to its end
         run_predict(options, Outcome("predict", as_json=True))
     written = (folder / "predicted.csv").read_bytes()
