@@ -99,3 +99,16 @@ def test_columns_of_a_file_are_read_under_the_encoding_of_the_fit(tmp_path: Path
     part.assign(day=part["day"].astype("int64")).to_parquet(tmp_path / "wrong.parquet")
     with pytest.raises(InvalidInputError, match="Column 'day' cannot be read as dates"):
         fitted.decision_function(str(tmp_path / "wrong.parquet"))
+
+
+def test_numbers_of_a_file_with_categories_are_read_without_these(tmp_path: Path) -> None:
+    """A pass over kernels of numbers reads an array of their columns, in which no category is."""
+    rng = np.random.default_rng(0)
+    frame = pd.DataFrame({"hour": rng.uniform(0, 24, 400), "station": rng.choice(["coast", "hill"], 400)})
+    bank = KernelBank.auto(frame)
+    frame["degrees"] = np.sin(frame["hour"] / 4) + (frame["station"] == "hill") + 0.1 * rng.normal(size=400)
+    for part in range(2):
+        frame[200 * part : 200 * part + 200].to_parquet(tmp_path / f"part{part}.parquet")
+    found = solve(bank, "degrees", X=open_rows(tmp_path), loss="squared", regularizer="l1", relative_strength=0.02)
+    assert found.status == "converged"
+    assert np.std(found.decision_function(tmp_path) - frame["degrees"]) < 0.2

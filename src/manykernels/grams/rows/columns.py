@@ -376,7 +376,7 @@ class ColumnTable:
         other = self._of({}, len(data))
         other.gaps = self.gaps.copy()
         if isinstance(data, np.ndarray):
-            self._check_array()
+            self._check_array(positions)
         for place, j in enumerate(positions):
             if isinstance(data, np.ndarray):
                 column = np.ascontiguousarray(data[:, place])
@@ -417,13 +417,13 @@ class ColumnTable:
     def _read_new(self, table: Table) -> Array:
         """Return new rows as in training, their columns in the order of training."""
         if table.columns is None:
-            self._check_array()
+            self._check_array(self.in_use)
         places = self.places(table.columns, table.n_columns)
         return _codes(table, [places[j] for j in self.in_use], self.in_use, self)
 
-    def _check_array(self) -> None:
-        """Raise ``InvalidInputError`` if an array cannot stand for the training table."""
-        check_array_readable(self.encodings[j] for j in (self.in_use if self.encodings else ()))
+    def _check_array(self, positions: Sequence[int]) -> None:
+        """Raise ``InvalidInputError`` if an array cannot stand for these columns of the training table."""
+        check_array_readable(self.encodings[j] for j in (positions if self.encodings else ()))
 
     def _name(self, column: int) -> Any:
         """Return the name of a column, or its place in an array."""
