@@ -8,10 +8,10 @@ import pandas as pd
 
 from manykernels.exceptions import IncompatibleError
 from manykernels.inspection.export.evaluate import term_values
-from manykernels.inspection.export.program import OTHER, Axis, Program, Term, nodes_of
-from manykernels.inspection.export.text import printable, score_names
+from manykernels.inspection.export.program import OTHER, Axis, Program, Term, nodes_of, score_names
 from manykernels.inspection.files import as_csv
 from manykernels.validation.arrays import Array
+from manykernels.validation.parameters import printable
 
 CARD_BINS = 20  # of a column of numbers on a card
 CARD_POINTS = 9  # of each bin that are looked at

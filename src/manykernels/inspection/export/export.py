@@ -18,9 +18,9 @@ from manykernels.inspection.export.extraction import program_of
 from manykernels.inspection.export.onnx import as_onnx, input_names, takes_array
 from manykernels.inspection.export.program import Program
 from manykernels.inspection.export.sql import as_sql, output_names
-from manykernels.inspection.export.text import printable
 from manykernels.inspection.files import write_file
 from manykernels.validation.arrays import TableLike, check_positive
+from manykernels.validation.parameters import printable
 
 ENDINGS = {".onnx": "ONNX model", ".py": "Python module", ".sql": "SQL statement", ".csv": "card"}
 WITH_POINTS = (".onnx", ".py")

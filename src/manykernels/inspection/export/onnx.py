@@ -10,8 +10,7 @@ from numpy.typing import ArrayLike, DTypeLike
 
 from manykernels.exceptions import IncompatibleError, optional_module
 from manykernels.inspection.export.evaluate import UNSEEN
-from manykernels.inspection.export.program import Axis, KernelTerm, Program, Term
-from manykernels.inspection.export.text import written_forms
+from manykernels.inspection.export.program import Axis, KernelTerm, Program, Term, written_forms
 from manykernels.validation.arrays import Array
 
 OPSET, MACHINE_LEARNING_OPSET, IR_VERSION = 17, 3, 8  # of 2022: what runtimes of all years since then read

@@ -1,11 +1,13 @@
 """What an exported model computes: polynomials on cells, tables of categories, kernels with points."""
 
+import re
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
-from manykernels.inspection.export.evaluate import SMOOTH
+from manykernels.inspection.export.evaluate import SMOOTH, texts_of
 from manykernels.validation.arrays import Array
 
 OTHER = "\0 none of these"  # a category that no table has
@@ -164,3 +166,19 @@ def nodes_of(axis: Axis, inside: Array) -> list[list[Any]]:
     pieces = axis.low + (np.arange(axis.n_pieces)[:, None] + inside) * step
     beyond = [[end] * len(inside) for end in (axis.low, axis.high, np.nan)]
     return pieces.tolist() + beyond
+
+
+def score_names(program: Program) -> list[str]:
+    """Return the names of the scores."""
+    return ["score"] if not program.labels else [f"score_{label}" for label in program.labels]
+
+
+def written_forms(levels: Sequence[Any]) -> dict[str, int]:
+    """Return the position of every category by the texts that stand for it, such as "1" and "1.0" of a number."""
+    forms = texts_of(levels)
+    for text, place in list(forms.items()):
+        if re.fullmatch(r"-?\d+", text):
+            forms.setdefault(f"{text}.0", place)
+        if isinstance(levels[place], bool):
+            forms.setdefault(text.lower(), place)
+    return forms

@@ -12,9 +12,9 @@ import numpy as np
 
 from manykernels.exceptions import IncompatibleError
 from manykernels.inspection.export.columns import UNITS
-from manykernels.inspection.export.program import Axis, Program, Term
-from manykernels.inspection.export.text import printable, score_names, written_forms
+from manykernels.inspection.export.program import Axis, Program, Term, score_names, written_forms
 from manykernels.validation.arrays import Array
+from manykernels.validation.parameters import printable
 
 MOST_JOINED = 62  # tables that SQLite joins beside that of the rows
 UNWRITABLE = re.compile("[\0\r\ud800-\udfff]")  # what a text file or a database does not keep
