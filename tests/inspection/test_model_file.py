@@ -33,6 +33,7 @@ from manykernels import (
     load_model,
     save_model,
 )
+from manykernels.estimators.parameters import Search
 from manykernels.exceptions import ModelFileError
 from manykernels.inspection import read_metadata
 from manykernels.inspection.model_file.values import Decoder, Encoder, known_classes
@@ -691,3 +692,12 @@ def test_banks_whose_parts_differ_are_refused(change: dict[str, Any], message: s
 def test_precomputed_banks_whose_parts_differ_are_refused(change: dict[str, Any], message: str) -> None:
     with pytest.raises(ValueError, match=message):
         through_json(changed(PrecomputedBank().fit(Linear()(table().to_numpy())[None]), change))
+
+
+def test_arguments_of_older_files_that_a_class_no_longer_takes_are_left_out() -> None:
+    node = Encoder().encode(Search(rule="1se"), "search")
+    node["Search"]["fold_kernels"] = "own"
+    assert Decoder({}).decode(node) == Search(rule="1se")
+    node["Search"]["unknown"] = 1
+    with pytest.raises(TypeError, match="unknown"):
+        Decoder({}).decode(node)

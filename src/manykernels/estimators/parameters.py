@@ -363,9 +363,6 @@ class Search(ParameterGroup):
     fold_tol : float or None, default=None
         Relative duality gap of the models of the folds; None is 0.01 in a search over mixtures and on the default grid
         of :class:`MKLSurvivalCV`, or ``tol`` if that is larger, and ``tol`` on other grids.
-    fold_kernels : {"auto", "own"}, default="auto"
-        Every fold learns standardization, widths and normalization of its kernels from its own training samples. Both
-        values mean this.
     keep_folds : bool, default=False
         Whether to keep the models that the folds have of the choice: :func:`manykernels.inspection.conformal_intervals`
         and ``conformal_sets`` are then those of CV+. Each takes the memory of a fitted model: its training rows as the
@@ -381,7 +378,6 @@ class Search(ParameterGroup):
     alpha_min_ratio: float | None = None
     rule: str = "best"
     fold_tol: float | None = None
-    fold_kernels: str = "auto"
     keep_folds: bool = False
 
 

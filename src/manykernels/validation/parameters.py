@@ -62,7 +62,6 @@ PARAMETER_NAMES: Mapping[str, str] = {
     "eps": "search, such as search={'alpha_min_ratio': 0.01}",
     "rule": "search, such as search={'rule': '1se'}",
     "fold_tol": "search, such as search={'fold_tol': 0.001}",
-    "fold_kernels": "search, such as search={'fold_kernels': 'own'}",
     "keep_folds": "search, such as search={'keep_folds': True}",
     "mus": "l1_ratios, shares of the norms in the penalty, each on a path of its own",
     "alphas": "alpha; several are for the estimators whose names end in CV",

@@ -53,7 +53,7 @@ from manykernels.estimators.strength import AUTO, NoiseLevel, default_fraction, 
 from manykernels.estimators.supervised.base import BaseMKL
 from manykernels.estimators.supervised.problems import Fit, time_left
 from manykernels.estimators.supervised.samples import Rows, Samples, part_of, sample_weights
-from manykernels.exceptions import InvalidInputError, memory_errors_of, warn
+from manykernels.exceptions import memory_errors_of, warn
 from manykernels.grams.plan import FACTORED, MemoryPlan
 from manykernels.grams.training import LAZY, as_bank
 from manykernels.kernels import Pairs
@@ -70,7 +70,6 @@ from manykernels.validation.arrays import Array, TableLike, check_choice, check_
 from manykernels.validation.parameters import seed_from
 
 RULES = ("best", "1se")
-FOLD_KERNELS = ("auto", "own")  # the same; models of older files may have either
 FOLD_TOL = 1e-2  # relative gap of the models of the folds of a search: no score can see more
 
 
@@ -335,12 +334,6 @@ class CrossValidated(KeepsHeldOut):
         check_choice(options.rule, RULES, "rule")
         if options.fold_tol is not None:
             check_positive(options.fold_tol, "fold_tol")
-        if options.fold_kernels == "shared":
-            raise InvalidInputError(
-                "fold_kernels='shared' was removed in 0.2.0: each fold learns its kernels from its own training rows. "
-                "Leave it out."
-            )
-        check_choice(options.fold_kernels, FOLD_KERNELS, "fold_kernels")
         return self._plain_estimator()._checked_loss()
 
     def cv_frame(self) -> pd.DataFrame:

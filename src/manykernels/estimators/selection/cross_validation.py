@@ -90,7 +90,7 @@ class MKLRegressorCV(CrossValidated, MKLRegressor):  # fit also takes groups
         None is minus the mean loss of held-out rows, the loss that is minimized: squared or pinball errors, half the
         deviance of counts but for a constant. With several targets, a search scores and chooses for each of them.
     search : Search, dict or None, default=None
-        How the search goes: ``alpha_min_ratio``, ``rule``, ``fold_tol``, ``fold_kernels``, ``keep_folds``; see
+        How the search goes: ``alpha_min_ratio``, ``rule``, ``fold_tol``, ``keep_folds``; see
         :class:`~manykernels.estimators.Search`.
     outputs : {"own", "shared"}, default="own"
         Whether all targets share one set of kernel weights.
@@ -271,7 +271,7 @@ class MKLClassifierCV(CrossValidated, MKLClassifier):  # fit also takes groups
         one against the rest: a proper score, which the share of correct labels (``"accuracy"``) is not. Margins of
         hinge losses tell no probability: they are scored by the logistic loss after calibration.
     search : Search, dict or None, default=None
-        How the search goes: ``alpha_min_ratio``, ``rule``, ``fold_tol``, ``fold_kernels``, ``keep_folds``; see
+        How the search goes: ``alpha_min_ratio``, ``rule``, ``fold_tol``, ``keep_folds``; see
         :class:`~manykernels.estimators.Search`.
     outputs : {"own", "shared"}, default="own"
         Whether all classes share one set of kernel weights.

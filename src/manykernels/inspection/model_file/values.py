@@ -137,6 +137,7 @@ OURS: dict[str, type[Any]] = {
 }
 # Names in files that were written before a class was renamed or became a part of another.
 FORMER: dict[str, type[Any]] = {"KeptFold": FoldModel, "KernelExpansion": Expansion, "FactoredExpansion": Expansion}
+RETIRED = {"Search": ("fold_kernels",)}  # arguments in such files that a class no longer takes
 OF_USERS: dict[str, type[Any]] = {}  # filled by `register_class`
 Class = TypeVar("Class", bound=type[Any])
 
@@ -339,7 +340,9 @@ class Decoder:
     def _object(self, kind: str, content: Any) -> Any:
         if kind not in self._classes:
             raise ValueError(f"{kind!r} is no part of a model known to this version")
-        cls, values = self._classes[kind], {name: self.decode(item) for name, item in content.items()}
+        retired = RETIRED.get(kind, ())
+        cls = self._classes[kind]
+        values = {name: self.decode(item) for name, item in content.items() if name not in retired}
         fitted = {}
         if is_known_estimator(kind):
             fitted = {name: values.pop(name) for name in set(values).difference(_parameters(cls))}
