@@ -7,6 +7,7 @@ from typing import Any
 import cvxpy as cp
 import numpy as np
 import pytest
+from tests.support.conic import proved_value
 
 from manykernels.alignment import margin_weights
 from manykernels.exceptions import InvalidInputError
@@ -25,9 +26,9 @@ def _oracle(kernels: Any, signs: Any, ridge: float) -> tuple[Any, float]:
     root = np.sqrt(np.maximum(values, 0))[:, None] * vectors.T
     gamma = cp.Variable(len(mean), nonneg=True)
     sides = [cp.sum(gamma[np.flatnonzero(signs == side)]) == 1 for side in (-1, 1)]
-    value = cp.Problem(cp.Minimize(cp.sum_squares(root @ gamma)), sides).solve(solver=cp.CLARABEL)
+    value = proved_value(cp.Problem(cp.Minimize(cp.sum_squares(root @ gamma)), sides))
     found = np.einsum("i,mij,j->m", signs * gamma.value, kernels, signs * gamma.value)
-    return found / found.sum(), float(value)
+    return found / found.sum(), value
 
 
 @pytest.mark.parametrize("ridge", [0.01, 0.1, 0.9])

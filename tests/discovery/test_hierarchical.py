@@ -9,6 +9,7 @@ from typing import Any
 import cvxpy as cp
 import numpy as np
 import pytest
+from tests.support.conic import proved_value
 
 from manykernels.discovery import HierarchicalDiscovery, Limits, SearchProblem, discover_hierarchical
 from manykernels.discovery.hierarchical.newton import HierarchicalNewton, HierarchicalNorm, HierarchicalWeights
@@ -82,8 +83,7 @@ def dual_norm(nodes: list[Node], u: np.ndarray) -> float:
     """Return ``max t'u`` over the unit ball of the norm, by a cone program."""
     t = cp.Variable(len(nodes))
     problem = cp.Problem(cp.Maximize(u @ t), [graph_norm(nodes, t, norm=cp.norm) <= 1.0])
-    problem.solve(solver="CLARABEL")
-    return float(problem.value)
+    return proved_value(problem)
 
 
 def empirical(loss: str, y: np.ndarray, z: Any) -> Any:
@@ -104,8 +104,7 @@ def optimum(roots: list[np.ndarray], nodes: list[Node], y: np.ndarray, loss: str
     norm = sum(GROWTH ** depth(v) * cp.norm(w[group]) for v, group in zip(nodes, groups, strict=True))
     objective = (empirical(loss, y, z) + STRENGTH / 2 * cp.square(norm)) / len(y)
     problem = cp.Problem(cp.Minimize(objective))
-    problem.solve(solver="CLARABEL")
-    return float(problem.value) * len(y)
+    return proved_value(problem) * len(y)
 
 
 def search(points: np.ndarray, y: np.ndarray, **more: Any) -> HierarchicalDiscovery:

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import warnings
 from itertools import combinations_with_replacement, product
 from typing import Any
 
 import cvxpy as cp
 import numpy as np
 import pytest
+from tests.support.conic import proved_value
 
 from manykernels.discovery import Limits, PolynomialDiscovery, SearchProblem, discover_polynomial
 from manykernels.discovery.polynomial.descent import MirrorDescent, RidgeSolver, WarmStartedSolver, project_on_lp_ball
@@ -72,11 +72,7 @@ def optimum(points: np.ndarray, y: np.ndarray, loss: str, p: float, normalize: s
     }
     q = 2 * p / (p + 1)  # min over ||theta||_p <= 1 of sum t^2 / theta is ||t||_q^2
     penalty = STRENGTH / 2 * cp.square(cp.pnorm(cp.multiply(rho, w), q, approx=False))
-    problem = cp.Problem(cp.Minimize(losses[loss] + penalty))
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        problem.solve(solver=cp.CLARABEL)
-    return float(problem.value)
+    return proved_value(cp.Problem(cp.Minimize(losses[loss] + penalty)))
 
 
 def discover(
@@ -261,7 +257,7 @@ def test_projections_are_the_nearest_points(p: float) -> None:
     theta, counts = 2 * rng.random(5), np.array([1.0, 2.0, 3.0, 6.0, 1.0])
     x = cp.Variable(5, nonneg=True)
     inside = cp.pnorm(cp.multiply(counts ** (1 / p), x), p, approx=False) <= 1
-    cp.Problem(cp.Minimize(cp.sum(cp.multiply(counts, cp.square(x - theta)))), [inside]).solve(solver=cp.CLARABEL)
+    proved_value(cp.Problem(cp.Minimize(cp.sum(cp.multiply(counts, cp.square(x - theta)))), [inside]))
     np.testing.assert_allclose(project_on_lp_ball(theta, counts, p), x.value, atol=1e-5)
     np.testing.assert_array_equal(project_on_lp_ball(theta / 100, counts, p), theta / 100)
 

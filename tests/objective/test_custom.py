@@ -12,6 +12,7 @@ from typing import Any
 import cvxpy as cp
 import numpy as np
 import pytest
+from tests.support.conic import proved_value
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
 sys.path.insert(0, str(EXAMPLES))
@@ -122,11 +123,7 @@ def optimum(kernels: np.ndarray, y: np.ndarray, loss: Any, linear: np.ndarray, r
         else:
             constraints.append(norm <= a)
     program = cp.Problem(cp.Minimize(dual_loss(loss, y, rho) + conjugate), constraints)
-    tolerances = dict.fromkeys(
-        ("tol_gap_abs", "tol_gap_rel", "tol_feas"), 1e-7
-    )  # which Clarabel reaches on all of them
-    program.solve(solver=cp.CLARABEL, **tolerances)
-    return -float(program.value)
+    return -proved_value(program)
 
 
 def cases() -> Iterator[tuple[Any, Any]]:

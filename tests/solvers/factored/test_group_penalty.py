@@ -10,6 +10,7 @@ from typing import Any, ClassVar
 import cvxpy as cp
 import numpy as np
 import pytest
+from tests.support.conic import proved_value
 
 sys.path.insert(0, str(Path(__file__).parents[3] / "examples"))
 
@@ -136,8 +137,8 @@ def optimum(kernels: np.ndarray, y: np.ndarray, penalty: Regularizer) -> float:
         ratios = sum(cp.quad_over_lin(v, weight) for v, weight in zip(blocks, theta, strict=True))
         ball = penalty.eta * cp.sum(theta) + (1 - penalty.eta) * cp.sum_squares(theta) <= 1
         omega, constraints = penalty.strength / 2 * ratios, [ball]
-        return float(cp.Problem(cp.Minimize(_squares(scores, y) + omega), constraints).solve(solver="CLARABEL"))
-    return float(cp.Problem(cp.Minimize(_squares(scores, y) + omega)).solve(solver="CLARABEL"))
+        return proved_value(cp.Problem(cp.Minimize(_squares(scores, y) + omega), constraints))
+    return proved_value(cp.Problem(cp.Minimize(_squares(scores, y) + omega)))
 
 
 def _squares(scores: cp.Expression, y: np.ndarray) -> cp.Expression:
