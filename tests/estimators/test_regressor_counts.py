@@ -77,3 +77,23 @@ def test_cross_validation_goes_by_the_deviance() -> None:
 def test_targets_that_have_no_logarithm_of_a_mean(loss: str, y: list[float], words: str) -> None:
     with pytest.raises(InvalidInputError, match=words):
         MKLRegressor(loss=loss).fit(np.arange(4.0)[:, None], y)
+
+
+@pytest.mark.parametrize("loss", ["poisson", "gamma"])
+@pytest.mark.parametrize(("count", "word"), [(0.0, "NaN"), (2.0, "infinity")])
+@pytest.mark.parametrize("kind", [MKLRegressor, MKLRegressorCV])
+def test_rates_of_an_exposure_of_zero_are_named(kind, loss: str, count: float, word: str) -> None:
+    exposure = np.array([1.0, 2.0, 0.5, 0.0, 1.0, 0.0])
+    counts = np.where(exposure == 0, count, 1.0)
+    with np.errstate(divide="ignore", invalid="ignore"):
+        rates = counts / exposure
+    words = rf"{word}: 2 of 6 .* first at position 3.* exposure is 0: leave these rows out"
+    with pytest.raises(InvalidInputError, match=words):
+        kind(loss=loss).fit(np.arange(6.0)[:, None], rates, sample_weight=exposure)
+
+
+def test_infinite_targets_are_located() -> None:
+    y = np.array([[1.0, 2.0], [3.0, np.inf], [0.0, 1.0]])
+    with pytest.raises(InvalidInputError, match=r"1 of 3 rows have an infinite target.*position 1") as raised:
+        MKLRegressor().fit(np.arange(3.0)[:, None], y)
+    assert "exposure" not in str(raised.value)

@@ -679,15 +679,15 @@ class MKLSurvivalCV(CrossValidated, MKLSurvival):
     def _walks(self) -> bool:
         return self.alphas is None
 
-    def _splits(self, y: Array, groups: ArrayLike | None) -> Iterator[tuple[Array, Array]]:
+    def _splits(self, cv: Any, y: Array, groups: ArrayLike | None) -> Iterator[tuple[Array, Array]]:
         """Return folds that share the events among them: one without events teaches nothing, and tells nothing."""
         events = np.asarray(y["event"], dtype=bool)
         n_events, n_censored = int(events.sum()), int((~events).sum())
-        folds = min(N_FOLDS, max(n_events, 2)) if self.cv is None else self.cv
+        folds = min(N_FOLDS, max(n_events, 2)) if cv is None else cv
         if not isinstance(folds, int | np.integer):
             return iter(splits_of(folds, events, groups, classifier=False, events=True))
         if groups is not None:
-            return iter(splits_of(self.cv, events, groups, classifier=True, events=True))
+            return iter(splits_of(cv, events, groups, classifier=True, events=True))
         if n_events < folds <= len(events):
             raise InvalidInputError(
                 f"There is no event for each of {folds} folds to hold out: {len(events)} samples have {n_events}. Take "

@@ -14,6 +14,7 @@ from sklearn.pipeline import Pipeline, make_pipeline
 from sklearn.utils.validation import check_is_fitted
 
 from manykernels.estimators.selection.choice import CrossValidated
+from manykernels.estimators.selection.routing import fit_groups, is_routing_enabled
 from manykernels.validation.arrays import Array, TableLike
 
 NUMBERED = re.compile(r"x(\d+)\Z")  # what a column of an array is called
@@ -72,8 +73,9 @@ def groups_in(model: BaseEstimator, groups: ArrayLike | None, rows: Array) -> di
     """Return the groups of rows as ``fit`` of a search, or of a pipeline that ends in one, takes them."""
     if groups is None or not isinstance(last_step(model), CrossValidated):
         return {}
-    name = f"{model.steps[-1][0]}__groups" if isinstance(model, Pipeline) else "groups"
-    return {name: np.asarray(groups)[rows]}
+    own = fit_groups(model, np.asarray(groups)[rows])
+    named = isinstance(model, Pipeline) and not is_routing_enabled()
+    return {f"{model.steps[-1][0]}__groups" if named else name: labels for name, labels in own.items()}
 
 
 def fresh(model: BaseEstimator) -> Any:

@@ -10,6 +10,8 @@ import numpy as np
 import pandas as pd
 from numpy.typing import ArrayLike
 from sklearn.metrics import check_scoring
+from sklearn.utils.metadata_routing import UNUSED, MetadataRouter
+from sklearn.utils.validation import _check_method_params
 
 from manykernels.estimators.parameters import Search
 from manykernels.estimators.permutations import noise_levels, noise_seed
@@ -36,6 +38,7 @@ from manykernels.estimators.selection.mixtures import (
     penalty_families,
     tried_factors,
 )
+from manykernels.estimators.selection.routing import routed_metadata, router_of, weighs_scores
 from manykernels.estimators.selection.search import MixtureSearch, Rung, in_closed_form, learned
 from manykernels.estimators.selection.splits import Split, splits_of, weighed_splits
 from manykernels.estimators.selection.strengths import (
@@ -82,6 +85,7 @@ class CrossValidated(KeepsHeldOut):
     )  # fmt: skip
     _plain: type[BaseMKL]  # the estimator at a given strength
     _least_ratio: ClassVar[float] = 1e-3  # of the strengths of a grid that is not given
+    __metadata_request__fit: ClassVar = {"groups": UNUSED}  # the splitter requests them
 
     @property
     def _search_options(self) -> Search:
@@ -101,7 +105,12 @@ class CrossValidated(KeepsHeldOut):
 
     @memory_errors_of("The search")
     def fit(
-        self, X: TableLike, y: ArrayLike, sample_weight: ArrayLike | None = None, groups: ArrayLike | None = None
+        self,
+        X: TableLike,
+        y: ArrayLike,
+        sample_weight: ArrayLike | None = None,
+        groups: ArrayLike | None = None,
+        **params: Any,
     ) -> Self:
         """Choose the strength, then learn the model on all samples.
 
@@ -112,10 +121,13 @@ class CrossValidated(KeepsHeldOut):
         y : array-like of shape (n_samples,)
             Labels or targets; a regressor also takes several columns of targets.
         sample_weight : array-like of shape (n_samples,), float or None, default=None
-            Non-negative factors on the losses, also given to the scorer.
+            Non-negative factors on the losses, also given to the scorer; with metadata routing, if it requests them.
         groups : array-like of shape (n_samples,) or None, default=None
             Given to the splitter; a number of folds keeps groups whole. What noise reaches is measured with the
             targets of groups of equal size in each other's place.
+        **params : dict
+            Other metadata that the splitter or the scorer requests, with
+            ``sklearn.set_config(enable_metadata_routing=True)``.
 
         Returns
         -------
@@ -150,6 +162,10 @@ class CrossValidated(KeepsHeldOut):
         rows, target = self._checked_data(X, y)
         weight = sample_weights(sample_weight, len(target))
         scoring_weight = self._scoring_weight(target, None if sample_weight is None else weight)
+        metadata, scored = routed_metadata(self, sample_weight=sample_weight, groups=groups, **params)
+        groups = metadata.get("groups")
+        others = metadata.keys() - {"groups"}
+        cv = list(self.cv.split(np.zeros(len(target)), target, **metadata)) if others else self.cv
         given = Samples.of(rows, target, weight, groups)
         samples = self._encoded(given)
         kind = LAZY if searches else AUTO
@@ -158,8 +174,9 @@ class CrossValidated(KeepsHeldOut):
         whole = cache(partial(opened, given, tol=self.tol))
         tried = self._mixtures(whole()) if searches else self._grid(families, whole)
         with limited(self._resources.time_limit, whole().seconds(len(samples.weight)) if searches else 0.0) as end:
-            splits = weighed_splits(given.dealt(self.cv, self._splits, target, self._groups_of(rows, groups)), weight)
-            held_out = self._held_out(rows, target, scoring_weight, splits, by_target=searches)
+            split = partial(self._splits, cv)
+            splits = weighed_splits(given.dealt(cv, split, target, self._groups_of(rows, groups)), weight)
+            held_out = self._held_out(rows, target, scoring_weight, splits, scored, by_target=searches)
 
             def own_kernels(train: Array) -> OpenedKernels:
                 """Return kernels learned from the training rows of a fold; those held out are not looked at."""
@@ -251,14 +268,25 @@ class CrossValidated(KeepsHeldOut):
         target: Array,
         scoring_weight: Array | None,
         splits: list[Split],
+        metadata: dict[str, Any],
         *,
         by_target: bool,
     ) -> list[HeldOut]:
-        """Return the rows that each fold holds out, and how they are scored: by the loss unless a scorer is given."""
-        scorer = None if self.scoring is None else check_scoring(self, scoring=self.scoring)
+        """Return the rows that each fold holds out, and how they are scored: by the loss unless a scorer is given.
+
+        ``metadata`` are those of the scorer, whose sample weights are multiplied by those of classes.
+        """
         weights = [None if scoring_weight is None else scoring_weight[test] for _, test in splits]
-        pairs = zip(splits, weights, strict=True)
-        return [HeldOut(rows[test], target[test], own, scorer, by_target) for (_, test), own in pairs]
+        scorers: list[Callable[..., float] | None] = [None] * len(splits)
+        if self.scoring is not None:
+            given = metadata.get("sample_weight")
+            own = self._scoring_weight(target, None if given is None else sample_weights(given, len(target)))
+            if own is not None and weighs_scores(self):
+                metadata = metadata | {"sample_weight": own}
+            scorer = check_scoring(self, scoring=self.scoring)
+            scorers = [partial(scorer, **_check_method_params(target, metadata, test)) for _, test in splits]
+        parts = zip(splits, weights, scorers, strict=True)
+        return [HeldOut(rows[test], target[test], own, scorer, by_target) for (_, test), own, scorer in parts]
 
     def _scored(self, tried: PenaltyGrid | MixtureSearch, own: Folds, fewer: Folds) -> tuple[Rung, list[Candidate]]:
         """Return the folds, and what was scored in them; ``fewer`` are folds of fewer rows, none if all have all."""
@@ -336,6 +364,23 @@ class CrossValidated(KeepsHeldOut):
             check_positive(options.fold_tol, "fold_tol")
         return self._plain_estimator()._checked_loss()
 
+    def get_metadata_routing(self) -> MetadataRouter:
+        """Return how ``fit`` routes metadata to the splitter and to the scorer.
+
+        Returns
+        -------
+        MetadataRouter
+            Requests of this estimator, of the splitter, and of the scorer if one is given.
+
+        Examples
+        --------
+        >>> from sklearn.model_selection import GroupKFold
+        >>> from manykernels import MKLRegressorCV
+        >>> MKLRegressorCV(cv=GroupKFold(3)).get_metadata_routing().consumes("fit", ["groups"])
+        {'groups'}
+        """
+        return router_of(self)
+
     def cv_frame(self) -> pd.DataFrame:
         """Return a row for each candidate, in the order tried.
 
@@ -411,8 +456,8 @@ class CrossValidated(KeepsHeldOut):
             return rows.pairs
         return groups
 
-    def _splits(self, y: Array, groups: ArrayLike | None) -> Iterator[tuple[Array, Array]]:
-        return iter(splits_of(self.cv, y, groups, classifier=self._task == "classification"))
+    def _splits(self, cv: Any, y: Array, groups: ArrayLike | None) -> Iterator[tuple[Array, Array]]:
+        return iter(splits_of(cv, y, groups, classifier=self._task == "classification"))
 
     # --- the choice --------------------------------------------------------------------------------------------------
 

@@ -1,7 +1,7 @@
 """Folds of pairs in which what is predicted has not been seen: new drugs, new targets, or both."""
 
 from collections.abc import Iterator
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 from sklearn.model_selection import BaseCrossValidator
@@ -53,6 +53,8 @@ class ColdStartKFold(BaseCrossValidator):
     [1] [2]
     [0] [3]
     """
+
+    __metadata_request__split: ClassVar = {"groups": None}  # may be requested
 
     def __init__(
         self, n_splits: int = 5, *, new: str = "both", shuffle: bool = True, random_state: RandomSource = None

@@ -17,6 +17,7 @@ from sklearn.utils import _safe_indexing
 
 from manykernels.estimators.parameters import Kernels, LossParameters, Resources, Search, with_kernels_of
 from manykernels.estimators.selection.choice import CrossValidated
+from manykernels.estimators.selection.routing import fit_groups
 from manykernels.estimators.selection.splits import splits_of
 from manykernels.estimators.supervised.classifier import MKLClassifier
 from manykernels.estimators.supervised.regressor import MKLRegressor
@@ -515,7 +516,8 @@ def _outer(
     model: BaseEstimator, X: Any, y: Any, groups: Any, scoring: Any, train: Array, test: Array, workers: int
 ) -> tuple[Any, float, Array]:
     """Fit, score and predict one outer fold."""
-    own: dict[str, Any] = {"groups": groups[train]} if groups is not None and isinstance(model, CrossValidated) else {}
+    searches = groups is not None and isinstance(model, CrossValidated)
+    own = fit_groups(model, groups[train]) if searches else {}
     with blas_limit(1 if workers > 1 else n_threads(-1)):
         model.fit(_taken(X, train), _taken(y, train), **own)
         score = float(check_scoring(model, scoring=scoring)(model, _taken(X, test), _taken(y, test)))

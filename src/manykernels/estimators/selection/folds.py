@@ -114,7 +114,7 @@ class HeldOut:
     rows: Rows
     target: Array  # (n,) or (n, K) ndarray: as the user gave them
     weight: Array | None  # (n,) float64 or None
-    scorer: Callable[..., float] | None  # scorer(model, X, y); None for the loss
+    scorer: Callable[..., float] | None  # scorer(model, X, y), its metadata bound; None for the loss
     by_target: bool = True  # whether each target of a regression is scored for itself
 
     def score(self, model: BaseMKL, losses: Sequence[Any], scores: Array, complete: Callable[[], BaseMKL]) -> Array:
@@ -123,17 +123,16 @@ class HeldOut:
             found = -mean_losses(losses, encoded_like(model, self.target), scores, self.weight)
             single = hasattr(model, "classes_") or not self.by_target
             return np.array([found.sum() if hasattr(model, "classes_") else found.mean()]) if single else found
-        given = {} if self.weight is None else {"sample_weight": self.weight}
         if self.target.ndim == 2 and self.by_target:
             outputs = zip(losses, scores.T, self.target.T, strict=True)
             each = ((_OneOutput(loss.mean(z)), np.zeros((len(z), 1)), y) for loss, z, y in outputs)
-            return np.array([self.scorer(*one, **given) for one in each])
+            return np.array([self.scorer(*one) for one in each])
         # A scorer of the user's sees what the user gave, not what it became inside. Scorers predict these rows again
         # and again; whatever else they ask of the model is computed.
         X = self.rows.given if isinstance(self.rows, Table) else self.rows
         shown = complete()._with_scores(X, scores)
         try:
-            return np.array([float(self.scorer(shown, X, self.target, **given))])
+            return np.array([float(self.scorer(shown, X, self.target))])
         except ValueError as error:
             raise InvalidInputError(
                 f"scoring failed on the {len(self.target)} rows that a fold holds out: {str(error).rstrip('.')}. If "

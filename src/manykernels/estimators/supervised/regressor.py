@@ -240,7 +240,7 @@ class MKLRegressor(RegressorMixin, BaseMKL):
         return [replace(cast("Any", loss), tau=float(tau)) for loss, tau in zip(losses, levels, strict=True)]
 
     def _checked_target(self, y: ArrayLike) -> Array:
-        return numeric_targets(y)
+        return numeric_targets(y, rates=getattr(self.loss, "name", self.loss) in ("poisson", "gamma"))
 
     def _encoded(self, samples: Samples) -> Samples:
         levels = self._levels

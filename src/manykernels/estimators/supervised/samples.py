@@ -273,10 +273,11 @@ def _in_numpy(y: Any) -> Any:
     return y.astype(plain) if getattr(plain, "kind", "") in ("b", "i", "u") else y
 
 
-def numeric_targets(y: ArrayLike, *, advice: str = "use MKLClassifier") -> Array:
-    """Return regression targets as finite float64, (N,) or (N, K)."""
+def numeric_targets(y: ArrayLike, *, advice: str = "use MKLClassifier", rates: bool = False) -> Array:
+    """Return regression targets as finite float64, (N,) or (N, K); ``rates`` may be quotients by an exposure."""
     check_readable(y, "y")
-    _refuse_gaps(y)
+    hint = NO_RATE if rates else ""
+    _refuse_gaps(y, hint)
     with invalid_input():
         try:
             y = np.asarray(y) if isinstance(y, (np.matrix, np.ma.MaskedArray)) else y
@@ -289,12 +290,26 @@ def numeric_targets(y: ArrayLike, *, advice: str = "use MKLClassifier") -> Array
                 f"{advice}."
             ) from error
         except ValueError as error:
+            if "infinity" in str(error):
+                _refuse_infinite(np.asarray(y, dtype=np.float64), hint)
             if "could not convert" not in str(error):
                 raise
             raise InvalidInputError(f"y must hold numbers ({error}). To learn classes, {advice}.") from error
 
 
-def _refuse_gaps(y: Any) -> None:
+NO_RATE = " A rate such as counts / exposure is not defined where the exposure is 0: leave these rows out."
+
+
+def _refuse_infinite(y: Array, hint: str) -> None:
+    """Raise ``InvalidInputError`` that names the first infinite target."""
+    rows = np.flatnonzero(~np.isfinite(y.reshape(len(y), -1)).all(axis=1))
+    raise InvalidInputError(
+        f"Input y contains infinity: {len(rows)} of {len(y)} rows have an infinite target or one beyond float64, the "
+        f"first at position {rows[0]}. Fit on the rows that have a finite target (numpy.isfinite).{hint}"
+    )
+
+
+def _refuse_gaps(y: Any, hint: str = "") -> None:
     """Say where targets or labels are missing, in a table by its columns, and the way out."""
     if isinstance(y, np.ndarray) and y.ndim == 2 and y.shape[1] > 1 and y.dtype.kind in "fO":
         y = pd.DataFrame(y)
@@ -303,7 +318,7 @@ def _refuse_gaps(y: Any) -> None:
         if missing.ndim == 1 and missing.any():
             raise InvalidInputError(
                 f"Input y contains NaN: {missing.sum()} of {len(missing)} values are missing, the first at position "
-                f"{missing.argmax()}. Fit on the rows that have a target: rows = ~pandas.isna(y)."
+                f"{missing.argmax()}. Fit on the rows that have a target: rows = ~pandas.isna(y).{hint}"
             )
         return
     if len(gaps := y.isna().sum().loc[lambda count: count > 0]):

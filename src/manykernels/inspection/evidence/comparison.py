@@ -22,6 +22,7 @@ from manykernels.estimators import MKLClassifier, MKLRegressor, MKLSurvival
 from manykernels.estimators.parameters import with_kernels_of
 from manykernels.estimators.selection.choice import CrossValidated
 from manykernels.estimators.selection.folds import HeldOut
+from manykernels.estimators.selection.routing import fit_groups
 from manykernels.estimators.selection.splits import splits_of
 from manykernels.estimators.supervised.base import BaseMKL
 from manykernels.estimators.supervised.samples import (
@@ -112,8 +113,8 @@ class FixedWeights:
         """Return the estimator fitted to one kernel on some of the training rows."""
         model = clone(self.estimator).set_params(kernels="precomputed", kernel_penalties=None, resources__verbose=0)
         groups = self.samples.groups
-        own = {} if groups is None or not isinstance(model, CrossValidated) else {"groups": groups[rows]}
-        return model.fit(kernel[rows], self.y[rows], **own)
+        searches = groups is not None and isinstance(model, CrossValidated)
+        return model.fit(kernel[rows], self.y[rows], **(fit_groups(model, groups[rows]) if searches else {}))
 
     def _best_single(self) -> Array:
         """Return the weights of the kernel that does best alone in folds of the training rows."""
@@ -288,7 +289,7 @@ def compare(
             sides, targets = (rows[train], rows[test]), (target[train], target[test])
             own = None if given is None else given[train]
             model, start = clone(estimator).set_params(resources__verbose=0), time.process_time()
-            grouped = {} if own is None or not isinstance(model, CrossValidated) else {"groups": own}
+            grouped = fit_groups(model, own) if isinstance(model, CrossValidated) else {}
             model.fit(_given(sides[0]), targets[0], **grouped)
             seconds, n_kernels = time.process_time() - start, np.atleast_2d(model.kernel_weights_).any(axis=0).sum()
             found[0, k] = check_scoring(model, scoring=scoring)(model, _given(sides[1]), targets[1]), n_kernels, seconds

@@ -1,0 +1,62 @@
+"""Metadata of searches: what `fit` passes on to the splitter and to the scorer, as scikit-learn routes it."""
+
+from __future__ import annotations
+
+from numbers import Integral
+from typing import Any
+
+from numpy.typing import ArrayLike
+from sklearn import get_config
+from sklearn.base import BaseEstimator
+from sklearn.metrics import check_scoring
+from sklearn.model_selection import GroupKFold
+from sklearn.utils.metadata_routing import MetadataRouter, MethodMapping, get_routing_for_object, process_routing
+
+
+def is_routing_enabled() -> bool:
+    """Return whether metadata routing is enabled in the configuration of scikit-learn."""
+    return bool(get_config()["enable_metadata_routing"])
+
+
+def router_of(search: Any) -> MetadataRouter:
+    """Return the router of a search: `fit` passes metadata to its splitter and, unless that is the loss, its scorer.
+
+    A number of folds keeps groups whole, so it requests them as `GroupKFold` does.
+    """
+    splitter = GroupKFold() if search.cv is None or isinstance(search.cv, Integral) else search.cv
+    router = MetadataRouter(owner=search).add_self_request(search)
+    router.add(splitter=splitter, method_mapping=MethodMapping().add(caller="fit", callee="split"))
+    if search.scoring is not None:
+        scorer = check_scoring(search, scoring=search.scoring)
+        router.add(scorer=scorer, method_mapping=MethodMapping().add(caller="fit", callee="score"))
+    return router
+
+
+def routed_metadata(search: Any, **metadata: Any) -> tuple[dict[str, Any], dict[str, Any]]:
+    """Return the metadata of the splitter and of the scorer: without routing, groups and sample weights."""
+    given = {name: value for name, value in metadata.items() if value is not None}
+    if is_routing_enabled():
+        routed = process_routing(search, "fit", **given)
+        return dict(routed["splitter"]["split"]), {} if search.scoring is None else dict(routed["scorer"]["score"])
+    foreign = sorted(given.keys() - {"groups", "sample_weight"})
+    if foreign:
+        raise TypeError(
+            f"{type(search).__name__}.fit() got an unexpected keyword argument {foreign[0]!r}. To pass metadata other "
+            "than sample_weight and groups, enable routing: sklearn.set_config(enable_metadata_routing=True)."
+        )
+    groups = {"groups": given["groups"]} if "groups" in given else {}
+    return groups, {"sample_weight": given["sample_weight"]} if "sample_weight" in given else {}
+
+
+def weighs_scores(search: Any) -> bool:
+    """Return whether the scorer of a search takes sample weights: with routing, whether it requests them."""
+    if not is_routing_enabled():
+        return True
+    scorer = check_scoring(search, scoring=search.scoring)
+    return "sample_weight" in get_routing_for_object(scorer).consumes("score", ["sample_weight"])
+
+
+def fit_groups(model: BaseEstimator, groups: ArrayLike | None) -> dict[str, Any]:
+    """Return the groups as ``fit`` takes them: with routing, if the model or a step of it requests them."""
+    wanted = not is_routing_enabled() or get_routing_for_object(model).consumes("fit", ["groups"])
+    return {"groups": groups} if groups is not None and wanted else {}
