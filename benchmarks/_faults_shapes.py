@@ -67,6 +67,19 @@ print(f"{found.status}, gap {found.certificate.relative_gap:.0e}")
         "tests/solvers/test_set_weights_of_nodes.py",
     ),
     Case(
+        "3.8", "a shape and one sample weight of 1e9, 1e15: status, gap, residual of the heavy row",
+        """
+X = pd.DataFrame(rng.normal(size=(120, 2)), columns=["a", "b"])
+y = X["a"].to_numpy() + 0.3 * rng.normal(size=120)
+for weight in (1e9, 1e15):
+    w = np.ones(120); w[3] = weight
+    model = made(MKLRegressor, kernels=KernelBank.auto(shape={"a": "increasing"}), time_limit=8.0)
+    model.fit(X, y, sample_weight=w)
+    print(f"{model.solution_.status}, gap {model.dual_gap_:.0e}, off by {abs(model.predict(X) - y)[3]:.0e};", end=" ")
+""",
+        "tests/solvers/factored/test_group_problem_cones.py",
+    ),
+    Case(
         "3.10", "a list of sparse kernels; ragged kernels of new rows",
         """
 from scipy.sparse import csr_array

@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 import pytest
 
-from manykernels import Gaussian, KernelBank, Linear, solve
+from manykernels import Gaussian, KernelBank, Linear, MKLRegressor, solve
 from manykernels.exceptions import IncompatibleError
 from manykernels.grams.factored import factored_stack
 from manykernels.kernels import Shaped
 from manykernels.objective import Problem, get_loss, get_regularizer
 from manykernels.solvers import SOLVERS
+from manykernels.solvers.factored.group_penalty import GroupPenalty
+from manykernels.solvers.factored.group_problem import GroupProblem
 
 
 def rows(n: int = 300) -> tuple[np.ndarray, np.ndarray]:
@@ -57,6 +60,41 @@ def test_where_no_inequality_holds_curves_are_those_without_a_shape() -> None:
     bank = KernelBank([("curve", Shaped(Gaussian(2.0), "increasing", points=tuple(knots)))], normalize=None)
     found = solve(factored_stack(x, bank), y, loss="squared", regularizer="ridge", strength=strength, tol=1e-9)
     assert found.certificate.primal == pytest.approx(0.5 * strength * rho @ (center @ y), rel=1e-6)
+
+
+@pytest.mark.parametrize("shape", ["increasing", "convex"])
+def test_groups_that_share_a_heavy_row_leave_faces_together(shape: str) -> None:
+    """A row with 1e6 times the weight of the others is nearly an equation, which single groups cannot move along."""
+    rng = np.random.default_rng(0)
+    X, weights = rng.normal(size=(120, 2)), np.ones(120)
+    y = X[:, 0] + 0.3 * rng.normal(size=120)
+    weights[3] = 1e6
+    curves = [(str(width), Shaped(Gaussian(width), shape, knots=16), [0]) for width in (0.5, 1.0, 2.0)]
+    other = ("other", Shaped(Gaussian(1.0), shape, knots=16), [1])
+    stack = factored_stack(X, KernelBank([*curves, ("free", Gaussian(0.5), [0]), ("line", Linear(), [0]), other]))
+    factors = [stack.factor(m, 0.0) for m in range(stack.n_kernels)]
+    Z, starts = np.hstack(factors), np.cumsum([0, *(own.shape[1] for own in factors)])
+    zero, q = np.zeros(Z.shape[1]), -Z.T @ (weights * y)
+    penalty = GroupPenalty.of(get_regularizer("l1", 10.0), starts, np.ones(stack.n_kernels))
+    penalty = replace(penalty, cones=tuple(stack.constraints_of(m) for m in range(stack.n_kernels)))
+    problem = GroupProblem(Z.T @ (weights[:, None] * Z), penalty)
+    v, r = problem.solve(zero, q, 1e-8)
+    first, last = (problem._violation(problem._rotate(at), problem._rotate(slope)) for at, slope in ((zero, q), (v, r)))
+    assert last <= 1e-7 * first
+    for G, low, high in zip(penalty.cones, starts[:-1], starts[1:], strict=True):
+        assert G is None or (G @ v[low:high] >= -1e-9 * np.linalg.norm(v)).all()
+
+
+@pytest.mark.parametrize("weight", [1e-15, 1e12, 1e15])
+def test_a_heavy_row_is_met_by_a_function_with_a_shape(weight: float) -> None:
+    rng = np.random.default_rng(0)
+    X, weights = rng.normal(size=(120, 2)), np.ones(120)
+    y = X[:, 0] + 0.3 * rng.normal(size=120)
+    weights[3] = weight
+    model = MKLRegressor(KernelBank.auto(shape={0: "increasing"})).fit(X, y, sample_weight=weights)
+    assert model.solution_.status == "converged"
+    if weight > 1.0:
+        assert model.predict(X)[3] == pytest.approx(y[3], abs=1e-6)
 
 
 def test_dual_norms_are_those_of_functions_of_the_shape() -> None:

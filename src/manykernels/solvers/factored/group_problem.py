@@ -13,8 +13,8 @@ One group's turn minimizes, in the eigenbasis of its diagonal block, with the ot
 It is zero if ``min_{mu >= 0} ||G'mu - p||`` is at most the slope of the penalty at zero. Otherwise the penalty acts as
 a ridge term of the size ``kappa = Omega'(||x||) / ||x||``: with ``D = diag(e) + kappa`` the minimizer is
 ``x = D^-1 (G'mu - p)`` with the multipliers of a nonnegative least squares problem. ``kappa ||x||`` rises and
-``Omega'(||x||)`` falls in ``kappa``, so that where they meet is one root. Newton steps move the groups together that
-are not zero, along the faces on which inequalities hold them.
+``Omega'(||x||)`` falls in ``kappa``, so that where they meet is one root. Newton steps move all groups together that
+are not zero, each in its cone: the same least squares problem in the coordinates of all of them.
 """
 
 from collections.abc import Callable, Sequence
@@ -23,10 +23,10 @@ from itertools import pairwise
 from typing import Any
 
 import numpy as np
-from scipy.linalg import LinAlgError, block_diag, cho_factor, cho_solve
+from scipy.linalg import LinAlgError, block_diag, cho_factor, cho_solve, cholesky, solve_triangular
 
 from manykernels.compiled import compiled
-from manykernels.grams.factored.cones import ON_FACE, face, held, multipliers, project
+from manykernels.grams.factored.cones import held, multipliers, project
 from manykernels.grams.loops import copy_block
 from manykernels.objective.losses.curvature import Shares
 from manykernels.solvers.factored.group_penalty import (
@@ -186,6 +186,9 @@ class Cones:
         for G, first in zip(self.own, self.row_starts, strict=False):
             self.rows[first : first + len(G), : G.shape[1]] = G
         self.mu = np.zeros(len(self.rows))
+        self.whole = np.asarray(
+            block_diag(*(G if len(G) else np.zeros((0, n)) for G, n in zip(self.own, np.diff(starts), strict=True)))
+        )
 
     def _groups(self) -> Any:
         """Yield the groups in cones: their number, coordinates and inequalities."""
@@ -202,24 +205,20 @@ class Cones:
                 project(rows, np.ascontiguousarray(pulls[own]), np.zeros(len(rows)), out[own])
         return out
 
-    def face(self, v: Array) -> Array:
-        """Return an orthonormal basis (r, f) of the moves of groups that are not zero along their faces."""
-        parts = []
-        for m, (low, high) in enumerate(pairwise(self.starts.tolist())):
-            moves = len(self.own[m]) and v[low:high].any()
-            parts.append(face(self.own[m], v[low:high]) if moves else np.eye(high - low))
-        return np.asarray(block_diag(*parts))
+    def step(self, system: Array, slope: Array, v: Array, free: Array) -> Array:
+        """Return the step in free coordinates to the minimizer of a quadratic with the groups in their cones.
 
-    def reach(self, v: Array, step: Array) -> float:
-        """Return how far a step may go before a group leaves its cone, at most 1."""
-        most = 1.0
-        for _, own, G in self._groups():
-            here, ahead = G @ v[own], G @ step[own]
-            # What holds a group stays, up to rounding: steps go along it.
-            falling = (ahead < 0.0) & (here > ON_FACE * float(np.linalg.norm(v[own])))
-            if falling.any():
-                most = min(most, float((here[falling] / -ahead[falling]).min()))
-        return most
+        With ``K = L L'`` and ``u = L'x`` it is the projection of ``L'v - L^-1 slope`` on the inequalities. Sweeps over
+        single groups leave a face in tiny moves where only several groups together gain by that.
+        """
+        G = self.whole[:, free]
+        acting = np.flatnonzero(G.any(axis=1))
+        L = cholesky(system, lower=True, check_finite=False)
+        images = solve_triangular(L, np.column_stack([G[acting].T, slope]), lower=True, check_finite=False).T
+        here, mu, end = L.T @ v, self.mu[acting], np.empty(len(v))
+        project(np.ascontiguousarray(images[:-1]), here - images[-1], mu, end)
+        self.mu[acting] = mu
+        return np.asarray(solve_triangular(L, end - here, lower=True, trans=1, check_finite=False))
 
     def sweep(
         self, H: Array, eigenvalues: Array, shape: tuple[Any, ...], outside: float | Array, v: Array, r: Array
@@ -472,11 +471,8 @@ class GroupProblem:
             return v, r, False
         image = self._product(step)
         size = line_minimum(self.penalty, v, step, float(r @ step), float(step @ image))
-        most = 1.0 if self._cones is None else self._cones.reach(v, step)
-        if size < SHORT and (ended := self._until_one_leaves(v, r, step, image, most)) is not None:
+        if size < SHORT and (ended := self._until_one_leaves(v, r, step, image)) is not None:
             return *ended, True
-        if size > most:  # it ends where an inequality begins to hold a group
-            return v + most * step, r + most * image, most > 0.0
         return v + size * step, r + size * image, False
 
     def _newton_direction(self, v: Array, r: Array) -> Array | None:
@@ -490,13 +486,10 @@ class GroupProblem:
             return self._conjugate_direction(-slope * curve.free, factor, curve)
         system = block_at(self._H[0], np.flatnonzero(curve.free))
         curve.add_to(system)
-        face = self._cones.face(v)[curve.free]
-        face = face[:, face.any(axis=0)]
         try:
-            factor = cho_factor(face.T @ system @ face, overwrite_a=True, check_finite=False)
+            step[curve.free] = self._cones.step(system, slope[curve.free], v[curve.free], curve.free)
         except LinAlgError:
             return None
-        step[curve.free] = face @ cho_solve(factor, -slope[curve.free] @ face, check_finite=False)
         return step
 
     def _conjugate_direction(self, right: Array, factor: CurvedBlocks, curve: PenaltyCurve) -> Array:
@@ -507,9 +500,7 @@ class GroupProblem:
 
         return ConjugateGradients(product, right, factor.solve).solve(MOST_GRADIENTS, LEFT)
 
-    def _until_one_leaves(
-        self, v: Array, r: Array, step: Array, image: Array, most: float = 1.0
-    ) -> tuple[Array, Array] | None:
+    def _until_one_leaves(self, v: Array, r: Array, step: Array, image: Array) -> tuple[Array, Array] | None:
         """Go along a step to where the first group is closest to zero, and leave it there; None if no descent.
 
         Nearly collinear groups trade along directions in which the quadratic is flat: the step is a thousand times as
@@ -519,7 +510,7 @@ class GroupProblem:
         cross, ahead = np.add.reduceat(v * step, heads), np.add.reduceat(step * step, heads)
         closest = np.divide(-cross, ahead, out=np.full(len(heads), np.inf), where=cross < 0.0)
         first = int(np.argmin(closest))
-        if not closest[first] < most:
+        if not closest[first] < 1.0:
             return None
         own = slice(*self.penalty.starts[first : first + 2])
         ends = v + closest[first] * step
