@@ -127,4 +127,29 @@ print(f"{told.path.stat().st_size / 1e3:.0f} kB, max_error {told.max_error:.0e}"
 """,
         "tests/inspection/test_export_agreement.py",
     ),
+    Case(
+        "show.5",
+        "export of a column of weights from grams to tons, kernel width half the median distance",
+        """
+from manykernels.inspection import export_model
+x = 10.0 ** (2.5 * rng.normal(size=200)); X = pd.DataFrame({"weight": x}); path = tempfile.mkdtemp() + "/m.py"
+bank = KernelBank.per_feature(widths=["0.5*median"])
+model = made(MKLRegressor, kernels=bank, alpha=1e-3).fit(X, np.sin(2 * np.log(x)))
+print(f"max_error {export_model(model, path).max_error:.0e}")
+""",
+        "tests/inspection/test_export_agreement.py",
+    ),
+    Case(
+        "1i",
+        "export of a convex Laplacian curve: largest difference up to 1e6 times the range, relative",
+        """
+from manykernels.inspection import export_model; from manykernels.kernels import Shaped
+x = rng.uniform(0, 4, 150); X = pd.DataFrame({"x": x}); path = tempfile.mkdtemp() + "/m.py"; program = {}
+bank = KernelBank.per_feature(Shaped(Laplacian("median"), "convex"))
+model = made(MKLRegressor, kernels=bank, alpha=1e-3).fit(X, (x - 1.5) ** 2); export_model(model, path, tol=1e-3)
+exec(open(path).read(), program); far = pd.DataFrame({"x": 4.0 * np.r_[10.0 ** np.arange(7), -(10.0 ** np.arange(7))]})
+own = model.predict(far); print(f"{np.max(np.abs(program['predict'](far) - own) / np.abs(own)):.0e}")
+""",
+        "tests/inspection/test_export_agreement.py",
+    ),
 )  # fmt: skip

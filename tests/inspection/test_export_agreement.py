@@ -90,6 +90,9 @@ FAR_KERNELS = {
     "periodic": [Periodic(2.0), Gaussian(1.0)],
     "rising": [Shaped(Gaussian(1.0), "increasing")],
     "convex": [Shaped(Gaussian(1.0), "convex")],
+    "convex kinks": [Shaped(Laplacian(1.0), "convex")],
+    "concave kinks": [Shaped(Laplacian(1.0), "concave")],
+    "convex and rising kinks": [Shaped(Laplacian(1.0), "increasing and convex")],
 }
 
 
@@ -101,8 +104,9 @@ def test_curves_do_not_explode_far_beyond(kernels, ending, tmp_path):
     x = np.random.default_rng(0).uniform(size=150)
     X = pd.DataFrame({"x": x})
     bank = KernelBank([(f"k{m}", kernel, ["x"]) for m, kernel in enumerate(kernels)], standardize=True)
-    model = MKLRegressor(bank, alpha=1e-3).fit(X, np.sin(4 * x) + x)
-    told = export_model(model, tmp_path / f"model{ending}", tol=1e-2 if kernels[0].kind == "laplacian" else 1e-4)
+    bent = -1.0 if "convex" in getattr(kernels[0], "shape", "") else 1.0
+    model = MKLRegressor(bank, alpha=1e-3).fit(X, bent * (np.sin(4 * x) + x))
+    told = export_model(model, tmp_path / f"model{ending}", tol=1e-4)
     far = pd.DataFrame({"x": SENTINELS})
     expected = model.predict(far)
     # At 1e12 a period is a few digits of the number.
@@ -112,6 +116,36 @@ def test_curves_do_not_explode_far_beyond(kernels, ending, tmp_path):
         assert told.max_error_beyond < 1e-2 * np.ptp(model.predict(X))
     near = pd.DataFrame({"x": np.linspace(-5, 6, 300)})
     assert np.abs(run(told, plain(near)) - model.predict(near)).max() <= told.max_error + told.max_error_beyond
+
+
+@pytest.mark.sampled(2)
+@pytest.mark.parametrize("ending", FORMATS)
+@pytest.mark.parametrize("decades", [2.0, 5.0])
+def test_heavy_tailed_columns_have_short_pieces_where_points_are(ending, decades, tmp_path):
+    """Body weights from grams to tons were "missed by 0.11 with 1024 pieces": equal ones are longer than the kernel."""
+    rng = np.random.default_rng(0)
+    x = 10.0 ** (decades / 2 * rng.normal(size=200))
+    X = pd.DataFrame({"x": x, "kind": rng.choice(["a", "b"], 200)})
+    bank = KernelBank([("x", Gaussian("0.5*median"), ["x"]), ("kind", Overlap(), ["kind"])])
+    model = MKLRegressor(bank, alpha=1e-3).fit(X, np.sin(2 * np.log(x)) + (X["kind"] == "a"))
+    told = export_model(model, tmp_path / f"model{ending}")
+    assert told.max_error < 1e-5
+    around = np.concatenate([x, np.geomspace(x.min() / 10, x.max() * 10, 500), x * (1 + 1e-3 * rng.normal(size=200))])
+    rows = pd.DataFrame({"x": np.concatenate([around, -around]), "kind": "b"})
+    assert np.abs(run(told, plain(rows)) - model.predict(rows)).max() <= told.max_error
+
+
+@pytest.mark.parametrize("ending", FORMATS)
+def test_pieces_of_heavy_tailed_columns_keep_gaps_and_lines(ending, tmp_path):
+    rng = np.random.default_rng(0)
+    x = np.exp(3 * rng.normal(size=150))
+    X = pd.DataFrame({"x": np.where(np.arange(150) % 9 == 4, np.nan, x)})
+    bank = KernelBank([("curve", Gaussian("0.5*median"), ["x"]), ("line", Linear(), ["x"])], missing="mask")
+    model = MKLRegressor(bank, alpha=1e-3).fit(X, np.sin(2 * np.log(x)) + x / 100)
+    assert (model.kernel_weights_ > 0).all()
+    told = export_model(model, tmp_path / f"model{ending}")
+    rows = pd.DataFrame({"x": [np.nan, x.min(), x.max(), *x[:20]]})
+    assert np.abs(run(told, plain(rows)) - model.predict(rows)).max() <= told.max_error + 1e-12
 
 
 def test_a_period_goes_on(tmp_path):

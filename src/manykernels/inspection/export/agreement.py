@@ -176,9 +176,11 @@ class _Pools:
         return found
 
     def at_edges(self) -> list[Values]:
-        """Return rows at both sides of steps, and at equal numbers."""
+        """Return rows at both sides of steps and of edges of pieces, and at equal numbers."""
         found = []
-        for axis in (axis for term in self.program.terms for axis in term.axes if axis.kind in ("steps", "numbers")):
+        for axis in (axis for term in self.program.terms for axis in term.axes):
+            if axis.kind not in ("steps", "numbers") and not axis.edges:
+                continue
             edges = np.array(axis.edges or axis.levels)
             edges = self.rng.permutation(edges)[:MOST_VALUES]
             below, at = np.nextafter(edges, -np.inf), edges

@@ -2,6 +2,8 @@ r"""Functions of one or two columns as polynomials on cells.
 
 Along a column of numbers they are interpolated by cubic polynomials on pieces of equal length, exact at the thirds of
 every piece, so that a function with four derivatives is missed by :math:`O(h^4)`; along bins and categories exactly.
+Where many pieces of equal length are not enough, for kinks and for kernels that are narrow beside the range, pieces are
+divided where the function is missed, at points of kernels first.
 Beyond the pieces a function is a polynomial of the degree that its kernels have there, which is zero for those that
 vanish or become constant: coefficients of higher order are exactly zero and not rounding errors, which a sentinel
 value such as 1e12 would multiply.
@@ -22,7 +24,10 @@ from manykernels.kernels.specs.base import KernelSpec
 from manykernels.validation.arrays import Array
 
 MOST_PIECES = {1: 2**15, 2: 2**6}  # along an axis of a term of so many axes
-SETTLED = 2**10  # pieces from which on errors fall as they will go on to
+SETTLED = 2**10  # pieces from which on errors fall as they will go on to, and from which on others may be fewer
+FIRST_EDGES = 33  # quantiles of the points of kernels with which unequal pieces begin
+STRICTER = (0.5, 0.1, 0.02)  # shares of the tolerance to which unequal pieces are divided, one after the other
+NARROWEST = 1e-14  # length of a piece relative to its place
 MOST_CELLS = 2**18  # of one term
 CHECKED = (1 / 12, 1 / 8, 1 / 6, 0.5, 5 / 6, 7 / 8, 11 / 12)  # of a piece: where it is compared with its function
 MOST_KINKS = 500  # points of kernels where a curve is compared too
@@ -80,6 +85,11 @@ def as_term(columns: Columns, axes: list[Axis], members: list[int], tol: float) 
             return term
         # Four derivatives make it 16 times smaller at half the length; kinks twice, and then no length is enough.
         gain, doublings = max(before / term.error, 1.0), np.log2(most / n_pieces)
+        if n_pieces == SETTLED and len(smooth) == 1 and not axes[smooth[0]].period:
+            points = flat(_kinks(columns, axes, members, most=None)[smooth[0]] if kinks else [])
+            unequal = _on_unequal(axes, smooth[0], function, tails, kinks, points, tol)
+            if unequal is not None:
+                return unequal
         if doublings < 1 or (n_pieces >= SETTLED and term.error > tol * gain**doublings):
             raise IncompatibleError(
                 f"The function of {_named(axes)} is missed by {term.error:.2g} with {n_pieces} pieces along each "
@@ -87,6 +97,75 @@ def as_term(columns: Columns, axes: list[Axis], members: list[int], tol: float) 
                 "the column. Take a larger tol" + (", or export to .onnx or .py." if len(smooth) > 1 else ".")
             )
         n_pieces, before = 2 * n_pieces, term.error
+
+
+def _on_unequal(
+    axes: list[Axis],
+    a: int,
+    function: Function,
+    tails: Sequence[Tail],
+    kinks: list[Any] | None,
+    known: list[float],
+    tol: float,
+) -> Term | None:
+    """Return a term on pieces that are short where its function bends, or None if they would be too many."""
+    axis, others = axes[a], int(np.prod([axis.n_cells for place, axis in enumerate(axes) if place != a]))
+    points = np.unique(np.array(known, dtype=np.float64))
+    points = points[(points > axis.low) & (points < axis.high)]
+    most = min(MOST_PIECES[1], MOST_CELLS // others)
+    for share in STRICTER:
+        edges = _divided(axes, a, function, points, share * tol, most)
+        if edges is None:
+            return None
+        own = replace(axis, edges=tuple(edges.tolist()), n_pieces=len(edges) - 1)
+        term = interpolated([*axes[:a], own, *axes[a + 1 :]], function, tails, kinks)
+        if term.error <= tol:
+            return term
+    return None
+
+
+def _divided(axes: list[Axis], a: int, function: Function, points: Array, tol: float, most: int) -> Array | None:
+    """Return edges of pieces on which cubic polynomials miss a function by ``tol`` at most, None if they pass ``most``.
+
+    A piece is divided at the middle one of the points inside, at its middle if there is none.
+    """
+
+    def values_at(nodes: Array) -> Array:
+        """Return the function at nodes (m, q) of the axis and in all cells of the others, (m, q, values)."""
+        inside = [nodes.tolist() if at == a else nodes_of(axis, np.zeros(1)) for at, axis in enumerate(axes)]
+        return np.moveaxis(_on(inside, function), (2 * a, 2 * a + 1), (0, 1)).reshape(*nodes.shape, -1)
+
+    places, known = np.concatenate([np.arange(SMOOTH) / (SMOOTH - 1), CHECKED]), values_at(points[:, None])[:, 0]
+    fit = np.vander(np.array(CHECKED), SMOOTH, increasing=True)
+    shares = np.linspace(0, 1, FIRST_EDGES)
+    first = np.quantile(points, shares, method="closest_observation") if len(points) else points
+    edges = np.unique([axes[a].low, *first, axes[a].high])
+    starts, ends = edges[:-1], edges[1:]
+    while len(starts):
+        if len(edges) > most or (ends - starts <= NARROWEST * np.maximum(np.abs(starts), np.abs(ends))).any():
+            return None
+        values = values_at(starts[:, None] + (ends - starts)[:, None] * places)
+        coefficients = THIRDS @ values[:, :SMOOTH]
+        missed = _largest(fit @ coefficients - values[:, SMOOTH:], (1, 2))
+        piece = np.searchsorted(starts, points, side="right") - 1
+        inside = np.flatnonzero((piece >= 0) & (points < ends[piece]))
+        piece = piece[inside]
+        powers = np.vander((points[inside] - starts[piece]) / (ends - starts)[piece], SMOOTH, increasing=True)
+        at_points = (powers[:, None] @ coefficients[piece])[:, 0]
+        np.maximum.at(missed, piece, _largest(at_points - known[inside], 1))
+        starts, ends = (each[missed > tol / SAFETY] for each in (starts, ends))
+        low, high = np.searchsorted(points, starts, side="right"), np.searchsorted(points, ends, side="left")
+        middle = 0.5 * (starts + ends)
+        middle[high > low] = points[((low + high) // 2)[high > low]]
+        edges = np.union1d(edges, middle)
+        starts, ends = np.concatenate([starts, middle]), np.concatenate([middle, ends])
+        starts, ends = np.sort(starts), np.sort(ends)  # of pieces that do not overlap
+    return edges
+
+
+def _largest(differences: Array, axis: int | tuple[int, ...]) -> Array:
+    """Return the largest differences along axes, those that are NaN left out."""
+    return np.asarray(np.abs(np.nan_to_num(differences)).max(axis=axis, initial=0.0))
 
 
 def by_column(columns: Columns, m: int) -> list[Term]:
@@ -142,7 +221,7 @@ def interpolated(
     return replace(term, beyond=float((differences - ROUNDING * np.abs(wanted)).max(initial=0.0)))
 
 
-def _kinks(columns: Columns, axes: Sequence[Axis], members: list[int]) -> list[Any]:
+def _kinks(columns: Columns, axes: Sequence[Axis], members: list[int], most: int | None = MOST_KINKS) -> list[Any]:
     """Return nodes of axes at the points of kernels, some of many."""
     found: list[Any] = []
     for place, axis in enumerate(axes):
@@ -151,7 +230,7 @@ def _kinks(columns: Columns, axes: Sequence[Axis], members: list[int]) -> list[A
             continue
         known = np.unique(np.concatenate([columns.known(m, place) for m in members]))
         known = known[(known >= axis.low) & (known <= axis.high)] if not axis.period else known
-        found.append([np.random.default_rng(0).permutation(known)[:MOST_KINKS].tolist()])
+        found.append([np.random.default_rng(0).permutation(known)[:most].tolist()])
     return found if all(map(flat, found)) else []
 
 

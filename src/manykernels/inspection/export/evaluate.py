@@ -87,6 +87,8 @@ def cells(axis: dict, values: Sequence) -> tuple[np.ndarray, np.ndarray]:
         known = np.array([*axis["levels"], np.inf])  # increasing
         at = np.searchsorted(known[:-1], numbers)
         return np.where(gaps, n + 1, np.where(known[at] == numbers, at, n)), np.zeros(len(numbers))
+    if axis.get("edges"):
+        return between(np.asarray(axis["edges"]), numbers)
     n = axis["n_pieces"]
     scaled = np.where(gaps, 0.0, (numbers - axis["low"]) / ((axis["high"] - axis["low"]) / n))
     if axis.get("period"):
@@ -96,6 +98,17 @@ def cells(axis: dict, values: Sequence) -> tuple[np.ndarray, np.ndarray]:
     cell = np.where(gaps, n + 2, np.where(below, n, np.where(above, n + 1, piece)))
     start = np.where(below, 0.0, np.where(above, float(n), piece))
     return cell, np.where(gaps, 0.0, scaled - start)
+
+
+def between(edges: np.ndarray, numbers: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Return the piece between edges of every number, (n,), and where the number is in it, (n,)."""
+    n, gaps = len(edges) - 1, np.isnan(numbers)
+    below, above = numbers < edges[0], numbers > edges[n]
+    piece = np.clip(np.searchsorted(edges, numbers, side="right") - 1, 0, n - 1)
+    start = np.where(above, edges[n], edges[piece])
+    length = np.where(below | above, (edges[n] - edges[0]) / n, edges[piece + 1] - edges[piece])
+    cell = np.where(gaps, n + 2, np.where(below, n, np.where(above, n + 1, piece)))
+    return cell, np.where(gaps, 0.0, (numbers - start) / length)
 
 
 def term_values(term: dict, rows: Mapping) -> np.ndarray:

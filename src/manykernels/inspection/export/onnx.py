@@ -144,7 +144,8 @@ def _texts(program: Program) -> set[str]:
 
 def _is_curve(term: Term) -> bool:
     """Return whether a term is a function of one column of numbers that does not repeat itself."""
-    return len(term.axes) == 1 and term.axes[0].kind == "pieces" and not term.axes[0].period
+    axis = term.axes[0]
+    return len(term.axes) == 1 and axis.kind == "pieces" and not (axis.period or axis.edges)
 
 
 def _curves(g: Graph, terms: Sequence[Term], columns: dict[str, str]) -> list[str]:
@@ -188,10 +189,32 @@ def _pieces(g: Graph, x: str, axes: Sequence[Axis]) -> tuple[str, str]:
     return g("Cast", cell, to=7), inside
 
 
+def _between(g: Graph, x: str, edges: Array) -> tuple[str, str]:
+    """Return pieces between edges and places in them of a column (n, 1), found by bisection."""
+    n, gaps = len(edges) - 1, g("IsNaN", x)
+    clean = g("Where", gaps, g.constant([[edges[0]]]), x)
+    step = 1 << max(n - 1, 1).bit_length()
+    starts = g.constant(np.concatenate([edges[:-1], np.full(2 * step - n, np.inf)]))
+    piece = g("Mul", g("Cast", gaps, to=7), g.constant([[0]], np.int64))
+    while step := step // 2:
+        later = g("Add", piece, g.constant([[step]], np.int64))
+        piece = g("Where", g("GreaterOrEqual", clean, g("Gather", starts, later)), later, piece)
+    below, above = g("Less", clean, g.constant([[edges[0]]])), g("Greater", clean, g.constant([[edges[n]]]))
+    last = g.constant([[n - 1]], np.int64)
+    piece = g("Where", g("Greater", piece, last), last, piece)  # of an infinite number
+    beyond = g.constant([[(edges[n] - edges[0]) / n]])
+    start = g("Where", above, g.constant([[edges[n]]]), g("Gather", g.constant(edges[:-1]), piece))
+    length = g("Where", g("Or", below, above), beyond, g("Gather", g.constant(np.diff(edges)), piece))
+    cell = g("Where", above, g.constant([[n + 1]], np.int64), piece)
+    cell = g("Where", below, g.constant([[n]], np.int64), cell)
+    cell = g("Where", gaps, g.constant([[n + 2]], np.int64), cell)
+    return cell, g("Where", gaps, g.constant([[0.0]]), g("Div", g("Sub", clean, start), length))
+
+
 def _cell(g: Graph, axis: Axis, x: str) -> tuple[str, str | None]:
     """Return the cell of one column, (n, 1) int64, and where a row is in it, of pieces."""
     if axis.kind == "pieces":
-        return _pieces(g, x, [axis])
+        return _between(g, x, np.array(axis.edges)) if axis.edges else _pieces(g, x, [axis])
     n = axis.n_cells
     if axis.text:
         keys = written_forms(axis.levels)

@@ -17,8 +17,8 @@ OTHER = "\0 none of these"  # a category that no table has
 class Axis:
     """One column as a term reads it.
 
-    Kinds: ``"pieces"`` of equal length, ``"steps"`` between edges, ``"boolean"``, ``"numbers"`` that are equal or not,
-    and ``"levels"`` of categories, which are compared as text.
+    Kinds: ``"pieces"`` of equal length or, if there are edges, between these, ``"steps"`` between edges, ``"boolean"``,
+    ``"numbers"`` that are equal or not, and ``"levels"`` of categories, which are compared as text.
     """
 
     column: str
@@ -50,7 +50,12 @@ class Axis:
         values: dict[str, Any] = {"column": self.column, "kind": self.kind}
         if self.kind == "pieces":
             ends = {"low": self.low, "high": self.high, "n_pieces": self.n_pieces}
-            return values | ends | ({"period": True} if self.period else {})
+            return (
+                values
+                | ends
+                | ({"period": True} if self.period else {})
+                | ({"edges": list(self.edges)} if self.edges else {})
+            )
         if self.kind == "boolean":
             return values | {"kind": "steps", "edges": [0.5]}
         return values | ({"edges": list(self.edges)} if self.kind == "steps" else {"levels": list(self.levels)})
@@ -163,7 +168,10 @@ def nodes_of(axis: Axis, inside: Array) -> list[list[Any]]:
     if axis.kind == "levels":
         return [[level] for level in (*axis.levels, OTHER, None)]
     step = (axis.high - axis.low) / axis.n_pieces
-    pieces = axis.low + (np.arange(axis.n_pieces)[:, None] + inside) * step
+    if axis.edges:
+        pieces = np.array(axis.edges[:-1])[:, None] + np.diff(axis.edges)[:, None] * inside
+    else:
+        pieces = axis.low + (np.arange(axis.n_pieces)[:, None] + inside) * step
     beyond = [[end] * len(inside) for end in (axis.low, axis.high, np.nan)]
     return pieces.tolist() + beyond
 

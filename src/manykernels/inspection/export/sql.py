@@ -146,7 +146,8 @@ def _outputs(program: Program, sums: list[str]) -> list[tuple[str, str]]:
 def _table_of(name: str, term: Term) -> str:
     """Return the polynomials of the cells of a term as a table."""
     starts = [_starts(axis) for axis in term.axes]
-    coefficients = term.coefficients
+    lengths = reduce(np.multiply.outer, [_lengths(axis) for axis in term.axes]).reshape(-1, 1, 1)
+    coefficients = term.coefficients / lengths ** np.arange(term.coefficients.shape[1])[:, None]
     columns = [f"c{k}_{a}" for k in range(coefficients.shape[2]) for a in range(coefficients.shape[1])]
     columns = [f"start_{place}" for place in range(len(starts))] + columns
     grid = np.meshgrid(*starts, indexing="ij")
@@ -181,10 +182,20 @@ def _days_of(name: str, column: str, table: str) -> str:
     )
 
 
+def _lengths(axis: Axis) -> Array:
+    """Return the lengths of the cells of an axis, in its unit: those between edges are given, others are one."""
+    if axis.kind != "pieces" or not axis.edges:
+        return np.ones(axis.n_cells)
+    outer = (axis.high - axis.low) / axis.n_pieces
+    return np.array([*np.diff(axis.edges), outer, outer, 1.0])
+
+
 def _starts(axis: Axis) -> Array:
-    """Return where the cells of an axis begin, in pieces."""
+    """Return where the cells of an axis begin, in pieces, or as numbers of the column where there are edges."""
     if axis.kind != "pieces":
         return np.zeros(axis.n_cells)
+    if axis.edges:
+        return np.array([*axis.edges[:-1], axis.low, axis.high, 0.0])
     return np.array([*range(axis.n_pieces), 0, axis.n_pieces, 0], dtype=np.float64)
 
 
@@ -194,7 +205,9 @@ def _read(axis: Axis, dates: Mapping[str, str]) -> str:
 
 
 def _scaled(axis: Axis, dates: Mapping[str, str]) -> str:
-    """Return a number in pieces from the lower end of an axis."""
+    """Return a number in pieces from the lower end of an axis, or as it is where there are edges."""
+    if axis.edges:
+        return f"CAST({_read(axis, dates)} AS DOUBLE)"
     step = (axis.high - axis.low) / axis.n_pieces
     x = f"((CAST({_read(axis, dates)} AS DOUBLE) - {_number(axis.low)}) / {_number(step)})"
     return f"({x} - {axis.n_pieces}.0 * ROUND({x} / {axis.n_pieces}.0 - 0.5))" if axis.period else x
@@ -218,6 +231,11 @@ def _cell(axis: Axis, dates: Mapping[str, str]) -> str:
             cases = [f"WHEN {value} < {_number(edge)} THEN {place}" for place, edge in enumerate(axis.edges)]
         case "boolean":
             cases = [f"WHEN lower(CAST({column} AS VARCHAR)) NOT IN ({TRUE}) THEN 0"]
+        case "pieces" if axis.edges:
+            return (
+                f"CASE WHEN {column} IS NULL THEN {n - 1} WHEN {value} < {_number(axis.low)} THEN {n - 3} "
+                f"WHEN {value} > {_number(axis.high)} THEN {n - 2} {_piece(value, axis.edges)} END"
+            )
         case _:
             x, pieces = _scaled(axis, dates), axis.n_pieces
             # Rounding down without a function that not all systems have; a row at a border may take either polynomial.
@@ -227,6 +245,21 @@ def _cell(axis: Axis, dates: Mapping[str, str]) -> str:
                 f"WHEN {x} < 0.5 THEN 0 WHEN {x} > {pieces - 0.5} THEN {pieces - 1} ELSE {inner} END"
             )
     return f"CASE WHEN {column} IS NULL THEN {n - 1} {' '.join(cases)} ELSE {n - 2} END"
+
+
+def _piece(value: str, edges: Sequence[float]) -> str:
+    """Return the end of a CASE that finds the piece between edges: first a group of pieces, then one of the group."""
+    n = len(edges) - 1
+    size = max(round(n**0.5), 1)
+    groups = []
+    for start in range(0, n, size):
+        pieces = range(start, min(start + size, n))
+        cases = " ".join(f"WHEN {value} < {_number(edges[piece + 1])} THEN {piece}" for piece in pieces[:-1])
+        one = f"CASE {cases} ELSE {pieces[-1]} END" if cases else str(start)
+        groups.append(
+            f"WHEN {value} < {_number(edges[pieces[-1] + 1])} THEN {one}" if pieces[-1] < n - 1 else f"ELSE {one}"
+        )
+    return " ".join(groups)
 
 
 def _sum_of(name: str, term: Term, k: int, dates: Mapping[str, str]) -> str:
