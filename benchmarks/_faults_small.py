@@ -28,4 +28,14 @@ made(MKLRegressor, loss="poisson").fit(X, rates, sample_weight=exposure)
 """,
         "tests/estimators/test_regressor_counts.py",
     ),
+    Case(
+        "4",
+        "KernelAligner, target='auto', on y with 80 whole values and on 1e-3 * y: largest difference of the weights",
+        """
+X = rng.normal(size=(120, 3)); y = np.round(100 * X[:, 0] + 20 * rng.normal(size=120))
+one, other = (KernelAligner().fit(X, target).kernel_weights_ for target in (y, 1e-3 * y))
+print(f"{np.abs(one - other).max():.1e}")
+""",
+        "tests/alignment/test_alignment_metrics.py",
+    ),
 )

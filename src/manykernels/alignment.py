@@ -20,7 +20,15 @@ from manykernels.grams import GramStack, as_stack
 from manykernels.grams.base import triangle_size, triangle_starts
 from manykernels.grams.packed import pack_triangle
 from manykernels.objective.projection import nonnegative_quadratic
-from manykernels.validation.arrays import Array, check_choice, check_columns, check_finite, check_positive, read_only
+from manykernels.validation.arrays import (
+    Array,
+    are_labels,
+    check_choice,
+    check_columns,
+    check_finite,
+    check_positive,
+    read_only,
+)
 from manykernels.validation.gram import check_square_kernel
 from manykernels.validation.parameters import check_flag
 
@@ -42,8 +50,8 @@ def target_features(y: ArrayLike, coding: str = "auto") -> Array:
     coding : {"auto", "numbers", "signs", "indicator", "balanced"}, default="auto"
         ``"numbers"``: ``Y = y``, for regression. For labels, one column a class: ``"signs"`` is +1 inside the class and
         -1 outside (with two classes, one column), ``"indicator"`` is 1 and 0, ``"balanced"`` is
-        ``1 / sqrt(size of the class)`` and 0, which lets every class count the same. ``"auto"`` is ``"numbers"`` for
-        fractional numbers and several outputs, ``"signs"`` else.
+        ``1 / sqrt(size of the class)`` and 0, which lets every class count the same. ``"auto"`` is ``"signs"``
+        for text, booleans, two values, and at most ten different whole numbers, ``"numbers"`` else.
 
     Returns
     -------
@@ -115,10 +123,7 @@ def target_kernel(y: ArrayLike, coding: str = "auto") -> Array:
 
 
 def _automatic(values: Array) -> str:
-    if values.ndim == 2:
-        return "numbers"
-    fractional = values.dtype.kind == "f" and bool(np.any(values != np.rint(values)))
-    return "numbers" if fractional else "signs"
+    return "signs" if values.ndim == 1 and are_labels(values) else "numbers"
 
 
 def _numbers(values: Array) -> Array:

@@ -5,10 +5,12 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
+import pandas as pd
 import pytest
 from numpy.typing import NDArray
 
 from manykernels.alignment import alignment, center_kernel, centered_alignment, target_features, target_kernel
+from manykernels.cli.targets import split_columns
 from manykernels.exceptions import InvalidInputError, NotPSDError
 
 Array = NDArray[Any]
@@ -114,3 +116,26 @@ def test_after_centering_signs_and_indicator_agree() -> None:
 def test_targets_refuse_what_they_cannot_code(y: Any, coding: str, words: str) -> None:
     with pytest.raises(InvalidInputError, match=words):
         target_features(y, coding)
+
+
+@pytest.mark.parametrize(
+    ("y", "labels"),
+    [
+        (np.arange(21) % 21, False),
+        (1e3 * (np.arange(40) % 21), False),
+        (1e-3 * (np.arange(40) % 21), False),
+        (np.arange(40) % 10, True),
+        (np.arange(40.0) % 3, True),
+        (0.5 * (np.arange(40) % 3), False),
+        (0.3 + 0.4 * (np.arange(40) % 2), True),
+        (np.arange(40) % 20 > 9, True),
+        ([f"class {k % 20}" for k in range(40)], True),
+        (pd.Series(np.arange(40) % 20, dtype="Int64"), False),
+    ],
+)
+def test_labels_are_told_from_numbers_as_by_the_command(y, labels) -> None:
+    """Counts from 0 to 20 were 21 classes, and the same counts times 1e-3 numbers."""
+    expected = target_features(y, "signs" if labels else "numbers")
+    np.testing.assert_array_equal(target_features(y), expected)
+    table = pd.DataFrame({"x": np.arange(float(len(y))), "y": y})
+    assert split_columns(table, "y").task == ("classification" if labels else "regression")

@@ -12,13 +12,12 @@ from manykernels.exceptions import InvalidInputError
 from manykernels.kernels.tables.kinds import numbers_as_text
 from manykernels.objective import survival_array
 from manykernels.objective.losses.survival import check_event_name
-from manykernels.validation.arrays import Array
+from manykernels.validation.arrays import MOST_CLASSES, Array, are_labels, are_whole
 from manykernels.validation.parameters import listed
 
 SURVIVAL = "survival"
 UNNAMED = "Unnamed: 0"  # the name that pandas gives to a first column without one
 TRUTHS = {"true": True, "yes": True, "1": True, "false": False, "no": False, "0": False}
-MOST_CLASSES = 10  # whole numbers with more distinct values than this are taken for a quantity
 
 
 @dataclass(frozen=True, eq=False)
@@ -131,11 +130,9 @@ def _task_of(column: pd.Series, name: str, task: str) -> tuple[str, str]:
             )
         return "classification", f"{name!r} is not numeric"
     n_values = column.nunique()
-    if n_values == 2:
-        return "classification", f"{name!r} has 2 distinct values"
-    if n_values <= MOST_CLASSES and _whole(np.asarray(column, dtype=np.float64)):
-        return "classification", f"{name!r} has {n_values} distinct whole values"
-    return "regression", f"{name!r} has {n_values} distinct numeric values"
+    if not are_labels(np.asarray(column, dtype=np.float64)):
+        return "regression", f"{name!r} has {n_values} distinct numeric values"
+    return "classification", f"{name!r} has {n_values} distinct {'values' if n_values == 2 else 'whole values'}"
 
 
 def _labels(column: pd.Series) -> Array:
@@ -146,7 +143,7 @@ def _labels(column: pd.Series) -> Array:
     if is_numeric_dtype(column.dtype):
         values = np.asarray(column, dtype=np.float64)
         # A column of whole numbers becomes float where a value is missing.
-        if _whole(values):
+        if are_whole(values):
             return values.astype(np.int64) if np.abs(values).max() < 2**53 else values
         if np.isfinite(values).all() and column.nunique() <= MOST_CLASSES:  # a classifier takes other numbers as names
             return np.asarray(column.astype(str), dtype=object)
@@ -164,10 +161,6 @@ def _numbers(column: pd.Series, name: str) -> Array:
     if not np.isfinite(values).all():
         raise InvalidInputError(f"The target {name!r} has infinite values; correct or remove those rows.")
     return values
-
-
-def _whole(values: Array) -> bool:
-    return bool(np.isfinite(values).all() and (np.floor(values) == values).all())
 
 
 def survival_of(

@@ -38,8 +38,9 @@ class KernelAligner(ClassNamePrefixFeaturesOutMixin, TransformerMixin, TakesGrou
         ``"joint"`` maximizes the alignment of the combination (alignf), ``"independent"`` weighs each kernel by its
         own alignment, ``"uniform"`` weighs all alike and needs no y.
     target : {"auto", "numbers", "signs", "indicator", "balanced"}, default="auto"
-        How y becomes the ideal kernel, see :func:`target_kernel`. Integers count as labels: for a regression on counts,
-        say ``"numbers"``. ``"balanced"`` gives every class the same influence.
+        How y becomes the ideal kernel, see :func:`target_kernel`. ``"auto"`` takes text, booleans, two values, and at
+        most ten different whole numbers as labels, as ``manykernels fit`` does: for more classes that are numbered,
+        give ``"signs"``, for few counts ``"numbers"``. ``"balanced"`` gives every class the same influence.
     center : bool, default=True
         Whether kernels are centered for the alignment; what is returned is not centered, unless the bank does so.
     tol : float, default=1e-8

@@ -6,6 +6,7 @@ from collections.abc import Collection, Iterator, Mapping
 from typing import Any, Protocol
 
 import numpy as np
+import pandas as pd
 from numpy.typing import ArrayLike, NDArray
 from scipy import sparse
 
@@ -25,6 +26,7 @@ class HasShape(Protocol):
 TableLike = ArrayLike | HasShape
 
 LARGEST_FLOAT = sys.float_info.max
+MOST_CLASSES = 10  # whole numbers with more distinct values than this are a quantity
 BEYOND_FLOATS = "an integer beyond 1.8e308, which no float64 can hold: rescale it, or take its logarithm"
 
 
@@ -56,6 +58,24 @@ def plainly_finite(values: Array) -> bool:
     """Return whether the sum of all entries is finite, so that each is: flags would take an eighth of a large table."""
     with np.errstate(over="ignore", invalid="ignore"):
         return bool(np.isfinite(values.sum()))
+
+
+def are_whole(values: Array) -> bool:
+    """Return whether numbers are finite and whole."""
+    return bool(np.isfinite(values).all() and (np.floor(values) == values).all())
+
+
+def are_labels(values: Array) -> bool:
+    """Return whether a target holds labels of classes: no numbers, two values, or at most ten different whole numbers.
+
+    Every part of the library that is not told whether it is to classify decides by this.
+    """
+    if values.dtype == object and pd.api.types.infer_dtype(values) in ("integer", "floating", "mixed-integer-float"):
+        values = values.astype(np.float64)
+    if values.dtype.kind not in "iuf":
+        return True
+    distinct = np.unique(values)
+    return len(distinct) == 2 or (len(distinct) <= MOST_CLASSES and are_whole(distinct))
 
 
 def check_readable(values: Any, name: str) -> None:

@@ -14,7 +14,7 @@ from manykernels.alignment import center_kernel, target_kernel
 from manykernels.exceptions import InvalidInputError
 from manykernels.inspection.displays import plotting as draw
 from manykernels.kernels import KernelBank
-from manykernels.validation.arrays import Array, TableLike, check_count
+from manykernels.validation.arrays import Array, TableLike, are_labels, check_count
 from manykernels.validation.gram import check_square_kernel
 
 if TYPE_CHECKING:
@@ -230,14 +230,14 @@ class GramDisplay(draw.Display):
             raise InvalidInputError(f"y must have shape ({len(gram)},), one value a sample, got {values.shape}.")
         order = np.argsort(values, kind="stable")
         counts = pd.Series(values[order]).value_counts(sort=False)
-        are_labels = values.dtype.kind not in "f" and len(counts) <= max(MOST_CLASSES, len(gram) // 4)
+        labeled = are_labels(values) and len(counts) <= max(MOST_CLASSES, len(gram) // 4)
         groups = pd.DataFrame({"label": counts.index, "end": counts.cumsum().to_numpy() / len(gram)})
         return cls(
             values=_blocks(gram[np.ix_(order, order)]),
-            groups=groups if are_labels else None,
+            groups=groups if labeled else None,
             n_samples=len(gram),
             name=name,
-            ordered_by="class" if are_labels else "target",
+            ordered_by="class" if labeled else "target",
         )
 
     @classmethod
