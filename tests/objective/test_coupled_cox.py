@@ -25,7 +25,7 @@ def test_risk_sets_are_the_plain_sums(case: CoxCase) -> None:
     np.testing.assert_allclose(joint.gradient(z), sizes @ shares - case.hits, atol=1e-12)
     hessian = np.diag(sizes @ shares) - shares.T @ (sizes[:, None] * shares)
     right = hessian @ np.random.default_rng(1).normal(size=n)
-    np.testing.assert_allclose(hessian @ (joint.inverse_curvature(z) @ right), right, atol=1e-8)
+    np.testing.assert_allclose(hessian @ joint.inverse_curvature(z).product(right), right, atol=1e-8)
     for scale in (1.0, 0.6, 0.01):
         mixed = [scale * share + (1 - scale) * term.tie for term, share in zip(terms, shares, strict=True)]
         pairs = [(q[q > 0], term.at_risk[q > 0]) for q, term in zip(mixed, terms, strict=True)]

@@ -349,7 +349,8 @@ class StrengthPath:
             self._try(range(0, min(BEHIND * stride + 1, self.grid.n_first), stride), try_at)
         while (last := self.numbers[-1]) < self.grid.last and self._goes_on(behind, stride) and viable(self):
             # A walk with all rows begins beside the best strength, which must have a neighbor inside the grid.
-            steps = {min(last + stride * (number + 1), self.grid.last) for number in range(behind)}
+            n_steps = behind if self.grid.extends else 1
+            steps = {min(last + stride * (number + 1), self.grid.last) for number in range(n_steps)}
             self._try(sorted(steps), try_at)
         if stride > finest and viable(self):
             self._try(self._untried(self.best().tolist(), 1), try_at)
@@ -415,8 +416,13 @@ class StrengthPath:
         return self.rise(beyond=True) > RISEN * standard_errors(self.at_tops() - beside)
 
     def _goes_on(self, behind: int, stride: int) -> bool:
-        """Whether the best of any score is near the end; beyond that of the grid, if it is better by more than luck."""
+        """Whether the best of any score is near the end; beyond that of the grid, if it is better by more than luck.
+
+        A grid that ends where scores have fallen ends where they have fallen by more than a standard error.
+        """
         since = self.numbers[-1] - behind * stride
+        if not self.grid.extends and not ahead(self.scores()[-1], self.at_tops(), -HOPELESS, at_least=True).any():
+            return False
         near = (self.best() > since) & self.promising() & (self.at_tops().mean(axis=0) < self.grid.enough)
         if self.numbers[-1] < self.grid.n_first - 1:
             return bool(near.any())

@@ -27,12 +27,14 @@ from manykernels.objective.certificate import (
     score_errors,
 )
 from manykernels.objective.losses.curvature import Curvature, OutputCurvature, SampleCurvature
+from manykernels.objective.losses.risk_inverse import RiskInverse
 from manykernels.objective.losses.smoothing import FLOOR, ScoreFunction, Smoothed, check_smoothable, lifted
 from manykernels.objective.projection import balance, project_box_hyperplane, project_box_orthogonal
 from manykernels.validation.arrays import Array
 
 FAR = 0.5  # share of the coefficients that scores may miss where a better dual point is looked for
-SLOWEST = 0.5  # reduction of what is missing that makes another step worth while
+SLOWEST = 0.98  # reduction of what is missing that makes another step worth while
+DAMPED_ABOVE = 0.5  # change of a score in a full Newton step, above which the step is shortened
 MOST_STEPS = 40
 ORTHOGONAL, NEARLY = 1e-15, 1e-11  # slopes along free directions beside all slopes: enough, and where it is a failure
 MOST_NEWTON_STEPS, ENOUGH = 100, 1e-4  # to the best scores along free directions
@@ -462,8 +464,8 @@ class CoupledLossBound(BoundLoss):
         return self.value(z) + self.steepness * max(float(np.max(shift)), 0.0)
 
     @abc.abstractmethod
-    def inverse_curvature(self, z: Array) -> Array:
-        """Return an (N, N) matrix that inverts the Hessian on vectors that sum to zero in every group.
+    def inverse_curvature(self, z: Array) -> RiskInverse:
+        """Return what inverts the Hessian on vectors that sum to zero in every group.
 
         It is positive definite on the samples of all groups, and zero for samples of none.
         """
@@ -515,14 +517,16 @@ class CoupledLossBound(BoundLoss):
             yield -self.gradient(behind), behind
 
     def _scores_behind(self, rho: Array, f: Array) -> Array:
-        """Return scores near ``f`` with ``grad L = -rho``, by Newton steps with one Hessian; ``f`` if that is far."""
+        """Return scores near ``f`` with ``grad L = -rho``, by damped Newton steps; ``f`` itself if that is far."""
         missing = rho + self.gradient(f)
         size, unit = float(np.abs(missing).sum()), float(np.abs(rho).sum())
         if not EPS * unit < size < FAR * unit:
             return f
-        inverse, z = self.inverse_curvature(f), f
+        z = f
         for _ in range(MOST_STEPS):
-            tried = z - inverse @ missing
+            step = self.inverse_curvature(z).product(missing)
+            change = float(np.abs(step).max())
+            tried = z - step * (np.log1p(change) / change if change > DAMPED_ABOVE else 1.0)
             left = rho + self.gradient(tried)
             if not np.abs(left).sum() < SLOWEST * size:
                 break

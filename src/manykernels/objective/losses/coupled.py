@@ -13,14 +13,13 @@ from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
-from scipy.linalg import LinAlgError
-from scipy.linalg.lapack import dpotrf, dpotri
 
 from manykernels.exceptions import InvalidInputError
 from manykernels.objective.capabilities import Capability
 from manykernels.objective.losses import curvature
 from manykernels.objective.losses.base import Array, float_vector
 from manykernels.objective.losses.bound import CoupledLossBound
+from manykernels.objective.losses.risk_inverse import RiskInverse, StratumInverse
 from manykernels.objective.losses.survival import (
     Positions,
     RiskLayout,
@@ -149,10 +148,6 @@ class RiskCurvature(curvature.Curvature):
         return alone, (first[apart], second[apart], self._mixed[apart])
 
 
-SMALLEST_CURVATURE = 1e-12  # of the largest: samples in no risk set have none
-RIDGE = 1e-13  # on the unit diagonal of a scaled Hessian, before its factorization
-
-
 class RiskSets(RiskLayout, CoupledLossBound):
     """The negative logarithm of the partial likelihood for given times, events, strata and weights."""
 
@@ -228,49 +223,35 @@ class RiskSets(RiskLayout, CoupledLossBound):
         tops = np.maximum.reduceat(logs, [part.start for part in self.slices])
         return RiskCurvature(self, np.exp(logs - np.repeat(tops, [part.stop - part.start for part in self.slices])))
 
-    def hessian_blocks(self, z: Array) -> list[Array]:
-        """Return the Hessian of each stratum, for the samples of ``compared``; it is zero for all others."""
+    def inverse_curvature(self, z: Array) -> RiskInverse:
+        """Return what inverts the Hessian on vectors that sum to zero in every stratum; zero elsewhere."""
         logs, totals, _ = self._totals(z)
-        terms = np.log(self.size) - 2.0 * totals
-        levels = [self._by_group(terms + k * np.log(self.left)) for k in range(3)]
-        before = self._before(levels[0])
-        hazards = self.hazards(z)
+        hit, others = self._at_risk(logs)
+        with np.errstate(divide="ignore"):
+            left, right = np.log(self.left), np.log1p(-self.left)
+        rates = np.log(self.size) - totals
+        of_hits, of_rest = self._by_group(rates - totals + left), self._by_group(rates - totals + right)
+        before = self._before(self._by_group(rates))
+        behind = np.logaddexp(before, self._by_group(rates))
+        seen = np.logaddexp(before, self._by_group(rates + left))
+        between = np.logaddexp(before, np.logaddexp(hit, others) + of_hits)
+        mixed = self._by_group(rates - totals + left + right)
+        hazards = np.exp(logs + np.where(self.event, seen[self.group], behind[self.group]))
         sorted_place = np.empty(len(self.order), dtype=np.intp)
         sorted_place[self.order] = np.arange(len(self.order))
-        blocks = []
+        strata = []
         for samples in self.compared:
             first = sorted_place[samples[0]]
             part = slice(first, first + len(samples))
-            own = levels[1][self.group[part]], levels[0][self.group[part]]
-            row = np.logaddexp(before[self.group[part]], np.where(self.event[part], *own))
-            block = self._pairs(part, row, before, levels)
-            block += logs[part][:, None] + logs[part]
-            block = -np.exp(block)
-            block[np.diag_indices_from(block)] += hazards[samples]
-            blocks.append(block)
-        return blocks
-
-    def _pairs(self, part: slice, row: Array, before: Array, levels: list[Array]) -> Array:
-        """Return logarithms of ``sum_terms c a_i a_j / T^2`` for pairs of one stratum: that of the earlier sample."""
-        positions = np.arange(part.stop - part.start)
-        pairs = row[np.minimum.outer(positions, positions)]
-        group, hits = self.group[part], self.event[part].astype(np.intp)
-        by_count = np.array(levels)
-        pairs[np.diag_indices_from(pairs)] = np.logaddexp(before[group], by_count[2 * hits, group])
-        first, counts = np.unique(group, return_index=True, return_counts=True)[1:]
-        for start, count in zip(first[counts > 1], counts[counts > 1], strict=True):
-            at, g = slice(start, start + count), group[start]
-            pairs[at, at] = np.logaddexp(before[g], by_count[hits[at, None] + hits[at], g])
-        return pairs
-
-    def inverse_curvature(self, z: Array) -> Array:
-        """Return a matrix that inverts the Hessian on vectors that sum to zero in every stratum; zero elsewhere."""
-        inverse = np.zeros((len(self.order), len(self.order)))
-        blocks = self.hessian_blocks(z)
-        floor = SMALLEST_CURVATURE * max((float(block.diagonal().max()) for block in blocks), default=1.0)
-        for samples, block in zip(self.compared, blocks, strict=True):
-            inverse[np.ix_(samples, samples)] = _inverse_up_to_shifts(block, floor)
-        return inverse
+            groups = slice(self.group[first], self.group[part.stop - 1] + 1)
+            steps, tied = np.empty((2, 2 * (groups.stop - groups.start)))
+            steps[0] = -np.inf  # nobody is before the first events
+            steps[2::2] = (of_hits[groups] - between[groups])[1:] - before[groups][1:]
+            steps[1::2] = of_rest[groups] - between[groups] - behind[groups]
+            tied[::2], tied[1::2] = np.exp(mixed[groups] + hit[groups] - between[groups]), 0.0
+            nodes = 2 * (self.group[part] - groups.start) + ~self.event[part]
+            strata.append(StratumInverse(samples, nodes, hazards[part], np.exp(steps[1:]), tied))
+        return RiskInverse(strata)
 
     def conjugate_along(self, z: Array, scale: float) -> float:
         """Return ``sum_terms c KL(q, A)`` at ``q = scale p + (1 - scale) a``: an upper bound of the conjugate.
@@ -293,6 +274,9 @@ class RiskSets(RiskLayout, CoupledLossBound):
 
     def centered(self, values: Array) -> Array:
         """Return values (..., N) minus the means of the strata; zero for samples that are compared with nobody."""
+        if len(self.compared) == 1:  # without a copy of the columns
+            inside = self.groups()[:, 0]
+            return np.asarray((values - (values @ inside / inside.sum())[..., None]) * inside)
         found = np.zeros_like(values, dtype=np.float64)
         for samples in self.compared:
             found[..., samples] = values[..., samples] - values[..., samples].mean(axis=-1, keepdims=True)
@@ -304,27 +288,6 @@ class RiskSets(RiskLayout, CoupledLossBound):
         for k, samples in enumerate(self.compared):
             found[samples, k] = 1.0
         return found
-
-
-def _inverse_up_to_shifts(hessian: Array, floor: float) -> Array:
-    """Invert a Hessian whose rows sum to zero, made definite in the direction of a shift, at unit diagonal."""
-    roots = np.sqrt(np.maximum(hessian.diagonal(), floor))
-    scaled = hessian / roots
-    scaled /= roots[:, None]
-    unit = roots / np.linalg.norm(roots)
-    scaled += np.outer(unit, unit)
-    scaled[np.diag_indices_from(scaled)] += RIDGE
-    # The matrix is symmetric: its transpose is in the order of LAPACK, which works in place.
-    factor, failed = dpotrf(scaled.T, lower=1, clean=1, overwrite_a=1)
-    if not failed:
-        inverse, failed = dpotri(factor, lower=1, overwrite_c=1)
-    if failed:
-        raise LinAlgError("the Hessian of the partial likelihood has no inverse")
-    inverse += inverse.T
-    inverse[np.diag_indices_from(inverse)] *= 0.5
-    inverse /= roots
-    inverse /= roots[:, None]
-    return np.asarray(inverse.T)
 
 
 class CoupledLoss(abc.ABC):

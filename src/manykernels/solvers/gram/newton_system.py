@@ -375,6 +375,31 @@ class GroupedNewtonSystem(NewtonSystem):
         return x - self._borders @ multipliers, 0.0
 
 
+def center_groups(matrix: Array, groups: Array) -> None:
+    """Subtract the means of groups from rows and columns of a symmetric matrix, in place, in its upper triangle.
+
+    ``groups`` (N, K) are indicators. Samples of no group get zero, and a diagonal of one.
+    """
+    counts, labels = groups.sum(axis=0), (groups @ np.arange(1, groups.shape[1] + 1)).astype(np.intp) - 1
+    means = (matrix @ groups) / counts
+    _center_upper(matrix, labels, means, (groups.T @ means) / counts[:, None])
+
+
+@compiled()
+def _center_upper(matrix: Array, labels: Array, means: Array, both: Array) -> None:
+    """Subtract the means (N, K) of rows within groups, and add those (K, K) of blocks."""
+    for i in range(labels.size):
+        own = labels[i]
+        for j in range(i, labels.size):
+            other = labels[j]
+            if own < 0 or other < 0:
+                matrix[i, j] = 0.0
+            else:
+                matrix[i, j] -= means[i, other] + means[j, own] - both[own, other]
+        if own < 0:
+            matrix[i, i] = 1.0
+
+
 def _factorize(matrix: Array, diagonal: Array) -> None:
     """Write the lower Cholesky factor of a symmetric matrix over its diagonal and what is below.
 

@@ -20,13 +20,14 @@ from typing import TYPE_CHECKING, Any, Protocol, cast
 import numpy as np
 
 from manykernels.objective.problem import Problem
-from manykernels.solvers.gram.newton_system import GroupedNewtonSystem, add_rank_update
+from manykernels.solvers.gram.newton_system import GroupedNewtonSystem, add_rank_update, center_groups
 from manykernels.solvers.gram.tuning import CLOSEST, LARGEST_COUPLED_CHANGE, LARGEST_SCORE_CHANGE, SMALLEST_CURVATURE
 from manykernels.solvers.gram.weight_variables import lift, longest_step, nearer
 
 if TYPE_CHECKING:
     from manykernels.objective.losses import Loss
     from manykernels.objective.losses.bound import CoupledLossBound, SampleSum
+    from manykernels.objective.losses.risk_inverse import RiskInverse
     from manykernels.objective.problem import Problem
     from manykernels.validation.arrays import Array
 
@@ -377,8 +378,8 @@ class EntropicSamples:
 class CoupledSamples:
     """Dual coefficients ``rho`` and scores ``z``, with ``rho + grad L(z) = 0`` linearized in ``z``.
 
-    With the Hessian ``H`` at ``z``, ``dz = shift - H^- drho``, where ``H^-`` is a matrix in the place of the diagonal
-    that losses of single samples have. Shifts of a whole group of scores are invisible to the loss, and the
+    With the Hessian ``H`` at ``z``, ``dz = shift - H^- drho``, where ``H^-`` takes the place of the diagonal that
+    losses of single samples have. Shifts of a whole group of scores are invisible to the loss, and the
     coefficients of a group sum to zero, which borders of the Newton system see to.
     """
 
@@ -387,7 +388,7 @@ class CoupledSamples:
     z: Array
     n_pairs: int = 0
     groups: Array = field(init=False, repr=False)
-    _inverse: Array | None = field(default=None, init=False, repr=False)
+    _inverse: RiskInverse | None = field(default=None, init=False, repr=False)
     _shift: Array = field(init=False, repr=False)
     _drho: Array = field(init=False, repr=False)
     _dz: Array = field(init=False, repr=False)
@@ -401,19 +402,18 @@ class CoupledSamples:
     def complementarity(self) -> float:
         return 0.0
 
-    def linearize(self, target: float) -> tuple[Array, Array]:
+    def linearize(self, target: float) -> tuple[RiskInverse, Array]:
         if self._inverse is None:
             self._inverse = self.loss.inverse_curvature(self.z)
-            self._shift = -self._inverse @ (self.rho + self.loss.gradient(self.z))
+            self._shift = -self._inverse.product(self.rho + self.loss.gradient(self.z))
         return self._inverse, self._shift
 
-    def newton_system(self, kernels: Array, inverse: Array, update: tuple[Array, Array]) -> GroupedNewtonSystem:
+    def newton_system(self, kernels: Array, inverse: RiskInverse, update: tuple[Array, Array]) -> GroupedNewtonSystem:
         """Return the system for the weighted sum of the kernels, the ``H^-`` and the ``add_rank_update``."""
-        matrix = self.loss.centered(self.loss.centered(kernels).T)
-        matrix += inverse
-        add_rank_update(matrix, *update)
-        diagonal = np.diag_indices_from(matrix)
-        matrix[diagonal] = np.where(self.groups.any(axis=1), matrix[diagonal], 1.0)
+        matrix = np.ascontiguousarray(kernels)
+        center_groups(matrix, self.groups)
+        inverse.add_to(matrix)
+        add_rank_update(matrix, *update, mirrored=False)
         return GroupedNewtonSystem(matrix, self.groups)
 
     def aligned(self, scores: Array) -> Array:
@@ -426,7 +426,7 @@ class CoupledSamples:
     def set_direction(self, drho: Array) -> tuple[float, float]:
         inverse, shift = self.linearize(0.0)
         self._drho = drho
-        self._dz = shift - inverse @ drho
+        self._dz = shift - inverse.product(drho)
         return self.longest_steps()
 
     def longest_steps(self) -> tuple[float, float]:
