@@ -38,4 +38,27 @@ print(f"{np.abs(one - other).max():.1e}")
 """,
         "tests/alignment/test_alignment_metrics.py",
     ),
+    Case(
+        "4",
+        "report on a search over rows sorted by date: what to distrust",
+        """
+X = pd.DataFrame({"when": pd.date_range("2020-01-01", periods=90), "x": rng.normal(size=90)}); y = X["x"] ** 2
+model = made(MKLRegressorCV, kernels=KernelBank.per_feature(widths=[1.0], standardize=True), cv=3).fit(X, y)
+path = os.path.join(tempfile.mkdtemp(), "r.html"); report(model, X, y, path, n_draws=20, baselines=False)
+print("rows in the order of time" if "order of time" in open(path, encoding="utf-8").read() else "nothing about order")
+""",
+        "tests/inspection/test_order.py",
+    ),
+    Case(
+        "4",
+        "the advice of a run that makes no progress at a gap of 5 %",
+        """
+from manykernels.objective.certificate import Certificate, KKTResiduals
+from manykernels.solvers import Solution; from manykernels.solvers.run import Run
+from manykernels.solvers.solution import Limits
+stuck = Solution(np.zeros(1), np.ones(1), 0.0, Certificate.from_values(2.0, 1.9, 2.0, KKTResiduals(*[0.0] * 5)))
+print(Run(Limits(), "run").follow(iter([stuck] * 3)).solution().message.split("tol ")[1].partition(". ")[2])
+""",
+        "tests/solvers/test_run.py",
+    ),
 )

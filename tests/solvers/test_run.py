@@ -309,6 +309,18 @@ def test_what_ends_a_run(values: list[Any], limits: Limits, status: Status, best
         assert solution.message.startswith(f"The run stopped ({status}) after {solution.n_iter} iterations")
 
 
+@pytest.mark.parametrize(("rounding", "words"), [(0.5, "Rounding may be as large"), (1e-9, "made no more progress")])
+def test_rounding_is_named_where_it_may_be_the_gap(rounding: float, words: str) -> None:
+    """Float64 was blamed for gaps of 2e-2."""
+    kkt = KKTResiduals(0.0, 0.0, 0.0, 0.0, 0.0)
+    certificate = Certificate.from_values(2.0, 1.9, 2.0, kkt, rounding=rounding)
+    stuck = [replace(model(2, 1.9), certificate=certificate)] * 3
+    found = Run[Solution](Limits(), "The run").follow(iter(stuck)).solution()
+    assert found.status is Status.STALLED
+    assert words in found.message
+    assert "float64" not in found.message
+
+
 def test_equal_objectives_are_told_apart_by_the_gap() -> None:
     run: Run[Solution] = Run(Limits(), "The run")
     run.follow(model(2, dual) for dual in (0, 1, 0.5))

@@ -9,9 +9,7 @@ from pathlib import Path
 from typing import Annotated, Any, ClassVar
 
 import numpy as np
-import pandas as pd
 import typer
-from pandas.api.types import is_datetime64_any_dtype
 from sklearn.model_selection import GroupKFold, GroupShuffleSplit, StratifiedGroupKFold, train_test_split
 
 from manykernels import estimators
@@ -34,6 +32,7 @@ from manykernels.estimators.parameters import PARAMETERS, check_parameters, plac
 from manykernels.exceptions import InvalidInputError
 from manykernels.inspection import MKLReport, save_model
 from manykernels.inspection.reports.fitted_rows import fingerprints, record_of
+from manykernels.inspection.reports.order import date_order, is_sorted_by_target
 from manykernels.inspection.reports.scores import constant_scores, nearly_perfect, no_better
 from manykernels.kernels import KernelBank
 from manykernels.kernels.bank.constructors import read_toml
@@ -274,13 +273,8 @@ def run_fit(options: FitOptions, outcome: Outcome) -> None:
 
 def file_order(samples: LabeledTable) -> str:
     """Return what the rows of a table are sorted by: a column of dates or the target; "" if they are in no order."""
-    for name, column in samples.features.items():
-        if is_datetime64_any_dtype(column.dtype) and column.nunique() > 2 and column.is_monotonic_increasing:
-            return repr(str(name))
-    target = samples.target["time"] if samples.task == SURVIVAL else samples.target
-    labels = pd.factorize(target)[0] if samples.task == "classification" else target
-    ordered = pd.Series(labels).is_monotonic_increasing or pd.Series(labels).is_monotonic_decreasing
-    return "the target" if ordered and len(np.unique(labels)) > 1 else ""
+    sorted_by_target = is_sorted_by_target(samples.target, samples.task)
+    return date_order(samples.features) or ("the target" if sorted_by_target else "")
 
 
 def _metadata(options: FitOptions, samples: LabeledTable, train: Array) -> dict[str, Any]:

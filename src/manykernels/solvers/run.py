@@ -78,11 +78,20 @@ ADVICE = {
     Status.INACCURATE: "Rounding alone could be above tol: loosen tol, rescale y and the kernels, or increase alpha.",
     Status.MAX_ITER: "Increase max_iter, loosen tol, or increase alpha.",
     Status.TIME_LIMIT: "Increase time_limit, or loosen tol.",
-    Status.STALLED: "The precision of the kernels or of float64 may be exhausted: loosen tol, or increase alpha.",
+    Status.STALLED: "The iteration made no more progress: loosen tol, increase alpha, or take another solver.",
     Status.INTERRUPTED: "This is the best model so far.",
     Status.STOPPED_BY_CALLBACK: "This is the best model so far.",
     Status.NUMERICAL_ERROR: "Check the scale of the kernels, or increase alpha.",
 }
+
+
+ADVICE_ON_ROUNDING = "Rounding may be as large as this gap: loosen tol, rescale y and the kernels, or increase alpha."
+
+
+def advice_of(status: Status, certificate: Certificate) -> str:
+    """Return what to do about a status; rounding is named only if its bound reaches the gap."""
+    rounded = status is Status.STALLED and certificate.relative_rounding >= certificate.relative_gap
+    return ADVICE_ON_ROUNDING if rounded else ADVICE[status]
 
 
 class Certified(Protocol):
@@ -266,12 +275,12 @@ class Run(Generic[C]):
     def solution(self: Run[Solution]) -> Solution:
         """Return the best model as a solution."""
         best, last = self.best, self.history[-1]
-        status = self.status or Status.STALLED
+        status, certificate = self.status or Status.STALLED, _whole(best)
         return replace(
             best,
-            certificate=_whole(best),
+            certificate=certificate,
             status=status,
-            message=self._message(status, best.certificate.relative_gap),
+            message=self._message(status, certificate),
             history=tuple(self.history),
             passes=last.passes,
             newton_steps=last.newton_steps,
@@ -283,8 +292,8 @@ class Run(Generic[C]):
             whole=None,
         )
 
-    def _message(self, status: Status, gap: float) -> str:
-        tol = self._limits.tol
+    def _message(self, status: Status, certificate: Certificate) -> str:
+        tol, gap = self._limits.tol, certificate.relative_gap
         if status is Status.CONVERGED and gap > tol:
             return f"converged by its own rule, at relative duality gap {gap:.2e}"
         if status is Status.CONVERGED:
@@ -292,7 +301,7 @@ class Run(Generic[C]):
         side = "above" if gap > tol else "within"
         return (
             f"{self._title} stopped ({status}) after {self._iteration} iterations at relative duality gap {gap:.2e}, "
-            f"{side} tol {tol:.2e}{self.reason}. {ADVICE[status]}"
+            f"{side} tol {tol:.2e}{self.reason}. {advice_of(status, certificate)}"
         )
 
 

@@ -331,3 +331,16 @@ def test_more_coefficients_than_rows_become_matrices_by_what_steps_take_whatever
     assert on_hessians == [False, False, True]
     by_sweeps = 4e8  # forty columns
     assert [sooner(n, 2 * n, by_sweeps) for n in (300, 600, 999, 1001)] == [True, False, False, False]
+
+
+@pytest.mark.usefixtures("few_landmarks")
+def test_the_message_speaks_of_single_columns_where_there_are_no_others() -> None:
+    """Narrow kernels on one column were blamed as kernels on several columns."""
+    rng = np.random.default_rng(0)
+    x = np.sort(rng.standard_cauchy(size=160) ** 3)[:, None]
+    stack = factored_stack(x, KernelBank.per_feature(widths=[0.01]))
+    stack.spare_bytes = 5000
+    y = np.sign(rng.normal(size=160)) + rng.normal(size=160)
+    with pytest.warns(ConvergenceWarning, match="Factors of narrow kernels on single columns have at most") as caught:
+        on_factors(x, y, stack, loss="squared", relative_strength=0.02)
+    assert "several columns" not in str(caught[0].message)

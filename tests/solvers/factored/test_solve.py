@@ -344,7 +344,7 @@ def test_tables_go_by_their_column_names() -> None:
 def test_factors_that_would_not_fit_are_refused_in_words(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("manykernels.grams.factored.base.STORED_BYTES", 1e4)
     X, y = data(np.random.default_rng(11), 1500, 2, "squared")
-    with pytest.raises(MemoryBudgetError, match=r"factors of 1 kernels .* Raise the strength"):
+    with pytest.raises(MemoryBudgetError, match=r"factors of kernels .* at number 1 of 1 .* Raise the strength"):
         on_factors(X, y, KernelBank.joint(Gaussian(1.0)), loss="squared", relative_strength=0.1)
 
 

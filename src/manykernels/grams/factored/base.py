@@ -158,10 +158,11 @@ class FactoredStack(GramStack):
             factor = self.factor(m, tol)
             stored += factor.nbytes
             if stored > STORED_BYTES:
+                several = any(len(self.columns_of(own)) > 1 for own in kernels)
                 raise MemoryBudgetError(
-                    f"The factors of {len(kernels)} kernels that enter the model pass {STORED_BYTES / 1e9:g} GB at the "
-                    f"{len(made) + 1}th (rank {factor.shape[1]}, {self.n_samples} rows). Raise the strength or tol, "
-                    "take wider kernels or fewer on several columns, or fewer rows."
+                    f"The factors of kernels that enter the model pass {STORED_BYTES / 1e9:g} GB at number "
+                    f"{len(made) + 1} of {len(kernels)} (rank {factor.shape[1]}, {self.n_samples} rows). Raise the "
+                    f"strength or tol, take wider kernels{' or fewer on several columns' * several}, or fewer rows."
                 )
             made.append(DenseOperator(np.array([m]), [factor], positions=self.columns_of(m)))
         return made

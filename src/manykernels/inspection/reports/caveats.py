@@ -8,8 +8,10 @@ import numpy as np
 import pandas as pd
 from sklearn.base import BaseEstimator
 
+from manykernels.estimators.selection.choice import CrossValidated
 from manykernels.inspection.displays.kernel_table import groups_of, kernel_table
 from manykernels.inspection.evidence.selection import noise_doubt
+from manykernels.inspection.pipelines import last_step
 from manykernels.inspection.reports.evaluation import (
     AREA,
     CONSTANT,
@@ -21,6 +23,7 @@ from manykernels.inspection.reports.evaluation import (
     no_columns,
 )
 from manykernels.inspection.reports.fitted_rows import equal_beyond_chance, fingerprints
+from manykernels.inspection.reports.order import date_order, is_sorted_by_target, mixes_times, splits_into_blocks
 from manykernels.inspection.reports.report import MKLReport, percent
 from manykernels.inspection.reports.scores import SURVIVAL, nearly_perfect
 from manykernels.kernels import Views
@@ -191,6 +194,28 @@ def _duplicates(case: Case) -> Iterator[Caveat]:
     )
 
 
+def _order(case: Case) -> Iterator[Caveat]:
+    """Tell of rows in an order that folds of the report or of the search ignore."""
+    searches, cv = isinstance(last_step(case.model), CrossValidated), getattr(last_step(case.model), "cv", None)
+    name = "" if no_columns(case.X) else date_order(as_frame(case.X))
+    report_mixes, search_mixes = case.evaluation.mixes_rows, searches and mixes_times(cv)
+    if name and (report_mixes or search_mixes):
+        whose = " and ".join(["folds of this report"] * report_mixes + ["folds of the search"] * search_mixes)
+        ways = ["hold out the last rows (X_test, y_test)"] * report_mixes
+        ways += ["let the search split by time (cv=TimeSeriesSplit(5))"] * search_mixes
+        yield Caveat(
+            "Rows in the order of time",
+            f"The rows are sorted by {name}, and {whose} predict rows by later ones. If rows follow each other in "
+            f"time, scores are too good: {', and '.join(ways)}.",
+        )
+    if searches and splits_into_blocks(cv, case.task) and is_sorted_by_target(case.y, case.task):
+        yield Caveat(
+            "Rows sorted by the target",
+            "Each fold of the search holds out a range of the target that no training row has, so that its scores are "
+            "too bad and its penalty may be too strong. Shuffle the rows, or give cv=KFold(5, shuffle=True).",
+        )
+
+
 def _selection(case: Case) -> Iterator[Caveat]:
     facts = case.facts
     if facts.n_active == 0:
@@ -299,5 +324,6 @@ SIGNS: tuple[Callable[[Case], Iterator[Caveat]], ...] = (
     _imbalance,
     _edge,
     _duplicates,
+    _order,
     _outliers,
 )

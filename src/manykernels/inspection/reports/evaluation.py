@@ -82,6 +82,7 @@ class Evaluation:
     # tells nothing. None where there are no such rows, or no views
     importance: pd.DataFrame | None = None
     importance_of: str = ""  # the score that falls
+    mixes_rows: bool = False  # whether folds hold out rows that lie between those they learn from
 
 
 @dataclass(frozen=True)
@@ -152,6 +153,7 @@ def evaluate(
         unfinished=guesses.unfinished,
         importance=shuffled.table(rows.splits if way == FOLDS else None),
         importance_of=shuffled.name,
+        mixes_rows=way == FOLDS and any(np.ptp(test) >= len(test) for _, test in rows.splits),
     )
 
 

@@ -283,7 +283,7 @@ def _finite(value: object) -> Any:
 WHY_STOPPED = {
     "max_iter": "it reached the largest number of iterations (max_iter)",
     "time_limit": "it reached the time limit",
-    "stalled": "it could not make further progress in the precision of numbers",
+    "stalled": "the iteration made no more progress",
     "interrupted": "it was interrupted",
     "numerical_error": "a computation failed",
 }

@@ -26,7 +26,7 @@ from manykernels.solvers.factored.objective import Point
 from manykernels.solvers.factored.state import Component, Start, State, components_of
 from manykernels.solvers.factored.working_matrices import WorkingMatrices
 from manykernels.solvers.factored.working_set import FactoredWorkingSet, Quads
-from manykernels.solvers.run import ADVICE, ROUNDING, Run, deadline
+from manykernels.solvers.run import ROUNDING, Run, advice_of, deadline
 from manykernels.solvers.solution import Model, Solution, Status
 from manykernels.threads import blas_threads
 from manykernels.validation.arrays import Array
@@ -59,8 +59,10 @@ def advice_on_factors(problem: Problem, state: State, tol: float) -> str:
     named = ", ".join(f"{stack.name_of(m)!r} ({shares[m]:.1%})" for m in short[:MOST_NAMES])
     more = f" and of {len(short) - MOST_NAMES} more kernels" if len(short) > MOST_NAMES else ""
     limit = rank_limit(stack.n_samples, state.factor_tol)
+    alone = all(len(stack.columns_of(m)) == 1 for m in short)
+    which = "narrow kernels on single columns" if alone else "kernels on several columns"
     return (
-        f"Factors of kernels on several columns have at most {limit} landmarks at {stack.n_samples} rows, which leave "
+        f"Factors of {which} have at most {limit} landmarks at {stack.n_samples} rows, which leave "
         f"a part of the trace of {named}{more}. {why} More memory, fewer rows, a bank without these kernels, a larger "
         "strength, or a tol above this gap would end it."
     )
@@ -249,7 +251,8 @@ class FactoredNewton(Solver):
             return _told_again(found, work.problem, model, self.tol)
         why = "" if found.status is Status.CONVERGED else advice_on_factors(problem, best.state, self.tol)
         if why:
-            found = replace(found, message=found.message.removesuffix(ADVICE[found.status]) + why)
+            advice = advice_of(found.status, found.certificate)
+            found = replace(found, message=found.message.removesuffix(advice) + why)
         norms, functions = norms_of(work.problem, best.state), functions_of(work.problem, best.state)
         return replace(found, kernel_norms=norms, functions=functions)
 
