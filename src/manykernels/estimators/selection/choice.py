@@ -162,10 +162,7 @@ class CrossValidated(KeepsHeldOut):
         rows, target = self._checked_data(X, y)
         weight = sample_weights(sample_weight, len(target))
         scoring_weight = self._scoring_weight(target, None if sample_weight is None else weight)
-        metadata, scored = routed_metadata(self, sample_weight=sample_weight, groups=groups, **params)
-        groups = metadata.get("groups")
-        others = metadata.keys() - {"groups"}
-        cv = list(self.cv.split(np.zeros(len(target)), target, **metadata)) if others else self.cv
+        cv, groups, scored = routed_metadata(self, target, sample_weight=sample_weight, groups=groups, **params)
         given = Samples.of(rows, target, weight, groups)
         samples = self._encoded(given)
         kind = LAZY if searches else AUTO

@@ -1,16 +1,17 @@
 """Metadata of searches: what `fit` passes on to the splitter and to the scorer, as scikit-learn routes it."""
 
-from __future__ import annotations
-
 from numbers import Integral
 from typing import Any
 
+import numpy as np
 from numpy.typing import ArrayLike
 from sklearn import get_config
 from sklearn.base import BaseEstimator
 from sklearn.metrics import check_scoring
 from sklearn.model_selection import GroupKFold
 from sklearn.utils.metadata_routing import MetadataRouter, MethodMapping, get_routing_for_object, process_routing
+
+from manykernels.validation.arrays import Array
 
 
 def is_routing_enabled() -> bool:
@@ -32,20 +33,25 @@ def router_of(search: Any) -> MetadataRouter:
     return router
 
 
-def routed_metadata(search: Any, **metadata: Any) -> tuple[dict[str, Any], dict[str, Any]]:
-    """Return the metadata of the splitter and of the scorer: without routing, groups and sample weights."""
+def routed_metadata(search: Any, target: Array, **metadata: Any) -> tuple[Any, Any, dict[str, Any]]:
+    """Return the folds, the groups, and the metadata of the scorer: without routing, the sample weights.
+
+    The folds are those of the search, or their list where the splitter takes more than groups.
+    """
     given = {name: value for name, value in metadata.items() if value is not None}
     if is_routing_enabled():
         routed = process_routing(search, "fit", **given)
-        return dict(routed["splitter"]["split"]), {} if search.scoring is None else dict(routed["scorer"]["score"])
+        own, scored = routed["splitter"]["split"], {} if search.scoring is None else dict(routed["scorer"]["score"])
+        others = own.keys() - {"groups"}
+        cv = list(search.cv.split(np.zeros(len(target)), target, **own)) if others else search.cv
+        return cv, own.get("groups"), scored
     foreign = sorted(given.keys() - {"groups", "sample_weight"})
     if foreign:
         raise TypeError(
             f"{type(search).__name__}.fit() got an unexpected keyword argument {foreign[0]!r}. To pass metadata other "
             "than sample_weight and groups, enable routing: sklearn.set_config(enable_metadata_routing=True)."
         )
-    groups = {"groups": given["groups"]} if "groups" in given else {}
-    return groups, {"sample_weight": given["sample_weight"]} if "sample_weight" in given else {}
+    return search.cv, given.get("groups"), {name: given[name] for name in ["sample_weight"] if name in given}
 
 
 def weighs_scores(search: Any) -> bool:

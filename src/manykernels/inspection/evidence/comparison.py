@@ -113,8 +113,8 @@ class FixedWeights:
         """Return the estimator fitted to one kernel on some of the training rows."""
         model = clone(self.estimator).set_params(kernels="precomputed", kernel_penalties=None, resources__verbose=0)
         groups = self.samples.groups
-        searches = groups is not None and isinstance(model, CrossValidated)
-        return model.fit(kernel[rows], self.y[rows], **(fit_groups(model, groups[rows]) if searches else {}))
+        own = None if groups is None or not isinstance(model, CrossValidated) else groups[rows]
+        return model.fit(kernel[rows], self.y[rows], **fit_groups(model, own))
 
     def _best_single(self) -> Array:
         """Return the weights of the kernel that does best alone in folds of the training rows."""
