@@ -63,6 +63,21 @@ print(dict(zip(found["solver"], found["status"])))
         "tests/solvers/test_registry_comparison.py",
     ),
     Case(
+        "3.14", "a kernel without a penalty, kernels as factors, 30 fits with losses with a kink: status",
+        """
+ended = []
+for seed in range(10):
+    rng = np.random.default_rng(seed)
+    X = rng.normal(size=(50, 2)); y = np.sin(2 * X[:, 0]) + X[:, 1] + 0.3 * rng.normal(size=50)
+    bank = KernelBank([("line", Linear(), [0, 1]), *((f"{j}", Gaussian(1.0), [j]) for j in range(2))], standardize=True)
+    for loss, penalty in (("epsilon_insensitive", "l1"), ("quantile", "ridge"), ("epsilon_insensitive", "lq")):
+        own = {"loss": loss, "penalty": {"line": None, "*": penalty}, "alpha": 0.05, "tol": 1e-6}
+        ended.append(str(made(MKLRegressor, kernels=bank, representation="factored", **own).fit(X, y).solution_.status))
+print({status: ended.count(status) for status in sorted(set(ended))})
+""",
+        "tests/solvers/factored/test_fallback.py",
+    ),
+    Case(
         "-", "weights of citi, lpmkl and auto at tol 1e-2, 18 problems: farthest off the boundary of their set",
         """
 from manykernels.objective import get_regularizer

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import numpy as np
 import pytest
 from tests.support.low_rank import low_rank_problem
 
+from manykernels import Gaussian, KernelBank, Linear, MKLClassifier
 from manykernels.exceptions import ConvergenceWarning
 from manykernels.solvers import SOLVERS, Status
 from manykernels.testing.solver import build_problem, certificate_in_numpy
@@ -41,3 +43,12 @@ def test_an_alternation_that_no_longer_gets_on_finds_what_certifies_its_weights(
     solution = SOLVERS["block_coordinate"](tol=1e-6).solve(build_problem(small))
     judged = certificate_in_numpy(small, solution.dual_coef, solution.kernel_weights, solution.intercept)
     assert judged.relative_gap <= 2e-6
+
+
+@pytest.mark.parametrize("representation", ["gram", "factored"])
+def test_rows_that_kernels_without_a_penalty_separate_are_the_reason(representation: str) -> None:
+    X = np.concatenate([np.linspace(-2.0, -1.0, 20), np.linspace(1.0, 2.0, 20)])[:, None]
+    bank = KernelBank([("line", Linear(), [0]), ("curve", Gaussian(1.0), [0])])
+    options = {"loss": "logistic", "penalty": {"line": None, "*": "ridge"}, "alpha": 0.01, "tol": 1e-6}
+    with pytest.warns(ConvergenceWarning, match="fit every training row.*give these kernels a penalty"):
+        MKLClassifier(bank, resources={"representation": representation}, **options).fit(X, X[:, 0] > 0)

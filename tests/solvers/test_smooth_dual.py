@@ -11,7 +11,7 @@ from manykernels.exceptions import IncompatibleError
 from manykernels.objective.losses import LOSSES, get_loss
 from manykernels.objective.problem import Problem
 from manykernels.objective.regularizers import get_regularizer
-from manykernels.solvers import InteriorPoint, SmoothDual, SpicyMKL, configured_solver
+from manykernels.solvers import InteriorPoint, SmoothDual, SpicyMKL, choose_solver, configured_solver
 from manykernels.solvers.gram.start import best_scale, interior_point
 from manykernels.solvers.gram.tracked_kernels import TrackedKernels
 from manykernels.solvers.solution import Status
@@ -146,3 +146,12 @@ def test_numbers_out_of_range_end_as_a_numerical_error_and_are_rescued(monkeypat
     solution = SmoothDual(tol=1e-6).solve(problem)
     assert solution.status == "converged"
     assert "'interior_point' went on from its best model" in solution.message
+
+
+def test_a_norm_of_norms_beside_kernels_without_a_penalty_is_for_others() -> None:
+    K = np.stack([np.diag([1.0, 2.0, 3.0, 4.0]), np.ones((4, 4)), np.eye(4)])
+    for kind, refused in (("ridge", False), ("elasticnet", False), ("lq", True)):
+        penalty = get_regularizer({0: None, "*": get_regularizer(kind, 1.0)}, 0.1)
+        problem = Problem(K, [1.0, -1.0, 1.0, -2.0], get_loss("squared"), penalty)
+        assert bool(SmoothDual.refusals(problem)) is refused
+        assert choose_solver(problem)[0].name != "smooth_dual" or not refused

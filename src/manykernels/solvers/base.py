@@ -25,6 +25,7 @@ from manykernels.solvers.run import (
     OutOfSystemsError,
     OutOfTimeError,
     Run,
+    advice_of,
     continued,
     deadline,
     on_rounded_kernels,
@@ -68,6 +69,20 @@ def in_order(problem: Problem, solvers: Iterable[type[Solver]]) -> Iterator[type
             yield cls
 
 
+def _explained(problem: Problem, solution: Solution) -> Solution:
+    """Return the solution with the reason where the optimum is zero, so that no relative gap is small."""
+    fitted = solution.certificate.primal <= FITTED * problem.loss_at_zero
+    if not (fitted and problem.unpenalized.size and solution.status in BY_NUMBERS):
+        return solution
+    why = (
+        "The kernels without a penalty fit every training row, so the objective is zero up to rounding and no relative "
+        "gap is small: give these kernels a penalty."
+    )
+    return replace(
+        solution, message=solution.message.removesuffix(advice_of(solution.status, solution.certificate)) + why
+    )
+
+
 def _empty(problem: Problem) -> Model:
     """Return the best model without kernels."""
     rho, b = problem.zero_model()
@@ -96,6 +111,8 @@ def certified_model(problem: Problem, model: Model, before: int, newton_steps: i
     return Solution(*model, certificate, passes=passes, newton_steps=newton_steps, whole=whole)
 
 
+FITTED = 1e-6  # of the loss without kernels: an objective that is zero up to what solvers reach
+BY_NUMBERS = (Status.STALLED, Status.INACCURATE, Status.NUMERICAL_ERROR, Status.MAX_ITER)
 SYSTEMS = 100  # for each iteration that is allowed: what one learner at fixed weights may take where it breaks down
 PATIENCE = 12  # certificates without any progress before a run counts as stalled
 WORTH_KEEPING = 0.5  # relative gap of a model above which a fallback starts afresh: a cold start is no worse
@@ -325,6 +342,7 @@ class Solver(ABC, Generic[State]):
         if solution.kernel_norms is None:
             solution = replace(solution, kernel_norms=solution.certificate.block_norms / problem.penalties)
         if solution.status is not Status.CONVERGED:
+            solution = _explained(problem, solution)
             warn(solution.message, ConvergenceWarning)
         return solution
 

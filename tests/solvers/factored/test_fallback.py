@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from tests.solvers.factored.test_solve import brute_force, data
 from tests.support.factored import largest_strength, on_factors
 
-from manykernels import KernelBank, MKLRegressor, solve
+from manykernels import Gaussian, KernelBank, Linear, MKLRegressor, solve
 from manykernels.exceptions import ConvergenceWarning
 from manykernels.grams.base import CHUNK_BYTES
 from manykernels.grams.factored import FactoredStack, factored_stack
@@ -344,3 +344,23 @@ def test_the_message_speaks_of_single_columns_where_there_are_no_others() -> Non
     with pytest.warns(ConvergenceWarning, match="Factors of narrow kernels on single columns have at most") as caught:
         on_factors(x, y, stack, loss="squared", relative_strength=0.02)
     assert "several columns" not in str(caught[0].message)
+
+
+@pytest.mark.parametrize("penalty", ["l1", "lq"])
+@pytest.mark.parametrize("loss", ["epsilon_insensitive", "quantile"])
+def test_functions_without_a_penalty_are_no_sums_that_cancel(loss: str, penalty: str) -> None:
+    """Dual coefficients are orthogonal to such functions, which huge weights times their kernel sums would be."""
+    rng = np.random.default_rng(1)
+    X = rng.normal(size=(60, 2))
+    y = np.sin(2 * X[:, 0]) + X[:, 1] + 0.3 * rng.normal(size=60)
+    entries = [(f"{j} {width}", Gaussian(width), [j]) for j in range(2) for width in (0.5, 1.0)]
+    bank = KernelBank([("line", Linear(), [0, 1]), *entries], standardize=True)
+    options = {"loss": loss, "penalty": {"line": None, "*": penalty}, "alpha": 0.05, "tol": 1e-6}
+    models = [
+        MKLRegressor(bank, resources={"representation": representation}, **options).fit(X, y)
+        for representation in ("factored", "gram")
+    ]
+    assert [model.solution_.status for model in models] == ["converged", "converged"]
+    values = [model.solution_.certificate.primal for model in models]
+    assert values[0] == pytest.approx(values[1], rel=3e-6)
+    np.testing.assert_allclose(models[0].predict(X), models[1].predict(X), atol=1e-2)

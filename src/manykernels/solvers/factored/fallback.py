@@ -39,11 +39,12 @@ from manykernels.solvers.gram.interior_point import InteriorPoint
 from manykernels.solvers.gram.shared_newton import SharedNewton
 from manykernels.solvers.gram.smooth_dual import SmoothDual
 from manykernels.solvers.gram.working_set import WorkingSet
+from manykernels.solvers.published.spicymkl import SpicyMKL
 from manykernels.solvers.solution import Model, Solution, Status
 from manykernels.validation.arrays import Array
 
-ON_MATRICES = (WorkingSet, InteriorPoint, SmoothDual, SharedNewton, BlockCoordinate)
-"""Who goes on where factors end, in the order of preference: the library's own solvers of Gram matrices."""
+ON_MATRICES = (WorkingSet, InteriorPoint, SmoothDual, SharedNewton, BlockCoordinate, SpicyMKL)
+"""Solvers of Gram matrices that continue where factors end, in the order of preference."""
 ON_FEW = (InteriorPoint, *(solver for solver in ON_MATRICES if solver is not InteriorPoint))
 """The same on the few kernels of a working set: it is chosen already, and to choose from it again costs steps."""
 
@@ -132,10 +133,13 @@ def result_of(
         if m in whole:
             images = [stack.cross_apply(m, stack.table, column) for column in columns_of(rho)]
             image = np.array(images).T.reshape(rho.shape)
-            norm = weights[m] * np.sqrt(max(inner(rho, image), 0.0))
             if m in problem.unpenalized:
-                norm = problem.norm_of_values(m, weights[m] * image)
-            if norm > 0:  # by rounding it may be none, and what has no norm is no part of the model
+                # Kernel sums of dual coefficients that are orthogonal to the function would cancel in all their digits.
+                Z = stack.factor(m, MATRIX_FACTORS)
+                v = np.linalg.lstsq(Z, weights[m] * image, rcond=None)[0]
+                scores += Z @ v
+                found[m] = Component(m, v.T.ravel(), MATRIX_FACTORS), float(np.linalg.norm(v))
+            elif (norm := weights[m] * np.sqrt(max(inner(rho, image), 0.0))) > 0:  # rounding may leave none
                 scores += weights[m] * image
                 found[m] = Component(m, weights[m] * rho.T.ravel(), None), norm
     others = [m for m in active.tolist() if m not in whole]

@@ -269,6 +269,14 @@ class SmoothDual(Solver):
     fallback: ClassVar[type[Solver] | None] = InteriorPoint
 
     @classmethod
+    def refusals(cls, problem: Problem) -> list[str]:
+        """Return the reasons for which this algorithm does not apply; empty if there are none."""
+        found, curve = super().refusals(problem), problem.regularizer.curve
+        if not found and problem.unpenalized.size and (curve is None or not curve.elastic):
+            return ["beside kernels without a penalty it needs linear and ridge terms for all others"]
+        return found
+
+    @classmethod
     def preference(cls, problem: Problem) -> str:
         """Return why Newton's method on the dual beats the working set (benchmarks/auto.py); empty if it does not.
 
