@@ -70,7 +70,7 @@ for seed in range(10):
     rng = np.random.default_rng(seed)
     X = rng.normal(size=(50, 2)); y = np.sin(2 * X[:, 0]) + X[:, 1] + 0.3 * rng.normal(size=50)
     bank = KernelBank([("line", Linear(), [0, 1]), *((f"{j}", Gaussian(1.0), [j]) for j in range(2))], standardize=True)
-    for loss, penalty in (("epsilon_insensitive", "l1"), ("quantile", "ridge"), ("epsilon_insensitive", "lq")):
+    for loss, penalty in (("epsilon_insensitive", "l1"), ("quantile", "ridge"), ("epsilon_insensitive", "elasticnet")):
         own = {"loss": loss, "penalty": {"line": None, "*": penalty}, "alpha": 0.05, "tol": 1e-6}
         ended.append(str(made(MKLRegressor, kernels=bank, representation="factored", **own).fit(X, y).solution_.status))
 print({status: ended.count(status) for status in sorted(set(ended))})

@@ -39,11 +39,10 @@ from manykernels.solvers.gram.interior_point import InteriorPoint
 from manykernels.solvers.gram.shared_newton import SharedNewton
 from manykernels.solvers.gram.smooth_dual import SmoothDual
 from manykernels.solvers.gram.working_set import WorkingSet
-from manykernels.solvers.published.spicymkl import SpicyMKL
 from manykernels.solvers.solution import Model, Solution, Status
 from manykernels.validation.arrays import Array
 
-ON_MATRICES = (WorkingSet, InteriorPoint, SmoothDual, SharedNewton, BlockCoordinate, SpicyMKL)
+ON_MATRICES = (WorkingSet, InteriorPoint, SmoothDual, SharedNewton, BlockCoordinate)
 """Solvers of Gram matrices that continue where factors end, in the order of preference."""
 ON_FEW = (InteriorPoint, *(solver for solver in ON_MATRICES if solver is not InteriorPoint))
 """The same on the few kernels of a working set: it is chosen already, and to choose from it again costs steps."""

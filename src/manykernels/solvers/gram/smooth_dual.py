@@ -269,14 +269,6 @@ class SmoothDual(Solver):
     fallback: ClassVar[type[Solver] | None] = InteriorPoint
 
     @classmethod
-    def refusals(cls, problem: Problem) -> list[str]:
-        """Return the reasons for which this algorithm does not apply; empty if there are none."""
-        found, curve = super().refusals(problem), problem.regularizer.curve
-        if not found and problem.unpenalized.size and (curve is None or not curve.elastic):
-            return ["beside kernels without a penalty it needs linear and ridge terms for all others"]
-        return found
-
-    @classmethod
     def preference(cls, problem: Problem) -> str:
         """Return why Newton's method on the dual beats the working set (benchmarks/auto.py); empty if it does not.
 
@@ -285,7 +277,9 @@ class SmoothDual(Solver):
         """
         few = problem.stack.in_memory and problem.n_kernels <= problem.n_samples
         selects = Capability.SELECTION in problem.regularizer.capabilities
-        if few and problem.unpenalized.size and not selects and problem.loss.smooth and not cls.refusals(problem):
+        elastic = problem.regularizer.curve is not None and problem.regularizer.curve.elastic  # not a block q-norm
+        given = few and problem.unpenalized.size and elastic and not selects
+        if given and problem.loss.smooth and not cls.refusals(problem):
             return "all weights are given, some of them huge, and Newton steps on the smooth dual need no barrier"
         if not few or not selects or cls.refusals(problem):
             return ""
