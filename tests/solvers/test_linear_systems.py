@@ -1,11 +1,11 @@
-"""Conjugate gradients: solutions of dense systems, few steps with a preconditioner, and where there is no curvature."""
+"""Conjugate gradients and Anderson extrapolation on dense systems, with a preconditioner, and without curvature."""
 
 from __future__ import annotations
 
 import numpy as np
 import pytest
 
-from manykernels.solvers.linear_systems import ConjugateGradients
+from manykernels.solvers.linear_systems import ConjugateGradients, shortest_combination
 
 
 def system(n: int = 30) -> tuple[np.ndarray, np.ndarray]:
@@ -36,3 +36,20 @@ def test_steps_end_where_nothing_bends_or_nothing_is_left() -> None:
     assert flat.step() == 0.0
     assert not flat.solve(5, 1e-3).any()
     assert not ConjugateGradients(lambda d: d, np.zeros(3)).solve(5, 1e-3).any()
+
+
+def test_the_shortest_combination_of_moves_has_sum_one_and_is_orthogonal_to_their_differences() -> None:
+    moves = np.random.default_rng(1).normal(size=(4, 9))
+    parts = shortest_combination(moves)
+    assert parts.sum() == pytest.approx(1.0)
+    np.testing.assert_allclose((moves[1:] - moves[0]) @ (parts @ moves), 0.0, atol=1e-8)
+
+
+def test_a_linear_iteration_ends_at_its_fixed_point() -> None:
+    rng = np.random.default_rng(2)
+    A, b = 0.3 * rng.normal(size=(3, 3)), rng.normal(size=3)
+    points = [np.zeros(3)]
+    for _ in range(4):
+        points.append(A @ points[-1] + b)
+    found = shortest_combination(np.diff(points, axis=0)) @ np.array(points[1:])
+    np.testing.assert_allclose(found, np.linalg.solve(np.eye(3) - A, b), rtol=1e-4)

@@ -1,10 +1,12 @@
-"""Conjugate gradients for linear systems that are known by products."""
+"""Conjugate gradients for linear systems that are known by products, and Anderson extrapolation."""
 
 from collections.abc import Callable
 
 import numpy as np
 
 from manykernels.validation.arrays import Array
+
+COLLINEAR = 1e-10  # of the sum of squares of moves, which keeps the system for their combination solvable
 
 
 class ConjugateGradients:
@@ -70,3 +72,26 @@ class ConjugateGradients:
             if self.within(share) or not self.step():
                 break
         return self.x
+
+
+def shortest_combination(moves: Array) -> Array:
+    """Return the parts (k,), of sum one, of the shortest combination ``parts @ moves`` of moves (k, n).
+
+    Where an iteration is about linear and takes ``x_k`` to ``x_k + moves_k``, ``sum_k parts_k (x_k + moves_k)`` is near
+    its fixed point (Anderson extrapolation).
+
+    References
+    ----------
+    D. Anderson, "Iterative procedures for nonlinear integral equations", Journal of the ACM 12 (1965).
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> shortest_combination(np.array([[1.0, 0.5], [-1.0, 0.5]])).round(6).tolist()
+    [0.5, 0.5]
+    """
+    products = moves @ moves.copy().T  # of two arrays: the symmetric product of one takes four times as long
+    squares = products.diagonal().copy()
+    np.fill_diagonal(products, squares + max(COLLINEAR * float(squares.sum()), 1e-280))
+    parts = np.linalg.solve(products, np.ones(len(products)))
+    return np.asarray(parts / parts.sum())

@@ -2,19 +2,14 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 import pytest
-from scipy.optimize import minimize_scalar
 
 from manykernels import KernelBank, Linear, regularization_path, solve, survival_array
 from manykernels.estimators.selection.path import RegularizationPath
 from manykernels.grams import DenseStack
 from manykernels.grams.factored import factored_stack
 from manykernels.solvers.factored import block_descent, newton
-from manykernels.solvers.factored.group_penalty import GroupPenalty
-from manykernels.solvers.factored.line_search import line_minimum
 
 N_SAMPLES, N_GROUPS, SIZE = 90, 12, 4
 
@@ -174,34 +169,3 @@ def test_a_path_by_sweeps_is_that_by_hessians(
         return
     assert np.array_equal(by_rows.weights > 0, by_moments.weights > 0)
     assert by_rows.norms == pytest.approx(by_moments.norms, rel=1e-3, abs=1e-4 * by_moments.norms.max())
-
-
-@pytest.mark.parametrize(
-    ("shape", "outside"),
-    [((1.0, 0.0, 0.0, 2.0, 0.0, False), 0.0), ((0.5, 2.0, 0.0, 2.0, 0.0, False), 0.0),
-     ((0.0, 0.0, 1.0, 1.5, 2.0, False), 0.0), ((0.0, 0.0, 1.0, 1.0, 2.0, True), 0.3)],
-)  # fmt: skip
-def test_the_minimum_on_a_line_is_that_of_a_search(shape: tuple[Any, ...], outside: float) -> None:
-    rng, starts = np.random.default_rng(0), np.array([0, 2, 5, 6])
-    a, c, b, *rest = shape
-    penalty = GroupPenalty(starts, *(np.full(3, each) for each in (a, c, b)), *rest, outside)
-    v, step = rng.normal(size=6), rng.normal(size=6)
-    v[2:5] = 0.0
-    falls, square = -8.0, 9.0
-
-    def value(s: float) -> float:
-        return falls * s + 0.5 * square * s**2 + penalty.value(v + s * step)
-
-    found = line_minimum(penalty, v, step, falls, square)
-    best = minimize_scalar(value, bounds=(0.0, 1.0), method="bounded", options={"xatol": 1e-10})
-    assert 0.0 < found < 1.0
-    assert value(found) <= best.fun + 0.02 * (value(0.0) - best.fun)
-    assert line_minimum(penalty, v, step, 1e3, square) == 0.0
-    assert line_minimum(penalty, v, step, -1e3, square) == 1.0
-
-
-def test_the_shortest_combination_of_moves_has_sum_one_and_is_orthogonal_to_their_differences() -> None:
-    moves, parts = np.random.default_rng(1).normal(size=(4, 9)), np.empty(4)
-    block_descent.shortest_combination(moves, parts)
-    assert parts.sum() == pytest.approx(1.0)
-    np.testing.assert_allclose((moves[1:] - moves[0]) @ (parts @ moves), 0.0, atol=1e-8)

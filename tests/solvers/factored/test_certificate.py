@@ -11,7 +11,7 @@ import pytest
 from manykernels import KernelBank, Linear, MKLClassifier, MKLRegressor
 from manykernels.grams.factored import factored_stack
 from manykernels.objective import Problem, get_loss, get_regularizer
-from manykernels.solvers.factored import newton
+from manykernels.solvers.factored import block_descent, newton
 from manykernels.solvers.factored.block_descent import DescentModel
 from manykernels.solvers.factored.certificate import DualBound, certificate_of, corrected, violators
 from manykernels.solvers.factored.newton import minimize
@@ -111,13 +111,13 @@ def test_gradients_take_groups_together_where_sweeps_come_to_no_end(seed: int, m
     """Sweeps went on to a Hessian of all columns, which for many groups takes as long as hundreds of them."""
     problem, objective = correlated(200, 60, seed=seed, size=5, fraction=0.02)
     taken: list[np.ndarray] = []
-    gradients = newton.conjugate_step
+    gradients = block_descent.conjugate_step
 
     def told(*arguments: Any) -> Any:
         taken.append(arguments[1])
         return gradients(*arguments)
 
-    monkeypatch.setattr(newton, "conjugate_step", told)
+    monkeypatch.setattr(block_descent, "conjugate_step", told)
     monkeypatch.setattr(newton, "quadratic_of", None)
     point = Point(np.zeros(objective.rank), problem.best_constant, problem.constant_scores(problem.best_constant))
     fit = minimize(objective, point, 1e-4 * objective.value(point), 30)

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -22,8 +23,8 @@ from manykernels.objective.certificate import inner
 from manykernels.objective.losses.curvature import Curvature
 from manykernels.solvers.factored.group_penalty import GroupPenalty, PenaltyCurve
 from manykernels.solvers.factored.group_problem import GroupProblem
-from manykernels.solvers.factored.line_search import line_minimum
 from manykernels.solvers.factored.objective import FactoredObjective, Point, is_matrix_free
+from manykernels.solvers.factored.quadratic import Position, Quadratic, line_minimum
 from manykernels.solvers.factored.tuning import (
     BLOCK_PER_RANK,
     BLOCK_ROWS,
@@ -99,99 +100,83 @@ def conjugate_step(
     return along * x[:rank], along * objective.intercepts(x[rank:]), along * image, left(system.residual)
 
 
-def backfitting_step(
-    objective: FactoredObjective, point: Point, slopes: Array, curvature: Curvature, blocks: list[Block], tol: float
-) -> tuple[Array, Any, Array]:
-    """Minimize the quadratic model at a point by sweeps over columns, and steps of all that are not zero.
+class Backfitting(Quadratic):
+    """One quadratic for each column, and products with all of them."""
 
-    To a gap of about ``tol``, or as far as so many sweeps come.
-    """
-    sweeps = Sweeps(objective, point.v, slopes, curvature, blocks)
-    problems = [block.problem for block in blocks]
-    first = 0.0
-    for _ in range(CYCLES):
-        for number in range(SWEEPS_A_CYCLE):
-            moved = sweeps.run(everything=number == 0)
-            first = max(first, moved)
-        if moved <= SWEEP_TOL**2 * first:
-            break
-        if objective.penalty.coned:  # the step of all columns knows of no cones
-            continue
-        inverses = [p.preconditioner(part) for p, part in zip(problems, sweeps.parts, strict=True)]
+    most_sweeps, sweeps_of_some, sweeps_apart = CYCLES * SWEEPS_A_CYCLE, SWEEPS_A_CYCLE, SWEEPS_A_CYCLE
 
-        def inverse(r: Array, inverses: list[Callable[[Array], Array]] = inverses) -> Array:
-            return np.concatenate([own(part) for own, part in zip(inverses, objective.split(r), strict=True)])
+    def __init__(self, objective: FactoredObjective, curvature: Curvature) -> None:
+        self._objective, self.penalty = objective.apart, objective.penalty
+        slots = range(len(self._objective.operators))
+        self._blocks = [block_of(self._objective, slot, curvature) for slot in slots]
 
-        here = np.concatenate(sweeps.parts)
-        *step, left = conjugate_step(objective, here, sweeps.slope, curvature, inverse, STEP_SHARE * tol)
-        sweeps.move(*step)
-        if left <= STEP_SHARE * tol:
-            break
-    sweeps.run()
-    return np.concatenate(sweeps.parts), sweeps.shift, sweeps.change
+    def step(self, point: Point, slopes: Array, curvature: Curvature, tol: float) -> tuple[Array, Any, Array]:
+        """Minimize the quadratic model at a point to a gap of about ``tol``, or as far as so many sweeps come."""
+        self._curvature, self._totals = curvature, self._objective.totals(curvature.diagonal)
+        at = Position(point.v.copy(), slopes.copy(), np.zeros_like(slopes), 0.0)
+        _, _, ended = self.minimize(at, STEP_SHARE * tol, SWEEP_TOL)
+        if not ended:
+            self.sweep(at, everything=True)
+        return at.v, at.shift, at.change
 
-
-class Sweeps:
-    """Coefficients, intercepts and scores of one Newton step's quadratic while columns take turns."""
-
-    def __init__(
-        self, objective: FactoredObjective, v: Array, slopes: Array, curvature: Curvature, blocks: list[Block]
-    ) -> None:
-        self.objective, self.curvature, self.blocks = objective, curvature, blocks
-        self.parts = [part.copy() for part in objective.split(v)]
-        self.slope, self.change = slopes.copy(), np.zeros_like(slopes)
-        self.shift: Array | float = 0.0
-        self._totals = objective.totals(curvature.diagonal)
-
-    def run(self, *, everything: bool = True) -> float:
-        """Let every column take its turn, or those not at zero; return the square of how far coefficients moved."""
-        penalty, moved = self.objective.penalty, 0.0
-        joint, norms = penalty.coupled, penalty.norms(np.concatenate(self.parts))
-        for slot, block in enumerate(self.blocks):
-            old = self.parts[slot]
+    def sweep(self, at: Position, everything: bool) -> tuple[float, float]:
+        penalty, moved = self.penalty, 0.0
+        joint, norms = penalty.coupled, penalty.norms(at.v)
+        for block, (low, high) in zip(self._blocks, pairwise(self._objective.ends.tolist()), strict=True):
+            old = at.v[low:high]
             if not (everything or old.any()):
                 continue
-            new = block.minimize(old, self.slope, penalty.rest(norms, *block.span) if joint else None)
+            new = block.minimize(old, at.slopes, penalty.rest(norms, *block.span) if joint else None)
             norms[slice(*block.span)] = block.problem.penalty.norms(new)
-            step = new - old
-            if step.any():
-                image, shift = np.zeros_like(self.slope), 0.0
+            if (step := new - old).any():
+                image, shift = np.zeros_like(at.slopes), 0.0
                 block.operator.add_scores(step, image)
                 if block.intercepts_follow:
-                    shift = self._at_rest(self.curvature.product(image))
+                    shift = self._at_rest(self._curvature.product(image))
                     image += shift
-                size = 1.0 if joint else self._length(block, old, new, image)
-                if size < 1.0:
-                    step, shift, image, new = size * step, size * shift, size * image, old + size * step
-                self._add(shift, image)
-                self.parts[slot] = new
-                moved += float(step @ step)
+                size = 1.0 if joint else self._length(block, at.slopes, old, new, image)
+                at.v[low:high] = old + size * step if size < 1.0 else new
+                self._move(at, size * shift, size * image)
+                moved += size**2 * float(step @ step)
         if self._totals.any():
-            shift = self._at_rest(self.slope)
-            self._add(shift, np.zeros_like(self.slope) + shift)
-        return moved
+            shift = self._at_rest(at.slopes)
+            self._move(at, shift, np.zeros_like(at.slopes) + shift)
+        return moved, np.inf
+
+    def image(self, step: Position) -> Array:
+        return step.change
+
+    def step_jointly(self, at: Position, tol: float) -> bool:
+        """Take conjugate gradients in the groups that are not zero."""
+        if self.penalty.coned:  # which know of no cones
+            return False
+        pairs = zip(self._blocks, self._objective.split(at.v), strict=True)
+        inverses = [block.problem.preconditioner(part) for block, part in pairs]
+
+        def inverse(r: Array) -> Array:
+            parts = self._objective.split(r)
+            return np.concatenate([own(part) for own, part in zip(inverses, parts, strict=True)])
+
+        step, shift, image, left = conjugate_step(self._objective, at.v, at.slopes, self._curvature, inverse, tol)
+        at.v = at.v + step
+        self._move(at, shift, image)
+        return left <= tol
 
     def _at_rest(self, slopes: Array) -> Any:
         """Return the shift of intercepts that takes their share of these slopes away."""
-        return shift_to_rest(self.objective, slopes, self._totals)
+        return shift_to_rest(self._objective, slopes, self._totals)
 
-    def _length(self, block: Block, old: Array, new: Array, image: Array) -> float:
+    def _length(self, block: Block, slopes: Array, old: Array, new: Array, image: Array) -> float:
         """Return how far to go from old to new: a block's sampled Hessian misses the curvature of other rows."""
         penalty = block.problem.penalty
-        gain = -inner(self.slope, image) - penalty.value(new) + penalty.value(old)
-        square = self.curvature.square(image)
-        return 1.0 if gain >= OVERSHOOT * square else max(gain, 0.0) / square
+        gain = -inner(slopes, image) - penalty.value(new) + penalty.value(old)
+        square = self._curvature.square(image)
+        return 1.0 if gain >= OVERSHOOT * square else min(max(gain, 0.0) / square, 1.0)
 
-    def move(self, step: Array, shift: Array | float, image: Array) -> None:
-        """Add a step of all columns."""
-        self.parts = [part + d for part, d in zip(self.parts, self.objective.split(step), strict=True)]
-        self._add(shift, image)
-
-    def _add(self, shift: Array | float, image: Array) -> None:
-        self.shift += shift
-        self.change += image
-        self.slope += self.curvature.product(image)
-        self.change, self.slope = held(self.change), held(self.slope)
+    def _move(self, at: Position, shift: Array | float, image: Array) -> None:
+        """Let slopes follow a change of scores."""
+        at.shift = at.shift + shift
+        at.change, at.slopes = held(at.change + image), held(at.slopes + self._curvature.product(image))
 
 
 def shift_to_rest(objective: FactoredObjective, slopes: Array, totals: Array) -> Any:

@@ -21,20 +21,17 @@ import numpy as np
 from manykernels.compiled import compiled
 from manykernels.grams.loops import FAST, add_columns, column_products
 from manykernels.objective.losses.curvature import Curvature, add_curved
+from manykernels.solvers.factored.backfitting import conjugate_step
 from manykernels.solvers.factored.group_penalty import TINIEST, PenaltyCurve, group_minimizer, sum_of_powers
-from manykernels.solvers.factored.line_search import minimum_ahead
 from manykernels.solvers.factored.objective import FactoredObjective, Point
+from manykernels.solvers.factored.quadratic import Position, Quadratic
 from manykernels.validation.arrays import Array
 
 USUAL_SWEEPS, FEW_SWEEPS = 15, 8  # that a step takes, and one on curvatures that the next step finds changed
 PRODUCT_COST = 4.0  # of a product in a sweep, beside one in a matrix product (benchmarks/group_path.py)
-SWEEPS = 15  # over the groups that are not zero, in one step: what they do not come to by then, gradients do
 STEPS_ON_HESSIAN = 1.0  # Cholesky factorizations that a step on a Hessian takes, products as those of the Hessian
-SWEEPS_OF_SOME = 3  # of which the last is over all groups: those that enter late take all others along
 LAST_MOVE = 4e-2  # a sweep whose groups move by this part of the largest sweep's ends the step
-REMEMBERED = 4  # sweeps before the last one, of which the next point is a combination
 NO_SHIFT = 1e-5  # of the largest sum of curvatures, below which intercepts are left as they are
-COLLINEAR = 1e-10  # of the sum of squares of their moves, which keeps the system for it solvable
 ENOUGH = 3.0  # times the gap asked for: a sweep that is thought to leave less ends the step
 
 
@@ -120,51 +117,9 @@ def sweep_rows(
 
 
 @compiled(fastmath=FAST)
-def shortest_combination(moves: Array, parts: Array) -> None:
-    """Set ``parts`` (k,), of sum one, to the combination of moves (k, r) that is the shortest, about."""
-    count, trace = parts.size, 0.0
-    products = np.empty((count, count))
-    for i in range(count):
-        for j in range(i + 1):
-            products[i, j] = np.dot(moves[i], moves[j])
-        trace += products[i, i]
-    for i in range(count):  # Cholesky, and the solution for ones
-        products[i, i] += COLLINEAR * trace
-        for j in range(i + 1):
-            for k in range(j):
-                products[i, j] -= products[i, k] * products[j, k]
-            if j < i:
-                products[i, j] /= products[j, j]
-        products[i, i] = np.sqrt(max(products[i, i], TINIEST))
-        parts[i] = 1.0
-        for k in range(i):
-            parts[i] -= products[i, k] * parts[k]
-        parts[i] /= products[i, i]
-    total = 0.0
-    for i in range(count - 1, -1, -1):
-        for k in range(i + 1, count):
-            parts[i] -= products[k, i] * parts[k]
-        parts[i] /= products[i, i]
-        total += parts[i]
-    for i in range(count):
-        parts[i] /= total
-
-
-@compiled(fastmath=FAST)
-def combined(points: Array, parts: Array, here: Array, out: Array) -> None:
-    """Set ``out`` (n,) to the combination of points (k, n) less one of them."""
-    for i in range(here.size):
-        out[i] = -here[i]
-    for k in range(points.shape[0]):
-        point, part = points[k], parts[k]
-        for i in range(here.size):
-            out[i] += part * point[i]
-
-
-@compiled(fastmath=FAST)
-def answer_sums(of_shifts: Array, curved: Any, image: Array, slopes: Array, change: Array, shift: Array) -> None:
-    """Move intercepts to where sums of slopes are zero, and scores and slopes (T, N) with them; sets ``image``."""
-    sums = np.zeros(shift.size)
+def answer_sums(of_shifts: Array, curved: Any, slopes: Array, change: Array, shift: Array) -> None:
+    """Move intercepts to where sums of slopes are zero, and scores and slopes (T, N) with them."""
+    sums, image = np.zeros(shift.size), np.empty_like(slopes)
     for t in range(shift.size):
         for i in range(slopes.shape[1]):
             sums[t] += slopes[t, i]
@@ -179,115 +134,12 @@ def answer_sums(of_shifts: Array, curved: Any, image: Array, slopes: Array, chan
     add_curved(*curved, image, slopes)
 
 
-@compiled(fastmath=FAST)
-def move_on(
-    parts: Array,
-    points: Array,
-    changes: Array,
-    shifts: Array,
-    curved: Any,
-    ends: Array,
-    shape: Any,
-    v: Array,
-    slopes: Array,
-    change: Array,
-    shift: Array,
-    image: Array,
-    bent: Array,
-) -> None:
-    """Move toward a combination of past points, as far as the quadratic falls; sets ``image`` and its curvature."""
-    step, falls, square = np.empty(v.size), 0.0, 0.0
-    combined(points, parts, v, step)
-    for t in range(slopes.shape[0]):
-        combined(changes[:, t], parts, change[t], image[t])
-    bent[:] = 0.0
-    add_curved(*curved, image, bent)
-    for t in range(slopes.shape[0]):
-        for i in range(image.shape[1]):
-            falls += slopes[t, i] * image[t, i]
-            square += bent[t, i] * image[t, i]
-    linear, curvature, power, q, strength, coupled = shape
-    size = minimum_ahead(ends, linear, curvature, power, q, strength, coupled, 0.0, v, step, falls, square)
-    for j in range(v.size):
-        v[j] += size * step[j]
-    for t in range(slopes.shape[0]):
-        for i in range(image.shape[1]):
-            change[t, i] += size * image[t, i]
-            slopes[t, i] += size * bent[t, i]
-    for t in range(shift.size):
-        far = -shift[t]
-        for k in range(parts.size):
-            far += parts[k] * shifts[k, t]
-        shift[t] += size * far
-
-
-@compiled(fastmath=FAST)
-def descend(
-    Z: Array,
-    places: Array,
-    curved: Any,
-    starts: Array,
-    bases: Array,
-    eigenvalues: Array,
-    linear: Array,
-    curvature: Array,
-    power: Array,
-    q: float,
-    strength: float,
-    coupled: bool,
-    of_shifts: Array,
-    tol: float,
-    constant: bool,
-    v: Array,
-    slopes: Array,
-    change: Array,
-    shift: Array,
-) -> tuple[int, bool]:
-    """Let groups take turns until a gap is about ``tol``, or sweeps move little beside the largest.
-
-    Between sweeps all move on to the combination of the last points whose moves in a sweep, combined alike, are the
-    shortest, as far as the quadratic falls: Anderson, "Iterative procedures for nonlinear integral equations", Journal
-    of the ACM 12 (1965). Slopes follow, so that no factor is read. Arguments are those of `sweep_rows`; intercepts
-    answer sums of slopes by ``of_shifts``, (0, 0) if there are none. Returns the number of sweeps, and whether it ended
-    since the gap seemed small enough.
-    """
-    largest, everything, kept, outputs = 0.0, True, REMEMBERED + 1, slopes.shape[0]
-    moves, points = np.empty((kept, v.size)), np.empty((kept, v.size))
-    changes, shifts = np.empty((kept, *change.shape), dtype=Z.dtype), np.empty((kept, shift.size))
-    parts = np.empty(kept)
-    image, bent = np.empty_like(slopes), np.empty_like(slopes)
-    ends, shape = outputs * starts, (linear, curvature, power, q, strength, coupled)
-    for number in range(SWEEPS):
-        slot, count = number % kept, min(number + 1, kept)
-        moves[slot] = v
-        moved, gap = sweep_rows(
-            Z, places, curved, starts, bases, eigenvalues, linear, curvature, power, q, strength, coupled,
-            everything, v, slopes, change,
-        )  # fmt: skip
-        if shift.size > 0:
-            answer_sums(of_shifts, curved, image, slopes, change, shift)
-        largest = max(largest, moved)
-        enough = gap <= ENOUGH * tol
-        # Where curvatures stay, the quadratic is the loss itself, and worth minimizing.
-        small = enough or (not constant and moved <= LAST_MOVE**2 * largest)
-        if everything and small:
-            return number + 1, enough
-        everything = small or number % SWEEPS_OF_SOME == SWEEPS_OF_SOME - 1
-        for j in range(v.size):
-            moves[slot, j] = v[j] - moves[slot, j]
-        points[slot] = v
-        changes[slot] = change
-        shifts[slot] = shift
-        if small or count == 1:
-            continue
-        shortest_combination(moves[:count], parts[:count])
-        past = parts[:count], points[:count], changes[:count], shifts[:count]
-        move_on(*past, curved, ends, shape, v, slopes, change, shift, image, bent)
-    return SWEEPS, enough
-
-
-class DescentModel:
+class DescentModel(Quadratic):
     """The factors of a working set in the eigenbases of one curvature, which the steps of a solve share."""
+
+    most_sweeps = 15  # what they do not come to by then, gradients do
+    sweeps_of_some = 3  # groups that enter late take all others along
+    ended = False  # a Newton step in all groups is the better one where groups act on each other
 
     def __init__(self, objective: FactoredObjective, curvature: Curvature) -> None:
         above = np.ascontiguousarray(curvature.above, dtype=np.float64)
@@ -308,18 +160,11 @@ class DescentModel:
         self.bases = roots[:, None, None] * self._turns
         self._of_shifts = self._response(objective) if objective.n_free else np.zeros((0, 0))
         self.sweeps = 0  # that the last step took
-        self.enough = False  # whether the last step ended because its gap seemed small enough
-        self.ended = False  # a Newton step in all groups is the better one where groups act on each other
-        self._penalty = penalty
-
-    @property
-    def exhausted(self) -> bool:
-        """Whether the last step came to no end: groups act on each other."""
-        return self.sweeps == SWEEPS and not self.enough
+        self.penalty = penalty
 
     def preconditioner(self, v: Array) -> Callable[[Array], Array]:
         """Return the division by the curvatures of groups alone and of the penalty; zero on groups at zero."""
-        curve = PenaltyCurve.at(self._penalty, v)
+        curve = PenaltyCurve.at(self.penalty, v)
         scale = np.where(curve.free, 1.0 / (self.eigenvalues + curve.pull), 0.0)
         return lambda r: self.turned(scale * self.turned(r), back=True)
 
@@ -347,20 +192,40 @@ class DescentModel:
         out[place] = (parts @ turns).reshape(-1)[slots]
         return out
 
-    def step(self, objective: FactoredObjective, point: Point, slopes: Array, tol: float) -> tuple[Array, Any, Array]:
-        """Minimize the quadratic model at a point, to about this gap, or to a part of what there was to gain."""
-        penalty = objective.penalty
-        assert penalty.shape is not None
-        v, own = self.turned(point.v), np.array(np.atleast_2d(slopes.T), dtype=self._Z.dtype, order="C")
-        change, shift = np.zeros_like(own), np.zeros(len(self._of_shifts))
+    def sweep(self, at: Position, everything: bool) -> tuple[float, float]:
         model = self._Z, self._places, self._curved, self._starts, self.bases, self.eigenvalues
-        where = v, own, change, shift
-        sweeps, self.enough = descend(*model, *penalty.shape, self._of_shifts, tol, objective.constant, *where)
-        self.sweeps = sweeps
-        target, moves = self.turned(v, back=True), objective.intercepts(shift)
-        if change.dtype == np.float64:
-            return target, moves, np.ascontiguousarray(change.T) if objective.problem.shared else change[0]
-        return target, moves, objective.scores(target) + (point.b + moves) - point.z
+        assert self.penalty.shape is not None
+        moved, gap = sweep_rows(*model, *self.penalty.shape, everything, at.v, at.slopes, at.change)
+        if at.shift.size:
+            answer_sums(self._of_shifts, self._curved, at.slopes, at.change, at.shift)
+        return float(moved), float(gap)
+
+    def image(self, step: Position) -> Array:
+        return step.change.astype(np.float64, copy=False)
+
+    def step(
+        self, objective: FactoredObjective, point: Point, slopes: Array, curvature: Curvature, tol: float, near: float
+    ) -> tuple[Array, Any, Array]:
+        """Minimize the quadratic model at a point, to about this gap, or to a part of what there was to gain.
+
+        Groups that act on each other, so that turns come to no end, then move together to about the gap ``near``.
+        """
+        own = np.array(np.atleast_2d(slopes.T), dtype=self._Z.dtype, order="C")
+        at = Position(self.turned(point.v), own, np.zeros_like(own), np.zeros(len(self._of_shifts)))
+        # Where curvatures stay, the quadratic is the loss itself, and worth minimizing.
+        last_move = 0.0 if objective.constant else LAST_MOVE
+        self.sweeps, self.enough, ended = self.minimize(at, ENOUGH * tol, last_move)
+        v, moves = self.turned(at.v, back=True), objective.intercepts(at.shift)
+        if self._Z.dtype == np.float64:
+            change = np.ascontiguousarray(at.change.T) if objective.problem.shared else at.change[0]
+        else:
+            change = objective.scores(v) + (point.b + moves) - point.z
+        if ended or self.enough:
+            return v, moves, change
+        here = slopes + curvature.product(change)
+        along, more, *_ = conjugate_step(objective.rounded, v, here, curvature, self.preconditioner(v), near)
+        v, moves = v + along, moves + more
+        return v, moves, objective.scores(v) + (point.b + moves) - point.z
 
 
 def factor_rows(objective: FactoredObjective) -> tuple[Array, Array, Array]:

@@ -38,7 +38,7 @@ from manykernels.solvers.factored.group_penalty import (
     power_slope,
     sum_of_powers,
 )
-from manykernels.solvers.factored.line_search import line_minimum
+from manykernels.solvers.factored.quadratic import NOTHING, Position, Quadratic
 from manykernels.solvers.linear_systems import ConjugateGradients
 from manykernels.validation.arrays import Array
 
@@ -239,8 +239,7 @@ def _turned(G: Array | None, low: int, blocks: Sequence[tuple[int, int, Array]])
     return out
 
 
-SWEEPS = 4  # between two attempts at a Newton step
-MAX_ROUNDS = 200
+TURNS = 4  # of every group, between two attempts at a Newton step
 SHORT = 0.1  # a step below it was stopped by a group that passes zero
 MOST_GRADIENTS, LEFT = 30, 0.1  # of the residual, in the norm of the blocks, where outputs have something in common
 RIDGE = 1e-12  # of the mean diagonal: keeps directions that no sample bends solvable
@@ -309,7 +308,7 @@ class CurvedBlocks:
         return out
 
 
-class GroupProblem:
+class GroupProblem(Quadratic):
     """The quadratic of one Newton step, in the eigenbasis of its diagonal blocks.
 
     Of several outputs every group is over all of them, one after the other, and so are coordinates here; the quadratic
@@ -322,6 +321,9 @@ class GroupProblem:
     penalty : GroupPenalty
     shares : Shares, optional
     """
+
+    most_sweeps = 200
+    sweeps_of_some = sweeps_apart = 1
 
     def __init__(self, H: Array, penalty: GroupPenalty, shares: Shares | None = None) -> None:
         self._H, self._shares, size = H.reshape(-1, *H.shape[-2:]), shares, H.shape[-1]
@@ -383,68 +385,77 @@ class GroupProblem:
         """
         if outside is not None:
             self.penalty = replace(self.penalty, outside=outside)
-        penalty = self.penalty
-        v, r = self._rotate(v), self._rotate(gradient)
-        target = tol * self._violation(v, r)
-        for _ in range(MAX_ROUNDS):
-            if penalty.tied:
-                v, r = self._leave_zero(v, r)
-            before = penalty.norms(v) > 0
-            v, r = self._swept(v, r)
-            if penalty.tied:
-                v, r = self._end_at_zero(v, r)
-            if self._violation(v, r) <= target:
-                break
-            if np.array_equal(before, penalty.norms(v) > 0):
-                v, r = self._newton_steps(v, r)
-                if self._violation(v, r) <= target:
-                    break
-        return penalty.in_cones(self._rotate(v, back=True)), self._rotate(r, back=True)
+        at = Position(self._rotate(v), self._rotate(gradient), NOTHING, 0.0)
+        self.minimize(at, tol * self._violation(at.v, at.slopes))
+        return self.penalty.in_cones(self._rotate(at.v, back=True)), self._rotate(at.slopes, back=True)
 
-    def _swept(self, v: Array, r: Array) -> tuple[Array, Array]:
+    def sweep(self, at: Position, everything: bool) -> tuple[float, float]:
+        """Let all groups take some turns; return the violation in place of a gap."""
+        if self.penalty.tied:
+            self._leave_zero(at)
+        before = self.penalty.norms(at.v) > 0
+        self._take_turns(at)
+        if self.penalty.tied:
+            self._end_at_zero(at)
+        self._settled = np.array_equal(before, self.penalty.norms(at.v) > 0)
+        return np.inf, self._violation(at.v, at.slopes)
+
+    def image(self, step: Position) -> Array:
+        return step.v
+
+    def step_jointly(self, at: Position, tol: float) -> bool:
+        """Take Newton steps on the groups that are not zero, if these are the same as before the last sweep."""
+        if not self._settled:
+            return False
+        for _ in range(len(self.penalty.starts)):  # as long as each ends at a group
+            if not self._newton_step(at):
+                break
+        return self._violation(at.v, at.slopes) <= tol
+
+    def _along(self, d: Array) -> Position:
+        """Return a step of these coordinates."""
+        return Position(d, self._product(d), NOTHING, 0.0)
+
+    def _take_turns(self, at: Position) -> None:
         """Let every group take its turn, some times; of blocks alone, and then as far that way as the whole falls."""
-        w, rows = v.copy(), r[self._place]
-        for _ in range(SWEEPS):
+        w, rows = at.v.copy(), at.slopes[self._place]
+        for _ in range(TURNS):
             if self._cones is None:
                 self.penalty.sweep(self._H, self._eigenvalues, w, rows)
             else:
                 assert self.penalty.shape is not None
                 self._cones.sweep(self._H, self._eigenvalues, self.penalty.shape, self.penalty.outside, w, rows)
         if self._shares is None:
-            r[self._place] = rows
-            return w, r
-        step = w - v
-        image = self._product(step)
-        size = line_minimum(self.penalty, v, step, float(r @ step), float(step @ image))
-        return w if size == 1.0 else v + size * step, r + size * image
+            at.v, at.slopes[self._place] = w, rows
+        else:
+            self.advance(at, self._along(w - at.v))
 
     def _violation(self, v: Array, r: Array) -> float:
         return self.penalty.violation(v, r, None if self._cones is None else self._cones.rests)
 
-    def _leave_zero(self, v: Array, r: Array) -> tuple[Array, Array]:
+    def _leave_zero(self, at: Position) -> None:
         """Move all groups at zero along their smallest subgradients together: each by itself may be held back."""
-        penalty, norms = self.penalty, self.penalty.norms(v)
-        sizes = penalty.norms(r)
+        penalty, norms = self.penalty, self.penalty.norms(at.v)
+        sizes = penalty.norms(at.slopes)
         excess = np.where(norms > 0, 0.0, penalty.excess(norms, sizes))
         shares = np.divide(excess, sizes, out=np.zeros_like(sizes), where=excess > 0)
-        if not shares.any():
-            return v, r
-        step = -np.repeat(shares, np.diff(penalty.starts)) * r
-        image = self._product(step)
-        size = line_minimum(penalty, v, step, float(r @ step), float(step @ image))
-        return v + size * step, r + size * image
+        if shares.any():
+            self.advance(at, self._along(-np.repeat(shares, np.diff(penalty.starts)) * at.slopes))
 
-    def _end_at_zero(self, v: Array, r: Array) -> tuple[Array, Array]:
+    def _end_at_zero(self, at: Position) -> None:
         """Set the groups of a norm to zero together where that gains: one after the other they never get there."""
         sizes = np.diff(self.penalty.starts)
         for members in self.penalty.joint_norms:
-            passed = np.where(np.repeat(members, sizes), v, 0.0)
+            passed = np.where(np.repeat(members, sizes), at.v, 0.0)
             if passed.any():
-                ended = r - self._product(passed)
-                gain = self.penalty.value(v - passed) - self.penalty.value(v) - 0.5 * float((r + ended) @ passed)
-                if gain < 0.0:
-                    v, r = v - passed, ended
-        return v, r
+                self._jump(at, self._along(-passed))
+
+    def _jump(self, at: Position, step: Position) -> bool:
+        """Take a whole step if that gains; return whether it does."""
+        ahead = self.penalty.value(at.v + step.v) - self.penalty.value(at.v)
+        if gains := float((at.slopes + 0.5 * step.slopes) @ step.v) + ahead < 0.0:
+            at.add(step)
+        return gains
 
     def factorized(self, v: Array) -> CurvedBlocks | None:
         """Return the factors of the second derivatives at ``v``, but for what outputs have in common.
@@ -456,24 +467,17 @@ class GroupProblem:
         except LinAlgError:
             return None
 
-    def _newton_steps(self, v: Array, r: Array) -> tuple[Array, Array]:
-        """Take Newton steps on the groups that are not zero, one after the other as long as each ends at a group."""
-        for _ in range(len(self.penalty.starts)):
-            v, r, left = self._newton_step(v, r)
-            if not left:
-                break
-        return v, r
-
-    def _newton_step(self, v: Array, r: Array) -> tuple[Array, Array, bool]:
-        """Take a Newton step to the minimum on its line; tell whether that is where a group becomes zero."""
-        step = self._newton_direction(v, r)
-        if step is None:
-            return v, r, False
-        image = self._product(step)
-        size = line_minimum(self.penalty, v, step, float(r @ step), float(step @ image))
-        if size < SHORT and (ended := self._until_one_leaves(v, r, step, image)) is not None:
-            return *ended, True
-        return v + size * step, r + size * image, False
+    def _newton_step(self, at: Position) -> bool:
+        """Take a Newton step to the minimum on its line; return whether that is where a group becomes zero."""
+        direction = self._newton_direction(at.v, at.slopes)
+        if direction is None:
+            return False
+        step = self._along(direction)
+        size = self.length(at, step)
+        if size < SHORT and self._end_at_a_group(at, step):
+            return True
+        at.add(step, size)
+        return False
 
     def _newton_direction(self, v: Array, r: Array) -> Array | None:
         """Return the Newton step of the groups that are not zero, along faces of cones; None if rounding forbids it."""
@@ -500,26 +504,21 @@ class GroupProblem:
 
         return ConjugateGradients(product, right, factor.solve).solve(MOST_GRADIENTS, LEFT)
 
-    def _until_one_leaves(self, v: Array, r: Array, step: Array, image: Array) -> tuple[Array, Array] | None:
-        """Go along a step to where the first group is closest to zero, and leave it there; None if no descent.
+    def _end_at_a_group(self, at: Position, step: Position) -> bool:
+        """Go along a step to where the first group is closest to zero, and leave it there; return whether that gains.
 
         Nearly collinear groups trade along directions in which the quadratic is flat: the step is a thousand times as
         long as the group that ends the descent on its line, and the minimum on the line is the kink at that group.
         """
         heads = self.penalty.starts[:-1]
-        cross, ahead = np.add.reduceat(v * step, heads), np.add.reduceat(step * step, heads)
+        cross, ahead = np.add.reduceat(at.v * step.v, heads), np.add.reduceat(step.v**2, heads)
         closest = np.divide(-cross, ahead, out=np.full(len(heads), np.inf), where=cross < 0.0)
         first = int(np.argmin(closest))
         if not closest[first] < 1.0:
-            return None
-        own = slice(*self.penalty.starts[first : first + 2])
-        ends = v + closest[first] * step
-        rest, ends[own] = ends[own].copy(), 0.0
-        passed = np.zeros_like(v)
-        passed[own] = rest
-        ended = r + closest[first] * image - self._product(passed)
-        gain = 0.5 * float((r + ended) @ (ends - v)) + self.penalty.value(ends) - self.penalty.value(v)
-        return (ends, ended) if gain < 0.0 else None
+            return False
+        own, move = slice(*self.penalty.starts[first : first + 2]), closest[first] * step.v
+        move[own] = -at.v[own]
+        return self._jump(at, self._along(move))
 
     def preconditioner(self, v: Array) -> Callable[[Array], Array]:
         """Return the product with the inverse of the second derivatives at ``v``, zero on groups at zero."""

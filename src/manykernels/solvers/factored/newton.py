@@ -19,6 +19,7 @@ J. Lee, Y. Sun, M. Saunders, "Proximal Newton-type methods for minimizing compos
 """
 
 import time
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -26,11 +27,12 @@ import numpy as np
 
 from manykernels.objective.certificate import inner
 from manykernels.objective.losses.curvature import SAMPLE_PER_RANK, Curvature
-from manykernels.solvers.factored.backfitting import backfitting_step, block_of, conjugate_step
+from manykernels.solvers.factored.backfitting import Backfitting
 from manykernels.solvers.factored.block_descent import PRODUCT_COST, DescentModel, descends
 from manykernels.solvers.factored.certificate import correctable, corrected
 from manykernels.solvers.factored.group_problem import GroupProblem
 from manykernels.solvers.factored.objective import FactoredObjective, Point
+from manykernels.solvers.factored.quadratic import Quadratic
 from manykernels.solvers.factored.rounded_descent import RoundedModel, rounded_products
 from manykernels.solvers.factored.tuning import (
     CORRECTED,
@@ -73,12 +75,10 @@ class NewtonFit:
 
 @dataclass
 class Hessians:
-    """What is known of second derivatives: the rows they are summed over, and the models made from them."""
+    """What is known of second derivatives: the rows they are summed over, and the quadratic made from them."""
 
     rows: int
-    dense: GroupProblem | None = None
-    blocks: list[Any] | None = None
-    descent: DescentModel | RoundedModel | None = None
+    model: Any = None
     descending: bool = True
     tol: float = 0.0  # gap that is asked for
     sweep_tol: float = 0.0  # to which groups take turns
@@ -88,13 +88,14 @@ class Hessians:
     missed: float = np.inf  # share of the bend along the last step that the rows of a dense model do not see
 
     def forget(self) -> None:
-        """Have the models made anew from the curvatures of the next step."""
-        self.dense, self.blocks, self.descent = None, None, None
+        """Have the model made anew from the curvatures of the next step."""
+        self.model = None
 
-    @property
-    def fresh(self) -> bool:
-        """Whether the next step makes its models anew."""
-        return self.dense is None and self.blocks is None and self.descent is None
+    def model_of(self, kind: type[Quadratic], make: Callable[..., Any], *arguments: Any) -> Any:
+        """Return the model if it is of a kind, else a new one."""
+        if not isinstance(self.model, kind):
+            self.model = make(*arguments)
+        return self.model
 
 
 def minimize(
@@ -129,9 +130,9 @@ def minimize(
             break
         if value >= before and gap >= last:  # rounding let the last step pass, and neither side gained by it
             break
-        if hessians.descent is not None and hessians.descent.enough:
+        if hessians.model is not None and hessians.model.enough:
             hessians.sweep_tol *= STALE  # less than it seemed
-        elif hessians.descent is not None and gap > SLOW * last and not hessians.descent.ended:
+        elif hessians.model is not None and gap > SLOW * last and not hessians.model.ended:
             hessians.descending = False  # groups that act on each other move together in a Newton step only
         if gap > STALE * last:
             hessians.forget()
@@ -142,7 +143,7 @@ def minimize(
         if not _advance_somehow(objective, point, slopes, -adjoint, value, hessians):
             break
     if hessians.sweeps:  # which had not been enough where a Hessian followed
-        objective.known.sweeps = hessians.sweeps if hessians.dense is None else 2 * hessians.sweeps
+        objective.known.sweeps = (1 + isinstance(hessians.model, GroupProblem)) * hessians.sweeps
     return NewtonFit(point, slopes, gap, step, *dual)
 
 
@@ -189,7 +190,7 @@ def _advance_somehow(
     loss = objective.loss
     here = loss.curvature(point.z)
     if here.definite:
-        tries = [loss.curvature] if hessians.fresh else [loss.curvature, loss.curvature]
+        tries = [loss.curvature] if hessians.model is None else [loss.curvature, loss.curvature]
         for curvature in (*tries, loss.curvature_bound):
             if _advance(objective, point, slopes, gradient, value, hessians, curvature(point.z)):
                 return True
@@ -226,24 +227,23 @@ def _advance(
     # Where single precision does, so do differences of scores, and points keep those of their coefficients.
     hessians.missed, whole = np.inf, objective.known.single
     if hessians.descending and descends(objective, curvature, first_rows(objective), hessians.sweeps):
-        v, shift, change = _swept(objective, point, slopes, hessians, curvature)
+        model = hessians.model_of(DescentModel, DescentModel, objective, curvature)
+        near = (GRADIENTS_LEFT if correctable(objective) else STEP_SHARE) * hessians.tol
+        v, shift, change = model.step(objective, point, slopes, curvature, hessians.sweep_tol, near)
+        hessians.sweeps += model.sweeps
     elif gradient is None:
         return 0.0
     elif hessians.descending and rounded_products(objective) < hessians.rows * objective.products:
-        if not isinstance(hessians.descent, RoundedModel):
-            hessians.descent = RoundedModel(objective, curvature)
-        v, shift, change = hessians.descent.step(objective, point, slopes, gradient, hessians.sweep_tol)
+        model = hessians.model_of(RoundedModel, RoundedModel, objective, curvature)
+        v, shift, change = model.step(objective, point, slopes, gradient, hessians.sweep_tol)
         whole = False
     elif without_hessian(objective):
-        apart = objective.apart
-        if hessians.blocks is None:
-            hessians.blocks = [block_of(apart, slot, curvature) for slot in range(len(apart.operators))]
-        v, shift, change = backfitting_step(apart, point, slopes, curvature, hessians.blocks, hessians.tol)
+        model = hessians.model_of(Backfitting, Backfitting, objective, curvature)
+        v, shift, change = model.step(point, slopes, curvature, hessians.tol)
         whole = False
     else:
-        if hessians.dense is None:
-            hessians.dense = quadratic_of(objective, curvature, hessians.rows)
-        v, shift, bend = newton_target(objective, point, gradient, hessians.dense)
+        model = hessians.model_of(GroupProblem, quadratic_of, objective, curvature, hessians.rows)
+        v, shift, bend = newton_target(objective, point, gradient, model)
         change = objective.scores(v) + (point.b + shift) - point.z if whole else objective.scores(v - point.v) + shift
         hessians.missed = curvature.square(change) / bend - 1.0 if bend > 0.0 else np.inf
     before = objective.penalty.value(point.v)
@@ -264,22 +264,6 @@ def _advance(
             return size
         size *= 0.5
     return 0.0
-
-
-def _swept(
-    objective: FactoredObjective, point: Point, slopes: Array, hessians: Hessians, curvature: Curvature
-) -> tuple[Array, Any, Array]:
-    """Return where groups that take turns come to; those that act on each other then move together."""
-    if not isinstance(hessians.descent, DescentModel):
-        hessians.descent = DescentModel(objective, curvature)
-    v, shift, change = hessians.descent.step(objective, point, slopes, hessians.sweep_tol)
-    hessians.sweeps += hessians.descent.sweeps
-    if not hessians.descent.exhausted:
-        return v, shift, change
-    near = (GRADIENTS_LEFT if correctable(objective) else STEP_SHARE) * hessians.tol
-    here, inverse = slopes + curvature.product(change), hessians.descent.preconditioner(v)
-    along, moves, *_ = conjugate_step(objective.rounded, v, here, curvature, inverse, near)
-    return v + along, shift + moves, objective.scores(v + along) + (point.b + shift + moves) - point.z
 
 
 def quadratic_of(objective: FactoredObjective, curvature: Curvature, rows: int) -> GroupProblem:

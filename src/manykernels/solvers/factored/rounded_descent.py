@@ -26,10 +26,10 @@ from manykernels.compiled import compiled
 from manykernels.grams.factored.fourier_factor import ColumnOperator
 from manykernels.grams.loops import FAST
 from manykernels.objective.losses.curvature import Curvature
-from manykernels.solvers.factored.block_descent import REMEMBERED, shortest_combination
 from manykernels.solvers.factored.group_penalty import GroupPenalty, group_minimizer, places_of
-from manykernels.solvers.factored.group_problem import GroupProblem, line_minimum
+from manykernels.solvers.factored.group_problem import GroupProblem
 from manykernels.solvers.factored.objective import FactoredObjective, Point
+from manykernels.solvers.factored.quadratic import NOTHING, Position, Quadratic
 from manykernels.validation.arrays import Array
 
 Terms = tuple[Array, Array]  # weights and shares of `Curvature.terms`
@@ -38,11 +38,9 @@ Terms = tuple[Array, Array]  # weights and shares of `Curvature.terms`
 USUAL_SWEEPS, KINKED_SWEEPS = 15, 5
 TURN_COST = 36.0  # of a row in a turn of a column, beside a product in a Hessian
 TURN_BASE = 6e5  # of a turn of a column, whatever its rows: the groups of its kernels are a problem of their own
-SWEEPS = 40  # in one step
 TURN_TOL = 0.03  # of the violation at the start of a turn of kernels that share a column
 EIGEN_COST = 20.0  # of the cube of a kernel's coefficients of outputs that act on each other, beside such a product
 NO_SHIFT = 1e-5  # of the largest sum of curvatures, below which intercepts are left as they are
-SLOW_FALL = 0.25  # of the square of a sweep's moves: one that leaves more is combined with those before
 # A sweep whose groups move by this part of the largest sweep's ends the step; of a loss with kinks, smoothed, by that:
 # the next step has other curvatures. Hinge of five classes that share weights, 40 kernels on 5,000, 10,000 and 20,000
 # rows, took 163, 182 and 140 sweeps in 32, 35 and 31 steps with it, with the first 361, 414 and 472 in 29, 31 and 36
@@ -215,14 +213,17 @@ def sweep_columns(
     return moved, turned
 
 
-class RoundedModel:
+class RoundedModel(Quadratic):
     """Rounded factors of a working set under one curvature, which the steps of a solve share."""
+
+    most_sweeps = sweeps_of_some = 40
 
     def __init__(self, objective: FactoredObjective, curvature: Curvature) -> None:
         weights, shares, _ = curvature.terms
-        self.weights, self.shares = np.ascontiguousarray(weights, dtype=np.float64), shares
+        self._weights, self._shares = np.ascontiguousarray(weights, dtype=np.float64), shares
         operators, penalty, alone = rounded_operators(objective), objective.penalty, []
-        outputs, n_samples = self.weights.shape
+        self.penalty = penalty
+        outputs, n_samples = self._weights.shape
         self._answers = np.zeros((outputs, objective.rank))  # of intercepts to coefficients
         self._codes = np.empty((len(operators), n_samples), dtype=np.int16)
         self._together: list[Together] = []
@@ -242,20 +243,18 @@ class RoundedModel:
                     gram = gram[0][order[:, None], order]
                 self._together.append(Together(own, code, table, GroupProblem(gram, part), place, answers))
         self._alone = AllAlone(alone, self._codes, penalty)
-        self.enough = False  # whether the last step ended because its gap seemed small enough
-        self.ended = True  # whether the last step came to an end before its last sweep
 
     def _quadratic(self, code: Array, table: Array, *, intercepts: bool) -> tuple[Array, Array]:
         """Return the quadratic of a column, and what intercepts answer to its coefficients (T, T r), if there are any.
 
         (T, r, r), of outputs that act on each other (1, T r, T r), one after the other.
         """
-        outputs, (bins, rank) = len(self.weights), table.shape
-        if self.shares.size:
+        outputs, (bins, rank) = len(self._weights), table.shape
+        if self._shares.size:
             blocks, curvatures = 1, np.empty((bins, outputs, outputs))
-            curvatures_of_bins(code, self.weights, self.shares, curvatures)
+            curvatures_of_bins(code, self._weights, self._shares, curvatures)
         else:
-            blocks, curvatures = outputs, np.array([sums_in_bins(code, row, bins) for row in self.weights]).T
+            blocks, curvatures = outputs, np.array([sums_in_bins(code, row, bins) for row in self._weights]).T
         within = outputs // blocks
         M = curvatures.reshape(bins, blocks, within, within).transpose(1, 2, 3, 0)  # (blocks, within, within, bins)
         parts = np.empty((blocks, within, rank, within, rank))
@@ -279,49 +278,29 @@ class RoundedModel:
 
         ``gradient`` is that of the loss in coefficients, without rounding.
         """
-        penalty, v = objective.penalty, point.v.copy()
-        own = np.array(np.atleast_2d(slopes.T), dtype=np.float64, order="C")
-        together = [column.missing(own, gradient) for column in self._together]
-        alone = self._alone.missing(own, gradient)
+        v, own = point.v.copy(), np.array(np.atleast_2d(slopes.T), dtype=np.float64, order="C")
+        self._left = self._alone.missing(own, gradient), [column.missing(own, gradient) for column in self._together]
         self._alone.turn(v)
-        largest, last, everything, self.ended = 0.0, np.inf, True, False
-        least = LAST_MOVE if objective.problem.loss.smooth else LAST_KINKED_MOVE
-        terms, past = (self.weights, self.shares), list[tuple[Array, ...]]()
-        for _ in range(SWEEPS):
-            before = v.copy()
-            moved, turned = self._alone.sweep(terms, alone, everything, v, own)
-            for column, left in zip(self._together, together, strict=True):
-                if everything or v[column.own].any():
-                    more, turn = column.minimize(v, own, terms, left)
-                    moved, turned = moved + more, max(turned, turn)
-            slow, last, largest = moved > SLOW_FALL * last, moved, max(largest, moved)
-            self.enough = bool(np.sqrt(turned) * float(penalty.norms(v).sum()) <= ENOUGH * tol)
-            small = self.enough or moved <= least**2 * largest
-            if everything and small:
-                self.ended = True
-                break
-            everything = small
-            if slow and not small:
-                past = [*past[-REMEMBERED:], (v - before, v, own.copy())]
-                v, own = self._moved_on(penalty, past)
-        self._alone.turn(v, back=True)
-        step = v - point.v
+        at, kinked = Position(v, own, NOTHING, 0.0), not objective.problem.loss.smooth
+        last_move = LAST_KINKED_MOVE if kinked else LAST_MOVE
+        _, self.enough, self.ended = self.minimize(at, ENOUGH * tol, last_move)
+        self._alone.turn(at.v, back=True)
+        step = at.v - point.v
         moves = objective.intercepts((self._answers @ step)[: objective.n_free])
-        return v, moves, objective.scores(step) + moves
+        return at.v, moves, objective.scores(step) + moves
 
-    def _moved_on(self, penalty: GroupPenalty, past: list[tuple[Array, ...]]) -> tuple[Array, Array]:
-        """Return the last point moved toward the combination of past ones whose moves are the shortest, as `descend`.
+    def sweep(self, at: Position, everything: bool) -> tuple[float, float]:
+        terms, (alone, together) = (self._weights, self._shares), self._left
+        moved, turned = self._alone.sweep(terms, alone, everything, at.v, at.slopes)
+        for column, left in zip(self._together, together, strict=True):
+            if everything or at.v[column.own].any():
+                more, turn = column.minimize(at.v, at.slopes, terms, left)
+                moved, turned = moved + more, max(turned, turn)
+        return moved, float(np.sqrt(turned) * self.penalty.norms(at.v).sum())
 
-        Slopes say how far scores moved, but for what the multinomial loss does not see.
-        """
-        moves, *points = (list(each) for each in zip(*past, strict=True))
-        parts = np.empty(len(past))
-        shortest_combination(np.array(moves), parts)
-        step, turn = (sum(part * one for part, one in zip(parts, own, strict=True)) - own[-1] for own in points)
-        image = np.divide(turn, self.weights, out=np.zeros_like(turn), where=self.weights > 0)
-        v, slopes = past[-1][1:]
-        size = line_minimum(penalty, v, step, float(np.vdot(slopes, image)), float(np.vdot(turn, image)))
-        return v + size * step, slopes + size * turn
+    def image(self, step: Position) -> Array:
+        """Return how far slopes say that scores moved, but for what the multinomial loss does not see."""
+        return np.divide(step.slopes, self._weights, out=np.zeros_like(step.slopes), where=self._weights > 0)
 
 
 @dataclass(frozen=True, eq=False)

@@ -1,0 +1,154 @@
+"""A quadratic with a penalty of groups, ``min_v q'v + v'Hv/2 + Omega(v)``: one loop, whatever kind of matrix H is.
+
+In a sweep, each group takes its turn: it moves to its minimum while the other groups stay. Sweeps over all groups and
+over those that are not zero alternate with joint steps of the latter: Newton steps or conjugate gradients where the
+kind of H has some, else a combination of the last positions (Anderson). Kinds of H differ in how a turn reads them: a
+matrix (`group_problem`), rows of factors (`block_descent`), rows in bins (`rounded_descent`), or products with
+operators (`backfitting`).
+
+D. Anderson, "Iterative procedures for nonlinear integral equations", Journal of the ACM 12 (1965).
+"""
+
+from __future__ import annotations
+
+import abc
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+import numpy as np
+from scipy.optimize import brentq
+
+from manykernels.objective.certificate import inner
+from manykernels.solvers.factored.group_penalty import GroupPenalty
+from manykernels.solvers.linear_systems import shortest_combination
+from manykernels.validation.arrays import Array
+
+REMEMBERED = 5  # positions that are combined
+NOTHING = np.zeros(0)
+SLOW_FALL = 0.25  # of the squared move of a sweep: the next one that leaves more is combined with those before
+LINE_TOL = 0.1  # of the first slope on a line, below which a slope ends the search
+JUST_AHEAD = 1e-9  # of a step: groups that leave zero have a slope there
+
+
+@dataclass
+class Position:
+    """Coefficients, and what follows them linearly; of a step, the changes of all four."""
+
+    v: Array
+    slopes: Array  # of the quadratic, in coefficients or in scores
+    change: Array  # of scores since the start, empty where slopes give it
+    shift: Any  # of intercepts since the start
+
+    @property
+    def arrays(self) -> tuple[Any, ...]:
+        """All four."""
+        return self.v, self.slopes, self.change, self.shift
+
+    def copy(self) -> Position:
+        """Return a copy that does not change as this position moves."""
+        return Position(*map(np.copy, self.arrays))
+
+    def add(self, step: Position, size: float = 1.0) -> None:
+        """Move by a multiple of a step."""
+        self.v = self.v + size * step.v
+        self.slopes = self.slopes + size * step.slopes
+        self.change = self.change + size * step.change
+        self.shift = self.shift + size * step.shift
+
+
+class Quadratic(abc.ABC):
+    """A kind of H, with the penalty."""
+
+    penalty: GroupPenalty
+    most_sweeps: ClassVar[int]
+    sweeps_of_some: ClassVar[int]  # over groups that are not zero, up to the next one over all groups
+    sweeps_apart: ClassVar[int] = 0  # before each joint step, 0 where combinations of positions take its place
+    enough = False  # whether the last step ended because its gap seemed small enough
+    ended = True  # whether it ended before its last sweep
+
+    @abc.abstractmethod
+    def sweep(self, at: Position, everything: bool) -> tuple[float, float]:
+        """Let all groups, or those that are not zero, take turns; return the squared move of scores, and a gap."""
+
+    @abc.abstractmethod
+    def image(self, step: Position) -> Array:
+        """Return the change of scores, or of coefficients, whose product with slopes is the change of the quadratic."""
+
+    def step_jointly(self, at: Position, tol: float) -> bool:
+        """Move all groups that are not zero together; return whether the gap is at most ``tol`` now."""
+        return False
+
+    def length(self, at: Position, step: Position) -> float:
+        """Return the multiple of a step, in [0, 1], that leads to the minimum on its line."""
+        image = self.image(step)
+        return line_minimum(self.penalty, at.v, step.v, inner(at.slopes, image), inner(step.slopes, image))
+
+    def advance(self, at: Position, step: Position) -> None:
+        """Move along a step to the minimum on its line."""
+        at.add(step, self.length(at, step))
+
+    def minimize(self, at: Position, tol: float, last_move: float = 0.0) -> tuple[int, bool, bool]:
+        """Minimize from a position, until the gap is about ``tol`` or a sweep moves little beside the largest one.
+
+        Returns the number of sweeps, whether the gap seems small enough, and whether that ended before the last sweep.
+        """
+        past, largest, last, everything = list[tuple[Array, Position]](), 0.0, np.inf, True
+        for number in range(1, self.most_sweeps + 1):
+            before = at.v.copy()
+            moved, gap = self.sweep(at, everything)
+            slow, last, largest, enough = moved > SLOW_FALL * last, moved, max(largest, moved), gap <= tol
+            small = enough or moved <= last_move**2 * largest
+            if everything and small:
+                return number, enough, True
+            everything = small or number % self.sweeps_of_some == 0
+            if small:
+                continue
+            if self.sweeps_apart:
+                if number % self.sweeps_apart == 0 and self.step_jointly(at, tol):
+                    return number, True, False
+            elif slow:
+                past = [*past[1 - REMEMBERED :], (at.v - before, at.copy())]
+                if len(past) > 1:
+                    self.advance(at, combined_step(past))
+        return self.most_sweeps, enough, False
+
+
+def combined_step(past: list[tuple[Array, Position]]) -> Position:
+    """Return the step to the combination of past positions whose moves in a sweep, combined alike, are the shortest."""
+    moves, positions = zip(*past, strict=True)
+    parts = shortest_combination(np.array(moves))
+    parts[-1] -= 1.0  # the last position, from which the step begins
+    return Position(*(_combined(parts, each) for each in zip(*(one.arrays for one in positions), strict=True)))
+
+
+def _combined(parts: Array, arrays: tuple[Array, ...]) -> Array:
+    """Return the sum of multiples of arrays, which are precise as they are."""
+    rows = np.array(arrays)
+    found = parts.astype(rows.dtype, copy=False) @ rows.reshape(len(rows), -1)
+    return np.asarray(found.reshape(rows.shape[1:]))
+
+
+def line_minimum(penalty: GroupPenalty, v: Array, step: Array, linear: float, square: float) -> float:
+    """Return the step size in [0, 1] that minimizes ``linear s + square s^2 / 2 + Omega(v + s step)``, roughly."""
+    heads = penalty.starts[:-1]
+    base, cross, ahead = np.add.reduceat(np.array([v * v, v * step, step * step]), heads, axis=1)
+
+    def slope(s: float) -> float:
+        rates = cross + s * ahead
+        norms = np.sqrt(np.maximum(base + s * (cross + rates), 0.0))
+        rates = np.divide(rates, norms, out=np.sqrt(ahead), where=norms > 0)
+        return linear + s * square + float(penalty.slopes(norms) @ rates)
+
+    # Just ahead of zero, groups that leave it together have the shares of their norm; at zero each has the whole.
+    first = slope(JUST_AHEAD)
+    if first >= 0.0:
+        return 0.0
+    last = slope(1.0)
+    if last <= -LINE_TOL * first:
+        return 1.0
+
+    def rest(s: float) -> float:
+        found = first if s == JUST_AHEAD else last if s == 1.0 else slope(s)
+        return found if abs(found) > -LINE_TOL * first else 0.0
+
+    return float(brentq(rest, JUST_AHEAD, 1.0, xtol=1e-4))
