@@ -235,3 +235,14 @@ def test_dask_collections_are_fitted_where_they_are(kind: str) -> None:
     np.testing.assert_allclose(model.decision_function(rows), single.decision_function(X), atol=1e-7)
     with pytest.raises(IncompatibleError, match="need rows in sorted order"):
         factored_stack(rows, KernelBank.per_feature(Laplacian(1.0)))
+
+
+def test_kernels_of_a_sorted_file_are_those_of_the_table(tmp_path: Path) -> None:
+    """Medians and landmarks come from rows of the whole file, in which the first ones are unlike the others."""
+    X, _ = data(np.random.default_rng(6))
+    X = X[np.argsort(X[:, 0])]
+    path = tmp_path / "sorted.parquet"
+    pd.DataFrame(X).rename(columns=str).to_parquet(path, row_group_size=200)
+    rho = np.random.default_rng(0).normal(size=N)
+    whole, chunked = (factored_stack(rows, KernelBank.auto()) for rows in (X, open_rows(path, chunk_rows=200)))
+    np.testing.assert_allclose(chunked.quad(rho), whole.quad(rho), rtol=1e-6)
