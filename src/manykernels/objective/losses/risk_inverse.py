@@ -48,9 +48,9 @@ class StratumInverse:
         self.samples, self.nodes = samples, nodes
         hazards = np.maximum(hazards, SMALLEST_HAZARD * hazards.max())
         self.diagonal = 1.0 / hazards
-        of_nodes = np.bincount(nodes, hazards, len(tied))
+        of_nodes: Array = np.bincount(nodes, hazards, len(tied))
         self.tied = np.divide(tied, of_nodes, out=np.zeros(len(tied)), where=of_nodes > 0)
-        of_nodes /= 1.0 - tied
+        of_nodes = of_nodes / (1.0 - tied)
         total = of_nodes.sum()
         self.before, after = np.cumsum(of_nodes)[:-1] / total, np.cumsum(of_nodes[::-1])[-2::-1] / total
         both = self.before * after
