@@ -13,8 +13,6 @@ their share of the hazards, and ``delta_e`` is the increase of ``-1 / L`` over t
 cancels, however far hazards are apart.
 """
 
-from __future__ import annotations
-
 import numpy as np
 from numpy.typing import NDArray
 
