@@ -21,7 +21,7 @@ from manykernels.solvers.gram.start import scores_of, start_iteration
 from manykernels.solvers.gram.tuning import PRUNING_TOLERANCE
 from manykernels.solvers.learners.learners import LearnerFit, fit_learner
 from manykernels.solvers.learners.products import Projection, WeightedProducts, does_with_products, weighted_sum
-from manykernels.solvers.linear_systems import ConjugateGradients
+from manykernels.solvers.linear_systems import ConjugateGradients, shortest_combination
 from manykernels.solvers.run import check_deadline
 from manykernels.solvers.solution import Model
 from manykernels.validation.arrays import Array
@@ -222,14 +222,12 @@ class Extrapolation:
             return None
         roots, change = self._roots[-1], self._changes[-1]
         scale = np.divide(np.sqrt(importance), roots, out=np.zeros(roots.size), where=roots > 0)
-        root_steps, change_steps = np.diff(self._roots, axis=0).T, np.diff(self._changes, axis=0).T
         size = float(np.abs(scale * change).max())
         if size == 0:
             return None
-        system, right = scale[:, None] * change_steps / size, scale * change / size
-        mix = np.linalg.lstsq(system, right, rcond=1e-10)[0]
-        mapped = roots + change
-        extrapolated = np.maximum(mapped - (root_steps + change_steps) @ mix, 0.0)
+        changes, mapped = np.array(self._changes), roots + change
+        parts = shortest_combination(scale / size * changes)
+        extrapolated = np.maximum(parts @ (self._roots + changes), 0.0)
         extrapolated = np.where(change > 0, np.maximum(extrapolated, roots), extrapolated)
         proposal = np.clip(extrapolated**2, mapped**2 / FARTHEST, mapped**2 * FARTHEST)
         # Weights worth noticing for those that grow from next to nothing.

@@ -14,13 +14,13 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 import numpy as np
-from scipy.linalg import LinAlgError, solve
 
 from manykernels.grams.base import CHUNK_BYTES
 from manykernels.objective.capabilities import Capability
 from manykernels.objective.problem import Certificate, Problem
 from manykernels.solvers.base import BROKEN, Solver
 from manykernels.solvers.gram.interior_point import InteriorPoint
+from manykernels.solvers.linear_systems import shortest_combination
 from manykernels.solvers.published import online_steps
 from manykernels.solvers.published.conic import refinements, with_best_intercept
 from manykernels.solvers.solution import Model, Status
@@ -41,7 +41,6 @@ LATER = 1.5  # factor between the epochs of two trials
 
 # Learners
 FIRST_MEMORY, LAST_MEMORY = 5, 25  # epochs that are extrapolated together, one more each time
-DAMPING = 1e-12  # of the extrapolation, relative
 FEWEST_COLUMNS = 2  # at hand: a sample and its partner
 INTERIOR = 1e-12  # distance of a starting point to the ends of an entropic box, relative to its width
 
@@ -217,16 +216,9 @@ class ImplicitLearner(OnlineLearner):
         past, self._past = np.array(self._past), []
         self._order = self.generator.permutation(self.problem.n_samples)
         changes = np.diff(past, axis=0)
-        system = changes @ changes.T
-        scale = float(np.trace(system))
-        if scale == 0:
+        if not changes.any():
             return
-        system[np.diag_indices_from(system)] += DAMPING * scale / len(system)
-        try:
-            mix = solve(system, np.full(len(system), scale), assume_a="pos")
-        except LinAlgError:
-            return
-        proposal = self.placed(self.inside((mix / mix.sum()) @ past[1:]))
+        proposal = self.placed(self.inside(shortest_combination(changes) @ past[1:]))
         if self._dual(proposal) > self._dual(self.point):
             self.point = proposal
 
