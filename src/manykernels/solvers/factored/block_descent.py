@@ -22,7 +22,13 @@ from manykernels.compiled import compiled
 from manykernels.grams.loops import FAST, add_columns, column_products
 from manykernels.objective.losses.curvature import Curvature, add_curved
 from manykernels.solvers.factored.backfitting import conjugate_step
-from manykernels.solvers.factored.group_penalty import TINIEST, PenaltyCurve, group_minimizer, sum_of_powers
+from manykernels.solvers.factored.group_penalty import (
+    TINIEST,
+    PenaltyCurve,
+    group_minimizer,
+    shape_of_group,
+    sum_of_powers,
+)
 from manykernels.solvers.factored.objective import FactoredObjective, Point
 from manykernels.solvers.factored.quadratic import Position, Quadratic
 from manykernels.validation.arrays import Array
@@ -48,38 +54,24 @@ def set_image(Z: Array, places: Array, basis: Array, step: Array, sizes: Array, 
 
 @compiled(fastmath=FAST)
 def sweep_rows(
-    Z: Array,
-    places: Array,
-    curved: Any,
-    starts: Array,
-    bases: Array,
-    eigenvalues: Array,
-    linear: Array,
-    curvature: Array,
-    power: Array,
-    q: float,
-    strength: float,
-    coupled: bool,
-    everything: bool,
-    v: Array,
-    slopes: Array,
-    change: Array,
+    factors: Any, curved: Any, shape: Any, everything: bool, v: Array, slopes: Array, change: Array
 ) -> tuple[float, float]:
     """Let every group take its turn, or every one that is not zero; return how far scores moved, squared, and a gap.
 
     That gap is about what was left before: the largest change of a group's slope times the sum of all norms.
 
-    Factors are rows of Z (p, N), those of a group ``places[starts[m]:starts[m + 1]]``; with its basis, (r, r) in
+    ``factors`` are rows of Z (p, N), those of a group ``places[starts[m]:starts[m + 1]]``; with its basis, (r, r) in
     ``bases[m]``, they have ``Z_m W Z_m' = diag(eigenvalues)`` with the diagonal ``W`` of its turns. Coefficients in
     these bases, kernel by kernel and output after output, slopes (T, N) of the quadratic, whose curvature is ``curved``
     (`Curvature.terms`), and the change of scores are updated; these are as precise as the factors.
     """
+    (Z, places, starts, bases, eigenvalues), (_, _, power, q, _, coupled) = factors, shape
     most, outputs = bases.shape[1], slopes.shape[0]
     p, new = np.empty(outputs * most), np.empty(outputs * most)
     sizes, image = np.empty(most, dtype=Z.dtype), np.empty_like(slopes)
     moved, turned, norms = 0.0, 0.0, 0.0
     total = sum_of_powers(outputs * starts, power, q, 0.0, v) if coupled else 0.0
-    for m in range(linear.size):
+    for m in range(power.size):
         low, high = starts[m], starts[m + 1]
         old, own = v[outputs * low : outputs * high], eigenvalues[outputs * low : outputs * high]
         size = np.sqrt(np.dot(old, old))
@@ -94,7 +86,7 @@ def sweep_rows(
                 for k in range(rank):
                     p[at] += basis[k, j] * sizes[k]
         rest = max(total - power[m] * size**q, 0.0) if coupled else 0.0
-        group_minimizer(p[:count], own, linear[m], curvature[m], power[m], q, strength, coupled, rest, new[:count])
+        group_minimizer(p[:count], own, shape_of_group(shape, m, rest), new[:count])
         if coupled:
             total = rest + power[m] * np.sqrt(np.dot(new[:count], new[:count])) ** q
         step, turn = 0.0, 0.0
@@ -193,9 +185,8 @@ class DescentModel(Quadratic):
         return out
 
     def sweep(self, at: Position, everything: bool) -> tuple[float, float]:
-        model = self._Z, self._places, self._curved, self._starts, self.bases, self.eigenvalues
-        assert self.penalty.shape is not None
-        moved, gap = sweep_rows(*model, *self.penalty.shape, everything, at.v, at.slopes, at.change)
+        factors = self._Z, self._places, self._starts, self.bases, self.eigenvalues
+        moved, gap = sweep_rows(factors, self._curved, self.penalty.shape, everything, at.v, at.slopes, at.change)
         if at.shift.size:
             answer_sums(self._of_shifts, self._curved, at.slopes, at.change, at.shift)
         return float(moved), float(gap)

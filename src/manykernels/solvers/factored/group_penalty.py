@@ -81,7 +81,7 @@ class GroupPenalty:
         ``H`` is (T, r, r), or (1, r, r) for all outputs, ``r`` (T, r): groups are over all, one output after the other.
         """
         assert self.shape is not None
-        sweep(H, self.starts // len(r), eigenvalues, *self.shape, self.outside, v, r)
+        sweep(H, self.starts // len(r), eigenvalues, self.shape, self.outside, v, r)
 
     def rest(self, norms: Array, low: int, high: int) -> Any:
         """Return what all groups but ``low`` to ``high``, of these norms, are to the part of these."""
@@ -411,10 +411,27 @@ def block_root(p: Array, eigenvalues: Array, linear: float, curvature: float) ->
 
 
 @compiled()
-def power_slope(
-    tau: float, a: float, c: float, b: float, q: float, strength: float, coupled: bool, rest: float
-) -> float:
-    """Return the derivative of one group's penalty at the norm ``tau``, ``rest`` being the other groups' part of s."""
+def shape_of_group(shape: Any, m: int, rest: float) -> Any:
+    """Return ``a, c, b, q, C, coupled, rest`` of one group; ``b`` is zero where the linear and ridge terms say it all.
+
+    ``rest`` is what the other groups add to the sum of powers of norms.
+    """
+    linear, curvature, power, q, strength, coupled = shape
+    a, c, b = linear[m], curvature[m], power[m]
+    if strength == 0.0:
+        b = 0.0
+    elif coupled:
+        if q == 1.0:
+            a, c, b = a + strength * rest * b, c + strength * b * b, 0.0
+    elif q == 2.0:
+        c, b = c + strength * b, 0.0
+    return a, c, b, q, strength, coupled, rest
+
+
+@compiled()
+def power_slope(tau: float, own: Any) -> float:
+    """Return the derivative of the penalty of one group, which is that of `shape_of_group`, at the norm ``tau``."""
+    a, c, b, q, strength, coupled, rest = own
     outer = strength
     if coupled:
         outer *= (rest + b * tau**q) ** (2.0 / q - 1.0)
@@ -422,9 +439,7 @@ def power_slope(
 
 
 @compiled()
-def power_root(
-    p: Array, eigenvalues: Array, a: float, c: float, b: float, q: float, strength: float, coupled: bool, rest: float
-) -> float:
+def power_root(p: Array, eigenvalues: Array, own: Any) -> float:
     """Return ``tau`` with ``sum_k p_k^2 / (eigenvalue_k tau + Omega'(tau))^2 = 1``, 0 if that is below any number.
 
     In ``log tau`` the logarithm of the sum falls at a rate between ``2 (q - 1)`` and 2: Newton inside a bracket.
@@ -433,9 +448,9 @@ def power_root(
     x = 0.0
     for _ in range(ROOT_STEPS):
         tau = np.exp(x)
-        slope = power_slope(tau, a, c, b, q, strength, coupled, rest)
+        slope = power_slope(tau, own)
         nearby = tau * (1.0 + 1e-6)
-        bend = (power_slope(nearby, a, c, b, q, strength, coupled, rest) - slope) / 1e-6
+        bend = (power_slope(nearby, own) - slope) / 1e-6
         total, change = 0.0, 0.0
         for k in range(p.size):
             size = eigenvalues[k] * tau + slope
@@ -458,36 +473,16 @@ def power_root(
 
 
 @compiled(fastmath=FAST)
-def group_minimizer(
-    p: Array,
-    eigenvalues: Array,
-    linear: float,
-    curvature: float,
-    power: float,
-    q: float,
-    strength: float,
-    coupled: bool,
-    rest: float,
-    out: Array,
-) -> None:
-    """Set ``out`` to the minimizer of ``p'x + sum_k eigenvalue_k x_k^2 / 2`` plus one group's penalty.
-
-    ``rest`` is what the other groups add to the sum of powers of norms.
-    """
-    size = np.sqrt(np.dot(p, p))
-    a, c, b = linear, curvature, power
-    if coupled:
-        if q == 1.0:
-            a, c, b = a + strength * rest * b, c + strength * b * b, 0.0
-    elif q == 2.0:
-        c, b = c + strength * b, 0.0
+def group_minimizer(p: Array, eigenvalues: Array, own: Any, out: Array) -> None:
+    """Set ``out`` to the minimizer of ``p'x + sum_k eigenvalue_k x_k^2 / 2`` plus one group's penalty."""
+    a, c, b = own[:3]
+    size, extra = np.sqrt(np.dot(p, p)), c
     if size <= a:
         out[:] = 0.0
         return
-    extra = c
-    if b > 0.0 and strength > 0.0:
-        tau = power_root(p, eigenvalues, a, c, b, q, strength, coupled, rest)
-        extra = power_slope(tau, a, c, b, q, strength, coupled, rest) / tau if tau > 0.0 else np.inf
+    if b > 0.0:
+        tau = power_root(p, eigenvalues, own)
+        extra = power_slope(tau, own) / tau if tau > 0.0 else np.inf
     elif a > 0.0:
         tau = block_root(p, eigenvalues, a, c)
         extra = c + a / tau if tau > 0.0 else np.inf
@@ -518,28 +513,15 @@ def move(rows: Array, new: Array, v: Array, r: Array) -> None:
 
 
 @compiled(fastmath=FAST)
-def sweep(
-    H: Array,
-    starts: Array,
-    eigenvalues: Array,
-    linear: Array,
-    curvature: Array,
-    power: Array,
-    q: float,
-    strength: float,
-    coupled: bool,
-    outside: float,
-    v: Array,
-    r: Array,
-) -> None:
+def sweep(H: Array, starts: Array, eigenvalues: Array, shape: Any, outside: float, v: Array, r: Array) -> None:
     """One sweep over groups; H has diagonal blocks diag(eigenvalues), ``r`` (T, r) is the gradient at ``v``.
 
     Both are updated. Groups of ``v`` are those of one output, which ``starts`` are of, one output after the other.
     """
-    outputs, blocks = r.shape[0], H.shape[0]
+    (_, _, power, q, _, coupled), outputs, blocks = shape, r.shape[0], H.shape[0]
     new, p, own = np.empty(v.size), np.empty(v.size), np.empty(v.size)
     total = sum_of_powers(outputs * starts, power, q, outside, v) if coupled else outside
-    for m in range(linear.size):
+    for m in range(power.size):
         low, rank = starts[m], starts[m + 1] - starts[m]
         size = outputs * rank
         old, moved = v[outputs * low : outputs * low + size], new[:size]
@@ -551,7 +533,7 @@ def sweep(
         rest = 0.0
         if coupled:
             rest = max(total - power[m] * np.sqrt(np.dot(old, old)) ** q, outside)
-        group_minimizer(p[:size], own[:size], linear[m], curvature[m], power[m], q, strength, coupled, rest, moved)
+        group_minimizer(p[:size], own[:size], shape_of_group(shape, m, rest), moved)
         if coupled:
             total = rest + power[m] * np.sqrt(np.dot(moved, moved)) ** q
         for t in range(outputs):

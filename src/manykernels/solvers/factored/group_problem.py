@@ -36,6 +36,7 @@ from manykernels.solvers.factored.group_penalty import (
     move,
     places_of,
     power_slope,
+    shape_of_group,
     sum_of_powers,
 )
 from manykernels.solvers.factored.quadratic import NOTHING, Position, Quadratic
@@ -62,28 +63,9 @@ def on_ridge(p: Array, eigenvalues: Array, G: Array, kappa: float, mu: Array, A:
 
 
 @compiled()
-def cone_minimizer(
-    p: Array,
-    eigenvalues: Array,
-    G: Array,
-    a: float,
-    c: float,
-    b: float,
-    q: float,
-    strength: float,
-    coupled: bool,
-    rest: float,
-    mu: Array,
-    out: Array,
-) -> None:
+def cone_minimizer(p: Array, eigenvalues: Array, G: Array, own: Any, mu: Array, out: Array) -> None:
     """Set ``out`` to the minimizer of one group in its cone; arguments are those of `group_minimizer`."""
-    if coupled:
-        if q == 1.0:
-            a, c, b = a + strength * rest * b, c + strength * b * b, 0.0
-    elif q == 2.0:
-        c, b = c + strength * b, 0.0
-    if strength == 0.0:
-        b = 0.0
+    a, c, b = own[:3]
     pull, widest = np.empty(p.size), eigenvalues[0]
     for j in range(p.size):
         pull[j] = -p[j]
@@ -102,7 +84,7 @@ def cone_minimizer(
     for _ in range(ROOT_STEPS):
         kappa = np.exp(x)
         norm = on_ridge(p, eigenvalues, G, kappa, mu, A, out)
-        slope = power_slope(norm, a, c, b, q, strength, coupled, rest) if b > 0.0 else a + c * norm
+        slope = power_slope(norm, own) if b > 0.0 else a + c * norm
         if not (norm > 0.0 and slope > 0.0):
             break
         value = np.log(kappa * norm) - np.log(slope)
@@ -125,43 +107,25 @@ def cone_minimizer(
 
 
 @compiled()
-def sweep_cones(
-    H: Array,
-    starts: Array,
-    eigenvalues: Array,
-    linear: Array,
-    curvature: Array,
-    power: Array,
-    q: float,
-    strength: float,
-    coupled: bool,
-    outside: float | Array,
-    rows: Array,
-    row_starts: Array,
-    mu: Array,
-    v: Array,
-    r: Array,
-) -> None:
+def sweep_cones(H: Array, eigenvalues: Array, cones: Any, shape: Any, outside: float, v: Array, r: Array) -> None:
     """One sweep over groups as `group_penalty.sweep` makes it, those with rows of inequalities in their cones."""
-    new = np.empty(v.size)
+    (starts, rows, row_starts, mu), (_, _, power, q, _, coupled), new = cones, shape, np.empty(v.size)
     total = sum_of_powers(starts, power, q, outside, v) if coupled else outside
-    for m in range(linear.size):
+    for m in range(power.size):
         low, high = starts[m], starts[m + 1]
-        old, own = v[low:high], eigenvalues[low:high]
-        p = r[low:high] - own * old
-        rest = 0.0
+        old, own, ends = v[low:high], eigenvalues[low:high], new[low:high]
+        p, rest = r[low:high] - own * old, 0.0
         if coupled:
             rest = max(total - power[m] * np.sqrt(np.dot(old, old)) ** q, outside)
         first, last = row_starts[m], row_starts[m + 1]
-        shape = (linear[m], curvature[m], power[m], q, strength, coupled, rest)
         if last > first:
             G = np.ascontiguousarray(rows[first:last, : high - low])
-            cone_minimizer(p, own, G, *shape, mu[first:last], new[low:high])
+            cone_minimizer(p, own, G, shape_of_group(shape, m, rest), mu[first:last], ends)
         else:
-            group_minimizer(p, own, *shape, new[low:high])
+            group_minimizer(p, own, shape_of_group(shape, m, rest), ends)
         if coupled:
-            total = rest + power[m] * np.sqrt(np.dot(new[low:high], new[low:high])) ** q
-        move(H[low:high], new[low:high], v[low:high], r)
+            total = rest + power[m] * np.sqrt(np.dot(ends, ends)) ** q
+        move(H[low:high], ends, old, r)
 
 
 class Cones:
@@ -224,8 +188,8 @@ class Cones:
         self, H: Array, eigenvalues: Array, shape: tuple[Any, ...], outside: float | Array, v: Array, r: Array
     ) -> None:
         """Let every group take its turn."""
-        every = self.rows, self.row_starts, self.mu
-        sweep_cones(H[0], self.starts, eigenvalues[0], *shape, outside, *every, v, r[0])
+        cones = self.starts, self.rows, self.row_starts, self.mu
+        sweep_cones(H[0], eigenvalues[0], cones, shape, outside, v, r[0])
 
 
 def _turned(G: Array | None, low: int, blocks: Sequence[tuple[int, int, Array]]) -> Array:

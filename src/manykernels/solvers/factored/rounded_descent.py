@@ -26,7 +26,7 @@ from manykernels.compiled import compiled
 from manykernels.grams.factored.fourier_factor import ColumnOperator
 from manykernels.grams.loops import FAST
 from manykernels.objective.losses.curvature import Curvature
-from manykernels.solvers.factored.group_penalty import GroupPenalty, group_minimizer, places_of
+from manykernels.solvers.factored.group_penalty import GroupPenalty, group_minimizer, places_of, shape_of_group
 from manykernels.solvers.factored.group_problem import GroupProblem
 from manykernels.solvers.factored.objective import FactoredObjective, Point
 from manykernels.solvers.factored.quadratic import NOTHING, Position, Quadratic
@@ -153,25 +153,7 @@ def set_moves(step: Array, table: Array, basis: Array, answer: Array, raw: Array
 
 @compiled(fastmath=FAST)
 def sweep_columns(
-    codes: Array,
-    columns: Array,
-    ranks: Array,
-    tables: Array,
-    bases: Array,
-    answers: Array,
-    offsets: Array,
-    eigenvalues: Array,
-    weights: Array,
-    shares: Array,
-    linear: Array,
-    curvature: Array,
-    power: Array,
-    q: float,
-    strength: float,
-    missing: Array,
-    everything: bool,
-    v: Array,
-    slopes: Array,
+    kernels: Any, terms: Any, shape: Any, missing: Array, everything: bool, v: Array, slopes: Array
 ) -> tuple[float, float]:
     """Let every kernel take its turn, or every one that is not zero; return how far scores moved, squared, and turned.
 
@@ -180,6 +162,7 @@ def sweep_columns(
     ``offsets[:3, m]`` of their arrays, its coordinates at ``offsets[3, m]``; ``missing`` is what rounding left out of
     the gradient at the point of the model. How far scores turned is the largest change of a group's slope, squared.
     """
+    (codes, columns, ranks, tables, bases, answers, offsets, eigenvalues), (weights, shares) = kernels, terms
     outputs, largest, widest = slopes.shape[0], 1, 1
     for m in range(columns.size):
         largest = max(largest, (offsets[0, m + 1] - offsets[0, m]) // ranks[m])
@@ -199,7 +182,7 @@ def sweep_columns(
         for k in range(count):
             p[k] = missing[low + k] - own[k] * old[k]
         add_turned(code, slopes, table, basis, sums, raw, p[:count])
-        group_minimizer(p[:count], own, linear[m], curvature[m], power[m], q, strength, False, 0.0, new[:count])
+        group_minimizer(p[:count], own, shape_of_group(shape, m, 0.0), new[:count])
         turn, steps = 0.0, 0.0
         for k in range(count):
             new[k] -= old[k]
@@ -334,10 +317,10 @@ class AllAlone:
 
     def __init__(self, kernels: list[Alone], codes: Array, penalty: GroupPenalty) -> None:
         assert penalty.shape is not None
-        linear, curvature, power, q, strength, _ = penalty.shape
+        linear, curvature, power, *others = penalty.shape
         groups = np.array([one.group for one in kernels], dtype=np.int64)
         self._kernels, self._codes = kernels, codes
-        self._shape = linear[groups], curvature[groups], power[groups], q, strength
+        self._shape = linear[groups], curvature[groups], power[groups], *others
         columns = np.array([one.column for one in kernels], dtype=np.int64)
         ranks = np.array([one.table.shape[1] for one in kernels], dtype=np.int64)
         kept = [[own.ravel() for own in (one.table, one.basis, one.answers, one.eigenvalues)] for one in kernels]
@@ -362,7 +345,7 @@ class AllAlone:
     def sweep(self, terms: Terms, missing: Array, everything: bool, v: Array, slopes: Array) -> tuple[float, float]:
         """Let kernels take turns; return how far scores moved and turned, squared."""
         parts = np.concatenate([np.zeros(0), *(v[one.own] for one in self._kernels)])
-        moved, turned = sweep_columns(*self._fixed, *terms, *self._shape, missing, everything, parts, slopes)
+        moved, turned = sweep_columns(self._fixed, terms, self._shape, missing, everything, parts, slopes)
         for one, part in zip(self._kernels, np.split(parts, self._ends), strict=False):
             v[one.own] = part
         return float(moved), float(turned)
