@@ -52,7 +52,7 @@ if TYPE_CHECKING:
 
 TINY = 1e-300
 
-Linearized: TypeAlias = "tuple[tuple[Array, Array], LinearWeights]"  # (h, g - rho / h) and (q, c, e), as above
+Linearized: TypeAlias = "tuple[tuple[Any, Array], LinearWeights]"  # (h, g - rho / h) and (q, c, e), as above
 Direction: TypeAlias = "tuple[Array, Any, tuple[Any, Any]]"  # of rho and b, and the longest steps of either side
 
 

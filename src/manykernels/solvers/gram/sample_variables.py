@@ -48,8 +48,8 @@ class SampleVariables(Protocol):
     def complementarity(self) -> float:
         """Return the sum of all complementarity products."""
 
-    def linearize(self, target: float) -> tuple[Array, Array]:
-        """Return ``(diagonal, shift)`` of the linearized scores; a matrix in its place if the loss couples samples."""
+    def linearize(self, target: float) -> tuple[Any, Array]:
+        """Return ``(diagonal, shift)`` of the linearized scores; a `RiskInverse` first if the loss couples samples."""
 
     def set_direction(self, drho: Array) -> tuple[float, float]:
         """Derive the directions of all other variables from that of ``rho``; return their `longest_steps`."""
