@@ -56,9 +56,9 @@ from manykernels.kernels import (
 )
 from manykernels.kernels.bank.bank import bank_kinds
 from manykernels.kernels.bank.columns import Table
-from manykernels.kernels.bank.grids import DEFAULT_SPECS, DefaultKernels
+from manykernels.kernels.bank.grids import DEFAULT_SPECS, DefaultKernels, with_narrow_kernels
 from manykernels.kernels.bank.normalization import distinct_counts
-from manykernels.kernels.bank.patterns import Kind, NamedKernel
+from manykernels.kernels.bank.patterns import Kind, NamedKernel, Spare
 from manykernels.kernels.pairs.bank import ProductKernels
 from manykernels.threads import n_threads
 from manykernels.validation.arrays import Array, plainly_finite
@@ -185,6 +185,9 @@ def sized_bank(bank: KernelBank, rows: object = None, patience: float | None = N
     if rows is None or not any(issubclass(kind, DefaultKernels) for kind in set(map(type, bank.kernels))):
         return bank
     table, spared = Table.of(rows, sparse=True), NOTICED_OF_KINKS if patience is None else AVERAGES
+    if table.is_sparse:
+        return bank
+    given, bank = bank, bank if patience is None else _with_narrow_kernels(bank, table)
     expanded, on_factors = bank.expand(table), bank.keeps_shapes  # whatever matrices would take
     count = int(np.clip(np.sqrt(LANDMARK_PRODUCTS / len(table)), *LANDMARK_COUNTS))
 
@@ -196,7 +199,7 @@ def sized_bank(bank: KernelBank, rows: object = None, patience: float | None = N
         return most, max(most, worth)
 
     least = bars(n_kernels=0, n_samples=len(table), n_columns=0)[1]
-    if table.is_sparse or not (on_factors or gram_seconds(len(expanded), len(table)) > least):
+    if not (on_factors or gram_seconds(len(expanded), len(table)) > least):
         return bank
     if not on_factors:
         sizes = _sizes(bank_kinds(bank, table), table)
@@ -206,12 +209,19 @@ def sized_bank(bank: KernelBank, rows: object = None, patience: float | None = N
         matrices = gram_seconds_beyond(bar, len(expanded), len(table), repeats=repeats)
         if matrices <= bar or factored_seconds(**sizes | {"n_landmark": several}) <= most:
             return bank
-    decided = [
-        _on_landmarks(own, count) if isinstance(entry, DefaultKernels) else own
+    others = [own for entry in given.kernels if not isinstance(entry, DefaultKernels) for own in entry.resolve(table)]
+    entries = [own for entry in bank.kernels for own in entry.resolve(table)]
+    return bank.replace(kernels=[own if own in others else _on_landmarks(own, count) for own in entries])
+
+
+def _with_narrow_kernels(bank: KernelBank, table: Table) -> KernelBank:
+    """Return a bank with the narrower Gaussians that a search tries beside default kernels of several numbers."""
+    entries = [
+        own
         for entry in bank.kernels
-        for own in entry.resolve(table)
+        for own in (with_narrow_kernels(entry.resolve(table)) if isinstance(entry, DefaultKernels) else [entry])
     ]
-    return bank.replace(kernels=decided)
+    return bank.replace(kernels=entries) if any(isinstance(own, Spare) for own in entries) else bank
 
 
 def _on_landmarks(entry: object, count: int) -> Any:

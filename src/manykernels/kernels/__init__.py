@@ -4,7 +4,7 @@ from manykernels.kernels.bank.bank import KernelBank
 from manykernels.kernels.bank.contract import Group, PreparedRows
 from manykernels.kernels.bank.fitted import FittedBank
 from manykernels.kernels.bank.grids import DefaultKernels, Interactions, OnLandmarks
-from manykernels.kernels.bank.patterns import BankEntry, Joint, OnColumns, PerFeature, PerGroup, PerView
+from manykernels.kernels.bank.patterns import BankEntry, Joint, OnColumns, PerFeature, PerGroup, PerView, Spare
 from manykernels.kernels.pairs.bank import PairKernels
 from manykernels.kernels.pairs.data import Pairs
 from manykernels.kernels.precomputed.bank import PrecomputedBank
@@ -36,6 +36,6 @@ __all__ = [
     "Interactions", "Joint", "KernelBank", "KernelSpec", "KernelStack", "Kmers", "Landmarks", "Laplacian", "Linear",
     "Matern", "MedianWidth", "Missing", "Ngrams", "ObjectKernel", "OnColumns", "OnLandmarks", "Ordinal", "Overlap",
     "PairKernels", "Pairs", "Pairwise", "PerFeature", "PerGroup", "PerView", "Periodic", "Polynomial",
-    "PrecomputedBank", "PreparedRows", "Product", "Scaled", "Shaped", "Sum", "Tanimoto", "ViewImputer", "Views",
-    "WeightedPolynomial", "register_kernel", "spec_from_dict", "width_grid",
+    "PrecomputedBank", "PreparedRows", "Product", "Scaled", "Shaped", "Spare", "Sum", "Tanimoto", "ViewImputer",
+    "Views", "WeightedPolynomial", "register_kernel", "spec_from_dict", "width_grid",
 ]  # fmt: skip

@@ -59,7 +59,7 @@ from manykernels.estimators.supervised.samples import Rows, Samples, part_of, sa
 from manykernels.exceptions import memory_errors_of, warn
 from manykernels.grams.plan import FACTORED, MemoryPlan
 from manykernels.grams.training import LAZY, as_bank
-from manykernels.kernels import Pairs
+from manykernels.kernels import KernelBank, Pairs
 from manykernels.objective.losses import Loss
 from manykernels.objective.problem import Problem
 from manykernels.objective.regularizers import BlockL1, Penalty, Regularizer, parameters_of
@@ -303,7 +303,9 @@ class CrossValidated(KeepsHeldOut):
         """Return averages and selections to try, and the empty model."""
         ridge, every = self._named_penalty == "ridge", self.l1_ratios is not None
         seed = 0 if self.random_state is None else seed_from(self.random_state)
-        averages, selections = mixtures_of(whole, self.l1_ratios, ridge=ridge, seed=seed)
+        bank = self._decided
+        spare = bank.spare_kernels(whole.samples.rows) if isinstance(bank, KernelBank) else []
+        averages, selections = mixtures_of(whole, self.l1_ratios, spare, ridge=ridge, seed=seed)
         nothing = nothing_of(np.ones(len(whole.names))).scaled(whole)
         if whole.training.factored:  # folds have features of their own, until what was chosen is learned on all rows
             cast("Any", whole.training.stack).table.let_go()

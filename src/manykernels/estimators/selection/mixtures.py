@@ -363,18 +363,20 @@ class Scale:
 
 
 def mixtures_of(
-    whole: OpenedKernels, l1_ratios: ArrayLike | None, *, ridge: bool, seed: int
+    whole: OpenedKernels, l1_ratios: ArrayLike | None, spare: Sequence[Sequence[str]] = (), *, ridge: bool, seed: int
 ) -> tuple[list[Mixture], list[Mixture]]:
     """Return averages and selections to try on all rows; averages need a matrix among samples, or features.
 
     Those by which no target gains are left out: kernels of a kind, or all of them, may be constant, and so may y.
+    ``spare`` are names of kernels that are added to the average of those on several columns, step by step.
     """
-    training, own = whole.training, np.ones(len(whole.names))
+    training = whole.training
+    own = np.where(np.isin(whole.names, [name for names in spare for name in names]), 0.0, 1.0)
     ratios = [
         ElasticNet(1.0, l1_ratio=float(ratio)).l1_ratio
         for ratio in np.ravel(MIXINGS if l1_ratios is None else l1_ratios)
     ]
-    averages, selections = averages_of(training.bank, own), selections_of(own, ratios)
+    averages, selections = averages_of(training.bank, own, spare), selections_of(own, ratios)
     if training.without_matrix and not _averages_on_factors(whole):
         averages = [mixture for mixture in averages if whole.averages(mixture) and 0.0 in ratios]
         if ridge:
@@ -405,14 +407,16 @@ def _averages_on_factors(whole: OpenedKernels) -> bool:
     return alone and not table.is_sparse and total_rank(table) <= FEW_COEFFICIENTS
 
 
-def averages_of(bank: FittedBank, own: Array) -> list[Mixture]:
+def averages_of(bank: FittedBank, own: Array, spare: Sequence[Sequence[str]] = ()) -> list[Mixture]:
     """Return the averages worth a look: of all kernels, of those on several columns, and of each kind or view of them.
 
     Parameters
     ----------
     bank : FittedBank
     own : ndarray of shape (M,)
-        1 for every kernel, so that each average is uniform under the user's own penalties.
+        1 for every kernel, so that each average is uniform under the user's own penalties; 0 for those to spare.
+    spare : sequence of sequences of str
+        Names of kernels that are added to the average of those on several columns, one sequence after the other.
     """
     found: dict[bytes, Mixture] = {}
     positions = bank.table.positions if bank.on_columns else tuple((m,) for m in range(len(own)))
@@ -421,16 +425,20 @@ def averages_of(bank: FittedBank, own: Array) -> list[Mixture]:
         return {j for m in np.flatnonzero(kernels) for j in positions[m]}
 
     def add(label: str, kernels: Array, doubt: float) -> None:
-        weights = np.where(kernels, own, 0.0)
         if kernels.any():
             doubt = NARROW if read(kernels) < read(everything) else doubt
-            found.setdefault(weights.tobytes(), Mixture(label, weights, 0.0, doubt))
+            found.setdefault(kernels.tobytes(), Mixture(label, kernels.astype(np.float64), 0.0, doubt))
 
-    everything = np.ones(len(own), dtype=bool)
+    everything = own > 0
     add(EVERY, everything, PLAIN)
     sizes = np.array([len(columns) for columns in positions])
-    broad = sizes > 1 if (sizes > 1).any() else everything
+    broad = everything & (sizes > 1) if (sizes > 1).any() else everything
     add("kernels on several columns", broad, PLAIN)
+    added = np.zeros(len(own), dtype=bool)
+    for names in spare:
+        added |= np.isin(bank.names, names)
+        label = f"kernels on several columns with {names[0].rpartition(': ')[2]}"
+        add(label, broad | added, PLAIN)
     for parts in _named_parts(bank.names, views=bool(broad.all())):
         kinds = [np.array([part == kind for part in parts]) & broad for kind in dict.fromkeys(parts)]
         kinds = [kernels for kernels in kinds if kernels.any()]

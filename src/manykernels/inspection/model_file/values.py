@@ -110,7 +110,8 @@ ESTIMATORS: dict[str, type[Any]] = {
 }
 BANKS = (
     kernels.KernelBank, kernels.PrecomputedBank, kernels.PairKernels, kernels.OnColumns, kernels.PerFeature,
-    kernels.PerView, kernels.PerGroup, kernels.Joint, kernels.Interactions, kernels.OnLandmarks, kernels.DefaultKernels,
+    kernels.PerView, kernels.PerGroup, kernels.Joint,
+    kernels.Spare, kernels.Interactions, kernels.OnLandmarks, kernels.DefaultKernels,
     Encoding, *GROUPS.values(),
 )  # fmt: skip
 FITTED = (

@@ -23,6 +23,7 @@ from manykernels.kernels.bank.patterns import (
     Kind,
     NamedKernel,
     OnColumns,
+    Spare,
     as_entry,
     as_shapes,
     check_shaped,
@@ -327,6 +328,12 @@ class KernelBank(BankConstructors, Bank):
                 )
         table.expanded[id(self)] = self, tuple(kernels), kinds
         return kernels
+
+    def spare_kernels(self, X: object) -> list[tuple[str, ...]]:
+        """Return the names of the kernels that a search adds to averages, those added together side by side."""
+        table = Table.of(X, sparse=True)
+        entries = [entry.expand(table) for entry in self.kernels if isinstance(entry, Spare)]
+        return [tuple(name for name, _, _ in together) for together in zip(*entries, strict=True)]
 
     def resolve(self, X: object) -> Self:
         table = Table.of(X, sparse=True)

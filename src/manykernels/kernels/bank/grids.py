@@ -15,6 +15,7 @@ from manykernels.kernels.bank.patterns import (
     Joint,
     NamedKernel,
     PerFeature,
+    Spare,
     as_specs,
     freeze_columns,
     named_columns,
@@ -31,6 +32,7 @@ from manykernels.kernels.tables.kinds import READ_AS, ColumnIssue, alphabet_of, 
 from manykernels.validation.arrays import Array, check_count
 
 DEFAULT_SPECS: tuple[KernelSpec, ...] = (*(Gaussian(MedianWidth(factor)) for factor in (0.5, 1.0, 2.0)), Linear())
+NARROW_SPECS: tuple[KernelSpec, ...] = tuple(Gaussian(MedianWidth(factor)) for factor in (0.25, 0.125))
 MANY_FEATURES = 200
 YEAR, WEEK = 365.2425, 7.0  # days
 
@@ -109,6 +111,16 @@ def entries_by_type(table: Table, apart: Collection[int] = ()) -> list[BankEntry
         if len(together) > 1:
             entries.append(Joint((Overlap(),), named_columns(table, together), "categories"))
     return entries
+
+
+def with_narrow_kernels(entries: Iterable[BankEntry]) -> list[BankEntry]:
+    """Return entries, and beside default kernels of several numbers narrower Gaussians for searches."""
+    found: list[BankEntry] = []
+    for entry in entries:
+        found.append(entry)
+        if isinstance(entry, Joint) and entry.specs == DEFAULT_SPECS:
+            found.append(Spare(NARROW_SPECS, entry.columns, entry.name))
+    return found
 
 
 def unusable_columns(table: Table) -> list[ColumnIssue]:

@@ -201,6 +201,16 @@ class Joint(BankEntry):
 
 
 @dataclass(frozen=True)
+class Spare(Joint):
+    """Kernels that a search adds to averages where held-out rows are predicted better with them, the first alone first.
+
+    They are in no other candidate: of a fit that selects, or of an average that has them without a reason, many rows
+    are predicted worse with kernels that are so narrow that each row is far from all others. Parameters are those of
+    :class:`Joint`.
+    """
+
+
+@dataclass(frozen=True)
 class PerGroup(BankEntry):
     """Every kernel on every group of columns, of thousands, say gene sets; named ``"group: kernel"``.
 
