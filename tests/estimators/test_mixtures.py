@@ -61,6 +61,7 @@ from manykernels.exceptions import InvalidInputError
 from manykernels.grams import DenseStack
 from manykernels.grams.plan import MOST_ROOM
 from manykernels.grams.seconds import gram_seconds
+from manykernels.kernels import Joint, PerFeature, Spare
 from manykernels.objective import BlockL1, Problem, Ridge, get_loss
 from manykernels.solvers.fold import Candidate
 
@@ -1146,3 +1147,36 @@ def test_factors_of_few_coefficients_average_as_matrices_do_of_a_loss_with_a_kin
     assert [model.l1_ratio_ for model in found] == [0.0, 0.0]
     assert found[1].alpha_ == pytest.approx(found[0].alpha_, rel=1e-6)
     assert found[1].best_score_ == pytest.approx(found[0].best_score_, abs=2e-3)
+
+
+# --- kernels to spare -----------------------------------------------------------------------------------------------
+
+
+def test_spare_kernels_are_added_to_averages_step_by_step_and_are_in_nothing_else() -> None:
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(40, 2))
+    bank = KernelBank([PerFeature(Linear()), Joint((Gaussian(1.0), Linear())), Spare((Gaussian(0.5), Gaussian(0.2)))])
+    steps = bank.spare_kernels(X)
+    assert steps == [("all: gaussian(width=0.5)",), ("all: gaussian(width=0.2)",)]
+    own = np.array([1.0, 1.0, 1.0, 1.0, 0.0, 0.0])
+    found = {mixture.label: mixture.kernels.tolist() for mixture in averages_of(bank.fit(X), own, steps)}
+    assert found["all kernels"] == [0, 1, 2, 3]
+    assert found["kernels on several columns"] == [2, 3]
+    assert found["kernels on several columns with gaussian(width=0.5)"] == [2, 3, 4]
+    assert found["kernels on several columns with gaussian(width=0.2)"] == [2, 3, 4, 5]
+    assert not any(kernels in ([4], [5]) for kernels in found.values())
+
+
+@pytest.mark.parametrize("repeated", [True, False])
+def test_narrow_kernels_are_taken_where_rows_repeat_and_nowhere_else(repeated: bool) -> None:
+    """Of pairs of equal rows one tells the target of the other, which only narrow kernels of all columns can use."""
+    rng = np.random.default_rng(0)
+    X = np.repeat(rng.normal(size=(150, 5)), 2, axis=0)
+    luck = 2.0 * np.repeat(rng.normal(size=150), 2)
+    y = X[:, 0] + (luck if repeated else 2.0 * rng.normal(size=300)) + 0.2 * rng.normal(size=300)
+    order = rng.permutation(300)
+    model = MKLRegressorCV().fit(X[order], y[order])
+    narrow = [name for name in model.kernel_names_ if "0.125*median" in name or "0.25*median" in name]
+    assert narrow
+    taken = set(np.array(model.kernel_names_)[model.kernel_weights_ > 0]) & set(narrow)
+    assert bool(taken) == repeated

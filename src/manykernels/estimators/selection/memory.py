@@ -54,6 +54,7 @@ FACTORED_BYTES = 12  # an entry of a matrix among features: in double precision 
 # Of targets side by side bytes an entry of a system, a matrix and a triangle in single precision; and float64 an entry
 # of the products of each kernel
 SIDE_BY_SIDE, PRODUCTS = 6, 10
+REMEMBERED_AVERAGES = 24  # models of a fold and target: about three strengths of each average, until one is chosen
 PATIENCE_OF_AVERAGES = 8.0  # predicted seconds of one fit on matrices, at which searches on landmarks take as long
 # Part of what varies, of one target: eight searches of one target took 0.13 to 0.70 of it, 0.39 on the mean
 LIKELY_OF_FOLDS = 0.4
@@ -229,7 +230,9 @@ def plan_search(
         least = max(spectra, first, products, last[0])
         known = 8 * m * own * Remembered(m, own).room
         together = _of_targets(m, own, n_targets) if triangles >= 2 * m * own**2 else 0  # else targets take turns
-        all_open = open_folds * (triangles + known) + SQUARE_ARRAYS * square + together if selects else 0
+        whole = 2 * m * own * (own + 1)  # where no kernel stands for others
+        all_open = open_folds * (whole + known) + SQUARE_ARRAYS * square + together if selects else 0
+        all_open += 8 * REMEMBERED_AVERAGES * n * n_targets * n_folds if averages else 0
         most = max(spectra, objects + all_open, last[1], least)
     nbytes = plan.nbytes if plan.kind == FACTORED else 0
     planned = replace(
