@@ -39,10 +39,11 @@ class MKLRegressorCV(CrossValidated, MKLRegressor):  # fit also takes groups
     over the elastic net to ridge, whose model is a kernel machine on the sum of the kernels. Averages are also tried of
     the kernels on several columns, and of each kind or view of them alone, so that one well-chosen Gaussian is among
     the candidates. Where the kernels are left to the estimator, narrower Gaussians of all columns, of a quarter and
-    an eighth of the median distance, are added to an average step by step. Every path goes from strong to weak penalties, in coarse steps for as long as the score may rise,
-    then in finer ones around the best; the choice averages each score with its neighbors, so that no lucky strength
-    decides. The averages of all kernels, and of those on several columns, are to beat: one kind alone, or a selection,
-    must be ahead of them by more than half a standard error of the difference over the folds, a view alone ahead of
+    an eighth of the median distance, are added to an average step by step. Every path goes from strong to weak
+    penalties, in coarse steps for as long as the score may rise, then in finer ones around the best; the choice
+    averages each score with its neighbors, so that no lucky strength decides. The averages
+    of all kernels, and of those on several columns, are to beat: one kind alone, or a selection, must be ahead of them
+    by more than half a standard error of the difference over the folds, a view alone ahead of
     everything else by more than a whole one. It is a race: what takes time is tried at a few strengths in three
     folds first, and given up where it is behind by more than half a standard error of the difference there, or a whole
     one in all folds; where a fit is predicted to take long, with fewer rows before, and given up where it is behind at
@@ -224,10 +225,11 @@ class MKLClassifierCV(CrossValidated, MKLClassifier):  # fit also takes groups
     over the elastic net to ridge, whose model is a kernel machine on the sum of the kernels. Averages are also tried of
     the kernels on several columns, and of each kind or view of them alone, so that one well-chosen Gaussian is among
     the candidates. Where the kernels are left to the estimator, narrower Gaussians of all columns, of a quarter and
-    an eighth of the median distance, are added to an average step by step. Every path goes from strong to weak penalties, in coarse steps for as long as the score may rise,
-    then in finer ones around the best; the choice averages each score with its neighbors, so that no lucky strength
-    decides. The averages of all kernels, and of those on several columns, are to beat: one kind alone, or a selection,
-    must be ahead of them by more than half a standard error of the difference over the folds, a view alone ahead of
+    an eighth of the median distance, are added to an average step by step. Every path goes from strong to weak
+    penalties, in coarse steps for as long as the score may rise, then in finer ones around the best; the choice
+    averages each score with its neighbors, so that no lucky strength decides. The averages
+    of all kernels, and of those on several columns, are to beat: one kind alone, or a selection, must be ahead of them
+    by more than half a standard error of the difference over the folds, a view alone ahead of
     everything else by more than a whole one. It is a race: what takes time is tried at a few strengths in three
     folds first, and given up where it is behind by more than half a standard error of the difference there, or a whole
     one in all folds; where a fit is predicted to take long, with fewer rows before, and given up where it is behind at

@@ -224,15 +224,13 @@ def plan_search(
         if apart:
             of_folds = 8 * n_folds * rows * fit.n_columns + FOLD_SPECTRUM * m * (n_folds + 1)
             last = fit.expected_nbytes + of_folds, max(fit.most_nbytes + of_folds, 8 * FEWEST_SQUARES * n**2)
-        first = min(open_folds, LIKELY_FOLDS) * triangles + FEWEST_SQUARES * square if selects else 0
         objects = FOLD_KERNEL * m * max(n_folds - N_FOLDS, 0)
-        spectra, first = spectra + objects, first + objects
-        least = max(spectra, first, products, last[0])
-        known = 8 * m * own * Remembered(m, own).room
+        first = objects + (min(open_folds, LIKELY_FOLDS) * triangles + FEWEST_SQUARES * square if selects else 0)
+        spectra += objects
+        least, known = max(spectra, first, products, last[0]), 8 * m * own * Remembered(m, own).room
         together = _of_targets(m, own, n_targets) if triangles >= 2 * m * own**2 else 0  # else targets take turns
-        whole = 2 * m * own * (own + 1)  # where no kernel stands for others
-        all_open = open_folds * (whole + known) + SQUARE_ARRAYS * square + together if selects else 0
-        all_open += 8 * REMEMBERED_AVERAGES * n * n_targets * n_folds if averages else 0
+        all_open = 8 * REMEMBERED_AVERAGES * n * n_targets * n_folds if averages else 0
+        all_open += open_folds * (2 * m * own * (own + 1) + known) + SQUARE_ARRAYS * square + together if selects else 0
         most = max(spectra, objects + all_open, last[1], least)
     nbytes = plan.nbytes if plan.kind == FACTORED else 0
     planned = replace(
