@@ -47,6 +47,7 @@ from manykernels import (
     survival_array,
 )
 from manykernels.datasets import make_mixed_table
+from manykernels.kernels import Gaussian
 
 ROOT = Path(__file__).resolve().parents[1]
 EARNED = 1.5  # smallest ratio, on any task, at which an engine is kept
@@ -62,11 +63,10 @@ class Switch:
 
     places: tuple[str, ...]
     value: Any
-    acts: bool = False  # whether every call counts, since what it returns says nothing
 
     def changes(self, result: Any) -> bool:
         """Return whether the constant is another result."""
-        return self.acts or not (result is self.value or (type(result) is type(self.value) and result == self.value))
+        return not (result is self.value or (type(result) is type(self.value) and result == self.value))
 
 
 FACTORED, GRAM, SELECTION = "solvers.factored.", "solvers.gram.", "estimators.selection."
@@ -79,8 +79,6 @@ SWITCHES = {
     "matrices_cost_little": Switch((f"{FACTORED}working_set:matrices_cost_little",), False),
     "matrix_first": Switch((f"{FACTORED}working_set:matrix_first", f"{FACTORED}working_matrices:matrix_first"), False),
     "near_passes": Switch(("grams.factored.explicit:ExplicitStack.near_passes",), None),
-    "corrections": Switch((f"{GRAM}iteration:PrimalDual._worth_correcting",), False),
-    "leave_out": Switch((f"{GRAM}working_set:WorkingSet._leave_out",), None, acts=True),
     "spared_systems": Switch((f"{GRAM}newton_system:SharedSystem.costs_many_steps",), False),
     "averages": Switch((f"{SELECTION}search:can_average", f"{SELECTION}folds:can_average"), False),
     "features_of_averages": Switch((f"{SELECTION}on_features:stands_as_features",), False),
@@ -199,11 +197,11 @@ def path(n: int, groups: int, size: int, loss: str) -> Task:
     return Task(lambda: group_path.ours(np.asfortranarray(X[:n]), y[:n], size, kind), judge)
 
 
-def digits(n: int) -> Task:
-    """Return a search over pictures of ten digits in three bands of rows."""
+def digits(n: int, kind: type = MKLClassifierCV, **parameters: Any) -> Task:
+    """Return a classifier of pictures of ten digits in three bands of rows."""
     X, y = load_digits(return_X_y=True)
     bank = KernelBank.from_views({name: list(range(64)[band]) for name, band in BANDS.items()})
-    return fitted(MKLClassifierCV(bank), X[: n + 400], y[: n + 400], 400, classes=True)
+    return fitted(kind(bank, **parameters), X[: n + 400], y[: n + 400], 400, classes=True)
 
 
 def mixed(n: int) -> Task:
@@ -217,7 +215,26 @@ def additive(count: int = 5) -> KernelBank:
     return KernelBank.per_feature(widths=np.geomspace(0.3, 3.0, count).tolist(), standardize=True)
 
 
-FACTORS = {"representation": "factored"}
+def categories(n: int, test: int = 500) -> tuple[pd.DataFrame, np.ndarray]:
+    """Return a census-like table: six columns of categories and six of few-valued numbers, with a class."""
+    rng = np.random.default_rng(0)
+    sizes = [2, 5, 7, 9, 15, 40]
+    codes = {f"kind_{size}": rng.integers(size, size=n + test) for size in sizes}
+    counts = {f"count_{top}": np.round(rng.gamma(2.0, top / 4.0, size=n + test)) for top in (8, 12, 16, 40, 60, 90)}
+    effects = sum(rng.normal(size=40)[own] for own in codes.values()) + sum(
+        np.sin(4.0 * own / own.max()) for own in counts.values()
+    )
+    table = pd.DataFrame({name: own.astype(str) for name, own in codes.items()} | counts)
+    return table, (effects + rng.logistic(size=n + test) > np.median(effects)).astype(int)
+
+
+def widths_of_all(n: int, loss: str = "squared") -> Task:
+    """Return a fit with five Gaussian widths of all columns together, on matrices."""
+    bank = KernelBank([(f"width {own:g}", Gaussian(own), list(range(8))) for own in (0.5, 1.0, 2.0, 4.0, 8.0)])
+    return drawn(MKLRegressor(bank, loss=loss, resources=MATRICES), n, 8)
+
+
+FACTORS, MATRICES = {"representation": "factored"}, {"representation": "gram"}
 TASKS: dict[str, Callable[[bool], Task]] = {
     # everyday
     "diabetes, fit": lambda small: bundled(MKLRegressor(), load_diabetes, False, small=small),
@@ -236,7 +253,25 @@ TASKS: dict[str, Callable[[bool], Task]] = {
         MKLRegressorCV(additive(), penalty="l1", n_alphas=8), 200 if small else 2_000, 6
     ),
     "200 x 20 groups, path": lambda small: path(100 if small else 200, 20, 10, "squared"),
+    "digits in three views, logistic, shared weights, fit": lambda small: digits(
+        150 if small else 1_300, MKLClassifier, loss="logistic", outputs="shared", resources=MATRICES
+    ),
+    "1,000 rows, logistic, on matrices, fit": lambda small: drawn(
+        MKLClassifier(additive(), loss="logistic", resources=MATRICES), 200 if small else 1_000, 10, "two"
+    ),
+    "1,000 rows, hinge, on matrices, fit": lambda small: drawn(
+        MKLClassifier(additive(), loss="hinge", resources=MATRICES), 200 if small else 1_000, 10, "two"
+    ),
+    "3,000 rows of categories and counts, on matrices, fit": lambda small: fitted(
+        MKLClassifier(loss="logistic", resources=MATRICES), *categories(200 if small else 3_000), 500, classes=True
+    ),
+    "3,000 rows, five widths of all columns, fit": lambda small: widths_of_all(200 if small else 3_000),
     # large
+    "10,000 rows, landmarks of all columns, search": lambda small: drawn(
+        MKLRegressorCV(KernelBank.landmarks(count=20 if small else 200), resources=FACTORS),
+        300 if small else 10_000,
+        10,
+    ),
     "20,000 rows, logistic, fit": lambda small: drawn(
         MKLClassifier(additive(), loss="logistic", resources=FACTORS), 400 if small else 20_000, 10, "two"
     ),

@@ -16,7 +16,6 @@ from manykernels.objective.losses import get_loss
 from manykernels.objective.problem import Problem
 from manykernels.objective.regularizers import BlockL1
 from manykernels.solvers import InteriorPoint, Status, WorkingSet
-from manykernels.solvers.gram.iteration import PrimalDual
 from manykernels.solvers.gram.start import start_iteration
 from manykernels.solvers.gram.working_set import WorkingCopy
 
@@ -130,36 +129,6 @@ def stored(fraction: float, scale: float = 1.0) -> Problem:
     return Problem(grams, y, get_loss("hinge"), BlockL1(1.0)).at_fraction(fraction)
 
 
-def test_kernels_whose_weights_vanish_leave_the_set_between_steps(monkeypatch: pytest.MonkeyPatch) -> None:
-    sizes: list[int] = []
-    step = PrimalDual.newton_step
-
-    def counted(iteration: PrimalDual, wanted: float) -> None:
-        sizes.append(iteration.kernels.n_pairs)
-        step(iteration, wanted)
-
-    monkeypatch.setattr(PrimalDual, "newton_step", counted)
-    problem = stored(0.1)
-    found = WorkingSet(tol=1e-3).solve(problem)
-    assert found.status == "converged"
-    assert sizes[0] == problem.n_kernels
-    assert sizes[-1] < 0.7 * problem.n_kernels
-    best = InteriorPoint(tol=1e-8).solve(problem)
-    assert found.certificate.dual <= best.certificate.primal <= found.certificate.primal * (1 + 1e-9)
-
-
-def test_kernels_that_left_between_steps_and_return_are_read_as_themselves() -> None:
-    problem = stored(0.1)
-    copy = WorkingCopy(problem, 1e-3)
-    copy.choose(np.arange(20))
-    gone = np.isin(np.arange(20), [3, 4, 12])
-    copy.leave_out(gone)
-    kernels = np.concatenate([np.flatnonzero(~gone)[1:], [12, 30, 3]])
-    again = copy.choose(kernels).stack
-    assert isinstance(again, PackedStack)
-    np.testing.assert_allclose(again.block(), problem.stack.block(kernels=kernels), atol=1e-6)
-
-
 def test_a_weak_penalty_on_like_kernels_takes_few_certificates() -> None:
     """Fifty widths of which ten matter: kernels that left early were once taken for others when they came back."""
     rng = np.random.default_rng(0)
@@ -172,21 +141,6 @@ def test_a_weak_penalty_on_like_kernels_takes_few_certificates() -> None:
         found = WorkingSet(tol=1e-3).solve(problem.at_fraction(fraction))
         assert found.status == "converged"
         assert found.n_iter <= 4
-
-
-def test_an_iteration_on_fewer_kernels_goes_on_from_its_point() -> None:
-    problem = stored(0.1)
-    iteration = start_iteration(problem, *problem.zero_model())
-    for _ in range(4):
-        iteration.newton_step(1e-3)
-    rho, weights, norms = iteration.samples.rho, iteration.kernels.weights, iteration.squared_norms
-    keep = np.arange(problem.n_kernels) % 3 != 0
-    iteration.narrow(problem.take(keep), keep)
-    np.testing.assert_array_equal(iteration.samples.rho, rho)
-    np.testing.assert_array_equal(iteration.kernels.weights, weights[keep])
-    np.testing.assert_allclose(iteration.squared_norms, norms[keep], rtol=1e-12)
-    scores = np.tensordot(weights[keep], problem.stack.block(kernels=keep), axes=1) @ rho + iteration.b
-    np.testing.assert_allclose(iteration.scores(), scores, atol=1e-9 * np.abs(scores).max())
 
 
 @pytest.mark.parametrize("gap", [0.1, 0.01, 1e-3])

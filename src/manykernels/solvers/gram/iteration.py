@@ -9,8 +9,8 @@ Its multipliers are the model: ``d_m`` for the kernels and ``b`` for the sum. On
     (diag(h) + sum_m d_m K_m + sum_m c_m q_m q_m') drho + 1 db = g + z - f - b - sum_m e_m q_m,     q_m = K_m rho
 
 where ``(h, g)`` comes from the samples and ``(c, e)`` from the kernels. As in Mehrotra's method, one factorization
-serves a predictor, which chooses how far the complementarity products can fall, a corrector with second-order terms,
-and corrections of products that would be far from their target.
+serves a predictor, which chooses how far the complementarity products can fall, and a corrector with second-order
+terms.
 A step costs one product of each kernel with a vector, one weighted sum of the kernels and one Cholesky factorization.
 """
 
@@ -45,8 +45,8 @@ if TYPE_CHECKING:
 
     from manykernels.objective.losses.bound import SampleSum
     from manykernels.objective.problem import Problem
-    from manykernels.solvers.gram.sample_variables import BoxSamples, SampleVariables
-    from manykernels.solvers.gram.weight_variables import LinearWeights, PairedWeights, WeightVariables
+    from manykernels.solvers.gram.sample_variables import SampleVariables
+    from manykernels.solvers.gram.weight_variables import LinearWeights, WeightVariables
     from manykernels.validation.arrays import Array
 
 
@@ -129,8 +129,7 @@ class PrimalDual:
         barrier = self.barrier()
         _, _, (primal_step, dual_step) = self._direction(system, linear)
         target = most(barrier * self._centering(primal_step, dual_step, barrier), self._lowest_target(wanted))
-        corrected = self._linearized(target, linear)
-        drho, db, longest = self._corrected(system, corrected, self._direction(system, corrected))
+        drho, db, longest = self._direction(system, self._linearized(target, linear))
         self._check_finite("the Newton direction", drho)
         dproducts = self._products_of(drho)
         trusted = self._trusted_step(drho, dproducts, linear[1].squared_bound)
@@ -270,28 +269,13 @@ class PrimalDual:
         pruned = self._primal(np.where(inactive, 0.0, self.kernels.weights)) if inactive.any() else primal
         return bool(pruned - dual <= wanted * max(abs(primal), self.problem.tiny))
 
-    def narrow(self, problem: Problem, keep: Array) -> None:
-        """Go on with some of the kernels, those of ``problem``, from this very point; the others' weights are lost."""
-        samples, first, b = self._origin
-        owns = (cast("BoundedWeights", own) for own in (first, self.kernels))  # the only ones whose kernels leave
-        first, self.kernels = (BoundedWeights(own.weights[keep], own.slack[keep], problem.regularizer) for own in owns)
-        self._origin = samples, first, b
-        self.problem, self._penalty = problem, problem.regularizer.formulas
-        self._inverse_penalties = self._inverse_penalties[keep]
-        self._pairs = self.samples.n_pairs, self.kernels.n_pairs
-        self._n_pairs = sum(self._pairs)
-        self._set_products(self._products[keep])
-
-    def descend(self, wanted: float, with_zeros: float, leave_out: Callable[[], None] | None = None) -> None:
+    def descend(self, wanted: float, with_zeros: float) -> None:
         """Take steps until the gap is within ``wanted``, and a few more for inactive kernels to become negligible.
 
-        That is until the model without them is within ``with_zeros``. Before each further step ``leave_out`` may
-        `narrow` the iteration.
+        That is until the model without them is within ``with_zeros``.
         """
         spare, share = tuning.STEPS_FOR_ZEROS, 1.0
-        for step in range(tuning.MOST_INNER_STEPS):
-            if step and leave_out is not None:
-                leave_out()
+        for _ in range(tuning.MOST_INNER_STEPS):
             self.newton_step(share * wanted * max(abs(self.bounds()[0]), self.problem.tiny))
             if not self.within(wanted):
                 continue
@@ -371,41 +355,6 @@ class PrimalDual:
         of_samples = self.samples.set_direction(drho)
         of_kernels = self.kernels.set_direction(along(self._products, drho))
         return drho, db, (least(of_kernels[0], of_samples[0]), least(of_kernels[1], of_samples[1]))
-
-    def _corrected(self, system: NewtonSystem, linear: Linearized, direction: Direction) -> Direction:
-        """Return a direction along which steps are longer: a solution each, in place of steps with a factorization.
-
-        Products that a somewhat longer step would leave far from the target are told to come near it (`nearer`).
-        """
-        for _ in range(tuning.MOST_CORRECTIONS if self._worth_correcting else 0):
-            longest = direction[2]
-            if min(longest) >= 1.0:
-                break
-            before = copy.copy(self.samples), copy.copy(self.kernels)
-            steps = [min(step + tuning.LONGER, 1.0) for step in longest]
-            of_samples, of_kernels = linear
-            if self._pairs[0]:
-                of_samples = cast("BoxSamples", self.samples).correct(*steps)
-            if self._pairs[1]:
-                of_kernels = of_kernels._replace(shift=cast("PairedWeights", self.kernels).correct(*steps))
-            linear = of_samples, of_kernels
-            found = self._direction(system, linear)
-            if not sum(found[2]) >= sum(longest) + tuning.WORTH_CORRECTING:
-                self.samples, self.kernels = before
-                break
-            direction = found
-        return direction
-
-    @property
-    def _worth_correcting(self) -> bool:
-        """Whether a step reads so much more than a correction that a few steps less pay for them, of one target.
-
-        After a step that was none forward they do not: they keep an iteration going that turns in a circle.
-        """
-        if self._useless or not self._n_pairs or self._products.ndim > 2:
-            return False
-        n_kernels, n = self._products.shape
-        return bool(n >= tuning.CORRECTED_ROWS and n_kernels + n / 8 > tuning.CORRECTED_READINGS)
 
     def _centering(self, primal_step: Any, dual_step: Any, barrier: Any) -> Any:
         after = self.samples.complementarity_after(primal_step, dual_step) if self._pairs[0] else 0.0

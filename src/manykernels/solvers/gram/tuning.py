@@ -30,21 +30,15 @@ PRUNING_TOLERANCE = 0.9  # of tol: the gap within which a model with zeros is pr
 MOST_INNER_STEPS = 60  # on one set of kernels
 STEPS_FOR_ZEROS = 3  # spent, once a set of kernels is solved on, on making its inactive kernels negligible
 CLOSER = 0.05  # factor by which each of them comes closer to the boundary
-# Corrections of a direction, while they make steps longer. 144 fits on matrices (four losses, 200 rows, 48 or 50
-# kernels, 0.3 to 0.01 of the largest strength) took 992 steps without, 876 with two. A step has about one
-# and a half. They are made from so many rows on, where a step reads so many entries for each entry of a matrix: those
-# of the kernels, and an eighth of the rows for the factorization. With 50 kernels (ratio of CPU seconds without over
-# with) 200 rows took 0.8, 400 rows 1.0, 1,000 rows 1.1; 500 rows and 300 kernels 1.2
-MOST_CORRECTIONS, CORRECTED_ROWS, CORRECTED_READINGS = 2, 200, 100.0
-LONGER = 0.3  # by which steps are longer at whose end products are looked at
-WORTH_CORRECTING = 0.01  # by how much the two steps together must become longer
-FARTHEST_PRODUCT = 10.0  # factor by which products may be off their target
 SHORTEST_FRACTION = 0.95  # of the way to the boundary; tends to one as the gap closes
+# Corrections of a direction of `factored/kinks.py`
+LONGER = 0.3  # by which steps are longer at whose end products are looked at
+FARTHEST_PRODUCT = 10.0  # factor by which products may be off their target
 
 # Start
 START_FRACTION = 0.8  # of the scale at which a norm meets its bound: coefficients of a start
-# The same of losses like the hinge. There zero is an end of the box, and from near it the first steps are short: the
-# 36 hinge fits among those above took 381 steps from 0.8, 346 from 2 (without corrections).
+# The same of losses like the hinge. There zero is an end of the box, and from near it the first steps are short: 36
+# hinge fits on matrices took 381 steps from 0.8, 346 from 2
 START_FRACTION_ONE_SIDED = 2.0
 NEAR_ONE = 1.15  # exponent of a block q-norm below which the block 1-norm is the better start
 MOST_ROUGH_STEPS = 40  # of the block 1-norm

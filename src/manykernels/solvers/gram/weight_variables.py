@@ -166,7 +166,7 @@ class PairedWeights:
     slack: Array
 
     def __post_init__(self) -> None:
-        self._target, self._second = 0.0, 0.0  # type: Any, Any
+        self._second: Any = 0.0
         self._wanted = self._residual = self.weight_change = self._dslack = np.zeros_like(self.weights)
 
     @property
@@ -182,14 +182,7 @@ class PairedWeights:
 
     def aim(self, target: Any) -> None:
         """Set what products are to change by."""
-        self._target = target
         self._wanted = target - self.weights * self.slack - self._second
-
-    def correct(self, primal_step: float, dual_step: float) -> Array:
-        """Return another ``shift``, for products that are near the target after such steps along the direction."""
-        slack, weights = self.slack + primal_step * self._dslack, self.weights + dual_step * self.weight_change
-        self._wanted = self._wanted + nearer(slack * weights, self._target)
-        return self.shift()
 
     def longest_steps(self) -> tuple[Any, Any]:
         return longest_step((self.slack, self._dslack)), longest_step((self.weights, self.weight_change))
@@ -442,9 +435,6 @@ class PartlyFixedWeights:
     def linearize(self, products: Array, squared_norms: Array, target: float) -> LinearWeights:
         _, coupling, shift, bound = self.inner.linearize(products[self.free], squared_norms[self.free], target)
         return LinearWeights(products, self._whole(coupling, 0.0), self._whole(shift, 0.0), self._whole(bound, np.inf))
-
-    def correct(self, primal_step: float, dual_step: float) -> Array:
-        return self._whole(self.inner.correct(primal_step, dual_step), 0.0)
 
     def set_direction(self, products: Array) -> tuple[float, float]:
         return self.inner.set_direction(products[self.free])

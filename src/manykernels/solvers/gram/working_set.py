@@ -23,7 +23,6 @@ from manykernels.solvers.gram.block_coordinate import BlockCoordinate
 from manykernels.solvers.gram.iteration import PrimalDual
 from manykernels.solvers.gram.start import scores_of, start_iteration
 from manykernels.solvers.gram.tuning import PRUNING_TOLERANCE
-from manykernels.solvers.gram.weight_variables import BoundedWeights
 from manykernels.validation.arrays import check_count
 
 if TYPE_CHECKING:
@@ -49,15 +48,7 @@ DENSE_START = 20  # regularizers without a hard dual constraint keep many kernel
 MOST_TRIMS = 3
 GROWTH = 3  # most kernels added to a working set, in sizes of it
 WORTH_DROPPING = 0.25  # share of the working set below which copying the rest costs more than it saves
-VANISHING = 0.01  # the factor of `PairedWeights.inactive` by which a kernel leaves the set between two steps
-# Relative gap from which on it may: earlier ones come back. Of 300 fits with five losses (100 to 400 rows, 20 to 50
-# kernels, 0.5 to 0.01 of the largest strength) 332 certificates and 1,869 steps without, 304 and 1,821 with it.
-LEAVING_GAP = 0.1
 SLOW = 0.7  # a gap that shrinks by less calls for solving more closely and for dropping no kernel
-
-# Entries of matrices of kernels without weight from which on a step goes on without them. Hinge fits with it took 0.8
-# of the time at 1,000 rows and 50 kernels, 0.9 at 400 and 100
-NARROWED_ENTRIES = 400_000
 
 # Copies
 FULL = 1.5  # sizes of its triangles from which a stack holds more than them
@@ -103,11 +94,6 @@ class WorkingCopy:
             chosen = stack.take(kernels)
             self._forget()
         return self.problem.on(chosen, kernels)
-
-    def leave_out(self, gone: Array) -> None:
-        """Take note of kernels, a mask of those in the set, that steps go on without; they may return to other rows."""
-        if self.kernels.size:
-            self.kernels, self._rows = self.kernels[~gone], self._rows[~gone]
 
     def _forget(self) -> None:
         self.kernels = self._rows = np.zeros(0, dtype=np.intp)
@@ -269,7 +255,7 @@ class WorkingSet(Solver):
         wanted = state.share * self.tol
         if state.kernels.size < problem.n_kernels:
             wanted = max(wanted, min(INNER_PROGRESS * state.gap, FIRST_GAP))
-        self._descend(problem, state, wanted)
+        state.iteration.descend(wanted, self._with_zeros(wanted))
         if state.trims < MOST_TRIMS and state.iteration.within(self.tol):
             self._trim(problem, state, state.share * self.tol)
 
@@ -347,29 +333,7 @@ class WorkingSet(Solver):
         chosen = state.copy.choose(state.kernels)
         distance = wanted * max(abs(state.iteration.bounds()[0]), problem.tiny)
         state.iteration = state.iteration.moved_to(chosen, keep, np.zeros(0), distance)
-        self._descend(problem, state, wanted)
-
-    def _descend(self, problem: Problem, state: _State, wanted: float) -> None:
-        assert state.iteration is not None
-        state.iteration.descend(wanted, self._with_zeros(wanted), partial(self._leave_out, problem, state))
-
-    def _leave_out(self, problem: Problem, state: _State) -> None:
-        """Take no further step on kernels whose weights vanish, if there is much to read of them."""
-        iteration = state.iteration
-        assert iteration is not None
-        kernels = iteration.kernels
-        if state.missed.size or iteration.alone or not (isinstance(kernels, BoundedWeights) and kernels.hard_bound):
-            return
-        if not iteration.within(LEAVING_GAP):
-            return
-        gone = kernels.inactive(VANISHING)
-        if problem.n_samples**2 * np.count_nonzero(gone) <= NARROWED_ENTRIES or gone.all():
-            return
-        state.trimmed = np.union1d(state.trimmed, state.kernels[gone])
-        keep = np.flatnonzero(~gone)
-        state.kernels = state.kernels[keep]
-        state.copy.leave_out(gone)
-        iteration.narrow(iteration.problem.on(iteration.problem.stack.view(keep, prove=False), keep), ~gone)
+        state.iteration.descend(wanted, self._with_zeros(wanted))
 
     def _with_zeros(self, wanted: float) -> float:
         """Return the relative gap within which a model without inactive kernels is as good as one with them."""
