@@ -228,7 +228,7 @@ def plan_search(
         first = objects + (min(open_folds, LIKELY_FOLDS) * triangles + FEWEST_SQUARES * square if selects else 0)
         spectra += objects
         least, known = max(spectra, first, products, last[0]), 8 * m * own * Remembered(m, own).room
-        together = _of_targets(m, own, n_targets) if triangles >= 2 * m * own**2 else 0  # else targets take turns
+        together = _of_targets(m, own, n_targets)
         all_open = 8 * REMEMBERED_AVERAGES * n * n_targets * n_folds if averages else 0
         all_open += open_folds * (2 * m * own * (own + 1) + known) + SQUARE_ARRAYS * square + together if selects else 0
         most = max(spectra, objects + all_open, last[1], least)
