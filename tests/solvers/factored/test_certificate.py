@@ -118,7 +118,7 @@ def test_gradients_take_groups_together_where_sweeps_come_to_no_end(seed: int, m
         return gradients(*arguments)
 
     monkeypatch.setattr(block_descent, "conjugate_step", told)
-    monkeypatch.setattr(newton, "quadratic_of", None)
+    monkeypatch.setattr(newton.GroupProblem, "of", None)
     point = Point(np.zeros(objective.rank), problem.best_constant, problem.constant_scores(problem.best_constant))
     fit = minimize(objective, point, 1e-4 * objective.value(point), 30)
     assert fit.gap <= 1e-4 * problem.empirical_loss(problem.constant_scores(problem.best_constant))

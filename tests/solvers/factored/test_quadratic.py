@@ -11,13 +11,13 @@ from scipy.optimize import minimize_scalar
 from manykernels import KernelBank, Linear
 from manykernels.grams.factored import factored_stack
 from manykernels.objective import Problem, get_loss, get_regularizer
-from manykernels.solvers.factored import backfitting
+from manykernels.solvers.factored import backfitting, group_problem
 from manykernels.solvers.factored.backfitting import Backfitting
 from manykernels.solvers.factored.block_descent import DescentModel
 from manykernels.solvers.factored.group_penalty import GroupPenalty
-from manykernels.solvers.factored.newton import newton_target, quadratic_of
+from manykernels.solvers.factored.group_problem import GroupProblem
 from manykernels.solvers.factored.objective import FactoredObjective, Point
-from manykernels.solvers.factored.quadratic import NOTHING, Position, Quadratic, line_minimum
+from manykernels.solvers.factored.quadratic import NOTHING, Expansion, Position, Quadratic, line_minimum
 
 
 @pytest.mark.parametrize("penalty", ["l1", "elasticnet", "lq", "simplex"])
@@ -31,18 +31,17 @@ def test_every_kind_of_matrix_has_the_same_minimum(penalty: str, monkeypatch: py
     objective = FactoredObjective(problem, stack.operators(list(range(10)), 0.0), 0.0)
     start = Point(np.zeros(objective.rank), problem.best_constant, problem.constant_scores(problem.best_constant))
     slopes, curvature, tol = objective.settle_intercept(start), objective.loss.curvature(start.z), 1e-9
-    formed = newton_target(
-        objective, start, objective.adjoint(slopes), quadratic_of(objective, curvature, len(y)), tol
-    )[:2]
-    rows = DescentModel(objective, curvature).step(objective, start, slopes, curvature, tol, tol)[:2]
-    products = Backfitting(objective, curvature)
     monkeypatch.setattr(backfitting, "SWEEP_TOL", 0.0)
     monkeypatch.setattr(Backfitting, "most_sweeps", 100)
-    steps = {"formed": formed, "rows": rows, "products": products.step(start, slopes, curvature, tol)[:2]}
+    monkeypatch.setattr(group_problem, "GROUP_TOL", tol)
     values = {}
-    for kind, (v, shift) in steps.items():
+    for kind in (GroupProblem, DescentModel, Backfitting):
+        quadratic = kind.of(objective, curvature, len(y))
+        here = Expansion(objective, start, slopes, objective.adjoint(slopes), curvature)
+        v, shift, change = quadratic.step(here, tol)
         end = Point(v, start.b + shift, objective.scores(v) + start.b + shift)
-        values[kind] = objective.value(end)
+        np.testing.assert_allclose(change, end.z - start.z, atol=1e-9 * np.abs(end.z).max())
+        values[kind.__name__] = objective.value(end)
     least = min(values.values())
     assert least < 0.9 * objective.value(start)
     assert values == pytest.approx(dict.fromkeys(values, least), rel=1e-5)
@@ -65,6 +64,9 @@ def test_positions_are_combined_where_sweeps_alone_come_to_no_end() -> None:
 
         def image(self, step: Position) -> np.ndarray:
             return step.v
+
+        def step(self, here: Expansion, tol: float) -> Any:
+            """There is no loss."""
 
     quadratic = Turns()
     quadratic.penalty = penalty

@@ -23,8 +23,8 @@ from manykernels.objective.certificate import inner
 from manykernels.objective.losses.curvature import Curvature
 from manykernels.solvers.factored.group_penalty import GroupPenalty, PenaltyCurve
 from manykernels.solvers.factored.group_problem import GroupProblem
-from manykernels.solvers.factored.objective import FactoredObjective, Point, is_matrix_free
-from manykernels.solvers.factored.quadratic import Position, Quadratic, line_minimum
+from manykernels.solvers.factored.objective import FactoredObjective, is_matrix_free
+from manykernels.solvers.factored.quadratic import Expansion, Position, Quadratic, line_minimum
 from manykernels.solvers.factored.tuning import (
     BLOCK_PER_RANK,
     BLOCK_ROWS,
@@ -110,8 +110,9 @@ class Backfitting(Quadratic):
         slots = range(len(self._objective.operators))
         self._blocks = [block_of(self._objective, slot, curvature) for slot in slots]
 
-    def step(self, point: Point, slopes: Array, curvature: Curvature, tol: float) -> tuple[Array, Any, Array]:
-        """Minimize the quadratic model at a point to a gap of about ``tol``, or as far as so many sweeps come."""
+    def step(self, here: Expansion, tol: float) -> tuple[Array, Any, Array]:
+        """Minimize the quadratic model at a point."""
+        point, slopes, curvature = here.point, here.slopes, here.curvature
         self._curvature, self._totals = curvature, self._objective.totals(curvature.diagonal)
         at = Position(point.v.copy(), slopes.copy(), np.zeros_like(slopes), 0.0)
         _, _, ended = self.minimize(at, STEP_SHARE * tol, SWEEP_TOL)

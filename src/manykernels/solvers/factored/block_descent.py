@@ -22,6 +22,7 @@ from manykernels.compiled import compiled
 from manykernels.grams.loops import FAST, add_columns, column_products
 from manykernels.objective.losses.curvature import Curvature, add_curved
 from manykernels.solvers.factored.backfitting import conjugate_step
+from manykernels.solvers.factored.certificate import correctable
 from manykernels.solvers.factored.group_penalty import (
     TINIEST,
     PenaltyCurve,
@@ -29,8 +30,9 @@ from manykernels.solvers.factored.group_penalty import (
     shape_of_group,
     sum_of_powers,
 )
-from manykernels.solvers.factored.objective import FactoredObjective, Point
-from manykernels.solvers.factored.quadratic import Position, Quadratic
+from manykernels.solvers.factored.objective import FactoredObjective
+from manykernels.solvers.factored.quadratic import Expansion, Position, Quadratic
+from manykernels.solvers.factored.tuning import GRADIENTS_LEFT, STEP_SHARE
 from manykernels.validation.arrays import Array
 
 USUAL_SWEEPS, FEW_SWEEPS = 15, 8  # that a step takes, and one on curvatures that the next step finds changed
@@ -131,6 +133,7 @@ class DescentModel(Quadratic):
 
     most_sweeps = 15  # what they do not come to by then, gradients do
     sweeps_of_some = 3  # groups that enter late take all others along
+    from_coefficients = True
     ended = False  # a Newton step in all groups is the better one where groups act on each other
 
     def __init__(self, objective: FactoredObjective, curvature: Curvature) -> None:
@@ -151,7 +154,6 @@ class DescentModel(Quadratic):
         self.eigenvalues[objective.place] = found[owner, within]
         self.bases = roots[:, None, None] * self._turns
         self._of_shifts = self._response(objective) if objective.n_free else np.zeros((0, 0))
-        self.sweeps = 0  # that the last step took
         self.penalty = penalty
 
     def preconditioner(self, v: Array) -> Callable[[Array], Array]:
@@ -194,13 +196,9 @@ class DescentModel(Quadratic):
     def image(self, step: Position) -> Array:
         return step.change.astype(np.float64, copy=False)
 
-    def step(
-        self, objective: FactoredObjective, point: Point, slopes: Array, curvature: Curvature, tol: float, near: float
-    ) -> tuple[Array, Any, Array]:
-        """Minimize the quadratic model at a point, to about this gap, or to a part of what there was to gain.
-
-        Groups that act on each other, so that turns come to no end, then move together to about the gap ``near``.
-        """
+    def step(self, here: Expansion, tol: float) -> tuple[Array, Any, Array]:
+        """Minimize the quadratic model at a point; groups that act on each other move together at the end."""
+        objective, point, slopes, curvature = here.objective, here.point, here.slopes, here.curvature
         own = np.array(np.atleast_2d(slopes.T), dtype=self._Z.dtype, order="C")
         at = Position(self.turned(point.v), own, np.zeros_like(own), np.zeros(len(self._of_shifts)))
         # Where curvatures stay, the quadratic is the loss itself, and worth minimizing.
@@ -213,8 +211,9 @@ class DescentModel(Quadratic):
             change = objective.scores(v) + (point.b + moves) - point.z
         if ended or self.enough:
             return v, moves, change
-        here = slopes + curvature.product(change)
-        along, more, *_ = conjugate_step(objective.rounded, v, here, curvature, self.preconditioner(v), near)
+        slopes = slopes + curvature.product(change)
+        near = (GRADIENTS_LEFT if correctable(objective) else STEP_SHARE) * tol
+        along, more, *_ = conjugate_step(objective.rounded, v, slopes, curvature, self.preconditioner(v), near)
         v, moves = v + along, moves + more
         return v, moves, objective.scores(v) + (point.b + moves) - point.z
 

@@ -17,6 +17,8 @@ a ridge term of the size ``kappa = Omega'(||x||) / ||x||``: with ``D = diag(e) +
 are not zero, each in its cone: the same least squares problem in the coordinates of all of them.
 """
 
+from __future__ import annotations
+
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from itertools import pairwise
@@ -28,7 +30,7 @@ from scipy.linalg import LinAlgError, block_diag, cho_factor, cho_solve, cholesk
 from manykernels.compiled import compiled
 from manykernels.grams.factored.cones import held, multipliers, project
 from manykernels.grams.loops import copy_block
-from manykernels.objective.losses.curvature import Shares
+from manykernels.objective.losses.curvature import Curvature, Shares
 from manykernels.solvers.factored.group_penalty import (
     GroupPenalty,
     PenaltyCurve,
@@ -39,7 +41,9 @@ from manykernels.solvers.factored.group_penalty import (
     shape_of_group,
     sum_of_powers,
 )
-from manykernels.solvers.factored.quadratic import NOTHING, Position, Quadratic
+from manykernels.solvers.factored.objective import FactoredObjective, Point
+from manykernels.solvers.factored.quadratic import NOTHING, Expansion, Position, Quadratic
+from manykernels.solvers.factored.tuning import GROUP_TOL
 from manykernels.solvers.linear_systems import ConjugateGradients
 from manykernels.validation.arrays import Array
 
@@ -286,6 +290,7 @@ class GroupProblem(Quadratic):
     shares : Shares, optional
     """
 
+    from_coefficients = True
     most_sweeps = 200
     sweeps_of_some = sweeps_apart = 1
 
@@ -341,6 +346,37 @@ class GroupProblem(Quadratic):
         """Return what is between blocks times coordinates (T - 1, r)."""
         assert self._shares is not None
         return self._turned(self._shares.product(self._turned(V, back=True).T).T)
+
+    @classmethod
+    def of(cls, objective: FactoredObjective, curvature: Curvature, rows: int) -> GroupProblem:
+        """Return the quadratic model with these curvatures, intercepts last, groups without a penalty."""
+        n_samples, intercept, shares = objective.problem.n_samples, objective.n_free > 0, None
+        if objective.constant:
+            known = objective.known.under(curvature.diagonal)
+            hessian = known.gram(objective.operators, objective.in_place, intercept=intercept)
+        elif objective.n_outputs == 1 and objective.in_place is not None and curvature.separable and rows >= n_samples:
+            hessian = objective.in_place.gram(curvature.diagonal, intercept=intercept)
+        else:
+            hessian, shares = curvature.hessian(objective.operators, rows, intercept=intercept)
+        penalty = objective.penalty.with_intercept(objective.n_free) if intercept else objective.penalty
+        return cls(hessian, penalty, shares)
+
+    def step(self, here: Expansion, tol: float) -> tuple[Array, Any, Array]:
+        """Minimize the quadratic model at a point to a part of its violation there."""
+        objective, point = here.objective, here.point
+        assert here.gradient is not None
+        v, shift = self.target(objective, point, here.gradient, GROUP_TOL)
+        if objective.known.single:
+            return v, shift, objective.scores(v) + (point.b + shift) - point.z
+        return v, shift, objective.scores(v - point.v) + shift
+
+    def target(self, objective: FactoredObjective, point: Point, gradient: Array, tol: float) -> tuple[Array, Any]:
+        """Return coefficients and the shift of intercepts that minimize the quadratic model at a point."""
+        none = np.zeros(objective.n_free)  # intercepts begin where their slopes are zero
+        start, slope = np.append(point.v, none), np.append(gradient, none)
+        target, end = self.solve(start, slope, tol)
+        self.bend = float((target - start) @ (end - slope))
+        return target[: objective.rank], objective.intercepts(target[objective.rank :])
 
     def solve(self, v: Array, gradient: Array, tol: float, outside: float | Array | None = None) -> tuple[Array, Array]:
         """Minimize from ``v``, at which the quadratic has this gradient; stop at ``tol`` times the first violation.

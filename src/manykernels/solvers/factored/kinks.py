@@ -28,7 +28,8 @@ import numpy as np
 from manykernels.objective.losses.curvature import SampleCurvature
 from manykernels.objective.problem import Problem
 from manykernels.solvers.factored.block_descent import descends
-from manykernels.solvers.factored.newton import NewtonFit, first_rows, newton_target, quadratic_of, without_hessian
+from manykernels.solvers.factored.group_problem import GroupProblem
+from manykernels.solvers.factored.newton import NewtonFit, first_rows, without_hessian
 from manykernels.solvers.factored.objective import FactoredObjective, Point
 from manykernels.solvers.factored.rounded_descent import rounded_products
 from manykernels.solvers.factored.state import State
@@ -159,7 +160,7 @@ def _step(
     tracked, rho = rows_of(samples.scores(), problem), rows_of(samples.rho, problem)
     diagonal, shift = samples.linearize(0.0)
     weights = rows_of(1.0 / diagonal, problem)
-    model = quadratic_of(objective, SampleCurvature(weights), len(weights))
+    model = GroupProblem.of(objective, SampleCurvature(weights), len(weights))
 
     def direction(start: Point, shift: Array) -> tuple[Point, Array]:
         ahead = tracked + rows_of(shift, problem)
@@ -167,7 +168,7 @@ def _step(
         if objective.n_free:  # the model begins where intercepts are at rest
             move = objective.intercepts(-objective.totals(slopes) / objective.totals(weights))
             start, slopes = Point(start.v, start.b + move, start.z + move), slopes + weights * move
-        v, move, _ = newton_target(objective, start, objective.adjoint(slopes), model, CLOSE_TOL)
+        v, move = model.target(objective, start, objective.adjoint(slopes), CLOSE_TOL)
         end = Point(v, start.b + move, start.z + objective.scores(v - start.v) + move)
         return end, (weights * (ahead - end.z)).T.ravel()
 

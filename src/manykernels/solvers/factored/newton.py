@@ -19,7 +19,6 @@ J. Lee, Y. Sun, M. Saunders, "Proximal Newton-type methods for minimizing compos
 """
 
 import time
-from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -29,18 +28,16 @@ from manykernels.objective.certificate import inner
 from manykernels.objective.losses.curvature import SAMPLE_PER_RANK, Curvature
 from manykernels.solvers.factored.backfitting import Backfitting
 from manykernels.solvers.factored.block_descent import PRODUCT_COST, DescentModel, descends
-from manykernels.solvers.factored.certificate import correctable, corrected
+from manykernels.solvers.factored.certificate import corrected
 from manykernels.solvers.factored.group_problem import GroupProblem
 from manykernels.solvers.factored.objective import FactoredObjective, Point
-from manykernels.solvers.factored.quadratic import Quadratic
+from manykernels.solvers.factored.quadratic import Expansion, Quadratic
 from manykernels.solvers.factored.rounded_descent import RoundedModel, rounded_products
 from manykernels.solvers.factored.tuning import (
     CORRECTED,
     CYCLES,
     DENSE_WORK,
     FIRST_DAMPING,
-    GRADIENTS_LEFT,
-    GROUP_TOL,
     LEAST_DAMPING,
     LESS_DAMPING,
     MAX_GRADIENTS,
@@ -52,7 +49,6 @@ from manykernels.solvers.factored.tuning import (
     SMALL_DAMPING,
     SMALLEST_STEP,
     STALE,
-    STEP_SHARE,
     SUFFICIENT,
     SWEEPS_A_CYCLE,
 )
@@ -80,8 +76,7 @@ class Hessians:
     rows: int
     model: Any = None
     descending: bool = True
-    tol: float = 0.0  # gap that is asked for
-    sweep_tol: float = 0.0  # to which groups take turns
+    tol: float = 0.0  # gap to which groups take turns
     sweeps: int = 0  # over groups, so far
     damping: float = FIRST_DAMPING
     damped: bool = False
@@ -90,12 +85,6 @@ class Hessians:
     def forget(self) -> None:
         """Have the model made anew from the curvatures of the next step."""
         self.model = None
-
-    def model_of(self, kind: type[Quadratic], make: Callable[..., Any], *arguments: Any) -> Any:
-        """Return the model if it is of a kind, else a new one."""
-        if not isinstance(self.model, kind):
-            self.model = make(*arguments)
-        return self.model
 
 
 def minimize(
@@ -107,7 +96,7 @@ def minimize(
         # So many rows for each coefficient of all outputs that act on each other, which are kept, leave a block an
         # error of a fifth: steps that gain less have other reasons.
         most = min(most, max(SAMPLE_ROWS, SAMPLE_PER_RANK * objective.rank))
-    hessians = Hessians(first_rows(objective), tol=tol, sweep_tol=tol)
+    hessians = Hessians(first_rows(objective), tol=tol)
     gap, value, best, begun = np.inf, np.inf, -np.inf, max_steps > 0 and _begun(objective, point, hessians)
     for step in range(int(begun), max_steps + 1):
         slopes = objective.settle_intercept(point)
@@ -131,7 +120,7 @@ def minimize(
         if value >= before and gap >= last:  # rounding let the last step pass, and neither side gained by it
             break
         if hessians.model is not None and hessians.model.enough:
-            hessians.sweep_tol *= STALE  # less than it seemed
+            hessians.tol *= STALE  # less than it seemed
         elif hessians.model is not None and gap > SLOW * last and not hessians.model.ended:
             hessians.descending = False  # groups that act on each other move together in a Newton step only
         if gap > STALE * last:
@@ -224,28 +213,18 @@ def _advance(
     """
     if not curvature.any:
         return 0.0
-    # Where single precision does, so do differences of scores, and points keep those of their coefficients.
-    hessians.missed, whole = np.inf, objective.known.single
-    if hessians.descending and descends(objective, curvature, first_rows(objective), hessians.sweeps):
-        model = hessians.model_of(DescentModel, DescentModel, objective, curvature)
-        near = (GRADIENTS_LEFT if correctable(objective) else STEP_SHARE) * hessians.tol
-        v, shift, change = model.step(objective, point, slopes, curvature, hessians.sweep_tol, near)
-        hessians.sweeps += model.sweeps
-    elif gradient is None:
+    kind = kind_of(objective, curvature, hessians)
+    if gradient is None and kind is not DescentModel:
         return 0.0
-    elif hessians.descending and rounded_products(objective) < hessians.rows * objective.products:
-        model = hessians.model_of(RoundedModel, RoundedModel, objective, curvature)
-        v, shift, change = model.step(objective, point, slopes, gradient, hessians.sweep_tol)
-        whole = False
-    elif without_hessian(objective):
-        model = hessians.model_of(Backfitting, Backfitting, objective, curvature)
-        v, shift, change = model.step(point, slopes, curvature, hessians.tol)
-        whole = False
-    else:
-        model = hessians.model_of(GroupProblem, quadratic_of, objective, curvature, hessians.rows)
-        v, shift, bend = newton_target(objective, point, gradient, model)
-        change = objective.scores(v) + (point.b + shift) - point.z if whole else objective.scores(v - point.v) + shift
-        hessians.missed = curvature.square(change) / bend - 1.0 if bend > 0.0 else np.inf
+    if not isinstance(hessians.model, kind):
+        hessians.model = kind.of(objective, curvature, hessians.rows)
+    model = hessians.model
+    here = Expansion(objective, point, slopes, gradient, curvature)
+    v, shift, change = model.step(here, hessians.tol)
+    hessians.sweeps += model.sweeps
+    hessians.missed = curvature.square(change) / model.bend - 1.0 if model.bend > 0.0 else np.inf
+    # Where single precision does, so do differences of scores, and points keep those of their coefficients.
+    whole = objective.known.single and kind.from_coefficients
     before = objective.penalty.value(point.v)
     slope = inner(slopes, change) + objective.penalty.value(v) - before
     size = 1.0
@@ -266,26 +245,10 @@ def _advance(
     return 0.0
 
 
-def quadratic_of(objective: FactoredObjective, curvature: Curvature, rows: int) -> GroupProblem:
-    """Return the quadratic model with these curvatures, intercepts last, groups without a penalty."""
-    n_samples, intercept, shares = objective.problem.n_samples, objective.n_free > 0, None
-    if objective.constant:
-        known = objective.known.under(curvature.diagonal)
-        hessian = known.gram(objective.operators, objective.in_place, intercept=intercept)
-    elif objective.n_outputs == 1 and objective.in_place is not None and curvature.separable and rows >= n_samples:
-        hessian = objective.in_place.gram(curvature.diagonal, intercept=intercept)
-    else:
-        hessian, shares = curvature.hessian(objective.operators, rows, intercept=intercept)
-    penalty = objective.penalty.with_intercept(objective.n_free) if intercept else objective.penalty
-    return GroupProblem(hessian, penalty, shares)
-
-
-def newton_target(
-    objective: FactoredObjective, point: Point, gradient: Array, quadratic: GroupProblem, tol: float = GROUP_TOL
-) -> tuple[Array, Any, float]:
-    """Return coefficients and the shift of intercepts that minimize the quadratic model, and how it bends to there."""
-    none = np.zeros(objective.n_free)  # intercepts begin where their slopes are zero
-    start, slope = np.append(point.v, none), np.append(gradient, none)
-    target, end = quadratic.solve(start, slope, tol)
-    bend = float((target - start) @ (end - slope))
-    return target[: objective.rank], objective.intercepts(target[objective.rank :]), bend
+def kind_of(objective: FactoredObjective, curvature: Curvature, hessians: Hessians) -> type[Quadratic]:
+    """Return the kind of quadratic that the next step is taken on."""
+    if hessians.descending and descends(objective, curvature, first_rows(objective), hessians.sweeps):
+        return DescentModel
+    if hessians.descending and rounded_products(objective) < hessians.rows * objective.products:
+        return RoundedModel
+    return Backfitting if without_hessian(objective) else GroupProblem

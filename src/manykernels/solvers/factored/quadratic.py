@@ -19,7 +19,9 @@ import numpy as np
 from scipy.optimize import brentq
 
 from manykernels.objective.certificate import inner
+from manykernels.objective.losses.curvature import Curvature
 from manykernels.solvers.factored.group_penalty import GroupPenalty
+from manykernels.solvers.factored.objective import FactoredObjective, Point
 from manykernels.solvers.linear_systems import shortest_combination
 from manykernels.validation.arrays import Array
 
@@ -28,6 +30,17 @@ NOTHING = np.zeros(0)
 SLOW_FALL = 0.25  # of the squared move of a sweep: the next one that leaves more is combined with those before
 LINE_TOL = 0.1  # of the first slope on a line, below which a slope ends the search
 JUST_AHEAD = 1e-9  # of a step: groups that leave zero have a slope there
+
+
+@dataclass(frozen=True)
+class Expansion:
+    """The loss to second order at a point of an objective: what a Newton step minimizes, with the penalty."""
+
+    objective: FactoredObjective
+    point: Point
+    slopes: Array  # of the loss in scores
+    gradient: Array | None  # in coefficients, for steps that need it
+    curvature: Curvature  # in scores
 
 
 @dataclass
@@ -63,8 +76,24 @@ class Quadratic(abc.ABC):
     most_sweeps: ClassVar[int]
     sweeps_of_some: ClassVar[int]  # over groups that are not zero, up to the next one over all groups
     sweeps_apart: ClassVar[int] = 0  # before each joint step, 0 where combinations of positions take its place
+    from_coefficients: ClassVar[bool] = False  # whether scores after a step in single precision are those of ``v``
     enough = False  # whether the last step ended because its gap seemed small enough
     ended = True  # whether it ended before its last sweep
+    sweeps = 0  # that it took, where their number says how long the next ones take
+    bend = 0.0  # of the quadratic along it, where the rows of the quadratic may miss some
+
+    @classmethod
+    def of(cls, objective: FactoredObjective, curvature: Curvature, rows: int) -> Any:
+        """Return the quadratic of an objective, summed over about so many rows where it is a sum over rows."""
+        kind: Any = cls
+        return kind(objective, curvature)
+
+    @abc.abstractmethod
+    def step(self, here: Expansion, tol: float) -> tuple[Array, Any, Array]:
+        """Minimize the quadratic model at a point to a gap of about ``tol``, or as far as so many sweeps come.
+
+        Returns coefficients, the change of intercepts and that of scores.
+        """
 
     @abc.abstractmethod
     def sweep(self, at: Position, everything: bool) -> tuple[float, float]:

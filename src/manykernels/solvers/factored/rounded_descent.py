@@ -28,8 +28,8 @@ from manykernels.grams.loops import FAST
 from manykernels.objective.losses.curvature import Curvature
 from manykernels.solvers.factored.group_penalty import GroupPenalty, group_minimizer, places_of, shape_of_group
 from manykernels.solvers.factored.group_problem import GroupProblem
-from manykernels.solvers.factored.objective import FactoredObjective, Point
-from manykernels.solvers.factored.quadratic import NOTHING, Position, Quadratic
+from manykernels.solvers.factored.objective import FactoredObjective
+from manykernels.solvers.factored.quadratic import NOTHING, Expansion, Position, Quadratic
 from manykernels.validation.arrays import Array
 
 Terms = tuple[Array, Array]  # weights and shares of `Curvature.terms`
@@ -254,13 +254,10 @@ class RoundedModel(Quadratic):
             answers[np.arange(blocks), :, np.arange(blocks)] = own
         return gram, answers.reshape(outputs, -1)
 
-    def step(
-        self, objective: FactoredObjective, point: Point, slopes: Array, gradient: Array, tol: float
-    ) -> tuple[Array, Any, Array]:
-        """Minimize the quadratic model at a point, to about this gap, or to a part of what there was to gain.
-
-        ``gradient`` is that of the loss in coefficients, without rounding.
-        """
+    def step(self, here: Expansion, tol: float) -> tuple[Array, Any, Array]:
+        """Minimize the quadratic model at a point, whose gradient is without rounding."""
+        objective, point, slopes, gradient = here.objective, here.point, here.slopes, here.gradient
+        assert gradient is not None
         v, own = point.v.copy(), np.array(np.atleast_2d(slopes.T), dtype=np.float64, order="C")
         self._left = self._alone.missing(own, gradient), [column.missing(own, gradient) for column in self._together]
         self._alone.turn(v)
