@@ -77,7 +77,7 @@ for weight in (1e9, 1e15):
     model.fit(X, y, sample_weight=w)
     print(f"{model.solution_.status}, gap {model.dual_gap_:.0e}, off by {abs(model.predict(X) - y)[3]:.0e};", end=" ")
 """,
-        "tests/solvers/factored/test_group_problem_cones.py",
+        "tests/solvers/factored/test_quadratic_formed_cones.py",
     ),
     Case(
         "3.10", "a list of sparse kernels; ragged kernels of new rows",

@@ -73,8 +73,8 @@ FACTORED, GRAM, SELECTION = "solvers.factored.", "solvers.gram.", "estimators.se
 SWITCHES = {
     "kinks": Switch((f"{FACTORED}kinks:takes_interior",), False),
     "smooth_dual": Switch((f"{GRAM}smooth_dual:SmoothDual.preference",), ""),
-    "block_descent": Switch((f"{FACTORED}newton:descends", f"{FACTORED}kinks:descends"), False),
-    "rounded_descent": Switch((f"{FACTORED}newton:rounded_products", f"{FACTORED}kinks:rounded_products"), np.inf),
+    "quadratic_rows": Switch((f"{FACTORED}newton:descends", f"{FACTORED}kinks:descends"), False),
+    "quadratic_bins": Switch((f"{FACTORED}newton:rounded_products", f"{FACTORED}kinks:rounded_products"), np.inf),
     "sooner_on_matrices": Switch((f"{FACTORED}working_set:sooner_on_matrices",), False),
     "matrices_cost_little": Switch((f"{FACTORED}working_set:matrices_cost_little",), False),
     "matrix_first": Switch((f"{FACTORED}working_set:matrix_first", f"{FACTORED}working_matrices:matrix_first"), False),

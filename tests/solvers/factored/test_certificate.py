@@ -11,11 +11,11 @@ import pytest
 from manykernels import KernelBank, Linear, MKLClassifier, MKLRegressor
 from manykernels.grams.factored import factored_stack
 from manykernels.objective import Problem, get_loss, get_regularizer
-from manykernels.solvers.factored import block_descent, newton
-from manykernels.solvers.factored.block_descent import DescentModel
+from manykernels.solvers.factored import newton, quadratic_rows
 from manykernels.solvers.factored.certificate import DualBound, certificate_of, corrected, violators
 from manykernels.solvers.factored.newton import minimize
 from manykernels.solvers.factored.objective import FactoredObjective, Point
+from manykernels.solvers.factored.quadratic_rows import RowQuadratic
 from manykernels.solvers.factored.solver import FactoredNewton
 
 ALONE = np.full((4, 2), -1)
@@ -111,14 +111,14 @@ def test_gradients_take_groups_together_where_sweeps_come_to_no_end(seed: int, m
     """Sweeps went on to a Hessian of all columns, which for many groups takes as long as hundreds of them."""
     problem, objective = correlated(200, 60, seed=seed, size=5, fraction=0.02)
     taken: list[np.ndarray] = []
-    gradients = block_descent.conjugate_step
+    gradients = quadratic_rows.conjugate_step
 
     def told(*arguments: Any) -> Any:
         taken.append(arguments[1])
         return gradients(*arguments)
 
-    monkeypatch.setattr(block_descent, "conjugate_step", told)
-    monkeypatch.setattr(newton.GroupProblem, "of", None)
+    monkeypatch.setattr(quadratic_rows, "conjugate_step", told)
+    monkeypatch.setattr(newton.FormedQuadratic, "of", None)
     point = Point(np.zeros(objective.rank), problem.best_constant, problem.constant_scores(problem.best_constant))
     fit = minimize(objective, point, 1e-4 * objective.value(point), 30)
     assert fit.gap <= 1e-4 * problem.empirical_loss(problem.constant_scores(problem.best_constant))
@@ -166,7 +166,7 @@ def test_turns_alone_precondition_gradients_of_groups_that_are_not_zero() -> Non
     curvature = objective.loss.curvature(problem.constant_scores(0.0))
     v, r = np.zeros(objective.rank), np.arange(1.0, objective.rank + 1.0)
     v[3:9] = 1.0, -2.0, 3.0, 0.5, 0.0, -1.0
-    found = DescentModel(objective, curvature).preconditioner(v)(r)
+    found = RowQuadratic(objective, curvature).preconditioner(v)(r)
     Z = objective.operators[0].rows(slice(None))
     for low in (3, 6):
         own = slice(low, low + 3)

@@ -12,7 +12,7 @@ from tests.support.factored import ADDITIVE, largest_strength, on_factors
 from manykernels import KernelBank, solve
 from manykernels.exceptions import InvalidInputError
 from manykernels.kernels import Gaussian, Linear, MedianWidth
-from manykernels.solvers.factored import backfitting, fallback, newton
+from manykernels.solvers.factored import fallback, newton, quadratic_products
 
 N = 400
 WIDTHS = (0.3, 0.6, 1.2)
@@ -73,8 +73,8 @@ def test_a_surface_shows_what_a_pair_adds() -> None:
 def test_blocks_do_not_overshoot_what_their_sampled_hessians_leave_out(monkeypatch: pytest.MonkeyPatch) -> None:
     """Features of landmarks that no sampled row is near have no curvature there: unguarded sweeps overflow."""
     monkeypatch.setattr(newton, "RANK_LIMIT", 0)
-    monkeypatch.setattr(backfitting, "BLOCK_ROWS", 30)
-    monkeypatch.setattr(backfitting, "BLOCK_PER_RANK", 0)
+    monkeypatch.setattr(quadratic_products, "BLOCK_ROWS", 30)
+    monkeypatch.setattr(quadratic_products, "BLOCK_PER_RANK", 0)
     monkeypatch.setattr(fallback, "LITTLE", 0.0)
     monkeypatch.setattr(fallback, "SMOOTH_STEPS", 0)
     monkeypatch.setattr(fallback, "SMOOTHED_STEPS", 0)

@@ -11,13 +11,13 @@ from scipy.optimize import minimize_scalar
 from manykernels import KernelBank, Linear
 from manykernels.grams.factored import factored_stack
 from manykernels.objective import Problem, get_loss, get_regularizer
-from manykernels.solvers.factored import backfitting, group_problem
-from manykernels.solvers.factored.backfitting import Backfitting
-from manykernels.solvers.factored.block_descent import DescentModel
+from manykernels.solvers.factored import quadratic_formed, quadratic_products
 from manykernels.solvers.factored.group_penalty import GroupPenalty
-from manykernels.solvers.factored.group_problem import GroupProblem
 from manykernels.solvers.factored.objective import FactoredObjective, Point
 from manykernels.solvers.factored.quadratic import NOTHING, Expansion, Position, Quadratic, line_minimum
+from manykernels.solvers.factored.quadratic_formed import FormedQuadratic
+from manykernels.solvers.factored.quadratic_products import ProductQuadratic
+from manykernels.solvers.factored.quadratic_rows import RowQuadratic
 
 
 @pytest.mark.parametrize("penalty", ["l1", "elasticnet", "lq", "simplex"])
@@ -31,11 +31,11 @@ def test_every_kind_of_matrix_has_the_same_minimum(penalty: str, monkeypatch: py
     objective = FactoredObjective(problem, stack.operators(list(range(10)), 0.0), 0.0)
     start = Point(np.zeros(objective.rank), problem.best_constant, problem.constant_scores(problem.best_constant))
     slopes, curvature, tol = objective.settle_intercept(start), objective.loss.curvature(start.z), 1e-9
-    monkeypatch.setattr(backfitting, "SWEEP_TOL", 0.0)
-    monkeypatch.setattr(Backfitting, "most_sweeps", 100)
-    monkeypatch.setattr(group_problem, "GROUP_TOL", tol)
+    monkeypatch.setattr(quadratic_products, "SWEEP_TOL", 0.0)
+    monkeypatch.setattr(ProductQuadratic, "most_sweeps", 100)
+    monkeypatch.setattr(quadratic_formed, "GROUP_TOL", tol)
     values = {}
-    for kind in (GroupProblem, DescentModel, Backfitting):
+    for kind in (FormedQuadratic, RowQuadratic, ProductQuadratic):
         quadratic = kind.of(objective, curvature, len(y))
         here = Expansion(objective, start, slopes, objective.adjoint(slopes), curvature)
         v, shift, change = quadratic.step(here, tol)

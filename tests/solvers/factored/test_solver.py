@@ -15,7 +15,7 @@ from manykernels.kernels import Joint, PerFeature
 from manykernels.objective import Problem, get_regularizer
 from manykernels.objective.losses import get_loss
 from manykernels.objective.losses.curvature import OutputCurvature, SampleCurvature, sampled_rows
-from manykernels.solvers.factored.group_problem import GroupProblem
+from manykernels.solvers.factored.quadratic_formed import FormedQuadratic
 from manykernels.solvers.factored.solver import FactoredNewton
 
 N = 107
@@ -104,8 +104,8 @@ def test_a_hessian_takes_more_rows_where_those_it_has_miss_a_bend(
     problem = Problem(FourierStack.grid(X, [0.3, 1.0, 3.0]), y, get_loss("logistic"), get_regularizer("l1", 1.0))
     problem = problem.at_fraction(0.01)
     taken: list[int] = []
-    made = GroupProblem.of
-    monkeypatch.setattr(GroupProblem, "of", lambda *given: taken.append(given[2]) or made(*given))
+    made = FormedQuadratic.of
+    monkeypatch.setattr(FormedQuadratic, "of", lambda *given: taken.append(given[2]) or made(*given))
     monkeypatch.setattr(newton, "descends", lambda *_: False)  # which would do without a Hessian,
     monkeypatch.setattr(newton, "rounded_products", lambda *_: np.inf)  # as these would
     whole = FactoredNewton(tol=1e-6).solve(problem)

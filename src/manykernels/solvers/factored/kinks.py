@@ -27,11 +27,11 @@ import numpy as np
 
 from manykernels.objective.losses.curvature import SampleCurvature
 from manykernels.objective.problem import Problem
-from manykernels.solvers.factored.block_descent import descends
-from manykernels.solvers.factored.group_problem import GroupProblem
 from manykernels.solvers.factored.newton import NewtonFit, first_rows, without_hessian
 from manykernels.solvers.factored.objective import FactoredObjective, Point
-from manykernels.solvers.factored.rounded_descent import rounded_products
+from manykernels.solvers.factored.quadratic_bins import rounded_products
+from manykernels.solvers.factored.quadratic_formed import FormedQuadratic
+from manykernels.solvers.factored.quadratic_rows import descends
 from manykernels.solvers.factored.state import State
 from manykernels.solvers.factored.tuning import (
     CLOSE_TOL,
@@ -160,7 +160,7 @@ def _step(
     tracked, rho = rows_of(samples.scores(), problem), rows_of(samples.rho, problem)
     diagonal, shift = samples.linearize(0.0)
     weights = rows_of(1.0 / diagonal, problem)
-    model = GroupProblem.of(objective, SampleCurvature(weights), len(weights))
+    model = FormedQuadratic.of(objective, SampleCurvature(weights), len(weights))
 
     def direction(start: Point, shift: Array) -> tuple[Point, Array]:
         ahead = tracked + rows_of(shift, problem)

@@ -6,8 +6,8 @@ With the slopes ``g = grad L`` and the curvature ``H`` of the loss at the presen
 
     g'c + c'H c / 2 + Omega(||w_1||, ..., ||w_g||),      c = Z (w - v) + shift of b
 
-on the Hessian ``[Z, 1]' H [Z, 1]`` (`group_problem`), or group by group over rows (`block_descent`; `rounded_descent`
-over rows in bins), or column by column (`backfitting`), whichever is predicted to cost least. It then
+on the Hessian ``[Z, 1]' H [Z, 1]`` (`quadratic_formed`), group by group over rows (`quadratic_rows`) or rows in bins
+(`quadratic_bins`), or column by column with products (`quadratic_products`), by their sizes. It then
 goes from ``v`` toward ``w``, first the whole way, then halves of it, until ``P`` falls by 1e-4 of what
 ``g'c + Omega(w) - Omega(v)`` promises. What is left is the gap of the problem on these factors: with ``rho`` near
 ``-g`` of zero sum, and ``a <= 1`` that makes it feasible,
@@ -26,13 +26,13 @@ import numpy as np
 
 from manykernels.objective.certificate import inner
 from manykernels.objective.losses.curvature import SAMPLE_PER_RANK, Curvature
-from manykernels.solvers.factored.backfitting import Backfitting
-from manykernels.solvers.factored.block_descent import PRODUCT_COST, DescentModel, descends
 from manykernels.solvers.factored.certificate import corrected
-from manykernels.solvers.factored.group_problem import GroupProblem
 from manykernels.solvers.factored.objective import FactoredObjective, Point
 from manykernels.solvers.factored.quadratic import Expansion, Quadratic
-from manykernels.solvers.factored.rounded_descent import RoundedModel, rounded_products
+from manykernels.solvers.factored.quadratic_bins import BinQuadratic, rounded_products
+from manykernels.solvers.factored.quadratic_formed import FormedQuadratic
+from manykernels.solvers.factored.quadratic_products import ProductQuadratic
+from manykernels.solvers.factored.quadratic_rows import PRODUCT_COST, RowQuadratic, descends
 from manykernels.solvers.factored.tuning import (
     CORRECTED,
     CYCLES,
@@ -132,7 +132,7 @@ def minimize(
         if not _advance_somehow(objective, point, slopes, -adjoint, value, hessians):
             break
     if hessians.sweeps:  # which had not been enough where a Hessian followed
-        objective.known.sweeps = (1 + isinstance(hessians.model, GroupProblem)) * hessians.sweeps
+        objective.known.sweeps = (1 + isinstance(hessians.model, FormedQuadratic)) * hessians.sweeps
     return NewtonFit(point, slopes, gap, step, *dual)
 
 
@@ -214,7 +214,7 @@ def _advance(
     if not curvature.any:
         return 0.0
     kind = kind_of(objective, curvature, hessians)
-    if gradient is None and kind is not DescentModel:
+    if gradient is None and kind is not RowQuadratic:
         return 0.0
     if not isinstance(hessians.model, kind):
         hessians.model = kind.of(objective, curvature, hessians.rows)
@@ -248,7 +248,7 @@ def _advance(
 def kind_of(objective: FactoredObjective, curvature: Curvature, hessians: Hessians) -> type[Quadratic]:
     """Return the kind of quadratic that the next step is taken on."""
     if hessians.descending and descends(objective, curvature, first_rows(objective), hessians.sweeps):
-        return DescentModel
+        return RowQuadratic
     if hessians.descending and rounded_products(objective) < hessians.rows * objective.products:
-        return RoundedModel
-    return Backfitting if without_hessian(objective) else GroupProblem
+        return BinQuadratic
+    return ProductQuadratic if without_hessian(objective) else FormedQuadratic

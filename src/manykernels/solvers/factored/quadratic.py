@@ -3,8 +3,8 @@
 In a sweep, each group takes its turn: it moves to its minimum while the other groups stay. Sweeps over all groups and
 over those that are not zero alternate with joint steps of the latter: Newton steps or conjugate gradients where the
 kind of H has some, else a combination of the last positions (Anderson). Kinds of H differ in how a turn reads them: a
-matrix (`group_problem`), rows of factors (`block_descent`), rows in bins (`rounded_descent`), or products with
-operators (`backfitting`).
+matrix (`quadratic_formed`), rows of factors (`quadratic_rows`), rows in bins (`quadratic_bins`), or products with
+operators (`quadratic_products`).
 
 D. Anderson, "Iterative procedures for nonlinear integral equations", Journal of the ACM 12 (1965).
 """

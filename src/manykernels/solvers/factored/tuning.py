@@ -1,8 +1,7 @@
 """Numbers of the solver on factors that follow from no theorem: they decide the time, not what is certified.
 
 `benchmarks/factored.py` measures what they cost; those of the working sets were chosen with it at N = 1e5, 9,990
-kernels. Those of compiled loops (`group_problem`) stand with the loops: what is compiled is kept on disk until its own
-file changes.
+kernels. Those of compiled loops stand with the loops: what is compiled is kept on disk until its own file changes.
 """
 
 # Working sets
@@ -96,7 +95,7 @@ CORRECTIONS_OF_STEPS, LONG_STEP, LENGTHENED = 3, 0.9, 0.1
 SHORTEST_FRACTION = 0.95  # of the way to the boundary
 PATIENCE = 10  # steps without a smaller gap, after which smoothing takes over
 
-# Backfitting
+# The quadratic by products
 CYCLES = 3  # of sweeps and a step of all columns
 SWEEPS_A_CYCLE = 2
 SWEEP_TOL = 0.05  # a sweep whose coefficients move by this part of the first one's ends the step

@@ -1,4 +1,4 @@
-"""Block descent on one quadratic model over rounded rows: for factors of many single columns.
+"""The quadratic over rows in bins: for factors of many single columns.
 
     min_v  (q + Z'g)'d + (Z d)' W (Z d) / 2 + Omega(v),    d = v - v_0
 
@@ -27,9 +27,9 @@ from manykernels.grams.factored.fourier_factor import ColumnOperator
 from manykernels.grams.loops import FAST
 from manykernels.objective.losses.curvature import Curvature
 from manykernels.solvers.factored.group_penalty import GroupPenalty, group_minimizer, places_of, shape_of_group
-from manykernels.solvers.factored.group_problem import GroupProblem
 from manykernels.solvers.factored.objective import FactoredObjective
 from manykernels.solvers.factored.quadratic import NOTHING, Expansion, Position, Quadratic
+from manykernels.solvers.factored.quadratic_formed import FormedQuadratic
 from manykernels.validation.arrays import Array
 
 Terms = tuple[Array, Array]  # weights and shares of `Curvature.terms`
@@ -196,7 +196,7 @@ def sweep_columns(
     return moved, turned
 
 
-class RoundedModel(Quadratic):
+class BinQuadratic(Quadratic):
     """Rounded factors of a working set under one curvature, which the steps of a solve share."""
 
     most_sweeps = sweeps_of_some = 40
@@ -224,7 +224,7 @@ class RoundedModel(Quadratic):
                 if len(gram) < outputs:  # one quadratic of all outputs, kernel by kernel
                     order = np.argsort(place.ravel())
                     gram = gram[0][order[:, None], order]
-                self._together.append(Together(own, code, table, GroupProblem(gram, part), place, answers))
+                self._together.append(Together(own, code, table, FormedQuadratic(gram, part), place, answers))
         self._alone = AllAlone(alone, self._codes, penalty)
 
     def _quadratic(self, code: Array, table: Array, *, intercepts: bool) -> tuple[Array, Array]:
@@ -355,7 +355,7 @@ class Together:
     own: slice  # their coefficients
     code: Array
     table: Array  # (bins, r)
-    quadratic: GroupProblem
+    quadratic: FormedQuadratic
     place: Array  # (T, r): where the coefficients of every output stand among them
     answers: Array  # (T, T r): of intercepts, output after output
 

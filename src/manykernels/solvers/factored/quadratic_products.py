@@ -1,4 +1,4 @@
-"""A Newton step column by column, for ranks whose Hessian would not fit, and one of all groups that are not zero.
+"""The quadratic by products, column by column: for ranks whose Hessian would not fit, and features that are many.
 
 With the slopes ``g`` and the curvature ``H`` of the loss at the present scores, a turn minimizes
 
@@ -22,9 +22,9 @@ from manykernels.grams.rows.vectors import held
 from manykernels.objective.certificate import inner
 from manykernels.objective.losses.curvature import Curvature
 from manykernels.solvers.factored.group_penalty import GroupPenalty, PenaltyCurve
-from manykernels.solvers.factored.group_problem import GroupProblem
 from manykernels.solvers.factored.objective import FactoredObjective, is_matrix_free
 from manykernels.solvers.factored.quadratic import Expansion, Position, Quadratic, line_minimum
+from manykernels.solvers.factored.quadratic_formed import FormedQuadratic
 from manykernels.solvers.factored.tuning import (
     BLOCK_PER_RANK,
     BLOCK_ROWS,
@@ -100,7 +100,7 @@ def conjugate_step(
     return along * x[:rank], along * objective.intercepts(x[rank:]), along * image, left(system.residual)
 
 
-class Backfitting(Quadratic):
+class ProductQuadratic(Quadratic):
     """One quadratic for each column, and products with all of them."""
 
     most_sweeps, sweeps_of_some, sweeps_apart = CYCLES * SWEEPS_A_CYCLE, SWEEPS_A_CYCLE, SWEEPS_A_CYCLE
@@ -199,7 +199,7 @@ class Block:
         self.problem: Any = self._problem(curvature, penalty.part(low, high))
 
     def _problem(self, curvature: Curvature, penalty: GroupPenalty) -> Any:
-        return GroupProblem(self._hessian(curvature), penalty)
+        return FormedQuadratic(self._hessian(curvature), penalty)
 
     def _hessian(self, curvature: Curvature) -> Array:
         rows = max(BLOCK_ROWS, BLOCK_PER_RANK * int(self.operator.starts[-1]))

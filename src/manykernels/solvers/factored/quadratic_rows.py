@@ -1,16 +1,16 @@
-"""Block descent on one quadratic model, group after group over rows: for ranks whose Hessian costs more than sweeps.
+"""The quadratic over rows of factors, whose matrix is never formed: for ranks whose Hessian costs more than sweeps.
 
     min_{v, b}  g'(Z d + c) + (Z d + c)' W (Z d + c) / 2 + Omega(v),    d = v - v_0,  c = b - b_0
 
-with ``W = diag(s l'')`` and the slopes ``g = s l'`` at the present point. A group's own problem is solved exactly: in
-the eigenbasis of ``Z_m' W Z_m`` it is one scalar equation (`group_penalty.group_minimizer`). Slopes are kept for all
-rows, so that a group costs ``4 N r_m`` products and a sweep one reading of the factors; sweeps over the groups that are
-not zero alternate with sweeps over all of them. Groups of columns that correlate trade from turn to turn: where sweeps
-come to no end, conjugate gradients move all together that are not zero (`backfitting.conjugate_step`). Where scores of
-several outputs, or samples, act on each other, slopes follow ``W`` as it is, and a group's turn is that of a diagonal
-matrix above it, the same in all outputs. Breheny and Huang, "Group descent algorithms for nonconvex penalized linear
-and logistic regression models with grouped predictors", Statistics and Computing 25 (2015), without their orthonormal
-groups.
+with ``W = diag(s l'')`` and the slopes ``g = s l'`` at the present point. A group's turn is exact: in the eigenbasis of
+``Z_m' W Z_m`` it is one scalar equation (`group_penalty.group_minimizer`). Slopes are kept for all rows, so that a turn
+costs ``4 N r_m`` products and a sweep one reading of the factors. Groups of columns that correlate trade from turn to
+turn: after the last sweep, conjugate gradients move all groups together that are not zero. Where scores of several
+outputs, or samples, act on each other, slopes follow ``W`` as it is, and a group's turn is that of a diagonal matrix
+above it, the same in all outputs.
+
+P. Breheny, J. Huang, "Group descent algorithms for nonconvex penalized linear and logistic regression models with
+grouped predictors", Statistics and Computing 25 (2015); without their orthonormal groups.
 """
 
 from collections.abc import Callable
@@ -21,7 +21,6 @@ import numpy as np
 from manykernels.compiled import compiled
 from manykernels.grams.loops import FAST, add_columns, column_products
 from manykernels.objective.losses.curvature import Curvature, add_curved
-from manykernels.solvers.factored.backfitting import conjugate_step
 from manykernels.solvers.factored.certificate import correctable
 from manykernels.solvers.factored.group_penalty import (
     TINIEST,
@@ -32,6 +31,7 @@ from manykernels.solvers.factored.group_penalty import (
 )
 from manykernels.solvers.factored.objective import FactoredObjective
 from manykernels.solvers.factored.quadratic import Expansion, Position, Quadratic
+from manykernels.solvers.factored.quadratic_products import conjugate_step
 from manykernels.solvers.factored.tuning import GRADIENTS_LEFT, STEP_SHARE
 from manykernels.validation.arrays import Array
 
@@ -128,7 +128,7 @@ def answer_sums(of_shifts: Array, curved: Any, slopes: Array, change: Array, shi
     add_curved(*curved, image, slopes)
 
 
-class DescentModel(Quadratic):
+class RowQuadratic(Quadratic):
     """The factors of a working set in the eigenbases of one curvature, which the steps of a solve share."""
 
     most_sweeps = 15  # what they do not come to by then, gradients do

@@ -11,8 +11,8 @@ from manykernels.grams.factored.operators import DenseOperator
 from manykernels.objective.losses.curvature import OutputCurvature
 from manykernels.objective.regularizers import BlockL1, Tree
 from manykernels.solvers.factored.group_penalty import FunctionPenalty, GroupPenalty, places_of
-from manykernels.solvers.factored.group_problem import GroupProblem, _eigenbases
 from manykernels.solvers.factored.objective import OutputOperator
+from manykernels.solvers.factored.quadratic_formed import FormedQuadratic, _eigenbases
 
 WIDTHS = np.geomspace(0.5, 2.0, 10)
 
@@ -37,15 +37,15 @@ def test_collinear_groups_leave_one_after_the_other(strength: float, monkeypatch
     Z, starts, y = wide_kernels(3)
     penalty = GroupPenalty.of(BlockL1(strength), starts, np.ones(len(starts) - 1))
     steps = []
-    factorized = GroupProblem.factorized
+    factorized = FormedQuadratic.factorized
 
-    def counted(self: GroupProblem, v: np.ndarray) -> object:
+    def counted(self: FormedQuadratic, v: np.ndarray) -> object:
         steps.append(len(v))
         return factorized(self, v)
 
-    monkeypatch.setattr(GroupProblem, "factorized", counted)
+    monkeypatch.setattr(FormedQuadratic, "factorized", counted)
     H, q = Z.T @ Z, -Z.T @ y
-    v, r = GroupProblem(H.copy(), penalty).solve(np.zeros(len(q)), q, 1e-6)
+    v, r = FormedQuadratic(H.copy(), penalty).solve(np.zeros(len(q)), q, 1e-6)
     np.testing.assert_allclose(r, q + H @ v, atol=1e-6 * np.abs(q).max())
     assert penalty.violation(v, r) <= 1e-5 * penalty.violation(np.zeros(len(q)), q)
     assert len(steps) <= 60
@@ -77,7 +77,7 @@ def test_outputs_that_have_something_in_common_end_at_the_minimum_of_the_whole()
     penalty = GroupPenalty.of(BlockL1(2.0), outputs * starts, np.ones(3))
     operators = [OutputOperator(DenseOperator(np.arange(3), [Z], starts), outputs)]
     blocks, shares = OutputCurvature(p, np.ones(n)).hessian(operators, n, intercept=False)
-    problem = GroupProblem(blocks, penalty, shares)
+    problem = FormedQuadratic(blocks, penalty, shares)
     q = 5.0 * rng.normal(size=place.size)
     q[place] -= q[place].mean(axis=0)  # of slopes nothing is the same for all outputs
     v, r = problem.solve(np.zeros(len(q)), q, 1e-6)
@@ -100,7 +100,7 @@ def test_groups_of_a_tree_leave_zero_and_end_there_together(start: float) -> Non
         gradient = -np.repeat([pull, pull, pull, 3.0], sizes) * np.tile([1.0, 0.0], 4)
         v = np.full(8, start) * np.repeat([1.0, 1.0, 1.0, 0.0], sizes)
         H = np.eye(8)
-        found, slopes = GroupProblem(H[None].copy(), penalty).solve(v, gradient + H @ v, 1e-9)
+        found, slopes = FormedQuadratic(H[None].copy(), penalty).solve(v, gradient + H @ v, 1e-9)
         norms = penalty.norms(found)
         assert (norms[:3] == 0.0).all() == zero
         assert norms[3] > 0

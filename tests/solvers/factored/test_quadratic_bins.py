@@ -9,7 +9,7 @@ from manykernels import KernelBank, solve
 from manykernels.grams.factored import factored_stack, fourier_factor
 from manykernels.objective import Problem, get_regularizer
 from manykernels.objective.losses import get_shared_loss
-from manykernels.solvers.factored import rounded_descent
+from manykernels.solvers.factored import quadratic_bins
 from manykernels.solvers.factored.objective import FactoredObjective
 
 N_SAMPLES, N_COLUMNS = 900, 6
@@ -25,17 +25,17 @@ def _factors_as_pieces(monkeypatch: pytest.MonkeyPatch) -> None:
 def steps(monkeypatch: pytest.MonkeyPatch) -> list[bool]:
     """Have sweeps taken wherever they apply, and tell of each step whether it came to an end."""
     taken: list[bool] = []
-    step = rounded_descent.RoundedModel.step
+    step = quadratic_bins.BinQuadratic.step
 
     def told(self, *arguments):
         found = step(self, *arguments)
         taken.append(self.ended)
         return found
 
-    monkeypatch.setattr(rounded_descent, "TURN_COST", 0.0)
-    monkeypatch.setattr(rounded_descent, "TURN_BASE", 0.0)
-    monkeypatch.setattr(rounded_descent, "EIGEN_COST", 0.0)
-    monkeypatch.setattr(rounded_descent.RoundedModel, "step", told)
+    monkeypatch.setattr(quadratic_bins, "TURN_COST", 0.0)
+    monkeypatch.setattr(quadratic_bins, "TURN_BASE", 0.0)
+    monkeypatch.setattr(quadratic_bins, "EIGEN_COST", 0.0)
+    monkeypatch.setattr(quadratic_bins.BinQuadratic, "step", told)
     return taken
 
 
@@ -67,7 +67,7 @@ def test_the_optimum_is_that_on_hessians(
     assert steps
     assert found.certificate.relative_gap <= 1e-7
     taken = len(steps)
-    monkeypatch.setattr(rounded_descent, "TURN_COST", np.inf)
+    monkeypatch.setattr(quadratic_bins, "TURN_COST", np.inf)
     exact = solve(stack, y, **settings)
     assert len(steps) == taken
     assert found.certificate.primal == pytest.approx(exact.certificate.primal, rel=3e-7)
@@ -90,7 +90,7 @@ def test_the_optimum_of_several_outputs_is_that_on_hessians(
     assert steps
     assert found.certificate.relative_gap <= tol
     taken = len(steps)
-    monkeypatch.setattr(rounded_descent, "TURN_COST", np.inf)
+    monkeypatch.setattr(quadratic_bins, "TURN_COST", np.inf)
     exact = solve(stack, y, **settings)
     assert len(steps) == taken
     assert found.certificate.primal == pytest.approx(exact.certificate.primal, rel=2 * tol)
@@ -107,7 +107,7 @@ def test_a_turn_minimizes_in_the_coefficients_of_all_outputs(loss: str) -> None:
     objective = FactoredObjective(problem, stack.operators([0, 1, 2], 1e-3), 0.0)
     rng = np.random.default_rng(2)
     curvature = problem.bound.curvature(3.0 * rng.normal(size=y.shape))  # classes that are nearly certain
-    model = rounded_descent.RoundedModel(objective, curvature)
+    model = quadratic_bins.BinQuadratic(objective, curvature)
     codes = np.empty(N_SAMPLES, dtype=np.int16)
     table = objective.bases[0].rounded(codes)
     gram, answers = model._quadratic(codes, table, intercepts=True)

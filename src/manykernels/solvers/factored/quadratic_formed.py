@@ -1,8 +1,7 @@
-r"""A quadratic with a group penalty, ``min_v q'v + v'Hv/2 + Omega(v)``.
+r"""The quadratic whose matrix is formed.
 
-Block coordinate descent in the eigenbasis of every diagonal block, where one block is a scalar secular equation, and
-Newton steps on the blocks that are not zero once these stay the same. Blocks of functions with a shape stay in their
-cones (`Cones`).
+Turns are taken in the eigenbasis of every diagonal block, where one block is a scalar secular equation. Newton steps
+follow on the blocks that are not zero once these stay the same.
 
 Groups of coordinates in a cone: the blocks of functions that must have a shape.
 
@@ -276,7 +275,7 @@ class CurvedBlocks:
         return out
 
 
-class GroupProblem(Quadratic):
+class FormedQuadratic(Quadratic):
     """The quadratic of one Newton step, in the eigenbasis of its diagonal blocks.
 
     Of several outputs every group is over all of them, one after the other, and so are coordinates here; the quadratic
@@ -348,7 +347,7 @@ class GroupProblem(Quadratic):
         return self._turned(self._shares.product(self._turned(V, back=True).T).T)
 
     @classmethod
-    def of(cls, objective: FactoredObjective, curvature: Curvature, rows: int) -> GroupProblem:
+    def of(cls, objective: FactoredObjective, curvature: Curvature, rows: int) -> FormedQuadratic:
         """Return the quadratic model with these curvatures, intercepts last, groups without a penalty."""
         n_samples, intercept, shares = objective.problem.n_samples, objective.n_free > 0, None
         if objective.constant:

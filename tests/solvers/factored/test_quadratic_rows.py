@@ -9,7 +9,7 @@ from manykernels import KernelBank, Linear, regularization_path, solve, survival
 from manykernels.estimators.selection.path import RegularizationPath
 from manykernels.grams import DenseStack
 from manykernels.grams.factored import factored_stack
-from manykernels.solvers.factored import block_descent, newton
+from manykernels.solvers.factored import newton, quadratic_rows
 
 N_SAMPLES, N_GROUPS, SIZE = 90, 12, 4
 
@@ -18,14 +18,14 @@ N_SAMPLES, N_GROUPS, SIZE = 90, 12, 4
 def steps(monkeypatch: pytest.MonkeyPatch) -> list[np.dtype]:
     """Have sweeps taken wherever they apply, and tell how precise the rows of each were."""
     taken: list[np.dtype] = []
-    step = block_descent.DescentModel.step
+    step = quadratic_rows.RowQuadratic.step
 
     def counted(self, *arguments):
         taken.append(self._Z.dtype)
         return step(self, *arguments)
 
-    monkeypatch.setattr(block_descent, "PRODUCT_COST", 0.0)
-    monkeypatch.setattr(block_descent.DescentModel, "step", counted)
+    monkeypatch.setattr(quadratic_rows, "PRODUCT_COST", 0.0)
+    monkeypatch.setattr(quadratic_rows.RowQuadratic, "step", counted)
     return taken
 
 
@@ -67,7 +67,7 @@ def test_groups_that_act_on_each_other_are_left_to_newton_steps(steps: list[np.d
 
 def test_sweeps_are_not_taken_where_a_hessian_is_cheaper(monkeypatch: pytest.MonkeyPatch) -> None:
     X, scores, _ = data(7)
-    monkeypatch.setattr(newton, "DescentModel", None)  # would be called
+    monkeypatch.setattr(newton, "RowQuadratic", None)  # would be called
     stack = factored_stack(X, bank())
     found = solve(stack, scores, loss="squared", regularizer="l1", strength=1.0, tol=1e-6)
     assert found.certificate.relative_gap <= 1e-6
@@ -102,7 +102,7 @@ def test_gaps_on_a_path_are_those_of_matrices_and_a_strength_takes_one_pass(step
 @pytest.mark.parametrize("cost", [0.0, np.inf], ids=["sweeps", "hessians"])
 def test_more_columns_than_rows_stay_columns(cost: float, monkeypatch: pytest.MonkeyPatch) -> None:
     X, y, weight = (each[: 2 * N_GROUPS] for each in data(17))
-    monkeypatch.setattr(block_descent, "PRODUCT_COST", cost)
+    monkeypatch.setattr(quadratic_rows, "PRODUCT_COST", cost)
     own = bank(standardize=False)
     path = regularization_path(
         X, y, kernels=own, n_alphas=12, alpha_min_ratio=0.01, sample_weight=weight, representation="factored", tol=1e-4
@@ -122,7 +122,7 @@ def test_single_precision_certifies_paths_of_groups_and_columns_that_are_nearly_
     X[:, SIZE : 3 * SIZE] = np.tile(X[:, :SIZE], 2) + 1e-5 * rng.normal(size=(N_SAMPLES, 2 * SIZE))
     X[:, 3 * SIZE + 1] = X[:, 3 * SIZE] + 1e-7 * rng.normal(size=N_SAMPLES)
     X[:, 5] += 1e4  # what is left of its rounded values has lost four digits
-    monkeypatch.setattr(block_descent, "PRODUCT_COST", cost)
+    monkeypatch.setattr(quadratic_rows, "PRODUCT_COST", cost)
     own = bank(standardize=False)
     path = regularization_path(
         X, y, kernels=own, n_alphas=12, alpha_min_ratio=0.01, sample_weight=weight, representation="factored", tol=1e-4
@@ -155,7 +155,7 @@ def test_a_path_by_sweeps_is_that_by_hessians(
     options = {"kernels": bank(), "n_alphas": 8, "alpha_min_ratio": 0.05, "representation": "factored"} | known
     by_rows = regularization_path(X, targets, **options, tol=tol)
     swept = len(steps)
-    monkeypatch.setattr(block_descent, "PRODUCT_COST", np.inf)
+    monkeypatch.setattr(quadratic_rows, "PRODUCT_COST", np.inf)
     by_moments = regularization_path(X, targets, **options, tol=1e-7)
     assert swept
     assert set(steps) == {np.dtype(np.float32 if tol == 1e-4 else np.float64)}

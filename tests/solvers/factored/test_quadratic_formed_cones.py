@@ -15,7 +15,7 @@ from manykernels.kernels import Shaped
 from manykernels.objective import Problem, get_loss, get_regularizer
 from manykernels.solvers import SOLVERS
 from manykernels.solvers.factored.group_penalty import GroupPenalty
-from manykernels.solvers.factored.group_problem import GroupProblem
+from manykernels.solvers.factored.quadratic_formed import FormedQuadratic
 
 
 def rows(n: int = 300) -> tuple[np.ndarray, np.ndarray]:
@@ -77,7 +77,7 @@ def test_groups_that_share_a_heavy_row_leave_faces_together(shape: str) -> None:
     zero, q = np.zeros(Z.shape[1]), -Z.T @ (weights * y)
     penalty = GroupPenalty.of(get_regularizer("l1", 10.0), starts, np.ones(stack.n_kernels))
     penalty = replace(penalty, cones=tuple(stack.constraints_of(m) for m in range(stack.n_kernels)))
-    problem = GroupProblem(Z.T @ (weights[:, None] * Z), penalty)
+    problem = FormedQuadratic(Z.T @ (weights[:, None] * Z), penalty)
     v, r = problem.solve(zero, q, 1e-8)
     first, last = (problem._violation(problem._rotate(at), problem._rotate(slope)) for at, slope in ((zero, q), (v, r)))
     assert last <= 1e-7 * first
