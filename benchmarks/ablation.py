@@ -79,7 +79,6 @@ SWITCHES = {
     "matrices_cost_little": Switch((f"{FACTORED}working_set:matrices_cost_little",), False),
     "matrix_first": Switch((f"{FACTORED}working_set:matrix_first", f"{FACTORED}working_matrices:matrix_first"), False),
     "near_passes": Switch(("grams.factored.explicit:ExplicitStack.near_passes",), None),
-    "spared_systems": Switch((f"{GRAM}newton_system:SharedSystem.costs_many_steps",), False),
     "averages": Switch((f"{SELECTION}search:can_average", f"{SELECTION}folds:can_average"), False),
     "features_of_averages": Switch((f"{SELECTION}on_features:stands_as_features",), False),
     "fewer_rows": Switch((f"{SELECTION}choice:of_fewer_rows",), []),

@@ -44,11 +44,6 @@ RANK_TOLERANCE = 1e-13  # of the largest eigenvalue, below which intercepts are 
 
 # Machines at fixed weights
 MOST_STEPS = 50  # of Newton's method for one set of weights
-CONTRACTION = 0.25  # of what a step promised the next one may promise in the same system
-# Rows from which on a system costs four steps or more in one of a point before, where steps are taken in that; measured
-# with 3 and 10 classes of 60 to 600 rows (370 and 260)
-SPARED_ROWS = 300
-NEAR = 0.01  # of the loss without kernels: gaps below let a fit begin in the system of the weights before
 MOST_HALVINGS = 40  # of a step that does not decrease the objective enough
 ENOUGH_DECREASE = 1e-4  # of what the slope promises
 
@@ -178,11 +173,6 @@ class SharedSystem:
             self._kept = [self._part(group) for group in self._groups]
         self._coupling = self._factorized_sum() if coupled else None
         self._constants = self._inverse_of_constants() if intercept else None
-
-    @property
-    def costs_many_steps(self) -> bool:
-        """Whether such a system takes many times as long as a step in one that is there: not of sums of low rank."""
-        return self._root is None and len(self._curvature) >= SPARED_ROWS
 
     def solve(self, rights: Array) -> Array:
         """Return ``P v`` for right-hand sides (k, N, T)."""

@@ -24,7 +24,6 @@ from manykernels.solvers.gram.newton_system import (
     BOUNDARY,
     CENTERING,
     CLOSEST,
-    CONTRACTION,
     ENOUGH_DECREASE,
     FIRST_SET,
     INNER_SHARE,
@@ -32,7 +31,6 @@ from manykernels.solvers.gram.newton_system import (
     MOST_PROGRAM_STEPS,
     MOST_SHORTENINGS,
     MOST_STEPS,
-    NEAR,
     NEARLY_VIOLATED,
     PROGRAM_GAP,
     SHORTENING,
@@ -182,52 +180,34 @@ class FixedWeightFit:
         self.rho, self.products = best * self.rho, best * self.products
 
     def solve(self, accuracy: float) -> FixedWeightFit:
-        """Take Newton steps until the next one would gain less than ``accuracy``, in units of the objective.
-
-        Where a system is predicted to cost many steps, of coupled losses, they are taken in the system of a point
-        before, at other weights at first, as long as their promises fall fast. What one such step promises alone proves
-        nothing, as curvature may have fallen since.
-        """
-        kept, last = self._spares, np.inf
+        """Take Newton steps until the next one would gain less than ``accuracy``, in units of the objective."""
         for _ in range(MOST_STEPS):
-            gain, length = self._step(kept)
-            right = not kept or (length == 1.0 and gain <= CONTRACTION * last)
-            if right and (gain <= accuracy or not length) and not (kept and last == np.inf):
+            gain, length = self._step()
+            if gain <= accuracy or not length:
                 break
-            kept, last = self._spares and right and length == 1.0, gain
         return self
-
-    @property
-    def _spares(self) -> bool:
-        """Whether there is a system that steps are worth to be taken in, at other scores than its own."""
-        return self.problem.loss.coupled and self.system is not None and self.system.costs_many_steps
 
     def scores(self) -> Array:
         """``K R + b`` (N, T)."""
         return self.products + self.b
 
-    def _step(self, kept: bool) -> tuple[float, float]:
-        """Take one step; return half of the decrease that its slope promised, and the longest length taken.
-
-        Of steps in a kept system it is the shortest, which says whether the system still is the right one.
-        """
-        drho, db = self._direction(kept)
+    def _step(self) -> tuple[float, float]:
+        """Take one step; return half of the decrease that its slope promised, and the longest length taken."""
+        drho, db = self._direction()
         dproducts = self.gram @ drho
         excess = self.rho - self._dual_of_scores()
         slopes = self._whole(excess * dproducts).sum(axis=0) - self._whole((self.rho - excess) * db).sum(axis=0)
-        if kept and slopes.sum() > 0.0:
-            return np.inf, 0.0
         lengths = self._lengths(drho, db, dproducts, slopes)
         self.rho = self.rho + lengths * drho
         self.b = self.b + lengths * db
         self.products = self.products + lengths * dproducts
-        self.steps += not kept
-        return -0.5 * float(slopes.sum()), float(lengths.min() if kept else lengths.max())
+        self.steps += 1
+        return -0.5 * float(slopes.sum()), float(lengths.max())
 
-    def _direction(self, kept: bool) -> tuple[Array, Array]:
-        """Return the step in the system of this point, or of one before."""
+    def _direction(self) -> tuple[Array, Array]:
+        """Return the step."""
         residual = self._dual_of_scores() - self.rho
-        if not (kept or self.problem.loss.linear_dual):
+        if not self.problem.loss.linear_dual:
             self.system = None  # its factors are let go of before there are others
         if self.system is None:
             self.system = SharedSystem(
@@ -404,8 +384,7 @@ class SharedNewton(Solver):
     def _improved(self, problem: Problem, state: _State, weights: Array, before: float) -> bool:
         """Solve the fit for these weights and keep it if the objective is below ``before``, up to rounding."""
         old = state.fit
-        system = old.system if problem.loss.coupled and state.gap <= NEAR * problem.loss_at_zero else None
-        fit = FixedWeightFit(old.problem, problem.stack.combine(weights), old.rho, old.b, system, old.steps)
+        fit = FixedWeightFit(old.problem, problem.stack.combine(weights), old.rho, old.b, steps=old.steps)
         fit.solve(max(INNER_SHARE * min(state.gap, problem.loss_at_zero), CLOSEST * problem.loss_at_zero))
         primal = _primal(problem, fit, weights)
         if primal > before + CLOSEST * abs(before):
