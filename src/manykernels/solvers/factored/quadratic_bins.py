@@ -26,7 +26,7 @@ from manykernels.compiled import compiled
 from manykernels.grams.factored.fourier_factor import ColumnOperator
 from manykernels.grams.loops import FAST
 from manykernels.objective.losses.curvature import Curvature
-from manykernels.solvers.factored.group_penalty import GroupPenalty, group_minimizer, places_of, shape_of_group
+from manykernels.solvers.factored.group_penalty import group_minimizer, places_of, shape_of_group
 from manykernels.solvers.factored.objective import FactoredObjective
 from manykernels.solvers.factored.quadratic import NOTHING, Expansion, Position, Quadratic
 from manykernels.solvers.factored.quadratic_formed import FormedQuadratic
@@ -115,31 +115,34 @@ def add_step(code: Array, image: Array, weights: Array, shares: Array, slopes: A
 
 
 @compiled(fastmath=FAST)
-def add_turned(code: Array, slopes: Array, table: Array, basis: Array, sums: Array, raw: Array, out: Array) -> None:
-    """Add what a kernel's features make of slopes (T, N), in its eigenbasis, to ``out``; sets ``sums`` and ``raw``."""
-    (bins, rank), order = table.shape, basis.shape[1]
+def add_products(code: Array, slopes: Array, table: Array, sums: Array, out: Array) -> None:
+    """Add the products of a kernel's features with slopes (T, N) to ``out`` (T r,); sets ``sums`` (T, B)."""
+    bins, rank = table.shape
     for t in range(slopes.shape[0]):
         sums_of_bins(code, slopes[t], sums[t, :bins])
-        for k in range(rank):
-            raw[t * rank + k] = 0.0
         for j in range(bins):
             for k in range(rank):
-                raw[t * rank + k] += sums[t, j] * table[j, k]
-    for j in range(out.size):
-        first = j - j % order
-        for k in range(order):
-            out[first + k] += basis[j, k] * raw[j]
+                out[t * rank + k] += sums[t, j] * table[j, k]
 
 
 @compiled(fastmath=FAST)
-def set_moves(step: Array, table: Array, basis: Array, answer: Array, raw: Array, out: Array) -> None:
-    """Set ``out`` (T, B) to what a step in the eigenbasis changes of scores in every bin; sets ``raw``."""
-    (bins, rank), order = table.shape, basis.shape[1]
-    for j in range(step.size):
+def turn(basis: Array, x: Array, back: bool, out: Array) -> None:
+    """Set ``out`` to coordinates in an eigenbasis (n, r) of blocks of r coordinates, or back from it."""
+    order = basis.shape[1]
+    out[:] = 0.0
+    for j in range(out.size):
         first = j - j % order
-        raw[j] = 0.0
         for k in range(order):
-            raw[j] += basis[j, k] * step[first + k]
+            if back:
+                out[j] += basis[j, k] * x[first + k]
+            else:
+                out[first + k] += basis[j, k] * x[j]
+
+
+@compiled(fastmath=FAST)
+def set_moves(step: Array, table: Array, answer: Array, out: Array) -> None:
+    """Set ``out`` (T, B) to what a step changes of scores in every bin."""
+    bins, rank = table.shape
     for t in range(out.shape[0]):
         follows = 0.0
         for k in range(step.size):
@@ -147,7 +150,7 @@ def set_moves(step: Array, table: Array, basis: Array, answer: Array, raw: Array
         for j in range(bins):
             value = follows
             for k in range(rank):
-                value += table[j, k] * raw[t * rank + k]
+                value += table[j, k] * step[t * rank + k]
             out[t, j] = value
 
 
@@ -157,42 +160,50 @@ def sweep_columns(
 ) -> tuple[float, float]:
     """Let every kernel take its turn, or every one that is not zero; return how far scores moved, squared, and turned.
 
-    Rows are in bins ``codes[columns[m]]`` for the m-th kernel. Its features in these, the bases of its quadratic, in
-    blocks of outputs that do not act on each other, and what intercepts answer to a step in them begin at
-    ``offsets[:3, m]`` of their arrays, its coordinates at ``offsets[3, m]``; ``missing`` is what rounding left out of
-    the gradient at the point of the model. How far scores turned is the largest change of a group's slope, squared.
+    A kernel is the group ``places[0]`` of the penalty, its coordinates begin at ``places[1]``, and its rows are in the
+    bins ``codes[places[2]]``. Its features in these, the bases of its quadratic, in blocks of outputs that do not act
+    on each other, what intercepts answer to its coordinates, and its eigenvalues begin at ``offsets[:, m]`` of their
+    arrays; ``missing`` is what rounding left out of the gradient at the point of the model. How far scores turned is
+    the largest change of a group's slope, squared.
     """
-    (codes, columns, ranks, tables, bases, answers, offsets, eigenvalues), (weights, shares) = kernels, terms
+    (codes, places, ranks, offsets, tables, bases, answers, eigenvalues), (weights, shares) = kernels, terms
     outputs, largest, widest = slopes.shape[0], 1, 1
-    for m in range(columns.size):
+    for m in range(ranks.size):
         largest = max(largest, (offsets[0, m + 1] - offsets[0, m]) // ranks[m])
         widest = max(widest, outputs * ranks[m])
-    sums, raw, p, new = np.empty((outputs, largest)), np.empty(widest), np.empty(widest), np.empty(widest)
+    sums, work = np.empty((outputs, largest)), np.empty((4, widest))
     moved, turned = 0.0, 0.0
-    for m in range(columns.size):
-        rank, low = ranks[m], offsets[3, m]
+    for m in range(ranks.size):
+        rank, low, code = ranks[m], places[1, m], codes[places[2, m]]
         count = outputs * rank
-        old, own, code = v[low : low + count], eigenvalues[low : low + count], codes[columns[m]]
+        old, own = v[low : low + count], eigenvalues[offsets[3, m] : offsets[3, m + 1]]
         if not everything and np.dot(old, old) == 0.0:
             continue
         table = tables[offsets[0, m] : offsets[0, m + 1]].reshape(-1, rank)
         order = (offsets[1, m + 1] - offsets[1, m]) // count
         basis = bases[offsets[1, m] : offsets[1, m + 1]].reshape(count, order)
-        answer, bins = answers[offsets[2, m] : offsets[2, m + 1]].reshape(outputs, count), table.shape[0]
+        answer = answers[offsets[2, m] : offsets[2, m + 1]].reshape(outputs, count)
+        raw, p, here, new = work[0, :count], work[1, :count], work[2, :count], work[3, :count]
         for k in range(count):
-            p[k] = missing[low + k] - own[k] * old[k]
-        add_turned(code, slopes, table, basis, sums, raw, p[:count])
-        group_minimizer(p[:count], own, shape_of_group(shape, m, 0.0), new[:count])
-        turn, steps = 0.0, 0.0
+            raw[k] = missing[low + k]
+        add_products(code, slopes, table, sums, raw)
+        turn(basis, raw, False, p)
+        turn(basis, old, False, here)
         for k in range(count):
-            new[k] -= old[k]
-            turn += (own[k] * new[k]) ** 2
-            steps += abs(new[k])
-            old[k] += new[k]
-        if steps > 0.0:
-            turned = max(turned, turn)
-            set_moves(new[:count], table, basis, answer, raw, sums)
-            moved += add_step(code, sums[:, :bins], weights, shares, slopes)
+            p[k] -= own[k] * here[k]
+        group_minimizer(p, own, shape_of_group(shape, places[0, m], 0.0), new)
+        alive, change, far = np.dot(new, new) > 0.0, 0.0, 0.0
+        for k in range(count):
+            here[k] = new[k] - here[k]
+            change += (own[k] * here[k]) ** 2
+            far += abs(here[k])
+        if far > 0.0:
+            turned = max(turned, change)
+            turn(basis, here, True, raw)
+            for k in range(count):
+                old[k] = old[k] + raw[k] if alive else 0.0
+            set_moves(raw, table, answer, sums[:, : table.shape[0]])
+            moved += add_step(code, sums[:, : table.shape[0]], weights, shares, slopes)
     return moved, turned
 
 
@@ -204,28 +215,31 @@ class BinQuadratic(Quadratic):
     def __init__(self, objective: FactoredObjective, curvature: Curvature) -> None:
         weights, shares, _ = curvature.terms
         self._weights, self._shares = np.ascontiguousarray(weights, dtype=np.float64), shares
-        operators, penalty, alone = rounded_operators(objective), objective.penalty, []
-        self.penalty = penalty
+        operators, self.penalty = rounded_operators(objective), objective.penalty
         outputs, n_samples = self._weights.shape
         self._answers = np.zeros((outputs, objective.rank))  # of intercepts to coefficients
-        self._codes = np.empty((len(operators), n_samples), dtype=np.int16)
-        self._together: list[Together] = []
-        bounds = np.searchsorted(penalty.starts, objective.ends).tolist()
+        codes = np.empty((len(operators), n_samples), dtype=np.int16)
+        self._columns: list[Column] = []
+        alone: list[tuple[tuple[int, int, int], list[Array]]] = []
+        bounds = np.searchsorted(self.penalty.starts, objective.ends).tolist()
         for slot, (operator, (first, last)) in enumerate(zip(operators, pairwise(bounds), strict=True)):
-            code, own = self._codes[slot], slice(*objective.ends[slot : slot + 2].tolist())
-            table = operator.rounded(code)
-            gram, answers = self._quadratic(code, table, intercepts=objective.n_free > 0)
-            part = penalty.part(first, last)
+            own = slice(*objective.ends[slot : slot + 2].tolist())
+            table = operator.rounded(codes[slot])
+            gram, answers = self._quadratic(codes[slot], table, intercepts=objective.n_free > 0)
+            part, together = self.penalty.part(first, last), None
             place = places_of(part.starts, outputs)
             self._answers[:, own][:, place.ravel()] = answers
             if last == first + 1:
-                alone.append(Alone.of(first, own, slot, table, gram, answers))
+                values, basis = np.linalg.eigh(gram)
+                values = np.maximum(values, 1e-14 * np.maximum(values[:, -1:], 1e-300))
+                alone.append(((first, own.start, slot), [table, basis, answers, values]))
             else:
                 if len(gram) < outputs:  # one quadratic of all outputs, kernel by kernel
                     order = np.argsort(place.ravel())
                     gram = gram[0][order[:, None], order]
-                self._together.append(Together(own, code, table, FormedQuadratic(gram, part), place, answers))
-        self._alone = AllAlone(alone, self._codes, penalty)
+                together = FormedQuadratic(gram, part)
+            self._columns.append(Column(own, codes[slot], table, place, answers, together))
+        self._alone = codes, *packed(alone)
 
     def _quadratic(self, code: Array, table: Array, *, intercepts: bool) -> tuple[Array, Array]:
         """Return the quadratic of a column, and what intercepts answer to its coefficients (T, T r), if there are any.
@@ -259,23 +273,22 @@ class BinQuadratic(Quadratic):
         objective, point, slopes, gradient = here.objective, here.point, here.slopes, here.gradient
         assert gradient is not None
         v, own = point.v.copy(), np.array(np.atleast_2d(slopes.T), dtype=np.float64, order="C")
-        self._left = self._alone.missing(own, gradient), [column.missing(own, gradient) for column in self._together]
-        self._alone.turn(v)
-        at, kinked = Position(v, own, NOTHING, 0.0), not objective.problem.loss.smooth
-        last_move = LAST_KINKED_MOVE if kinked else LAST_MOVE
+        self._missing = gradient - np.concatenate([column.gradient(own) for column in self._columns])
+        last_move = LAST_MOVE if objective.problem.loss.smooth else LAST_KINKED_MOVE
+        at = Position(v, own, NOTHING, 0.0)
         _, self.enough, self.ended = self.minimize(at, ENOUGH * tol, last_move)
-        self._alone.turn(at.v, back=True)
         step = at.v - point.v
         moves = objective.intercepts((self._answers @ step)[: objective.n_free])
         return at.v, moves, objective.scores(step) + moves
 
     def sweep(self, at: Position, everything: bool) -> tuple[float, float]:
-        terms, (alone, together) = (self._weights, self._shares), self._left
-        moved, turned = self._alone.sweep(terms, alone, everything, at.v, at.slopes)
-        for column, left in zip(self._together, together, strict=True):
-            if everything or at.v[column.own].any():
-                more, turn = column.minimize(at.v, at.slopes, terms, left)
-                moved, turned = moved + more, max(turned, turn)
+        """Let kernels that are alone on their columns take turns, then those that share one, together."""
+        terms, missing = (self._weights, self._shares), self._missing
+        moved, turned = sweep_columns(self._alone, terms, self.penalty.shape, missing, everything, at.v, at.slopes)
+        for column in self._columns:
+            if column.together is not None and (everything or at.v[column.own].any()):
+                more, change = column.minimize(at.v, at.slopes, terms, missing[column.own])
+                moved, turned = moved + more, max(turned, change)
         return moved, float(np.sqrt(turned) * self.penalty.norms(at.v).sum())
 
     def image(self, step: Position) -> Array:
@@ -284,94 +297,27 @@ class BinQuadratic(Quadratic):
 
 
 @dataclass(frozen=True, eq=False)
-class Alone:
-    """A kernel that is alone on its column, in the eigenbasis of its quadratic."""
-
-    group: int
-    own: slice  # its coefficients
-    column: int
-    table: Array  # (bins, r)
-    basis: Array  # (T, r, r), or (1, T r, T r) where outputs act on each other
-    answers: Array  # (T, T r): of intercepts, in the basis
-    eigenvalues: Array  # (T r,)
-
-    @classmethod
-    def of(cls, group: int, own: slice, column: int, table: Array, gram: Array, answers: Array) -> Alone:
-        """Turn to the eigenbasis of a quadratic."""
-        values, basis = np.linalg.eigh(gram)
-        floor = np.maximum(values[:, -1:], 1e-300) * 1e-14
-        turned = (answers.reshape(len(answers), len(basis), 1, -1) @ basis).reshape(answers.shape)
-        return cls(group, own, column, table, basis, turned, np.maximum(values, floor).ravel())
-
-    def turned(self, v: Array, *, back: bool = False) -> Array:
-        """Return coefficients in the eigenbasis, or back from it."""
-        basis = self.basis.swapaxes(1, 2) if back else self.basis
-        return np.asarray(v.reshape(len(basis), 1, -1) @ basis).ravel()
-
-
-class AllAlone:
-    """All kernels that are alone on their columns: one loop takes them."""
-
-    def __init__(self, kernels: list[Alone], codes: Array, penalty: GroupPenalty) -> None:
-        assert penalty.shape is not None
-        linear, curvature, power, *others = penalty.shape
-        groups = np.array([one.group for one in kernels], dtype=np.int64)
-        self._kernels, self._codes = kernels, codes
-        self._shape = linear[groups], curvature[groups], power[groups], *others
-        columns = np.array([one.column for one in kernels], dtype=np.int64)
-        ranks = np.array([one.table.shape[1] for one in kernels], dtype=np.int64)
-        kept = [[own.ravel() for own in (one.table, one.basis, one.answers, one.eigenvalues)] for one in kernels]
-        arrays = [np.concatenate([np.zeros(0), *parts]) for parts in zip(*kept, strict=True)] or [np.zeros(0)] * 4
-        offsets = np.array([np.cumsum([0, *(own[slot].size for own in kept)]) for slot in range(4)])
-        self._ends, self._fixed = offsets[3, 1:-1], (codes, columns, ranks, *arrays[:3], offsets, arrays[3])
-
-    def turn(self, v: Array, *, back: bool = False) -> None:
-        """Turn coefficients of these kernels to their eigenbases, or back."""
-        for one in self._kernels:
-            if v[one.own].any():
-                v[one.own] = one.turned(v[one.own], back=back)
-
-    def missing(self, slopes: Array, gradient: Array) -> Array:
-        """Return what rounding leaves out of a gradient, in the eigenbases."""
-        parts = [np.zeros(0)]
-        for one in self._kernels:
-            sums = np.array([sums_in_bins(self._codes[one.column], row, len(one.table)) for row in slopes])
-            parts.append(one.turned(gradient[one.own] - (sums @ one.table).ravel()))
-        return np.concatenate(parts)
-
-    def sweep(self, terms: Terms, missing: Array, everything: bool, v: Array, slopes: Array) -> tuple[float, float]:
-        """Let kernels take turns; return how far scores moved and turned, squared."""
-        parts = np.concatenate([np.zeros(0), *(v[one.own] for one in self._kernels)])
-        moved, turned = sweep_columns(self._fixed, terms, self._shape, missing, everything, parts, slopes)
-        for one, part in zip(self._kernels, np.split(parts, self._ends), strict=False):
-            v[one.own] = part
-        return float(moved), float(turned)
-
-
-@dataclass(frozen=True, eq=False)
-class Together:
-    """Kernels that share a column, and their own quadratic."""
+class Column:
+    """The kernels of a column, as functions of its bins."""
 
     own: slice  # their coefficients
     code: Array
     table: Array  # (bins, r)
-    quadratic: FormedQuadratic
     place: Array  # (T, r): where the coefficients of every output stand among them
     answers: Array  # (T, T r): of intercepts, output after output
+    together: FormedQuadratic | None  # of several kernels
 
-    def _gradient(self, slopes: Array) -> Array:
+    def gradient(self, slopes: Array) -> Array:
+        """Return the products of features with slopes."""
         out = np.empty(self.place.size)
         out[self.place] = np.array([sums_in_bins(self.code, row, len(self.table)) for row in slopes]) @ self.table
         return out
 
-    def missing(self, slopes: Array, gradient: Array) -> Array:
-        """Return what rounding leaves out of a gradient."""
-        return gradient[self.own] - self._gradient(slopes)
-
     def minimize(self, v: Array, slopes: Array, terms: Terms, missing: Array) -> tuple[float, float]:
         """Minimize the quadratic in these coefficients; return how far scores moved and turned, squared."""
-        old, gradient = v[self.own], self._gradient(slopes) + missing
-        new, left = self.quadratic.solve(old, gradient, TURN_TOL)
+        assert self.together is not None
+        old, gradient = v[self.own], self.gradient(slopes) + missing
+        new, left = self.together.solve(old, gradient, TURN_TOL)
         if np.array_equal(new, old):
             return 0.0, 0.0
         step = (new - old)[self.place]
@@ -379,6 +325,18 @@ class Together:
         moved = add_step(self.code, image, *terms, slopes)
         v[self.own] = new
         return float(moved), float(np.sum((left - gradient) ** 2))
+
+
+def packed(kernels: list[tuple[tuple[int, int, int], list[Array]]]) -> tuple[Array, ...]:
+    """Return places, ranks, offsets and arrays of kernels that are alone on their columns, as `sweep_columns` has them.
+
+    Of each kernel these are its group, its first coefficient and its column; its table, basis, answers and eigenvalues.
+    """
+    places = np.array([place for place, _ in kernels], dtype=np.int64).reshape(-1, 3).T
+    ranks = np.array([own[0].shape[1] for _, own in kernels], dtype=np.int64)
+    offsets = np.cumsum([[0] * 4, *([part.size for part in own] for _, own in kernels)], axis=0).T
+    flat = [np.concatenate([NOTHING, *(own[slot].ravel() for _, own in kernels)]) for slot in range(4)]
+    return places, ranks, offsets, *flat
 
 
 def _inverse(curvatures: Array) -> Array:
