@@ -83,7 +83,6 @@ SWITCHES = {
     "features_of_averages": Switch((f"{SELECTION}on_features:stands_as_features",), False),
     "fewer_rows": Switch((f"{SELECTION}choice:of_fewer_rows",), []),
     "distinct_points": Switch(("grams.repeats:pays",), False),
-    "powers": Switch(("grams.powers:Powers.pay",), False),
     "corrected": Switch((f"{FACTORED}newton:corrected", f"{FACTORED}newton:correctable"), None),
     "side_by_side": Switch(
         (
@@ -223,7 +222,7 @@ def categories(n: int, test: int = 500) -> tuple[pd.DataFrame, np.ndarray]:
     effects = sum(rng.normal(size=40)[own] for own in codes.values()) + sum(
         np.sin(4.0 * own / own.max()) for own in counts.values()
     )
-    table = pd.DataFrame({name: own.astype(str) for name, own in codes.items()} | counts)
+    table = pd.DataFrame({name: pd.Categorical(own) for name, own in codes.items()} | counts)
     return table, (effects + rng.logistic(size=n + test) > np.median(effects)).astype(int)
 
 
@@ -261,15 +260,15 @@ TASKS: dict[str, Callable[[bool], Task]] = {
     "1,000 rows, hinge, on matrices, fit": lambda small: drawn(
         MKLClassifier(additive(), loss="hinge", resources=MATRICES), 200 if small else 1_000, 10, "two"
     ),
-    "3,000 rows of categories and counts, on matrices, fit": lambda small: fitted(
-        MKLClassifier(loss="logistic", resources=MATRICES), *categories(200 if small else 3_000), 500, classes=True
+    "1,500 rows of categories and counts, on matrices, fit": lambda small: fitted(
+        MKLClassifier(loss="logistic", resources=MATRICES), *categories(200 if small else 1_500), 500, classes=True
     ),
     "3,000 rows, five widths of all columns, fit": lambda small: widths_of_all(200 if small else 3_000),
     # large
-    "10,000 rows, landmarks of all columns, search": lambda small: drawn(
-        MKLRegressorCV(KernelBank.landmarks(count=20 if small else 200), resources=FACTORS),
-        300 if small else 10_000,
-        10,
+    "3,000 rows, landmarks of all columns, search": lambda small: drawn(
+        MKLRegressorCV(KernelBank.landmarks(count=20 if small else 100), resources=FACTORS),
+        300 if small else 3_000,
+        5,
     ),
     "20,000 rows, logistic, fit": lambda small: drawn(
         MKLClassifier(additive(), loss="logistic", resources=FACTORS), 400 if small else 20_000, 10, "two"

@@ -2,8 +2,8 @@
 
 ``python benchmarks/distinct.py [--smoke] [--output DIR]``
 
-First the seconds of an entry of a triangle that is read, of one that is spread from a matrix among ``v`` values, of one
-that is a power of another, and of a call: those by which it is decided stand beside them. Then one fit of the default
+First the seconds of an entry of a triangle that is read, of one that is spread from a matrix among ``v`` values, and of
+a call: those by which it is decided stand beside them. Then one fit of the default
 bank on columns of ``v`` values each, as it is decided and on packed triangles.
 """
 
@@ -19,7 +19,7 @@ import numpy as np
 import pandas as pd
 
 from manykernels import KernelBank, solve
-from manykernels.grams import DistinctStack, PackedStack, build_stack, loops, powers, repeats
+from manykernels.grams import DistinctStack, PackedStack, build_stack, loops, repeats
 
 ROWS, SMOKE_ROWS = 1000, 200
 VALUES = (4, 30, 120, 250, 500)
@@ -54,25 +54,9 @@ def units(rows: int, rng: np.random.Generator) -> pd.DataFrame:
     one = PackedStack(triangles[:1], rows)
     unpacked = seconds(partial(one.combine, [1.0])) - added / KERNELS
     table.append(("entry unpacked", unpacked / size, repeats.UNPACKED))
-    short, long = (
-        np.diff([seconds(call) for call in forms(order, rng)])[0] / KERNELS / 2 / order for order in (100, rows)
-    )
-    table += [
-        ("row of a power", -short, powers.ROW),
-        ("entry of a power spared", 2 * (long - short) / rows, powers.SPARED),
-    ]
     small = PackedStack(rng.random((4, 10)).astype(np.float32), 4)
     table.append(("call", seconds(lambda: small.apply_each(np.ones(4))), repeats.OPERATION))
     return pd.DataFrame(table, columns=["unit", "measured s", "constant s"])
-
-
-def forms(rows: int, rng: np.random.Generator) -> list[Callable[[], Any]]:
-    """Return forms of kernels of which two thirds are powers of others, and of triangles of their own."""
-    squarings, bases = np.tile([0, 2, 4], KERNELS), np.arange(KERNELS) * 3
-    held = rng.uniform(0.5, 1.0, (KERNELS, rows * (rows + 1) // 2)).astype(np.float32)
-    own = powers.Powers(bases, np.arange(len(squarings)) // 3, squarings)
-    stack, vector = powers.PoweredStack(held, own, np.ones(len(squarings)), rows), rng.normal(size=rows)
-    return [lambda: stack.quad(vector), partial(PackedStack.from_stack(stack).quad, vector)]
 
 
 def fits(rows: int, v: int, rng: np.random.Generator) -> dict[str, Any]:

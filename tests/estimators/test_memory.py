@@ -35,16 +35,6 @@ def test_searches_on_few_values_hold_what_their_plans_say() -> None:
     assert 0.7 * plan.least_nbytes < peak_of(lambda: model.fit(X, y)) < 1.3 * plan.most_nbytes
 
 
-def test_rows_of_a_fold_decide_how_many_triangles_it_has() -> None:
-    """Of 700 rows Gaussians are powers of others, of four fifths of them they are not, and three times as many held."""
-    table = Table.of(np.random.default_rng(0).normal(size=(700, 8)))
-    bank = KernelBank.auto().resolve(table)
-    for n_rows in (700, 560):
-        stack = build_stack(*bank.fit_prepare(table[np.arange(n_rows)]), dtype=np.float32, memory_budget=None)
-        counted = 2 * n_rows * (n_rows + 1) * _n_triangles(bank, bank.expand(table), table, n_rows)
-        np.testing.assert_allclose(counted, stack.nbytes, rtol=0.01)
-
-
 @pytest.mark.parametrize("outputs", [1, 3])
 def test_searches_on_matrices_of_a_bank_hold_what_their_plans_say(outputs: int) -> None:
     rng = np.random.default_rng(0)

@@ -12,7 +12,6 @@ from tests.support.memory import peak_of
 from tests.support.processes import python
 
 from manykernels import (
-    Gaussian,
     GaussianMKL,
     HierarchicalMKL,
     KernelBank,
@@ -39,10 +38,8 @@ from manykernels.grams.plan import (
     stack_nbytes,
     working_nbytes,
 )
-from manykernels.grams.powers import n_bases
 from manykernels.grams.seconds import bases_seconds, factored_seconds, gram_seconds
 from manykernels.grams.training import plan_for
-from manykernels.kernels.bank.columns import Table
 
 WORKING = 2**20 + 8 * (4 * 200**2 + 8 * 6000 + 16 * 200) + 8 * 8 * 200**2  # of 6000 kernels on 200 samples
 STORED = WORKING - 8 * (8 - 2) * 200**2  # where matrices are stored, passes hold fewer blocks
@@ -414,16 +411,6 @@ def test_estimators_that_find_their_kernels_have_no_plan(kind):
     with pytest.raises(AttributeError, match=f"{kind.__name__}' has no attribute 'plan'") as refused:
         kind().plan(np.zeros((5, 2)), np.arange(5.0))
     assert "finds its kernels while it learns" in str(refused.value.__cause__)
-
-
-def test_kernels_that_are_powers_of_others_have_no_triangles():
-    default = KernelBank.auto().resolve(np.random.default_rng(0).normal(size=(1_200, 3)))
-    expanded = default.expand(Table.of(np.random.default_rng(0).normal(size=(1_200, 3))))
-    assert n_bases(expanded, 100) >= n_bases(expanded, 1_200)
-    kernels = [(str(width), Gaussian(width), (0,)) for width in (0.5, 1.0, 2.0)]
-    other = ("3", Gaussian(3.0), (1,))
-    assert n_bases([*kernels, other], 1_200) == 2  # 0.5 and 1 are powers of 2
-    assert n_bases([*kernels, other, ("line", Linear(), (0,))], 1_200) == 2
 
 
 def test_losses_that_couple_samples_hold_more_matrices():

@@ -46,7 +46,7 @@ from manykernels.estimators import (
 )
 from manykernels.estimators.parameters import DEFAULT_LOSS, PARAMETERS, Parameter
 from manykernels.exceptions import IncompatibleError
-from manykernels.grams import LazyStack
+from manykernels.grams import LazyStack, PackedStack
 from manykernels.grams.training import build_stack
 from manykernels.inspection import ConvergenceDisplay, MKLReport, plot_overview, predictive_importance, save_model
 from manykernels.inspection.files import save_figure, write_file
@@ -56,7 +56,6 @@ from manykernels.solvers import SOLVERS, solve
 from manykernels.validation.parameters import printable
 
 N_ROWS, N_COLUMNS = 60, 3
-LONG = 700  # rows of which a fold holds some Gaussians as powers of others
 ONLINE = ("obscure", "ufo_mkl")  # most of whose loops nobody else has
 PENALTIES = ("l1", "elasticnet", "lq", "simplex")
 
@@ -101,11 +100,11 @@ def _search(X: Any, y: Any, columns: KernelBank, grams: Any) -> None:
     MKLRegressorCV().fit(X, y)
     MKLRegressorCV(columns, n_alphas=3, resources={"representation": "factored"}).fit(X, y)
     MKLClassifierCV("precomputed").fit(grams, kinds).predict(grams)
-    for n_rows, dtype in ((N_ROWS, np.float32), (N_ROWS, np.float64), (LONG, np.float32)):
-        held = KernelBank.auto().fit_prepare(np.round(np.resize(X, (n_rows, N_COLUMNS)), 1))
-        copy = LazyStack(*held, dtype=dtype).rounded()
-        copy._quad(np.resize(y, n_rows))  # the loop, which products that are known spare
-        copy.apply_each(np.resize(y, (n_rows, 2)))
+    for dtype in (np.float32, np.float64):
+        held = KernelBank.auto().fit_prepare(np.round(np.resize(X, (N_ROWS, N_COLUMNS)), 1))
+        copy = PackedStack.from_stack(LazyStack(*held, dtype=dtype), dtype=np.float32)
+        copy._quad(np.resize(y, N_ROWS))  # the loop, which products that are known spare
+        copy.apply_each(np.resize(y, (N_ROWS, 2)))
         copy.combine(np.ones(copy.n_kernels))
 
 

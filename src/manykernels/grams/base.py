@@ -213,7 +213,7 @@ class GramStack(ABC):
 
     @property
     def n_rounded_entries(self) -> int:
-        """Entries that a copy in single precision holds: of kernels that are no powers of others."""
+        """Entries that a copy in single precision holds."""
         return self.n_entries
 
     @property

@@ -107,8 +107,6 @@ class DistinctStack(GramStack):
         Hold all parts as packed triangles of this type; None evaluates them in every pass, as ``stack`` does.
     lines : Lines or None
         Kernels that are held as one feature each, whatever ``dtype`` is.
-    rounded : bool
-        Whether single precision is all that is asked for, so that Gaussians may be held as powers of others.
 
     Examples
     --------
@@ -131,7 +129,6 @@ class DistinctStack(GramStack):
         *,
         dtype: DTypeLike | None = None,
         lines: Lines | None = None,
-        rounded: bool = False,
     ) -> None:
         entries = stack.dtype if dtype is None else dtype
         super().__init__(stack.n_kernels, stack.n_samples, entries, names=stack.names, n_threads=stack.n_threads)
@@ -139,10 +136,7 @@ class DistinctStack(GramStack):
         apart = [*(own.kernels for own in distinct), *([] if lines is None else [lines.kernels])]
         rest = np.setdiff1d(np.arange(stack.n_kernels), np.concatenate(apart))
         parts = [_as_part(own.kernels, GramView(stack, own.kernels, own.samples), own.codes, dtype) for own in distinct]
-        if rest.size and rounded and dtype is not None:
-            held = stack._take(rest).rounded()
-            parts.append(_Part(rest, held, None, held.packed))
-        elif rest.size:
+        if rest.size:
             parts.append(_as_part(rest, stack.take(rest), None, dtype))
         self._lines: list[_Part] = []
         if lines is not None:
@@ -178,10 +172,6 @@ class DistinctStack(GramStack):
     @property
     def n_entries(self) -> int:
         return sum(part.stack.n_entries for part in self._parts)
-
-    @property
-    def n_rounded_entries(self) -> int:
-        return sum(part.stack.n_rounded_entries for part in self._parts)
 
     def diag(self) -> Array:
         found = np.empty((self.n_kernels, self.n_samples))

@@ -17,8 +17,6 @@ from numpy.typing import DTypeLike
 
 from manykernels.grams.base import GramStack, GramView, mirror_upper, pack_rows, triangle_starts
 from manykernels.grams.gaussian_loops import gaussian_quad, gaussian_sum, gaussian_tile, gaussian_triangles
-from manykernels.grams.packed import PackedStack
-from manykernels.grams.powers import PoweredStack, Powers
 from manykernels.kernels import ArdGaussian, FittedBank, Gaussian, KernelSpec, Linear, PreparedRows
 from manykernels.kernels.bank.contract import Group, Side
 from manykernels.kernels.specs.distances import SparsePoints
@@ -29,6 +27,8 @@ from manykernels.validation.arrays import Array
 # with tiles of 4 MiB, mapping fresh pages cost more than the exponentials.
 TILE_BYTES = 2**19
 SUMMED_ROWS = 256  # of a sum of linear kernels, whose products are held until they are added
+MOST_SQUARINGS = 4  # in a row, of an entry of a sum; each doubles its relative rounding
+WHOLE = 1e-9  # how near to a whole number the logarithm of a power must be
 SPARSE_TILE_BYTES = 2**24  # of sparse rows, whose columns are sorted anew for every tile
 
 
@@ -225,14 +225,26 @@ class TileEvaluator:
 
     def _add_gaussians(self, group: int, kernels: Array, weights: Array, total: Array, upper: bool) -> None:
         left, right = (np.ascontiguousarray(side[group].T) for side in self.points)
-        powers = Powers.of(self.coefficients[kernels], np.zeros(len(kernels), dtype=np.intp))
-        order = np.lexsort([powers.squarings, powers.owners])
-        steps = np.diff(powers.squarings[order], prepend=0)
+        order, steps = squarings(self.coefficients[kernels])
         if self.single:  # powers of what is rounded to single precision are not as near
             steps[:] = 0
-        steps[np.diff(powers.owners[order], prepend=-1) != 0] = 0
         factors = (weights * self.bank.scales[kernels])[order]
         gaussian_sum(left, right, self.coefficients[kernels[order]], steps, factors, self.single, upper, total)
+
+
+def squarings(coefficients: Array) -> tuple[Array, Array]:
+    """Return an order of Gaussians of the same distances, and how often each is squared from the one before.
+
+    A Gaussian of half the width is the fourth power of another. Zero stands for an exponential of its own: of all that
+    are no powers of the widest, and of one that would be squared too often.
+    """
+    logs = np.log2(coefficients / coefficients.max())
+    times = np.round(logs).astype(np.intp)
+    whole = np.abs(logs - times) < WHOLE
+    order = np.lexsort([times, ~whole])
+    steps = np.diff(times[order], prepend=0)
+    steps[~whole[order] | (times[order] > MOST_SQUARINGS)] = 0
+    return order, steps
 
 
 def gaussian_coefficient(spec: KernelSpec) -> float:
@@ -360,35 +372,14 @@ class LazyStack(GramStack):
         self._each_fused(work, [(group, positions) for group, fused, positions in runs if fused])
         return out
 
-    @cached_property
-    def powers(self) -> Powers | None:
-        """Which kernels are powers of which, where a copy in single precision had better hold the others alone."""
-        if not Powers.pay(self.n_samples):
-            return None
-        found = Powers.of(self._tiles.coefficients[self._kernels], self._tiles.owners[self._kernels])
-        return found if len(found.bases) < self.n_kernels else None
-
-    @property
-    def n_rounded_entries(self) -> int:
-        return self.n_entries if self.powers is None else len(self.powers.bases) * self._triangle
-
-    def rounded(self) -> PackedStack | PoweredStack:
-        """Return a copy in single precision."""
-        if self.powers is None:
-            return PackedStack.from_stack(self, dtype=np.float32)
-        out = np.empty((len(self.powers.bases), self._triangle), dtype=np.float32)
-        self._packed(self.powers.bases, slice(None), out, scaled=False)
-        scales = np.where(np.isfinite(self._tiles.coefficients), self.bank.scales, 1.0)[self._kernels]
-        return PoweredStack(out, self.powers, scales, self.n_samples, names=self.names, n_threads=self.n_threads)
-
     def _triangles(self, kernels: Array, out: Array) -> None:
         self._packed(kernels, slice(None), out)
 
     def _triangles_among(self, samples: Array, kernels: Array, out: Array) -> None:
         self._packed(kernels, samples, out)
 
-    def _packed(self, kernels: Array, samples: Array | slice, out: Array, *, scaled: bool = True) -> None:
-        """Write packed triangles; those of compiled Gaussian kernels without any block of them, ``scaled`` or not."""
+    def _packed(self, kernels: Array, samples: Array | slice, out: Array) -> None:
+        """Write packed triangles; those of compiled Gaussian kernels without any block of them."""
         tiles, chosen = self._tiles, self._kernels[kernels]
         runs = list(tiles.runs(chosen))
         others = [positions for _, fused, positions in runs if not fused]
@@ -405,7 +396,7 @@ class LazyStack(GramStack):
 
         def work(points: Array, positions: Array) -> None:
             own = chosen[positions]
-            coefficients, scales = tiles.coefficients[own], tiles.bank.scales[own] if scaled else np.ones(len(own))
+            coefficients, scales = tiles.coefficients[own], tiles.bank.scales[own]
             gaussian_triangles(points, coefficients, scales, tiles.single, positions, out)
 
         self._each_fused(work, [(group, positions) for group, fused, positions in runs if fused], samples)

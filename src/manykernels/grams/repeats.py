@@ -10,7 +10,6 @@ import pandas as pd
 
 from manykernels.exceptions import InvalidInputError
 from manykernels.grams.distinct import Distinct, Lines
-from manykernels.grams.lazy import LazyStack
 from manykernels.kernels import FittedBank, KernelBank, Linear, PreparedRows
 from manykernels.kernels.bank.columns import Table
 from manykernels.kernels.bank.patterns import NamedKernel, by_identity, transposed
@@ -73,18 +72,6 @@ def lines_of(bank: FittedBank, prepared: PreparedRows[Any], distinct: Sequence[D
     kernels = np.sort(np.fromiter(found, dtype=np.intp))
     features = np.array([found[kernel] for kernel in kernels.tolist()])
     return Lines(kernels, np.sqrt(bank.scales[kernels])[:, None] * features)
-
-
-def apart(
-    bank: FittedBank, prepared: PreparedRows[Any], taken: Sequence[Distinct | Lines], *, rounded: bool
-) -> list[tuple[int, int]]:
-    """Return numbers of kernels that have no triangle of their own, and of the points among which they have one."""
-    sizes = [own.sizes for own in taken]
-    if rounded:
-        rest = np.setdiff1d(np.arange(bank.n_kernels), np.concatenate([*(own.kernels for own in taken), []]))
-        powers = LazyStack(bank, prepared, kernels=rest).powers if rest.size else None
-        sizes.append((0 if powers is None else rest.size - len(powers.bases), 0))
-    return sizes
 
 
 def repeats_of(bank: KernelBank, expanded: list[NamedKernel], table: Table) -> list[tuple[int, int]]:

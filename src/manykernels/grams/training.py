@@ -37,7 +37,7 @@ from manykernels.grams.plan import (
     plan_stack,
     quick_matrices,
 )
-from manykernels.grams.repeats import apart, lines_of, repeats_of, worthwhile
+from manykernels.grams.repeats import lines_of, repeats_of, worthwhile
 from manykernels.grams.seconds import FULL_RANK, bases_seconds, factored_seconds, gram_seconds, gram_seconds_beyond
 from manykernels.kernels import (
     FittedBank,
@@ -486,9 +486,8 @@ def build_stack(
         return whole.part(held.samples, dtype, copied=kind != LAZY)
     distinct = worthwhile(bank, prepared) if kind in ("auto", "lazy") else []
     lines = lines_of(bank, prepared, distinct) if kind in ("auto", "lazy") else None
-    rounded = kind == "auto" and dtype is not None and np.dtype(dtype) == np.float32
     taken: list[Distinct | Lines] = [*distinct, *([] if lines is None else [lines])]
-    repeats = apart(bank, prepared, taken, rounded=rounded)
+    repeats = [own.sizes for own in taken]
     plan = planned(bank.n_kernels, prepared.n_samples, dtype=dtype, kind=kind, repeats=repeats)
     lazy = LazyStack(
         bank,
@@ -500,7 +499,7 @@ def build_stack(
     _check_finite(lazy.diag(), lazy)
     if (distinct or lines is not None) and plan.kind != "dense":
         stored = None if plan.kind == "lazy" else plan.dtype
-        stack = DistinctStack(lazy, distinct, dtype=stored, lines=lines, rounded=rounded)
+        stack = DistinctStack(lazy, distinct, dtype=stored, lines=lines)
         for entries, part in stack.stored if stack.in_memory else ():
             _check_finite(entries, part)
         return stack
@@ -508,7 +507,7 @@ def build_stack(
         return lazy
     if plan.kind == "dense":
         return _dense(lazy, plan.dtype)
-    packed = lazy.rounded() if rounded else PackedStack.from_stack(lazy, dtype=plan.dtype)
+    packed = PackedStack.from_stack(lazy, dtype=plan.dtype)
     _check_finite(packed.packed, packed)
     return packed
 

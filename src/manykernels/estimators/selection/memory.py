@@ -29,11 +29,10 @@ from manykernels.grams.plan import (
     pieces_nbytes,
     plan_as_given,
 )
-from manykernels.grams.powers import n_bases
 from manykernels.grams.remembered import Remembered
 from manykernels.grams.repeats import repeats_of
 from manykernels.grams.training import LAZY
-from manykernels.kernels import KernelBank, KernelStack, Landmarks
+from manykernels.kernels import KernelBank, KernelStack, Landmarks, Linear
 from manykernels.kernels.bank.columns import Table
 from manykernels.kernels.bank.patterns import NamedKernel
 from manykernels.objective.regularizers import BlockL1
@@ -107,15 +106,16 @@ def _rows_of_fold(n_samples: int, n_folds: int, apart: bool) -> int:
 
 def _n_triangles(bank: KernelBank, kernels: Sequence[NamedKernel], table: Table, n: int) -> float:
     """Return about how many triangles among n rows are held, those among distinct points as parts of one."""
-    parts, rest = 0.0, list[NamedKernel]()
+    found = 0.0
     by_columns: dict[tuple[int, ...], list[NamedKernel]] = {}
     for kernel in kernels:
         by_columns.setdefault(kernel[2], []).append(kernel)
     for own in by_columns.values():
         repeats = [(m, points) for m, points in repeats_of(bank, own, table) if points]
-        parts += sum(m * min(points, n) ** 2 for m, points in repeats) / n**2
-        rest += [] if repeats else own
-    return parts + n_bases(rest, n)
+        found += sum(m * min(points, n) ** 2 for m, points in repeats) / n**2
+        if not repeats:
+            found += sum(not (isinstance(spec, Linear) and len(columns) == 1) for _, spec, columns in own)
+    return found
 
 
 def patience_of(search: Any, loss: Loss) -> float | None:
@@ -168,8 +168,7 @@ def plan_search(
         Of one fit: folds that are open side by side may take as much once more.
     n_folds : int
     n_rounded : float, optional
-        Kernels whose triangles are held in single precision, where others are powers of them, and those among points
-        that repeat take a part of one.
+        Kernels whose triangles are held in single precision, where those among points that repeat take a part of one.
     mixtures : bool
         Whether mixtures are searched; else a grid of strengths, for which folds are opened one at a time.
     averages : bool
