@@ -26,6 +26,7 @@ from manykernels.inspection.reports.fitted_rows import equal_beyond_chance, fing
 from manykernels.inspection.reports.order import date_order, is_sorted_by_target, mixes_times, splits_into_blocks
 from manykernels.inspection.reports.report import MKLReport, percent
 from manykernels.inspection.reports.scores import SURVIVAL, nearly_perfect
+from manykernels.inspection.reports.widths import ends_of_width_grids
 from manykernels.kernels import Views
 from manykernels.kernels.tables.kinds import READ_AS, kind_of
 from manykernels.validation.arrays import TableLike
@@ -194,6 +195,19 @@ def _duplicates(case: Case) -> Iterator[Caveat]:
     )
 
 
+def _widths(case: Case) -> Iterator[Caveat]:
+    """Tell of grids of widths whose end is the best."""
+    if isinstance(case.read, Views) or no_columns(case.read) or not hasattr(last_step(case.model), "kernels"):
+        return
+    for name, side, share in ends_of_width_grids(last_step(case.model), case.read):
+        more = "narrower" if side == "narrowest" else "wider"
+        yield Caveat(
+            f"The {side} kernel of a grid is the best",
+            f"{name!r} has {percent(share)} of the norm of all widths of its kind: {more} ones may predict better. "
+            f"Offer them, for example widths=[...] of KernelBank.joint or per_feature with further {more} ones.",
+        )
+
+
 def _order(case: Case) -> Iterator[Caveat]:
     """Tell of rows in an order that folds of the report or of the search ignore."""
     searches, cv = isinstance(last_step(case.model), CrossValidated), getattr(last_step(case.model), "cv", None)
@@ -324,6 +338,7 @@ SIGNS: tuple[Callable[[Case], Iterator[Caveat]], ...] = (
     _imbalance,
     _edge,
     _duplicates,
+    _widths,
     _order,
     _outliers,
 )
