@@ -83,7 +83,7 @@ SWITCHES = {
     "features_of_averages": Switch((f"{SELECTION}on_features:stands_as_features",), False),
     "fewer_rows": Switch((f"{SELECTION}choice:of_fewer_rows",), []),
     "distinct_points": Switch(("grams.repeats:pays",), False),
-    "corrected": Switch((f"{FACTORED}newton:corrected", f"{FACTORED}newton:correctable"), None),
+    "corrected": Switch((f"{FACTORED}newton:corrected", f"{FACTORED}quadratic_rows:correctable"), None),
     "side_by_side": Switch(
         (
             f"{SELECTION}search:goes_side_by_side",

@@ -29,6 +29,7 @@ REMEMBERED = 5  # positions that are combined
 NOTHING = np.zeros(0)
 SLOW_FALL = 0.25  # of the squared move of a sweep: the next one that leaves more is combined with those before
 LINE_TOL = 0.1  # of the first slope on a line, below which a slope ends the search
+NO_SHIFT = 1e-5  # of the largest sum of curvatures, below which intercepts are left as they are
 JUST_AHEAD = 1e-9  # of a step: groups that leave zero have a slope there
 
 
@@ -181,3 +182,10 @@ def line_minimum(penalty: GroupPenalty, v: Array, step: Array, linear: float, sq
         return found if abs(found) > -LINE_TOL * first else 0.0
 
     return float(brentq(rest, JUST_AHEAD, 1.0, xtol=1e-4))
+
+
+def inverse_of_shifts(curvatures: Array) -> Array:
+    """Return pseudo-inverses of curvatures in shifts of all scores, (blocks, outputs, outputs)."""
+    if curvatures.shape[1] == 1:
+        return np.divide(1.0, curvatures, out=np.zeros_like(curvatures), where=curvatures > 0)
+    return np.asarray(np.linalg.pinv(curvatures, rcond=NO_SHIFT, hermitian=True))

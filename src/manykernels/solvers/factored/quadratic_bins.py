@@ -28,7 +28,7 @@ from manykernels.grams.loops import FAST
 from manykernels.objective.losses.curvature import Curvature
 from manykernels.solvers.factored.group_penalty import group_minimizer, places_of, shape_of_group
 from manykernels.solvers.factored.objective import FactoredObjective
-from manykernels.solvers.factored.quadratic import NOTHING, Expansion, Position, Quadratic
+from manykernels.solvers.factored.quadratic import NOTHING, Expansion, Position, Quadratic, inverse_of_shifts
 from manykernels.solvers.factored.quadratic_formed import FormedQuadratic
 from manykernels.validation.arrays import Array
 
@@ -40,7 +40,6 @@ TURN_COST = 36.0  # of a row in a turn of a column, beside a product in a Hessia
 TURN_BASE = 6e5  # of a turn of a column, whatever its rows: the groups of its kernels are a problem of their own
 TURN_TOL = 0.03  # of the violation at the start of a turn of kernels that share a column
 EIGEN_COST = 20.0  # of the cube of a kernel's coefficients of outputs that act on each other, beside such a product
-NO_SHIFT = 1e-5  # of the largest sum of curvatures, below which intercepts are left as they are
 # A sweep whose groups move by this part of the largest sweep's ends the step; of a loss with kinks, smoothed, by that:
 # the next step has other curvatures. Hinge of five classes that share weights, 40 kernels on 5,000, 10,000 and 20,000
 # rows, took 163, 182 and 140 sweeps in 32, 35 and 31 steps with it, with the first 361, 414 and 472 in 29, 31 and 36
@@ -263,7 +262,7 @@ class BinQuadratic(Quadratic):
         answers = np.zeros((blocks, within, blocks, within * rank))
         if intercepts:
             sums = (M @ table).reshape(blocks, within, within * rank)
-            own = -_inverse(M.sum(axis=3)) @ sums
+            own = -inverse_of_shifts(M.sum(axis=3)) @ sums
             gram += sums.swapaxes(1, 2) @ own
             answers[np.arange(blocks), :, np.arange(blocks)] = own
         return gram, answers.reshape(outputs, -1)
@@ -337,13 +336,6 @@ def packed(kernels: list[tuple[tuple[int, int, int], list[Array]]]) -> tuple[Arr
     offsets = np.cumsum([[0] * 4, *([part.size for part in own] for _, own in kernels)], axis=0).T
     flat = [np.concatenate([NOTHING, *(own[slot].ravel() for _, own in kernels)]) for slot in range(4)]
     return places, ranks, offsets, *flat
-
-
-def _inverse(curvatures: Array) -> Array:
-    """Return pseudo-inverses of the curvature in shifts of all scores, (blocks, within, within)."""
-    if curvatures.shape[1] == 1:
-        return np.divide(1.0, curvatures, out=np.zeros_like(curvatures), where=curvatures > 0)
-    return np.asarray(np.linalg.pinv(curvatures, rcond=NO_SHIFT, hermitian=True))
 
 
 def sums_in_bins(code: Array, rows: Array, bins: int) -> Array:

@@ -22,15 +22,9 @@ from manykernels.compiled import compiled
 from manykernels.grams.loops import FAST, add_columns, column_products
 from manykernels.objective.losses.curvature import Curvature, add_curved
 from manykernels.solvers.factored.certificate import correctable
-from manykernels.solvers.factored.group_penalty import (
-    TINIEST,
-    PenaltyCurve,
-    group_minimizer,
-    shape_of_group,
-    sum_of_powers,
-)
+from manykernels.solvers.factored.group_penalty import PenaltyCurve, group_minimizer, shape_of_group, sum_of_powers
 from manykernels.solvers.factored.objective import FactoredObjective
-from manykernels.solvers.factored.quadratic import Expansion, Position, Quadratic
+from manykernels.solvers.factored.quadratic import Expansion, Position, Quadratic, inverse_of_shifts
 from manykernels.solvers.factored.quadratic_products import conjugate_step
 from manykernels.solvers.factored.tuning import GRADIENTS_LEFT, STEP_SHARE
 from manykernels.validation.arrays import Array
@@ -39,7 +33,6 @@ USUAL_SWEEPS, FEW_SWEEPS = 15, 8  # that a step takes, and one on curvatures tha
 PRODUCT_COST = 4.0  # of a product in a sweep, beside one in a matrix product (benchmarks/group_path.py)
 STEPS_ON_HESSIAN = 1.0  # Cholesky factorizations that a step on a Hessian takes, products as those of the Hessian
 LAST_MOVE = 4e-2  # a sweep whose groups move by this part of the largest sweep's ends the step
-NO_SHIFT = 1e-5  # of the largest sum of curvatures, below which intercepts are left as they are
 ENOUGH = 3.0  # times the gap asked for: a sweep that is thought to leave less ends the step
 
 
@@ -167,9 +160,7 @@ class RowQuadratic(Quadratic):
         ones = np.ones(self._Z.shape[1], dtype=self._Z.dtype)
         moves = [np.outer(row, ones).astype(ones.dtype) for row in np.eye(objective.n_outputs)]
         totals = [self._product(own).sum(axis=1, dtype=np.float64) for own in moves]
-        if len(totals) == 1:
-            return -1.0 / np.maximum(totals, TINIEST)
-        return -np.linalg.pinv(totals, rcond=NO_SHIFT, hermitian=True)
+        return -inverse_of_shifts(np.array(totals)[None])[0]
 
     def _product(self, image: Array) -> Array:
         """Return the curvature times a change of scores (T, N)."""
