@@ -14,8 +14,6 @@ what intercepts answer to them under ``W``, so that the constants that wide kern
 another. Kernels that share a column are nearly the same functions: their own quadratic is solved as one.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any
