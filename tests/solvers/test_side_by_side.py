@@ -17,7 +17,7 @@ from manykernels.objective import Problem, get_loss, get_regularizer
 from manykernels.objective.regularizers import BlockL1, ElasticNet, Regularizer
 from manykernels.solvers import Solution, Status, WorkingSet
 from manykernels.solvers.gram import side_by_side
-from manykernels.solvers.gram.side_by_side import goes_side_by_side, solve_side_by_side
+from manykernels.solvers.gram.side_by_side import goes_side_by_side, kernels_are_few, solve_side_by_side
 
 TOL = 2e-3
 
@@ -120,6 +120,12 @@ def test_what_does_not_go_side_by_side() -> None:
     assert goes_side_by_side(posed("logistic", BlockL1(1.0), n_kernels=250), 1e-2)
     assert not goes_side_by_side(posed("logistic", BlockL1(1.0), n_kernels=250)[:1], 1e-2)  # for one target alone
     assert not goes_side_by_side([problems[0], posed("logistic", BlockL1(1.0))[1]], 1e-2)  # on a stack of its own
+
+
+@pytest.mark.parametrize(("n_samples", "n_targets", "most"), [(800, 1, 8), (800, 2, 16), (800, 10, 80), (100, 3, 300)])
+def test_steps_side_by_side_read_few_kernels(n_samples: int, n_targets: int, most: int) -> None:
+    assert kernels_are_few(most, n_samples, n_targets)
+    assert not kernels_are_few(most + 1, n_samples, n_targets)
 
 
 def test_the_scale_of_sample_weights_changes_nothing() -> None:

@@ -38,17 +38,19 @@ MOST_STEPS = 12  # from a start that is near: four or fewer are usual
 FACTORS = 2.0 ** np.arange(-3.0, 1.5, 0.5)  # of weights at a start
 NEGLIGIBLE = 1e-6  # of the largest coefficient, by which others move without their products
 AIM = 0.5  # share of the tolerance that is aimed at
-# Seconds of a step by which it is decided: to lay an entry of a kernel out, to multiply it for one target, a product of
-# a factorization, and what a target alone takes besides (benchmarks/gram_or_factored.py --problem classes)
-LAID_OUT, MULTIPLIED, FACTORIZED, ALONE = 6.6e-10, 7.3e-11, 1e-11, 1e-3
+# Entries of all kernels, a target, up to which the calls of a step cost most; and the product of rows and targets, a
+# kernel, from which on its factorizations do. Of more and larger kernels steps that read all of them take longer than
+# those of the targets alone (1.1 times with 60 kernels, 600 rows and 5 targets; 0.2 to 0.8 times where they are taken).
+# Tried with 150 to 800 rows by `python benchmarks/gram_or_factored.py --problem classes`
+FEW_ENTRIES, ROWS_AND_TARGETS_A_KERNEL = 1_000_000, 100
 
 
 def goes_side_by_side(problems: Sequence[Problem], tol: float) -> bool:
     """Whether these are targets on the same few kernels in memory, under penalties that select them.
 
     The second derivative of their loss must not vanish: it is an entropy or a square. Steps side by side read all
-    kernels, those of one target alone a few: it must take less than what targets do by themselves, and no copy of
-    kernels that are held in fewer numbers than their triangles.
+    kernels, those of one target alone a few: kernels must be few (`kernels_are_few`), and not held in fewer
+    numbers than their triangles.
     """
     first = problems[0]
     loss, stack = first.loss, first.stack
@@ -56,12 +58,17 @@ def goes_side_by_side(problems: Sequence[Problem], tol: float) -> bool:
         return False
     curved = loss.smooth and (loss.entropic or loss.linear_dual)
     n, entries, k = stack.n_samples, stack.n_kernels * stack.n_samples**2, len(problems)
-    dear = entries * (LAID_OUT + MULTIPLIED * k) > k * (FACTORIZED * n**3 + ALONE)
-    if not curved or dear or stack.nbytes < 2 * entries:
+    if not curved or not kernels_are_few(stack.n_kernels, n, k) or stack.nbytes < 2 * entries:
         return False
     alike = all(own.stack is stack and own.loss == loss for own in problems)
     same = all(np.array_equal(own.penalties, first.penalties) for own in problems)
     return alike and same and all(own.fit_intercept == first.fit_intercept and _selects(own) for own in problems)
+
+
+def kernels_are_few(n_kernels: int, n_samples: int, n_targets: int) -> bool:
+    """Return whether steps of so many targets may read all kernels: these are small, or few for the rows."""
+    small = n_kernels * n_samples**2 <= n_targets * FEW_ENTRIES
+    return small or ROWS_AND_TARGETS_A_KERNEL * n_kernels <= n_targets * n_samples
 
 
 def _selects(problem: Problem) -> bool:
