@@ -330,7 +330,26 @@ class KernelBank(BankConstructors, Bank):
         return kernels
 
     def spare_kernels(self, X: object) -> list[tuple[str, ...]]:
-        """Return the names of the kernels that a search adds to averages, those added together side by side."""
+        """Return the names of the kernels that a search adds to averages, step by step.
+
+        Parameters
+        ----------
+        X : table
+            Training rows.
+
+        Returns
+        -------
+        list of tuple of str
+            The kernels of each step: one for every entry of `Spare`.
+
+        Examples
+        --------
+        >>> from manykernels import Gaussian, KernelBank
+        >>> from manykernels.kernels import Joint, Spare
+        >>> bank = KernelBank([Joint(Gaussian(1.0)), Spare((Gaussian(0.5), Gaussian(0.2)))])
+        >>> bank.spare_kernels([[0.0, 1.0], [2.0, 3.0]])
+        [('all: gaussian(width=0.5)',), ('all: gaussian(width=0.2)',)]
+        """
         table = Table.of(X, sparse=True)
         entries = [entry.expand(table) for entry in self.kernels if isinstance(entry, Spare)]
         return [tuple(name for name, _, _ in together) for together in zip(*entries, strict=True)]
