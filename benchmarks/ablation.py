@@ -80,7 +80,7 @@ SWITCHES = {
     "matrix_first": Switch((f"{FACTORED}working_set:matrix_first", f"{FACTORED}working_matrices:matrix_first"), False),
     "near_passes": Switch(("grams.factored.explicit:ExplicitStack.near_passes",), None),
     "averages": Switch((f"{SELECTION}search:can_average", f"{SELECTION}folds:can_average"), False),
-    "features_of_averages": Switch((f"{SELECTION}on_features:stands_as_features",), False),
+    "features_of_averages": Switch((f"{SELECTION}folds:stands_as_features",), False),
     "fewer_rows": Switch((f"{SELECTION}choice:of_fewer_rows",), []),
     "distinct_points": Switch(("grams.repeats:pays",), False),
     "corrected": Switch((f"{FACTORED}newton:corrected", f"{FACTORED}quadratic_rows:correctable"), None),

@@ -182,7 +182,7 @@ class CrossValidated(KeepsHeldOut):
 
             as_bank(self.kernels, rows).check(rows)
             own_folds = partial(self._own_folds, weight, opened=own_kernels)
-            fewer = of_fewer_rows(splits, target, weight, whole().seconds) if tried.races else []
+            fewer = of_fewer_rows(splits, target, weight) if tried.races else []
             folds, found = self._scored(tried, own_folds(splits, held_out), own_folds(fewer, held_out[: len(fewer)]))
         exchangeable = exchanges(self.cv, groups)
         asked = found and (searches or (self.alphas is None and exchangeable))
