@@ -30,6 +30,35 @@ print(f"{found.status}, gap {found.dual_gap:.0e}, scores differ by {apart:.0e}")
         "tests/solvers/test_solve.py",
     ),
     Case(
+        "3.6", "the same rows sorted, as table and as Parquet file: primal objectives, difference of scores",
+        """
+X = rng.normal(size=(6000, 4)); X = X[np.argsort(X[:, 0])]
+y = np.sin(2 * X[:, 0]) + X[:, 1] ** 2 + 0.5 * X[:, 2] * X[:, 3] + rng.normal(size=6000)
+path = os.path.join(tempfile.mkdtemp(), "r.parquet"); frame = pd.DataFrame(X, columns=list("abcd"))
+frame.to_parquet(path, row_group_size=1000)
+one, other = (
+    solve(KernelBank.auto(), y, X=rows, loss="squared", regularizer="l1", alpha=0.01, time_limit=20)
+    for rows in (frame, path)
+)
+apart = abs(one.decision_function(frame) - other.decision_function(frame)).max()
+print(f"{one.certificate.primal:.0f}, {other.certificate.primal:.0f}; scores differ by {apart:.0e}")
+""",
+        "tests/solvers/test_solve_chunks.py",
+    ),
+    Case(
+        "3.6", "60,000 rows x 4 columns of a memory map, a budget that keeps them in chunks: gap after 15 s at most",
+        """
+X = rng.normal(size=(60_000, 4)); path = os.path.join(tempfile.mkdtemp(), "r.npy"); np.save(path, X)
+y = np.sin(2 * X[:, 0]) + X[:, 1] ** 2 + 0.5 * X[:, 2] * X[:, 3] + rng.normal(size=len(X))
+found = solve(
+    KernelBank.auto(), y, X=np.load(path, mmap_mode="r"), loss="squared", regularizer="l1", alpha=0.01,
+    time_limit=15, memory_budget="5 MB",
+)
+print(f"{found.status}, gap {found.dual_gap:.0e}")
+""",
+        "tests/solvers/test_solve_chunks.py",
+    ),
+    Case(
         "3.7", "Ctrl-C inside compiled loops that return several values, 20 times: what is raised",
         """
 import signal

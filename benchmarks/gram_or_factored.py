@@ -48,6 +48,7 @@ from manykernels.estimators.strength import NoiseLevel
 from manykernels.exceptions import ConvergenceWarning
 from manykernels.grams import PackedStack, training
 from manykernels.grams import seconds as predicted
+from manykernels.grams.factored import banks
 from manykernels.grams.training import total_rank
 from manykernels.kernels.bank.columns import Table
 from manykernels.objective.losses import get_loss
@@ -447,7 +448,10 @@ def landmarks(options: Any) -> pd.DataFrame:
         if not again and data is not tables[0]:
             continue  # once, for what is compiled or read from disk at a first call
         patience, counts = (0.0 if count else np.inf), (min(count, 50), max(count, 50))
-        with mock.patch.multiple(training, PATIENCE_SECONDS=patience, LANDMARK_COUNTS=counts, LANDMARK_PRODUCTS=1e12):
+        with (
+            mock.patch.object(training, "PATIENCE_SECONDS", patience),
+            mock.patch.multiple(banks, LANDMARK_COUNTS=counts, LANDMARK_PRODUCTS=1e12),
+        ):
             measured = default_bank_row(data, rows, options.seed, "auto", search=False)
         found += [{"landmarks": count} | measured] if again else []
     return pd.DataFrame(found).sort_values(["set", "landmarks"])

@@ -24,6 +24,9 @@ def on_factors(
     given: dict[str, Any] = {"loss": loss, "regularizer": regularizer} | options
     if isinstance(bank, FactoredStack):
         return solve(bank, y, **given)
+    if is_chunked(X):  # kept in chunks, however small they are
+        X, y = with_target(X, y)
+        return solve(factored_stack(X, bank or ADDITIVE), y, **given)
     return solve(bank or ADDITIVE, y, X=X, representation="factored", **given)
 
 

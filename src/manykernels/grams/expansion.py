@@ -11,6 +11,7 @@ from functools import cached_property, partial
 from typing import Any
 
 import numpy as np
+import pandas as pd
 from numpy.typing import ArrayLike
 from scipy.special import expit
 
@@ -18,6 +19,7 @@ from manykernels.grams.factored.prediction import CHUNK_ROWS, KernelPart, Landma
 from manykernels.grams.lazy import TileEvaluator
 from manykernels.grams.pair_stack import pair_scores
 from manykernels.grams.rows.columns import Reading
+from manykernels.grams.rows.opening import is_chunked, open_rows
 from manykernels.kernels import FittedBank, Gaussian, Linear, PreparedRows
 from manykernels.kernels.bank.columns import Table
 from manykernels.kernels.bank.table_kernels import TableKernels
@@ -73,6 +75,8 @@ class Expansion:
 
     def scores(self, X: object) -> Array:
         """Return the functions without intercept at new rows, (n, K) float64."""
+        if is_chunked(X):
+            return np.concatenate(list(self._by_chunks(X, self.scores)))
         if self.support is None:
             table = Table.of(X)
             scores = np.zeros((len(table), self.n_targets))
@@ -136,6 +140,8 @@ class Expansion:
 
     def active_contributions(self, X: object) -> Array:
         """Return what every active kernel adds to every function, (m, n, K) float64."""
+        if is_chunked(X):
+            return np.concatenate(list(self._by_chunks(X, self.active_contributions)), axis=1)
         if self.support is None:
             table = Table.of(X)
             out = np.zeros((self.active.size, len(table), self.n_targets))
@@ -150,6 +156,15 @@ class Expansion:
         ):
             out[:, at] = values
         return out
+
+    def _by_chunks(self, X: Any, function: Callable[[Any], Array]) -> Iterator[Array]:
+        """Yield a function of every chunk of rows, evaluated where the chunk is."""
+        source = open_rows(X)
+        names, known = source.columns, self.bank.table.column_names
+        every = range(source.n_columns)
+        chosen = every if names is None or known is None else [j for j in every if names[j] in known]
+        own = None if names is None else [names[j] for j in chosen]
+        return source.map(partial(_of_chunk, function, own), chosen)
 
     def contributions(self, X: object) -> Array:
         """Return what every kernel adds to every function, (M, n, K) float64; zero for inactive kernels."""
@@ -186,6 +201,11 @@ class Expansion:
         if not gaps.any():
             return Reading(points, None)
         return Reading(np.where(gaps, 0.0, points), ~gaps.any(axis=1))
+
+
+def _of_chunk(function: Callable[[Any], Array], names: list[Any] | None, data: Any) -> Array:
+    """Return a function of a chunk, whose columns have their names also where they are read as an array."""
+    return function(pd.DataFrame(data, columns=names) if names and isinstance(data, np.ndarray) else data)
 
 
 def cross_scores(

@@ -41,6 +41,7 @@ COPIED_BYTES = 2**24  # most of a copy of stored kernels in single precision, wh
 FEWEST_SQUARES = 1  # of these, where Newton matrices take the place of sums: of most losses under the block 1-norm
 SHARED_SQUARES = 6  # of outputs fitted together
 COUPLED_SQUARES = 8  # of a loss that couples samples, whose curvature is a matrix among them
+TABLE_SHARE = 0.25  # of a memory budget, up to which rows in chunks are read into one table
 FREE_SHARE = 0.9  # of the memory that is free, which a budget by default does not pass
 KERNEL_VECTORS = 8  # float64 a kernel: norms, weights, penalties and their trial values
 SAMPLE_VECTORS = 16  # float64 a sample and target: duals, scores, bounds, gradients and their trial values
@@ -337,6 +338,17 @@ def memory_bytes(budget: int | str | None) -> int:
             f'memory_budget must be a positive number of bytes or text such as "2GB" or "512 MiB", got {budget!r}.'
         )
     return size
+
+
+def table_fits(n_rows: int, n_columns: int, budget: int) -> bool:
+    """Return whether rows in chunks are read into one table: their columns as float64 leave most of a budget to a fit.
+
+    Examples
+    --------
+    >>> table_fits(240_000, 4, budget=100_000_000), table_fits(10_000_000, 28, budget=4_000_000_000)
+    (True, False)
+    """
+    return 8 * n_rows * n_columns <= TABLE_SHARE * budget
 
 
 def format_bytes(nbytes: int) -> str:

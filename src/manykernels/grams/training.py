@@ -4,7 +4,7 @@
 """
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cache, cached_property, partial
 from itertools import chain
 from operator import itemgetter
@@ -18,8 +18,8 @@ from manykernels.exceptions import IncompatibleError, InvalidInputError
 from manykernels.grams.base import GramStack, mirror_upper
 from manykernels.grams.dense import DenseStack
 from manykernels.grams.distinct import Distinct, DistinctStack, Lines
-from manykernels.grams.factored import FactoredStack, served_by
-from manykernels.grams.factored.banks import fit_factors, held_bytes, refusal_of_bank
+from manykernels.grams.factored import CompositeStack, FactoredStack, NystroemStack, served_by
+from manykernels.grams.factored.banks import default_landmarks, fit_factors, held_bytes, refusal_of_bank
 from manykernels.grams.factored.features import by_levels
 from manykernels.grams.lazy import LazyStack
 from manykernels.grams.packed import PackedStack
@@ -36,12 +36,13 @@ from manykernels.grams.plan import (
     plan_kernels,
     plan_stack,
     quick_matrices,
+    table_fits,
 )
 from manykernels.grams.repeats import lines_of, repeats_of, worthwhile
+from manykernels.grams.rows.base import RowSource
 from manykernels.grams.seconds import FULL_RANK, bases_seconds, factored_seconds, gram_seconds, gram_seconds_beyond
 from manykernels.kernels import (
     FittedBank,
-    Gaussian,
     Joint,
     KernelBank,
     KernelSpec,
@@ -56,10 +57,11 @@ from manykernels.kernels import (
 )
 from manykernels.kernels.bank.bank import bank_kinds
 from manykernels.kernels.bank.columns import Table
-from manykernels.kernels.bank.grids import DEFAULT_SPECS, DefaultKernels, with_narrow_kernels
+from manykernels.kernels.bank.grids import DEFAULT_SPECS, DefaultKernels, project_entry, with_narrow_kernels
 from manykernels.kernels.bank.normalization import distinct_counts
 from manykernels.kernels.bank.patterns import Kind, NamedKernel, Spare
 from manykernels.kernels.pairs.bank import ProductKernels
+from manykernels.kernels.tables.encoding import select_columns
 from manykernels.threads import n_threads
 from manykernels.validation.arrays import Array, plainly_finite
 from manykernels.validation.parameters import check_n_jobs
@@ -68,8 +70,6 @@ PRECOMPUTED = "precomputed"
 Bank: TypeAlias = KernelBank | PrecomputedBank | PairKernels
 LAZY = "lazy"  # matrices that are evaluated whenever they are read, for a search, which reads averages of all kernels
 PATIENCE_SECONDS = 2.5  # predicted of a fit of the default bank, which it keeps its kernels for at most
-LANDMARK_PRODUCTS = 1e9  # rows times the square of landmarks of the default bank: what a step on them costs
-LANDMARK_COUNTS = (50, 500)  # compared by `gram_or_factored.py --problem landmarks`
 AGAIN_BYTES = 2**28  # of a stack that is built a second time, while somebody asks: evaluated within a second
 OBJECT_ROWS = 50  # that say how many features objects have
 RANK_ROWS = 200  # that say how many distinct values a column has
@@ -189,7 +189,7 @@ def sized_bank(bank: KernelBank, rows: object = None, patience: float | None = N
         return bank
     given, bank = bank, bank if patience is None else _with_narrow_kernels(bank, table)
     expanded, on_factors = bank.expand(table), bank.keeps_shapes  # whatever matrices would take
-    count = int(np.clip(np.sqrt(LANDMARK_PRODUCTS / len(table)), *LANDMARK_COUNTS))
+    count = default_landmarks(len(table))
 
     def bars(**sizes: Any) -> tuple[float, float]:
         """Return the seconds up to which kernels stay as they are, and up to which these are matrices in any case."""
@@ -211,7 +211,7 @@ def sized_bank(bank: KernelBank, rows: object = None, patience: float | None = N
             return bank
     others = [own for entry in given.kernels if not isinstance(entry, DefaultKernels) for own in entry.resolve(table)]
     entries = [own for entry in bank.kernels for own in entry.resolve(table)]
-    return bank.replace(kernels=[own if own in others else _on_landmarks(own, count) for own in entries])
+    return bank.replace(kernels=[own if own in others else project_entry(own, count) for own in entries])
 
 
 def _with_narrow_kernels(bank: KernelBank, table: Table) -> KernelBank:
@@ -222,14 +222,6 @@ def _with_narrow_kernels(bank: KernelBank, table: Table) -> KernelBank:
         for own in (with_narrow_kernels(entry.resolve(table)) if isinstance(entry, DefaultKernels) else [entry])
     ]
     return bank.replace(kernels=entries) if any(isinstance(own, Spare) for own in entries) else bank
-
-
-def _on_landmarks(entry: object, count: int) -> Any:
-    """Return an entry whose Gaussians of several columns, which no factor holds exactly, are projected on landmarks."""
-    if not isinstance(entry, Joint):
-        return entry
-    specs = [Landmarks(spec, count) if isinstance(spec, Gaussian) else spec for spec in entry.specs]
-    return replace(entry, specs=tuple(specs))
 
 
 def reads_sparse(kernels: object, representation: str) -> bool:
@@ -279,6 +271,47 @@ def open_training(
     dtype = np.float32 if rounded and isinstance(given, PrecomputedBank) else None
     build = partial(build, n_targets=n_targets if shared else 1, coupled=coupled, dtype=dtype)
     return Training(bank, prepared, build(prepared), build=build)
+
+
+def advice_on_chunks(stack: GramStack) -> str | None:
+    """Return how to change a bank whose fit on rows in chunks does not converge; None if all its factors are exact."""
+    if not isinstance(stack, CompositeStack) or not stack.table.chunked:
+        return None
+    pairs = zip(stack.parts, stack.members, strict=True)
+    inexact = np.concatenate([[], *(own for part, own in pairs if isinstance(part, NystroemStack))]).astype(int)
+    if not len(inexact):
+        return None
+    return (
+        f"{len(inexact)} kernel(s), first {stack.name_of(inexact[0])!r}, have no exact factors, so their bounds need "
+        f"all pairs of {stack.n_samples} rows. Kernels on landmarks converge: write "
+        f"Landmarks(kernel, {default_landmarks(stack.n_samples)}) in the bank, or take KernelBank.auto()."
+    )
+
+
+def open_chunks(
+    kernels: object, source: RowSource, memory_budget: int | str | None
+) -> tuple[RowSource | pd.DataFrame | Array, int]:
+    """Return rows in chunks as a table in memory if the columns that kernels read fit, and the budget that is left.
+
+    The source itself is returned if they do not fit; see `table_fits`.
+    """
+    budget, used = memory_bytes(memory_budget), columns_read(kernels, source)
+    if not table_fits(source.n_rows, len(used), budget):
+        return source, budget
+    return source.whole(used), budget - 8 * source.n_rows * len(used)
+
+
+def columns_read(kernels: object, source: RowSource) -> list[int]:
+    """Return the columns of a source that the kernels of a bank read, all of them where their values decide."""
+    every = list(range(source.n_columns))
+    own = kernels.kernels if isinstance(kernels, KernelBank) else ()
+    named = own and all(isinstance(getattr(entry, "columns", None), (str, tuple)) for entry in own)
+    if not named:
+        return every
+    empty, places = np.zeros((0, source.n_columns)), None
+    if source.columns is not None:
+        places = {name: j for j, name in enumerate(source.columns)}
+    return sorted({j for entry in own for j in select_columns(entry.columns, empty, places)})
 
 
 def plan_for(

@@ -17,13 +17,22 @@ import numpy as np
 from numpy.typing import ArrayLike
 from scipy.sparse import issparse
 
-from manykernels.exceptions import ConvergenceWarning, InvalidInputError, memory_errors_of, warn
+from manykernels.exceptions import (
+    ConvergenceWarning,
+    IncompatibleError,
+    InvalidInputError,
+    MemoryBudgetError,
+    memory_errors_of,
+    warn,
+)
 from manykernels.grams import GramStack, as_stack
 from manykernels.grams.expansion import Expansion
 from manykernels.grams.factored import factored_stack
+from manykernels.grams.factored.banks import projected_bank
+from manykernels.grams.rows.base import RowSource
 from manykernels.grams.rows.opening import is_chunked, with_target
 from manykernels.grams.rows.vectors import RowVector
-from manykernels.grams.training import Training, open_training
+from manykernels.grams.training import Training, advice_on_chunks, open_chunks, open_training
 from manykernels.kernels import KernelBank, Pairs
 from manykernels.kernels.bank.columns import Table
 from manykernels.objective.losses import AnyLoss, get_loss, survival_target
@@ -79,7 +88,9 @@ def solve(
         and times as :func:`~manykernels.survival_array` makes them for the loss ``"cox"``; the name of a column of rows
         in chunks.
     X : DataFrame or array of shape (n_samples, n_columns), or what `open_rows` takes, optional
-        The table that a bank is for. Memory maps, Parquet files and Dask collections are read in chunks, never whole.
+        The table that a bank is for. Memory maps, Parquet files and Dask collections are read once into a table if the
+        columns that kernels read, at 8 bytes an entry, take at most a quarter of ``memory_budget``: the solution is
+        that of the same table in memory. Larger ones stay in chunks, which every sum over rows reads again.
     loss : str or Loss
         ``"logistic"``, ``"hinge"``, ``"squared_hinge"``, ``"squared"``, ``"epsilon_insensitive"``, ``"huber"``,
         ``"quantile"``, ``"poisson"``, ``"gamma"``, ``"cox"``, or an object.
@@ -107,7 +118,7 @@ def solve(
     representation : {"auto", "gram", "factored"}, default="auto"
         How kernels of a bank are held; see :func:`~manykernels.grams.plan.plan_kernels`.
     memory_budget : int, str or None
-        Of a bank: bytes, or text such as ``"2GB"``; half of the memory if None.
+        Of a bank: bytes, or text such as ``"2GB"``; half of the memory if None, less where that is not free.
     n_jobs : int or None
         Threads.
     solver : str or Solver
@@ -161,13 +172,15 @@ def solve(
     check_choice(outputs, ("shared", "own"), "outputs")
     known = get_loss(loss)
     first = _regularizer(regularizer, strength, alpha, relative_strength)
+    chunks, budget = None, memory_budget
     if is_chunked(X):
         X, y = with_target(X, y)
+        chunks, (X, budget) = X, open_chunks(kernels, X, memory_budget)
+        y = y if is_chunked(X) else here_as_array(y)
     target = _target(y, known)
-    given = _Given(
-        kernels, target, X, known, first, fit_intercept and not known.couples_samples, sample_weight
-    ).positive()
-    opened = given.opened(representation, memory_budget, n_jobs)
+    fit_intercept = fit_intercept and not known.couples_samples
+    given = _Given(kernels, target, X, known, first, fit_intercept, sample_weight, chunks=chunks).positive()
+    opened = given.opened(representation, budget, n_jobs)
     options: dict[str, Any] = {
         "fit_intercept": given.fit_intercept,
         "sample_weight": given.weight,
@@ -178,6 +191,9 @@ def solve(
     problems = [problem_of(opened.stack, own, known, first, **options) for own in targets]
     problems = [_at_strength(problem, alpha, relative_strength) for problem in problems]
     solutions = _solved(problems, solver, given.start(warm_start, problems[0]), parameters)
+    advice = None if all(found.status is Status.CONVERGED for found in solutions) else advice_on_chunks(opened.stack)
+    if advice is not None:
+        warn(advice, ConvergenceWarning)
     finished = tuple(given.whole(opened.with_functions(solution)) for solution in solutions)
     return finished if outputs == "own" else finished[0]
 
@@ -229,6 +245,7 @@ class _Given:
     weight: Any
     kept: Array | None = None
     n_samples: int = 0
+    chunks: RowSource | None = None  # where X is the table that was read from these
 
     def positive(self) -> _Given:
         """Return the samples of positive weight."""
@@ -266,8 +283,8 @@ class _Given:
             return _Opened(as_stack(self.kernels))
         if not hasattr(self.kernels, "fit"):
             raise InvalidInputError("X is the table of a KernelBank, and these kernels are matrices: leave X out.")
-        if is_chunked(self.X):
-            return _Opened(factored_stack(self.X, self.kernels))
+        if isinstance(self.X, RowSource):
+            return self._of_chunks(self.X, representation)
         settings: dict[str, Any] = {
             "memory_budget": memory_budget,
             "n_targets": 1 if self.y.ndim == 1 else self.y.shape[1],
@@ -278,8 +295,24 @@ class _Given:
             "kinked": not self.loss.smooth,
             "coupled": self.loss.couples_samples,
         }
-        training = open_training(self.kernels, self.X, n_jobs=n_jobs, **settings)
+        try:
+            training = open_training(self.kernels, self.X, n_jobs=n_jobs, **settings)
+        except MemoryBudgetError:
+            if self.chunks is None or self.kept is not None:
+                raise
+            return self._of_chunks(self.chunks, representation)
         return _Opened(training.stack, training)
+
+    def _of_chunks(self, source: RowSource, representation: str) -> _Opened:
+        """Return the kernels of rows that stay in chunks, as factors."""
+        if representation == "gram":
+            raise IncompatibleError(
+                f"representation='gram' needs a table in memory, but {source!r} exceed a quarter of the memory budget. "
+                "Raise memory_budget, or leave representation at 'auto'."
+            )
+        if not isinstance(self.kernels, KernelBank):
+            raise InvalidInputError(f"Rows that stay in chunks need a KernelBank, not a {type(self.kernels).__name__}.")
+        return _Opened(factored_stack(source, projected_bank(self.kernels, source.n_rows)))
 
     def start(self, warm_start: Solution | None, problem: Problem) -> Solution | None:
         """Return the part of an earlier solution that is of these samples."""

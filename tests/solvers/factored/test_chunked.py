@@ -199,8 +199,8 @@ def test_what_chunks_cannot_give_is_said(tmp_path: Path) -> None:
         on_factors(open_rows(X), "target", relative_strength=0.1)
     with pytest.raises(InvalidInputError, match="There is no Parquet file"):
         on_factors(tmp_path / "nothing.parquet", y, relative_strength=0.1)
-    bad = X.copy()
-    bad[1100, 2] = np.nan
+    bad = np.resize(X, (3 * N, 4))
+    bad[1100, 2] = np.nan  # in none of the rows that are sampled
     with pytest.raises(InvalidInputError, match=r"NaN or infinite values.*first in column 2"):
         on_factors(open_rows(bad, chunk_rows=400), y, relative_strength=0.1)
     model = on_factors(open_rows(X), y, bank_of(), relative_strength=0.3)

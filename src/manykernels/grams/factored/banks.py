@@ -1,7 +1,7 @@
 """A bank divided among factored stacks by a table of who serves which kernel."""
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from itertools import chain
 from typing import Any, ClassVar
@@ -12,7 +12,7 @@ import pandas as pd
 from manykernels.exceptions import IncompatibleError
 from manykernels.grams.factored.base import FactoredStack
 from manykernels.grams.factored.cells import grid_parts, on_grid, sees_cells
-from manykernels.grams.factored.chunked import ChunkedTable
+from manykernels.grams.factored.chunked import ChunkedTable, header_of
 from manykernels.grams.factored.composite import CompositeStack
 from manykernels.grams.factored.explicit import ExplicitStack, levels_of
 from manykernels.grams.factored.features import by_levels, feature_map
@@ -28,6 +28,7 @@ from manykernels.grams.rows.opening import is_chunked, open_rows
 from manykernels.kernels import FittedBank, Gaussian, KernelBank, KernelSpec, Laplacian, Matern, ObjectKernel
 from manykernels.kernels.bank.bank import bank_kinds, resolve_specs, used_columns
 from manykernels.kernels.bank.columns import Table
+from manykernels.kernels.bank.grids import DefaultKernels, ProjectedDefaults
 from manykernels.kernels.bank.normalization import CENTERED_ZERO, check_diagonal, training_scales, unit_factors
 from manykernels.kernels.bank.patterns import NamedKernel, by_identity
 from manykernels.kernels.specs.distances import BIN_ROWS, MEDIAN_ROWS, known_width
@@ -35,6 +36,8 @@ from manykernels.kernels.specs.inner import Linear
 from manykernels.kernels.tables.encoding import MixedRows, numbers_of
 from manykernels.validation.arrays import Array, plainly_finite
 
+LANDMARK_PRODUCTS = 1e9  # rows times the square of landmarks of the default bank: what a step on them costs
+LANDMARK_COUNTS = (50, 500)  # compared by `gram_or_factored.py --problem landmarks`
 LARGEST = 1e100  # standard deviation of a column that is read in its own unit
 SQUARED = 2**15  # entries of columns that are squared together: they stay in a cache
 FAR = 1e6  # standard deviations to its mean
@@ -126,18 +129,33 @@ def _read(X: object, bank: KernelBank) -> tuple[list[NamedKernel], ColumnTable]:
 
 
 def _read_chunks(source: RowSource, bank: KernelBank) -> tuple[list[NamedKernel], ColumnTable]:
-    """Return the kernels of a bank by the first rows and by which columns have gaps anywhere, and the table."""
-    head = source.head(range(source.n_columns))
-    if source.columns is not None and isinstance(head, np.ndarray):
-        head = pd.DataFrame(head, columns=list(source.columns))
-    rows = Table.of(head)
+    """Return the kernels of a bank by a sample of rows and by which columns have gaps anywhere, and the table."""
+    rows = header_of(source)
     bank.check(rows)
     kernels = bank.expand(rows)
     options: dict[str, Any] = {"standardize": bank.standardize, "missing": bank.missing, "carried": _carried(kernels)}
     table = ChunkedTable(source, rows, **options, used=used_columns(kernels).tolist())
     if not table.gaps.any():
         return kernels, table
-    return bank.expand(Table.of(_with_gaps(head, np.flatnonzero(table.gaps)))), table
+    rows = replace(rows, data=_with_gaps(rows.data, np.flatnonzero(table.gaps)), _encodings={}, _read={}, expanded={})
+    return bank.expand(rows), table
+
+
+def projected_bank(bank: KernelBank, n_rows: int) -> KernelBank:
+    """Return a bank whose default Gaussians of several columns are projected on landmarks, fewer for many rows.
+
+    No factor holds these kernels exactly, and a bound on the rest needs all pairs of rows.
+    """
+    count = default_landmarks(n_rows)
+    entries = [
+        ProjectedDefaults(entry.apart, count) if isinstance(entry, DefaultKernels) else entry for entry in bank.kernels
+    ]
+    return bank.replace(kernels=entries)
+
+
+def default_landmarks(n_rows: int) -> int:
+    """Return the number of landmarks of the default kernels for so many rows."""
+    return int(np.clip(np.sqrt(LANDMARK_PRODUCTS / n_rows), *LANDMARK_COUNTS))
 
 
 def _with_gaps(head: pd.DataFrame | Array, columns: Array) -> Any:

@@ -21,7 +21,7 @@ from manykernels.kernels.bank.columns import NUMBERS, Table
 from manykernels.kernels.bank.normalization import column_summaries
 from manykernels.kernels.specs.objects import FeatureRows
 from manykernels.kernels.tables.encoding import Encoding, distinct_levels
-from manykernels.kernels.tables.kinds import READ_AS
+from manykernels.kernels.tables.kinds import READ_AS, kind_of, kind_of_dtype
 from manykernels.validation.arrays import Array, TableLike
 
 SAMPLE_ROWS = 20_000  # from which landmarks and median distances are drawn
@@ -218,7 +218,20 @@ def read_table(X: TableLike, *, standardize: bool) -> ColumnTable:
     if not is_chunked(X):
         return ColumnTable(X, standardize=standardize)
     source = open_rows(X)
-    return ChunkedTable(source, Table.of(source.head(range(source.n_columns))), standardize=standardize)
+    return ChunkedTable(source, header_of(source), standardize=standardize)
+
+
+def header_of(source: RowSource) -> Table:
+    """Return a sample of rows under the column types of all rows; columns whose values tell the type are read whole."""
+    rows: Any = source.sample()
+    if source.columns is not None and isinstance(rows, np.ndarray):
+        rows = pd.DataFrame(rows, columns=list(source.columns))
+    table = Table.of(rows)
+    if isinstance(rows, pd.DataFrame):
+        for j, dtype in enumerate(rows.dtypes):
+            if kind_of_dtype(dtype) is None:
+                table.know_kind(j, kind_of(source.whole_column(j)))
+    return table
 
 
 def open_table(X: TableLike, model: ColumnTable) -> ColumnTable:

@@ -10,7 +10,9 @@ from functools import partial
 from typing import Any, NoReturn
 
 import numpy as np
+import pandas as pd
 from numpy.typing import DTypeLike
+from pandas.api.types import union_categoricals
 
 from manykernels.exceptions import InvalidInputError
 from manykernels.grams.rows.vectors import Held
@@ -85,10 +87,40 @@ class RowSource(ABC):
     def without(self, name: object) -> RowSource:
         """Return the source without one of its columns."""
 
-    def head(self, positions: Sequence[int], rows: int = 1000) -> Any:
-        """Return the first rows of the first chunk that has any."""
-        chunk = int(np.flatnonzero(np.diff(self.starts))[0])
-        return next(iter(self.map(partial(_first, rows), positions, chunks=[chunk])))
+    def sample(self, rows: int = 1000) -> Any:
+        """Return about so many rows, spread evenly over all chunks."""
+        step = max(self.n_rows // rows, 1)
+        starts = Held([int(-start % step) for start in self.starts[:-1]])
+        return joined_rows(list(self.map(partial(_every, step), range(self.n_columns), (starts,))))
+
+    def whole(self, used: Sequence[int]) -> Any:
+        """Return all rows as a table in memory: a DataFrame if columns have names, else an array.
+
+        The columns that are not used are zeros, which take no memory until somebody writes to them.
+        """
+        if self.columns is None:
+            return self._whole_array(used)
+        chosen = set(used)
+        columns = {
+            name: self.whole_column(j) if j in chosen else np.zeros(self.n_rows) for j, name in enumerate(self.columns)
+        }
+        return pd.DataFrame(columns, copy=False)
+
+    def _whole_array(self, used: Sequence[int]) -> Array:
+        """Return all rows of an array, chunk after chunk, so that at most one chunk is in memory twice."""
+        out: Any = None
+        for chunk, part in enumerate(self.map(_itself, used)):
+            if out is None:
+                out = np.zeros((self.n_columns, self.n_rows), dtype=part.dtype).T
+            rows = self.slice(chunk)
+            for place, j in enumerate(used):
+                out[rows, j] = part[:, place]
+        return out
+
+    def whole_column(self, position: int) -> pd.Series:
+        """Return one column of all rows."""
+        parts = [pd.DataFrame(part) for part in self.map(_itself, [position])]
+        return joined_rows(parts).iloc[:, 0]
 
     def slice(self, chunk: int) -> slice:
         """Return the rows of a chunk."""
@@ -139,8 +171,26 @@ class RowSource(ABC):
         return total
 
 
-def _first(rows: int, data: Any) -> Any:
-    return data[:rows]
+def _every(step: int, data: Any, start: int) -> Any:
+    return data[start::step]
+
+
+def _itself(data: Any) -> Any:
+    return data
+
+
+def joined_rows(parts: list[Any]) -> Any:
+    """Return the rows of several parts of a table; categorical columns get the categories of all parts."""
+    if all(isinstance(part, np.ndarray) for part in parts):
+        return np.concatenate(parts)
+    frames = [part for part in parts if len(part)] or parts[:1]
+    out = pd.concat(frames, ignore_index=True)
+    for place, name in enumerate(out.columns):
+        columns = [frame.iloc[:, place] for frame in frames]
+        unordered = all(isinstance(own.dtype, pd.CategoricalDtype) and not own.cat.ordered for own in columns)
+        if unordered and len({own.dtype for own in columns}) > 1:
+            out[name] = union_categoricals(columns)
+    return out
 
 
 def add(first: Any, second: Any) -> Any:

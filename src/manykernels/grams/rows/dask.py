@@ -9,6 +9,7 @@ from typing import Any
 from uuid import uuid4
 
 import numpy as np
+import pandas as pd
 
 from manykernels.exceptions import InvalidInputError, optional_module
 from manykernels.grams.rows.base import Mapped, RowSource, add
@@ -72,6 +73,18 @@ class DaskRows(RowSource):
     def read(self, chunk: int, positions: Sequence[int]) -> Any:
         """Return columns of a partition, brought here."""
         return next(self.map(_itself, positions, chunks=[chunk]))
+
+    def whole(self, used: Sequence[int]) -> Any:
+        """Return all rows as a table in this process, with zeros in columns that are not used."""
+        if self.columns is None:
+            return np.asfortranarray(_computed(self._data)[0])
+        found = _computed(self._data.iloc[:, list(used)])[0].reset_index(drop=True)
+        place = {j: at for at, j in enumerate(used)}
+        columns = {
+            name: found.iloc[:, place[j]] if j in place else np.zeros(self.n_rows)
+            for j, name in enumerate(self.columns)
+        }
+        return pd.DataFrame(columns, copy=False)
 
     def map(
         self,

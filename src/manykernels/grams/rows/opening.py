@@ -99,6 +99,18 @@ class ParquetRows(RowSource):
             return out.T
         return table.to_pandas(ignore_metadata=False)[names].reset_index(drop=True)
 
+    def whole_column(self, position: int) -> pd.Series:
+        """Return one column of all rows, as pandas reads it from the files."""
+        arrow = optional_module("pyarrow", "Parquet files need pyarrow.", "parquet", InvalidInputError)
+        assert self.columns is not None
+        name, parts = self.columns[position], []
+        for path in self._paths:
+            with _in_words(path):
+                parts.append(_opened(path).read(columns=[name], use_threads=False))
+        with _in_words(self._paths[0]):
+            table = arrow.concat_tables(parts).unify_dictionaries()
+            return table.to_pandas(ignore_metadata=False)[name].reset_index(drop=True)
+
     def without(self, name: object) -> ParquetRows:
         assert self.columns is not None
         kept = [column for column in self.columns if column != name]
@@ -242,6 +254,10 @@ class ArrayRows(RowSource):
             return self._data.iloc[rows, list(positions)]
         part = np.asarray(self._data[rows]) if self._file is None else self._file.rows(rows)
         return part if list(positions) == list(range(self.n_columns)) else part[:, list(positions)]
+
+    def whole(self, used: Sequence[int]) -> Any:
+        """Return the data, which are in memory unless they are a map."""
+        return super().whole(used) if isinstance(self._data, np.memmap) else self._data
 
     def without(self, name: object) -> ArrayRows:
         if not isinstance(self._data, pd.DataFrame):

@@ -177,6 +177,10 @@ class Table:
             self._kinds[column] = kind_of(self._column(column)) if kind is None else kind
         return self._kinds[column]
 
+    def know_kind(self, column: int, kind: str) -> None:
+        """Set what a column holds, where these rows are a sample of others that were looked at."""
+        self._kinds[column] = kind
+
     @cached_property
     def _dtypes(self) -> list[Any]:
         return list(self.data.dtypes) if isinstance(self.data, pd.DataFrame) else []

@@ -86,6 +86,33 @@ class DefaultKernels(BankEntry):
         return unusable_columns(table)
 
 
+@dataclass(frozen=True)
+class ProjectedDefaults(DefaultKernels):
+    """The default kernels, those Gaussians of several columns that no factor holds exactly projected on landmarks.
+
+    Parameters
+    ----------
+    apart : tuple, default=()
+        As in :class:`DefaultKernels`.
+    count : int, default=500
+        Number of landmarks.
+    """
+
+    count: int = 500
+
+    def resolve(self, table: Table) -> list[BankEntry]:
+        """Return the patterns of :class:`DefaultKernels` with projected Gaussians."""
+        return [project_entry(entry, self.count) for entry in super().resolve(table)]
+
+
+def project_entry(entry: BankEntry, count: int) -> BankEntry:
+    """Return an entry whose Gaussians of several columns, which no factor holds exactly, are projected on landmarks."""
+    if not isinstance(entry, Joint):
+        return entry
+    specs = [Landmarks(spec, count) if isinstance(spec, Gaussian) else spec for spec in entry.specs]
+    return replace(entry, specs=tuple(specs))
+
+
 def entries_by_type(table: Table, apart: Collection[int] = ()) -> list[BankEntry]:
     """Return the entries of a bank for what the columns of a table hold; none for text and what cannot be read.
 

@@ -10,9 +10,11 @@ import pandas as pd
 from numpy.typing import ArrayLike
 
 from manykernels.exceptions import InvalidInputError
+from manykernels.grams.expansion import Expansion
 from manykernels.grams.factored import ColumnTable, FactoredStack, open_table
 from manykernels.grams.factored.prediction import KernelPart, Kernels, read_once, total
 from manykernels.grams.rows.columns import Reading
+from manykernels.grams.rows.opening import is_chunked
 from manykernels.kernels import FittedBank
 from manykernels.kernels.bank.columns import Table
 from manykernels.solvers.factored.state import Component, Round, Start
@@ -80,10 +82,14 @@ class FactorFunctions:
 
     def scores(self, X: Any) -> Array:
         """Return the functions without intercept at new rows, chunk by chunk, (n, T)."""
+        if self.bank is not None and is_chunked(X):
+            return self._of_new_rows.scores(X)
         return self._evaluated(X, partial(_totals, self.n_targets)).T
 
     def active_contributions(self, X: TableLike) -> Array:
         """Return what every active kernel adds to every function at new rows, (m, n, T)."""
+        if self.bank is not None and is_chunked(X):
+            return self._of_new_rows.active_contributions(X)
         values = self._evaluated(X, _each)
         parts = np.zeros((len(self.active), values.shape[1], self.n_targets))
         for part, own in zip(self.parts, values, strict=True):
@@ -95,6 +101,15 @@ class FactorFunctions:
         """The functions by themselves, as models keep them: they need neither the stack nor its rows."""
         place = {int(m): slot for slot, m in enumerate(self.active)}
         return tuple(KernelPart(own.target, place[own.kernel], own.function(self.stack)) for own in self.components)
+
+    @property
+    def _of_new_rows(self) -> Expansion:
+        """The functions with the bank that reads new rows, without the training rows."""
+        assert self.bank is not None
+        active = self.active
+        bank = self.bank.take(active if active.size else [0])
+        weights = np.ones((self.n_targets, active.size))
+        return Expansion(bank, active, len(self.bank), weights, parts=self.parts)
 
     def _evaluated(self, X: TableLike, gather: Callable[..., Array]) -> Array:
         """Return what becomes of the functions at all rows, (..., n); they go where rows are."""
