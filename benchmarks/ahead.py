@@ -400,7 +400,7 @@ def main() -> int:
         return 0
     options = parse("Learning curves beside tuned machines and trees.").parse_args()
     if options.smoke:
-        options.rows, options.splits, options.tables, options.methods = "60", 1, "diabetes,levels", f"{OURS},boosting"
+        options.rows, options.splits, options.tables, options.methods = "60", 1, "levels", f"{OURS},boosting"
         options.output = options.output / "smoke"
     options.output.mkdir(parents=True, exist_ok=True)
     path = options.output / "ahead.csv"
