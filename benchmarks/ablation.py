@@ -7,9 +7,9 @@ A switch replaces a function that selects an engine by a constant, so that the e
 fit, path or search. Each task runs in a process of its own: first once to load compiled code and to record which
 switches change a selection, then as it is and without, in turn. CPU seconds are the minimum over the repeats, ``ratio``
 is without over as it is, and memory is the peak added by the fastest run. A switch that changes no selection of a task
-is not measured there, for both runs would be the same. The last table has the largest ratio of each switch: an engine
-whose ratio is below 1.5 on every task is to be deleted (CONTRIBUTING). ``--source`` compares this checkout with another
-one instead, in processes that take turns.
+is not measured there, for both runs would be the same. The last table has the largest ratio of each switch, of time and
+of memory: an engine whose ratios are below 1.5 on every task is to be deleted (CONTRIBUTING). ``--source`` compares
+this checkout with another one instead, in processes that take turns.
 """
 
 from __future__ import annotations
@@ -52,6 +52,8 @@ from manykernels.kernels import Gaussian
 ROOT = Path(__file__).resolve().parents[1]
 EARNED = 1.5  # smallest ratio, on any task, at which an engine is kept
 SHORT = 0.02  # CPU seconds below which a ratio is noise
+SMALL = 50.0  # megabytes below which a ratio of memory is noise
+PEAK = Path("/proc/self/clear_refs")
 
 
 # --- switches -----------------------------------------------------------------------------------------------------
@@ -308,6 +310,8 @@ def run(task: Task, off: list[str]) -> tuple[float, float, Any]:
     with ExitStack() as stack:
         for name in off:
             stack.enter_context(replaced(name))
+        if PEAK.exists():
+            PEAK.write_text("5")  # Linux forgets the peak of the run before
         before, started = resident("VmRSS"), time.process_time()
         with common.quiet():
             found = task.fit()
@@ -372,16 +376,19 @@ def compared(names: list[str], options: argparse.Namespace) -> pd.DataFrame:
 
 
 def verdicts(frame: pd.DataFrame, switches: list[str]) -> pd.DataFrame:
-    """Return for each switch the largest ratio over the tasks that take long enough, and whether it is enough."""
+    """Return the largest ratios of time and memory of each switch, and whether one of them is enough."""
     rows = []
     for name in switches:
         own = frame[(frame["without"] == name) & (frame["s"] >= SHORT)]
         top = own.loc[own["ratio"].idxmax()] if len(own) else None
         ratio, task = (np.nan, "no task selects it") if top is None else (top["ratio"], top["task"])
         lowest = own["ratio"].min() if len(own) else np.nan
-        rows.append({"switch": name, "tasks": len(own), "lowest": lowest, "highest": ratio, "on": task})
+        large = own[own["MB without"] >= SMALL]
+        memory = (large["MB without"] / large["MB"].clip(lower=SMALL)).max() if len(large) else np.nan
+        rows.append({"switch": name, "tasks": len(own), "lowest": lowest, "highest": ratio, "on": task, "MB": memory})
     found = pd.DataFrame(rows)
-    return found.assign(earned=np.where(found["highest"] >= EARNED, "yes", "no")).sort_values("highest")
+    earned = found[["highest", "MB"]].max(axis=1) >= EARNED
+    return found.assign(earned=np.where(earned, "yes", "no")).sort_values("highest")
 
 
 def main() -> int:
