@@ -25,6 +25,7 @@ from manykernels.validation.arrays import Array
 NEAR, WIDE, AT_POINTS = 150, 60, 40  # rows of values of fit, of the whole ranges, and near points of each kernel
 MOST_VALUES = 60  # edges or levels of a column that are tried
 MOST_GIVEN = 200  # rows of the caller
+LOST = 1e-3  # share of the spread of scores by which a file and a model differ where a period is no longer told
 EXACT_INTEGERS = 2**53  # from here on floats skip integers
 
 Values = dict[int, list[Any]]  # of columns by their place in the table of fit
@@ -73,8 +74,10 @@ def agreement(ending: str, content: bytes | str, program: Program, trial: Trial,
     differences = np.where(both, 0.0, np.where(np.isnan(differences), np.inf, differences))
     far = differences - ROUNDING * np.abs(np.nan_to_num(trial.scores))
     near = differences[known & ~trial.beyond]
-    outside = far[known & trial.beyond]
-    return Agreement(SAFETY * float(near.max(initial=0.0)), SAFETY * float(outside.max(initial=0.0)), by, n)
+    outside = float(far[known & trial.beyond].max(initial=0.0))
+    if outside > LOST * trial.spread and any(axis.period for part in program.parts for axis in part.axes):
+        outside = max(outside, trial.spread)  # rounding of the number decides where it is in a period
+    return Agreement(SAFETY * float(near.max(initial=0.0)), SAFETY * outside, by, n)
 
 
 # --- rows -------------------------------------------------------------------------------------------------------------
