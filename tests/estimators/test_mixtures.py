@@ -60,7 +60,7 @@ from manykernels.estimators.supervised.problems import SolverChoice, _uninterrup
 from manykernels.exceptions import InvalidInputError
 from manykernels.grams import DenseStack
 from manykernels.grams.plan import MOST_ROOM
-from manykernels.kernels import Joint, PerFeature, Spare
+from manykernels.kernels import Joint, PerFeature, Spare, Views
 from manykernels.objective import BlockL1, Problem, Ridge, get_loss
 from manykernels.solvers.fold import Candidate
 
@@ -1178,3 +1178,14 @@ def test_narrow_kernels_are_taken_where_rows_repeat_and_nowhere_else(repeated: b
     assert narrow
     taken = set(np.array(model.kernel_names_)[model.kernel_weights_ > 0]) & set(narrow)
     assert bool(taken) == repeated
+
+
+def test_selections_of_several_classes_begin_from_averages_of_the_same_kernels() -> None:
+    """Of views kernels to spare made an average of all kernels, which selections have not."""
+    rng = np.random.default_rng(0)
+    y = rng.integers(0, 2, size=200)
+    views = Views({f"view {v}": rng.normal(size=(200, 4)) + (0.8 * y[:, None] if v < 2 else 0.0) for v in range(3)})
+    model = MKLClassifierCV().fit(views, y)
+    assert len(model.kernel_names_) == 18
+    assert set(model.cv_frame()["mixing"]) >= {0.0, 1.0}
+    assert model.dual_gap_ <= model.tol

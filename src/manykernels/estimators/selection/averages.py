@@ -209,15 +209,15 @@ class AverageModels:
         coefficients, intercepts = self.expanded
         return (coefficients * self.strengths).T, self.weights / self.strengths[:, None], intercepts
 
-    @property
-    def of_all(self) -> bool:
-        """Whether it is known that all kernels take part."""
-        return self.weights is not None and bool(self.weights.all())
+    def averages(self, kernels: Array) -> bool:
+        """Return whether these kernels, and no other ones, are known to take part."""
+        return self.weights is not None and np.array_equal(np.flatnonzero(self.weights), kernels)
 
     @property
     def solutions(self) -> list[Solution]:
-        """The models for others to begin from, of which nothing is certified."""
-        return _uncertified(*self.by_kernel)
+        """The models for others to begin from, on the kernels that take part; nothing is certified."""
+        rho, weights, intercepts = self.by_kernel
+        return _uncertified(rho, weights[:, weights.any(axis=0)], intercepts)
 
     @staticmethod
     def mean_of(models: Sequence[tuple[Array, AverageModels]], n_targets: int, n_rows: int) -> list[Solution] | None:

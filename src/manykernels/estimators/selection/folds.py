@@ -483,11 +483,11 @@ def begun(opened: OpenedKernels, rows: Array, folds: Folds, family: Any, strengt
 def begun_in(fold: OpenFold, family: Any, strength: float, fewer: OpenFold | None = None) -> list[Solution] | None:
     """Return where the first model of a family in a fold begins: an average, or one of a fold of fewer of its rows.
 
-    An average is of all kernels, which steps side by side read anyway; others would not be rid of them.
+    An average is of all kernels of the family, which steps side by side read anyway; others would not be rid of them.
     """
     opened = fold.opened
     averages = opened.training.factored or opened.averages(family)
-    known = {} if averages else {at: own for at, own in fold.kept_of(AverageModels) if own.of_all}
+    known = {} if averages else {at: own for at, own in fold.kept_of(AverageModels) if own.averages(family.kernels)}
     if known and opened.goes_side_by_side(family, strength):
         return known[nearest(known, strength)].solutions
     if fewer is None or fold.rows is None or opened.averages(family):
