@@ -60,7 +60,7 @@ from manykernels.estimators.supervised.problems import SolverChoice, _uninterrup
 from manykernels.exceptions import InvalidInputError
 from manykernels.grams import DenseStack
 from manykernels.grams.plan import MOST_ROOM
-from manykernels.kernels import Joint, PerFeature, Spare, Views
+from manykernels.kernels import Joint, MedianWidth, PerFeature, Spare, Views
 from manykernels.objective import BlockL1, Problem, Ridge, get_loss
 from manykernels.solvers.fold import Candidate
 
@@ -1189,3 +1189,12 @@ def test_selections_of_several_classes_begin_from_averages_of_the_same_kernels()
     assert len(model.kernel_names_) == 18
     assert set(model.cv_frame()["mixing"]) >= {0.0, 1.0}
     assert model.dual_gap_ <= model.tol
+
+
+def test_a_bank_that_has_a_narrow_kernel_itself_is_searched() -> None:
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(80, 3))
+    bank = KernelBank([*KernelBank.auto().kernels, Joint(Gaussian(MedianWidth(0.25)))], standardize=True)
+    model = MKLRegressorCV(bank).fit(X, X[:, 0] + rng.normal(size=80))
+    names = [name for name in model.kernel_names_ if name.startswith("all: gaussian")]
+    assert sorted(names) == sorted(f"all: gaussian(width={f}median)" for f in ("0.5*", "", "2*", "0.25*", "0.125*"))

@@ -59,7 +59,7 @@ from manykernels.kernels.bank.bank import bank_kinds
 from manykernels.kernels.bank.columns import Table
 from manykernels.kernels.bank.grids import DEFAULT_SPECS, DefaultKernels, project_entry, with_narrow_kernels
 from manykernels.kernels.bank.normalization import distinct_counts
-from manykernels.kernels.bank.patterns import Kind, NamedKernel, Spare
+from manykernels.kernels.bank.patterns import Kind, NamedKernel
 from manykernels.kernels.pairs.bank import ProductKernels
 from manykernels.kernels.tables.encoding import select_columns
 from manykernels.threads import n_threads
@@ -219,9 +219,10 @@ def _with_narrow_kernels(bank: KernelBank, table: Table) -> KernelBank:
     entries = [
         own
         for entry in bank.kernels
-        for own in (with_narrow_kernels(entry.resolve(table)) if isinstance(entry, DefaultKernels) else [entry])
+        for own in (entry.resolve(table) if isinstance(entry, DefaultKernels) else [entry])
     ]
-    return bank.replace(kernels=entries) if any(isinstance(own, Spare) for own in entries) else bank
+    wider = with_narrow_kernels(entries, table)
+    return bank.replace(kernels=wider) if len(wider) > len(entries) else bank
 
 
 def reads_sparse(kernels: object, representation: str) -> bool:

@@ -1,6 +1,6 @@
 """Ready-made lists of kernels: width grids, the SimpleMKL protocol, the default bank, interactions of columns."""
 
-from collections.abc import Collection, Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import combinations
 from math import comb
@@ -140,14 +140,12 @@ def entries_by_type(table: Table, apart: Collection[int] = ()) -> list[BankEntry
     return entries
 
 
-def with_narrow_kernels(entries: Iterable[BankEntry]) -> list[BankEntry]:
-    """Return entries, and beside default kernels of several numbers narrower Gaussians for searches."""
-    found: list[BankEntry] = []
-    for entry in entries:
-        found.append(entry)
-        if isinstance(entry, Joint) and entry.specs == DEFAULT_SPECS:
-            found.append(Spare(NARROW_SPECS, entry.columns, entry.name))
-    return found
+def with_narrow_kernels(entries: Sequence[BankEntry], table: Table) -> list[BankEntry]:
+    """Add narrower Gaussians for searches to default kernels of several numbers, but for widths that a bank has."""
+    names = {name for entry in entries for name, _, _ in entry.expand(table)}
+    default = [entry for entry in entries if isinstance(entry, Joint) and entry.specs == DEFAULT_SPECS]
+    specs = tuple(spec for spec in NARROW_SPECS if not any(f"{entry.name}: {spec.label}" in names for entry in default))
+    return [*entries, *(Spare(specs, entry.columns, entry.name) for entry in default if specs)]
 
 
 def unusable_columns(table: Table) -> list[ColumnIssue]:
