@@ -11,7 +11,7 @@
 4. 50 targets on four linear views that share their weights, with much noise: R2 on new rows, beside ``RidgeCV``.
 
 All data are drawn, since the sets of the report are not in this repository; what was measured there stands beside the
-answers in docs/evidence.md.
+answers in benchmarks/records/evidence.md.
 """
 
 from __future__ import annotations

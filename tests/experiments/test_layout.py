@@ -46,7 +46,7 @@ def test_a_helper_is_no_program(path: Path) -> None:
 
 @pytest.mark.parametrize("folder", FOLDERS, ids=lambda folder: folder.name)
 def test_a_publication_has_pages_that_name_its_programs(folder: Path) -> None:
-    pages = sorted((ROOT / "docs" / "experiments").glob(f"{folder.name}*.md"))
+    pages = sorted((ROOT / "experiments" / "pages").glob(f"{folder.name}*.md"))
     page = "".join(page.read_text() for page in pages)
     names = [f"experiments/{named(path)}" for path in PROGRAMS if path.parent == folder]
     assert [name for name in names if name not in page] == []

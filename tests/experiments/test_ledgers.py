@@ -13,7 +13,7 @@ import pytest
 from experiments.ledger import Ledger, fill, read
 from tests.support.programs import EXPERIMENTS, own_modules
 
-PAGES = Path(__file__).parents[2] / "docs" / "experiments"
+PAGES = Path(__file__).parents[2] / "experiments" / "pages"
 KEPT = sorted(path.name for path in PAGES.glob("*_runs.csv"))
 
 

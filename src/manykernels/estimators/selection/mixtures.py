@@ -189,7 +189,7 @@ MOST_DRAWS = 16  # random weights that are tried where there are many targets
 CONCENTRATIONS = (0.1, 1.0)  # of the Dirichlet distributions that they come from, in turn
 
 # Of many candidates one is ahead by luck, so what is special must show more evidence. How much of it changes little
-# (benchmarks/evidence.py, docs/accuracy.md).
+# (benchmarks/evidence.py, benchmarks/records/accuracy.md).
 EMPTY = -1.0  # the best constant, which everything must be ahead of, see `search.Evidence`
 PLAIN = 0.0  # averages of all kernels, of those on several columns, and with weights that are drawn
 SPECIAL = 0.5  # one kind of kernels alone, and what selects
