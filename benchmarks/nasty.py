@@ -1,8 +1,9 @@
 """Every solver on every nasty problem it accepts: does it reach its gap, and the optimum of CVXPY + Clarabel?
 
 ``python benchmarks/nasty.py [--check] [--smoke] [--solvers NAME ...] [--first N] [--problems N] [--output DIR]``
-``python benchmarks/nasty.py --merge DIR ... [--page docs/solvers.md]`` prints the table of several runs, each of some
-problems or solvers (of two runs of one solver on one problem the later folder counts), and puts it into the page.
+``python benchmarks/nasty.py --merge DIR ... [--page benchmarks/records/solvers.md]`` prints the table of several runs,
+each of some problems or solvers (of two runs of one solver on one problem the later folder counts), and puts it into
+the page.
 
 A hundred problems of `tests/support/nasty.py`, then two hundred of `tests/support/low_rank.py`.
 

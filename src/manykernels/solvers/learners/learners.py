@@ -1,6 +1,6 @@
 """Fixed-weight learners: one kernel matrix, any loss, any accuracy, warm starts.
 
-How each loss is solved follows measurements (docs/skm.md, benchmarks/learners.py):
+How each loss is solved follows measurements (benchmarks/records/skm.md, benchmarks/learners.py):
 
 - losses of all samples together, as partial likelihoods: Newton's method on dense curvatures;
 - squared: one bordered Cholesky factorization, or conjugate gradients where the stack forms no matrix;

@@ -14,7 +14,7 @@ from manykernels.validation.arrays import Array
 
 # Numbers of the learners at fixed weights that follow from no theorem: they decide the time, not what is certified.
 #
-# `benchmarks/learners.py` and `benchmarks/smo.py` measure what they cost (docs/skm.md has the tables). Those of
+# `benchmarks/learners.py` and `benchmarks/smo.py` measure what they cost (tables: benchmarks/records/skm.md). Those of
 # compiled loops stand with the loops: what is compiled is kept on disk until its own file changes.
 
 
