@@ -154,7 +154,7 @@ def test_what_cannot_be_shown_is_said(model: Any, table: pd.DataFrame) -> None:
     with pytest.raises(InvalidInputError, match="3 columns"):
         ShapeDisplay.from_estimator(model, table.to_numpy()[:, :2])
     joint = MKLRegressor(KernelBank([Linear()]), alpha=1e-4).fit(table, table["third"])
-    with pytest.raises(InvalidInputError, match="No kernel on a single column"):
+    with pytest.raises(InvalidInputError, match=r"No kernel on a single column.*ContributionsDisplay"):
         ShapeDisplay.from_estimator(joint, table)
 
 

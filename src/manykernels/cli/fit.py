@@ -36,6 +36,7 @@ from manykernels.inspection.reports.order import date_order, is_sorted_by_target
 from manykernels.inspection.reports.scores import constant_scores, nearly_perfect, no_better
 from manykernels.kernels import KernelBank
 from manykernels.kernels.bank.constructors import read_toml
+from manykernels.kernels.tables.encoding import some
 from manykernels.solvers import Status
 from manykernels.validation.arrays import Array
 
@@ -97,7 +98,10 @@ def _members(name: str, chosen: object, columns: Sequence[str]) -> list[str]:
     for pattern in wanted:
         fitting = [pattern] if pattern in columns else [column for column in columns if fnmatchcase(column, pattern)]
         if not fitting and set(pattern) & set("*?["):
-            raise InvalidInputError(f"--views: no column fits {pattern!r} of the view {name!r}.")
+            raise InvalidInputError(
+                f"--views: no column fits {pattern!r} of the view {name!r}. Use columns of the table: "
+                f"{some(list(columns))}."
+            )
         members += fitting or [pattern]
     members = list(dict.fromkeys(members))
     absent = [member for member in members if member not in columns]

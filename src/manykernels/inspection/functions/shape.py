@@ -253,7 +253,10 @@ class ShapeDisplay(draw.Display):
         if unknown:
             raise InvalidInputError(f"There is no column {unknown[0]!r}; the model knows {names[:10]}.")
         if not members:
-            raise InvalidInputError("No kernel on a single column is active, so that there is no curve to draw.")
+            raise InvalidInputError(
+                "No kernel on a single column is active, so that there is no curve to draw. Use SurfaceDisplay for two "
+                "columns, ContributionsDisplay for kernels of more, or fit KernelBank.per_feature()."
+            )
         wanted = list(columns) if columns is not None else list(members)
         spread = spread_of(estimator, target, bands)
         shapes = []
