@@ -88,7 +88,7 @@ QUICK = Sizes(
     n_kernels=8,
     n_samples=50,
     stage_tol=1e-4,
-    seconds=0.1,
+    seconds=1.0,
     support_tol=1e-4,
 )
 
