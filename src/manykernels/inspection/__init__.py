@@ -16,6 +16,7 @@ from manykernels.inspection.evidence.importance import (
     leave_one_out_importance,
     predictive_importance,
 )
+from manykernels.inspection.evidence.kernel_tests import kernel_tests
 from manykernels.inspection.evidence.selection import (
     KnockoffSelection,
     StabilityDisplay,
@@ -39,7 +40,7 @@ __all__ = [
     "Export", "GramDisplay", "IntervalDisplay", "KernelWeightsDisplay", "KnockoffSelection", "MKLReport", "PathDisplay",
     "SequenceDisplay", "ShapeDisplay", "StabilityDisplay", "StabilitySelection", "SurfaceDisplay", "WaterfallDisplay",
     "WeightMapDisplay", "bootstrap_refits", "compare", "conformal_intervals", "conformal_sets", "export_model",
-    "gaussian_knockoffs", "knockoff_selection", "leave_one_out_importance", "load_model", "noise_doubt",
+    "gaussian_knockoffs", "kernel_tests", "knockoff_selection", "leave_one_out_importance", "load_model", "noise_doubt",
     "noise_selection", "plot_overview", "predictive_importance", "read_metadata", "register_class", "report",
     "save_model", "stability_selection", "summary_html",
 ]  # fmt: skip

@@ -1,0 +1,281 @@
+r"""A p-value for every kernel, added to the kernels that are always in: one fit without the others, and one pass.
+
+With ``rho`` the dual coefficients of the null model, which has the kernels that are always in and no others, the score
+statistic of the hypothesis that kernel ``m`` adds nothing is its squared dual norm (Wu et al. 2011),
+
+.. math:: Q_m = \rho' K_m \rho = \sum_k \lambda_k X_k, \qquad \lambda(Z_m' P Z_m), \quad K_m = Z_m Z_m',
+
+a sum of chi-squares ``X_k`` of one degree of freedom under the hypothesis. ``H`` are the second derivatives of the loss
+at the null model, ``C`` the columns that are always in (ones and the free ones, and the factors of the kernels under
+ridge, with the inverse of their weights ``1 / d`` in ``S``), and
+
+.. math:: P = H - H C (C' H C + S)^{-1} C' H .
+
+Where the dispersion of the target is estimated, the statistic is the ratio ``Q_m / T`` with ``T = \rho' P^+ \rho``, of
+which ``P(\sum_k (\lambda_k - q) X_k - q \sum_j X_j > 0)`` is the exact distribution for normal errors (Chen et al.
+2016): so are squared losses treated, and logistic and Poisson ones, whose small samples it describes better. Losses
+that are no likelihoods take the identity for ``H``, which describes residuals in random order. Several outputs that
+share their weights have the eigenvalues ``\lambda_k \mu_t``, ``\mu`` those of the covariance of their residuals.
+
+M. Wu et al., "Rare-variant association testing for sequencing data with the sequence kernel association test", American
+Journal of Human Genetics 89 (2011); J. Chen et al., "Small sample kernel association tests", Genetic Epidemiology 40
+(2016).
+"""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+import pandas as pd
+from numpy.typing import ArrayLike
+from scipy.linalg import eigvalsh, lapack, pinvh
+from sklearn.base import BaseEstimator
+from sklearn.utils.validation import check_is_fitted
+
+from manykernels.estimators.supervised.problems import solve_problems
+from manykernels.estimators.supervised.samples import Samples, sample_weights
+from manykernels.exceptions import InvalidInputError
+from manykernels.grams.factored.operators import DenseOperator
+from manykernels.inspection.displays.kernel_table import BY, groups_of
+from manykernels.inspection.evidence.chi_squares import cauchy_combination, chi_squares_tail, false_discovery_rates
+from manykernels.inspection.pipelines import unwrapped
+from manykernels.objective.losses.curvature import Curvature, SampleCurvature
+from manykernels.objective.problem import Problem
+from manykernels.objective.regularizers import BlockL1, Regularizer, get_regularizer
+from manykernels.objective.regularizers.groups import PenaltyByGroup
+from manykernels.objective.regularizers.norms import Ridge
+from manykernels.validation.arrays import Array, TableLike, check_choice
+
+LIKELIHOODS = ("squared", "logistic", "poisson", "cox")  # their second derivatives are the variance of their slopes
+LEFT_OUT = 1e-8  # of a kernel's trace, by its factor
+NULL_TOL = 1e-6  # relative gap of a null model with kernels under ridge
+FLAT = 1e-12  # eigenvalue beside the largest one of the kernel itself, below which a null model explains the kernel
+
+
+def kernel_tests(
+    model: BaseEstimator,
+    X: TableLike,
+    y: ArrayLike,
+    sample_weight: ArrayLike | None = None,
+    *,
+    by: str = "kernel",
+) -> pd.DataFrame:
+    """Return p-values of the hypotheses that kernels add nothing to those that are always in.
+
+    Each kernel is tested by itself, whatever the others tell: a column that goes with one that matters has a small
+    p-value, too. Whether predictions need a kernel *beside* the others is another question, see `predictive_importance`
+    and `knockoff_selection`. What is learned from the same rows plays no part, so that the rows of the fit are
+    the right ones. Nothing is drawn: p-values are computed, however small they are.
+
+    Parameters
+    ----------
+    model : MKLClassifier, MKLRegressor, MKLSurvival or a search, or a Pipeline that ends in one
+        Fitted; its loss, its kernels and those that are always in (``penalty={"batch": "ridge", "*": "l1"}``, or None)
+        are taken, the latter at the strength of the fit.
+    X : DataFrame, array-like of shape (n_samples, n_features), or precomputed kernels
+        Rows, most often those of the fit.
+    y : array-like of shape (n_samples,) or (n_samples, n_targets)
+        Their targets.
+    sample_weight : array-like of shape (n_samples,), float or None, default=None
+        As in ``fit``.
+    by : {"kernel", "view", "feature", "kind"}, default="kernel"
+        What has a row: single kernels, or all that act on one view or column, or are of one kind. The p-values
+        of several kernels are combined by the Cauchy combination of Liu and Xie (2020), which holds however they
+        depend on each other.
+
+    Returns
+    -------
+    DataFrame
+        A row a kernel or a group of them, the smallest p-value first: ``name``; ``p_value``; ``q_value``, the rate of
+        false discoveries (Benjamini and Hochberg) among the rows that are at most as large; ``statistic``, for
+        kernels, in units of its mean under the hypothesis; or ``n_kernels``, for groups. With several
+        classes or targets of their own a row for each, led by ``class`` or ``output``. Kernels that are always in
+        are not tested, and those that are constant beside them have a p-value of 1.
+
+    Raises
+    ------
+    InvalidInputError
+        For another ``by``; where kernels under ridge are always in and the loss is no likelihood; if all kernels are
+        always in.
+    sklearn.exceptions.NotFittedError
+        If the model is not fitted.
+
+    See Also
+    --------
+    predictive_importance : What held-out predictions lose without a view or a kernel.
+    manykernels.inspection.noise_selection : How many kernels pure noise would select.
+
+    Notes
+    -----
+    Take ``MKLRegressor(kernels, fit_intercept=True)`` for what is usual; without an intercept a kernel can add one.
+    Kernels that are held as factors on landmarks are tested on these landmarks.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from manykernels import KernelBank, MKLRegressor
+    >>> X = np.random.default_rng(0).uniform(-2, 2, (80, 3))
+    >>> y = np.sin(2 * X[:, 1]) + np.random.default_rng(1).normal(size=80)
+    >>> model = MKLRegressor(KernelBank.per_feature(widths=[0.5, 1.0])).fit(X, y)
+    >>> frame = kernel_tests(model, X, y, by="feature")
+    >>> frame["name"].iloc[0], bool(frame["q_value"].iloc[0] < 0.05)
+    ('x1', True)
+    """
+    check_is_fitted(model)
+    model, X = unwrapped(model, X)
+    check_choice(by, BY, "by")
+    fresh = copy.copy(model)
+    loss = fresh._checked_loss()
+    rows, target = fresh._checked_data(X, y)
+    samples = fresh._encoded(Samples.of(rows, target, sample_weights(sample_weight, len(target))))
+    training, problems = fresh._open(samples, loss, _penalty_of(model, samples.total_weight))
+    table = training.bank.frame(scales=False)
+    labels = [None] if len(problems) == 1 else list(fresh._target_labels())
+    frames = []
+    for number, (problem, label) in enumerate(zip(problems, labels, strict=True)):
+        alpha = np.ravel(getattr(model, "alpha_", 1.0))
+        found = _tests_of(problem.with_penalty(problem.regularizer.multiplied(float(alpha[number % len(alpha)]))))
+        own = table.assign(**found)[found["tested"]]
+        if not len(own):
+            raise InvalidInputError("All kernels are always in, and none is left to be tested.")
+        frame = _by_group(own, groups_of(fresh, own, by), by)
+        if label is not None:
+            frame.insert(0, fresh._target_word, label)
+        frames.append(frame)
+    frame = pd.concat(frames, ignore_index=True)
+    frame.insert(list(frame.columns).index("p_value") + 1, "q_value", false_discovery_rates(frame["p_value"]))
+    return frame.sort_values("p_value", kind="stable", ignore_index=True)
+
+
+def _by_group(table: pd.DataFrame, groups: list[list[str]], by: str) -> pd.DataFrame:
+    """Return the p-value of every kernel, or of every group."""
+    if by == "kernel":
+        return table[["name", "p_value", "statistic"]].reset_index(drop=True)
+    together: dict[str, list[float]] = {}
+    for p, names in zip(table["p_value"], groups, strict=True):
+        for name in names:
+            together.setdefault(name, []).append(p)
+    rows = [(name, cauchy_combination(values), len(values)) for name, values in together.items()]
+    return pd.DataFrame(rows, columns=["name", "p_value", "n_kernels"])
+
+
+def _penalty_of(model: Any, total_weight: float) -> Regularizer:
+    """Return the penalty at ``alpha = 1``, or the one that has a strength of its own: which kernels are always in."""
+    if isinstance(model.penalty, (str, Mapping)):
+        return BlockL1(1.0) if isinstance(model.penalty, str) else get_regularizer(model.penalty, total_weight)
+    penalty: Regularizer = model.penalty
+    return penalty
+
+
+def _tests_of(problem: Problem) -> dict[str, Array]:
+    """Return which kernels are tested (M,), their p-values and statistics; not numbers for the others."""
+    null = NullModel.of(problem)
+    p_values, statistics = np.full((2, problem.n_kernels), np.nan)
+    tested = np.ones(problem.n_kernels, dtype=bool)
+    tested[null.kernels] = False
+    for m in np.flatnonzero(tested):
+        p_values[m], statistics[m] = null.test(factor_of(problem.stack, int(m)))
+    return {"tested": tested, "p_value": p_values, "statistic": statistics}
+
+
+def factor_of(stack: Any, kernel: int) -> Any:
+    """Return an operator ``Z`` with ``K = Z Z'``, but for a negligible part of the trace: by pivoted Cholesky."""
+    if stack.has_factors:
+        return stack.operators([kernel], LEFT_OUT)[0]
+    gram = np.array(stack.matrix(kernel), dtype=np.float64, order="F")
+    found, pivots, rank, _ = lapack.dpstrf(gram, tol=LEFT_OUT * max(float(np.diag(gram).max()), 0.0), lower=1)
+    Z = np.empty((len(gram), max(rank, 1)))
+    Z[pivots - 1] = np.tril(found)[:, :rank] if rank else 0.0
+    return DenseOperator(np.array([kernel]), [Z])
+
+
+@dataclass(frozen=True, eq=False)
+class NullModel:
+    """The model of the kernels that are always in, of one problem."""
+
+    kernels: Array  # those that are always in
+    rho: Array  # (N,) or (N, T) dual coefficients
+    curvature: Curvature  # H; of several outputs that of each of them
+    fixed: Array  # C (N, p): the free columns, and the factors of the kernels under ridge
+    ridge: Array  # (p,): the diagonal of S, zero for the free columns
+    norms: float  # sum of d_m rho' K_m rho over the kernels under ridge
+    ratio: bool  # whether the dispersion is estimated
+
+    @classmethod
+    def of(cls, problem: Problem) -> NullModel:
+        """Fit the model."""
+        likelihood = not problem.shared and problem.loss.name in LIKELIHOODS
+        free, ridged = problem.unpenalized, _under_ridge(problem.regularizer)
+        always = np.union1d(free, ridged)
+        bound, fixed = problem.certified_bound, problem.certified_bound.basis
+        if fixed is None:
+            fixed = np.full((problem.n_samples, int(problem.fit_intercept)), problem.n_samples**-0.5)
+        ridge, norms = np.zeros(fixed.shape[1]), 0.0
+        if ridged.size:
+            if not likelihood:
+                raise InvalidInputError(
+                    f"With kernels under ridge that are always in, tests need the variance of the target, which the "
+                    f"loss {problem.loss.name!r} does not say: take one of {LIKELIHOODS}, or no penalty for these "
+                    "kernels (None in place of 'ridge')."
+                )
+            small = problem.take(always)
+            found = solve_problems([small], "auto", 1, tol=NULL_TOL).solutions[0]
+            rho, d = found.dual_coef, found.kernel_weights[np.isin(always, ridged)]
+            scores = small.model_parts(rho, found.kernel_weights)[0] + found.intercept
+            for m, weight in zip(ridged[d > 0], d[d > 0], strict=True):
+                Z = np.asarray(factor_of(problem.stack, int(m)).rows(slice(None)))
+                fixed, ridge = np.hstack([fixed, Z]), np.concatenate([ridge, np.full(Z.shape[1], 1.0 / weight)])
+                norms += float(weight * np.sum((Z.T @ rho) ** 2))
+        else:
+            rho, scores = problem.empty_coefficients, problem.constant_scores(problem.best_constant)
+            if bound.basis is not None and problem.loss.smooth:
+                scores = bound.best_along(scores)
+        curvature = problem.bound.curvature(scores) if likelihood else SampleCurvature(problem.weight)
+        return cls(always, rho, curvature, fixed, ridge, norms, not problem.shared and not problem.loss.couples_samples)
+
+    @cached_property
+    def _weighted(self) -> tuple[Array, Array]:
+        """``H C`` and the inverse of ``C' H C + S``."""
+        HC = np.array([self.curvature.product(column) for column in self.fixed.T]).reshape(self.fixed.T.shape).T
+        return HC, pinvh(self.fixed.T @ HC + np.diag(self.ridge)) if HC.size else np.zeros((0, 0))
+
+    @cached_property
+    def _squares(self) -> Array:
+        """Sums of squares and products of residuals (T, T), in the metric of ``P``; of no loss that couples samples."""
+        rho = self.rho.reshape(len(self.rho), -1)
+        return rho.T @ (rho / self.curvature.diagonal.reshape(len(rho), -1)) + self.norms
+
+    def test(self, factor: Any) -> tuple[float, float]:
+        """Return the p-value of a kernel with this factor, and its statistic in units of its mean."""
+        HC, inverse = self._weighted
+        whole = self.curvature.gram([factor], len(self.rho), intercept=False)
+        cross = np.array([factor.adjoint(np.ascontiguousarray(column)) for column in HC.T]).reshape(-1, len(whole))
+        left = whole - cross.T @ inverse @ cross
+        values = eigvalsh((left + left.T) / 2.0, check_finite=False)
+        values = values[values > FLAT * float(np.trace(whole))]
+        if not values.size:
+            return 1.0, 0.0
+        rho = self.rho.reshape(len(self.rho), -1)
+        statistic = sum(float(np.sum(factor.adjoint(np.ascontiguousarray(column)) ** 2)) for column in rho.T)
+        freedom = len(rho) - int(np.count_nonzero(self.ridge == 0))
+        if self.ratio:
+            share, rest = statistic / float(self._squares[0, 0]), max(freedom - values.size, 0)
+            counts = np.r_[np.ones(values.size), rest]
+            p = chi_squares_tail(0.0, np.r_[values - share, -share], counts)
+            return p, float(share * freedom / values.sum())
+        if rho.shape[1] > 1:
+            values = np.outer(values, eigvalsh(self._squares / freedom)).ravel()
+        return chi_squares_tail(statistic, values), float(statistic / values.sum())
+
+
+def _under_ridge(regularizer: Any) -> Array:
+    """Return the kernels that are under ridge while others are selected, (m,) positions."""
+    if not isinstance(regularizer, PenaltyByGroup):
+        return np.zeros(0, dtype=np.intp)
+    kinds = [isinstance(part, Ridge) and part.penalizes for part in regularizer.parts]
+    return np.flatnonzero(np.array(kinds)[list(regularizer.owners or ())])
