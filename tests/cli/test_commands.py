@@ -30,6 +30,7 @@ from manykernels import (
     save_model,
 )
 from manykernels.cli import app
+from manykernels.cli.console import importances
 from manykernels.cli.fit import FitOptions, estimator_for
 from manykernels.estimators import Resources
 from manykernels.estimators.parameters import GROUPS, PARAMETERS, place_of
@@ -66,7 +67,7 @@ def test_json_of_fit(run: Runner, data: Path, tmp_path: Path) -> None:
         "relative_gap": float, "tol": float, "tol_measure": str, "tol_reached": float, "solver": str, "passes": float,
         "newton_steps": int, "elapsed_s": float, "n_test": int, "scores": dict, "weights": list,
         "data": str, "target": str, "task_reason": str,
-        "features": list, "model": str, "constant_scores": dict, "notes": list, "estimator": str,
+        "features": list, "model": str, "constant_scores": dict, "notes": list, "estimator": str, "importance": list,
     }  # fmt: skip
     assert {name: type(value) for name, value in found.items()} == expected
     assert set(found["weights"][0]) == {
@@ -83,6 +84,30 @@ def test_tables_of_fit(run: Runner, data: Path, tmp_path: Path) -> None:
     for text in ("60 rows, 3 columns", "'ill' is not numeric", "48 to fit, 12 held out", "duality gap", "accuracy"):
         assert text in done.out
     assert load_model(tmp_path / "m.mkl").weights_frame()["name"].iloc[0] in done.out
+
+
+def test_fit_prints_importances_and_no_bars_of_norms(run: Runner, data: Path, tmp_path: Path) -> None:
+    file = tmp_path / "m.mkl"
+    options = ("fit", data, *FIT, "--alpha", 0.02, "--output", file)
+    found, printed = run(*options, "--json").json["importance"], run(*options, "--force").out
+    frame = load_model(file).importance_frame()
+    assert [row["importance"] for row in found] == pytest.approx(frame["importance"], rel=1e-6)
+    names = [columns if "," not in columns else "all" for columns in frame["columns"]]
+    assert [row["name"] for row in found] == names
+    importances, weights = printed.split("Selected kernels")
+    assert "Importance: increase of the mean loss" in importances
+    assert "█" in importances
+    assert "█" not in weights
+    assert "Importance" in run("inspect", file).out
+
+
+def test_importances_are_named_by_views(data: Path, table: pd.DataFrame) -> None:
+    bank = KernelBank.from_views({"body": ["age", "bmi"], "heart": ["blood pressure"]})
+    model = MKLClassifier(bank, penalty="ridge", alpha=0.02).fit(table[["age", "bmi", "blood pressure"]], table["ill"])
+    found = importances(model)
+    assert found is not None
+    assert set(found["name"]) == {"body", "blood pressure"}
+    assert importances(KernelAligner()) is None
 
 
 def test_fit_a_quantity(run: Runner, data: Path, table: pd.DataFrame, tmp_path: Path) -> None:

@@ -24,4 +24,5 @@ KernelWeightsDisplay.from_estimator(model, value="norm_share").plot(axes[0])
 WeightMapDisplay.from_estimator(model).plot(axes[1])
 
 # %%
-# A similar picture comes from a model file: ``manykernels inspect model.mkl --plot model.png``.
+# Norms and weights show what the model uses, not what matters: see :doc:`how_sure`. The command
+# ``manykernels inspect model.mkl --plot model.png`` draws a similar picture of a model file.

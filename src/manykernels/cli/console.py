@@ -202,6 +202,7 @@ def _plain(value: object) -> Any:
 
 
 MOST_ROWS = 20
+FEW_ROWS = 10
 BAR = 16
 SCORE_NAMES = {
     "accuracy": "accuracy",
@@ -216,11 +217,15 @@ SCORE_NAMES = {
 
 
 def report_tables(
-    report: MKLReport, facts: Mapping[str, Any], constant: Mapping[str, float | None] | None = None
+    report: MKLReport,
+    facts: Mapping[str, Any],
+    constant: Mapping[str, float | None] | None = None,
+    importance: pd.DataFrame | None = None,
 ) -> list[Any]:
-    """Return what is printed about a model: facts, how it was solved, test scores and the heaviest kernels.
+    """Return the tables printed for a model: facts, convergence, test scores, importance, and selected kernels.
 
-    ``constant`` has the scores of the best constant, which stand beside those of the model.
+    ``constant`` has the scores of the best constant, printed beside those of the model. ``importance`` is the frame of
+    `importances`; with it, fewer kernels are listed: weights and norms measure no importance.
     """
     strength = f", {report.strength}" if report.strength else ""
     shown = {
@@ -232,7 +237,41 @@ def report_tables(
     parts: list[Any] = [fact_table(shown)]
     if report.scores:
         parts += ["", score_table(report.scores, constant or {}, f"On the {report.n_test} rows held out")]
-    return [*parts, "", weights_table(report.weights)]
+    if importance is None or importance.empty:
+        return [*parts, "", weights_table(report.weights)]
+    return [*parts, "", importance_table(importance), "", weights_table(report.weights, FEW_ROWS)]
+
+
+def importances(estimator: Any) -> pd.DataFrame | None:
+    """Return the importance of columns and views by name; None for models whose rows cannot be left out."""
+    try:
+        frame, kernels = estimator.importance_frame(), estimator.importance_frame("kernel")
+    except (AttributeError, InvalidInputError):
+        return None
+    views = {
+        columns: name.partition(": ")[0] for columns, name in zip(kernels["columns"], kernels["kernel"], strict=True)
+    }
+    names = [columns if "," not in columns else views.get(columns, columns) for columns in frame["columns"].astype(str)]
+    return frame[["importance", "low", "high", "share"]].assign(name=names)
+
+
+def importance_table(importance: pd.DataFrame, most: int = FEW_ROWS) -> Table:
+    """Return the most important columns and views with 95% intervals and bars of their shares."""
+    rest = len(importance) - most
+    title = "Importance: increase of the mean loss on rows left out, with 95% intervals"
+    table = column_table(
+        title + (f" (the first {most}; {rest} more)" if rest > 0 else ""),
+        ("column or view", "importance", "low", "high", "share"),
+        texts=("column or view",),
+    )
+    table.add_column("", no_wrap=True, style="blue")
+    full = "#" if output().options.ascii_only else "█"
+    largest = float(importance["share"].max())
+    for row in importance.head(most).to_dict("records"):
+        bar = full * round(BAR * row["share"] / largest) if largest > 0 else ""
+        values = (f"{row[name]:.3g}" for name in ("importance", "low", "high"))
+        table.add_row(printable(row["name"]), *values, f"{row['share']:.1%}", bar)
+    return table
 
 
 def solution_facts(report: MKLReport) -> dict[str, str]:
@@ -266,17 +305,13 @@ def score_table(scores: Mapping[str, float | None], constant: Mapping[str, float
 
 
 def weights_table(weights: pd.DataFrame, most: int = MOST_ROWS) -> Table:
-    """Return the heaviest kernels with their weights, shares and bars."""
+    """Return the heaviest kernels with their weights and shares of the norms."""
     rest = len(weights) - most
     title = "Selected kernels" + (f" (the {most} heaviest; {rest} more)" if rest > 0 else "")
     led = [name for name in ("class", "output") if name in weights]
     table = column_table(title, (*led, "kernel", "weight", "norm_share"), texts=(*led, "kernel"))
-    table.add_column("", no_wrap=True, style="blue")
-    largest = float(weights["norm_share"].max()) if len(weights) else 1.0
-    full = "#" if output().options.ascii_only else "█"
     for row in weights.head(most).to_dict("records"):
-        bar = full * max(1, round(BAR * row["norm_share"] / largest)) if largest > 0 else ""
         table.add_row(
-            *(printable(row[name]) for name in (*led, "name")), f"{row['weight']:.4g}", f"{row['norm_share']:.1%}", bar
+            *(printable(row[name]) for name in (*led, "name")), f"{row['weight']:.4g}", f"{row['norm_share']:.1%}"
         )
     return table

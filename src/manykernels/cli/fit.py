@@ -20,6 +20,7 @@ from manykernels.cli.console import (
     Na,
     Outcome,
     Seed,
+    importances,
     report_tables,
     stage,
     tell,
@@ -230,6 +231,7 @@ def run_fit(options: FitOptions, outcome: Outcome) -> None:
     estimator.fit(X_train, y_train, **routed)
     report = MKLReport.from_estimator(estimator, X_test, y_test)
     constant = {} if y_test is None else constant_scores(estimator, y_train, y_test)
+    importance = importances(estimator)
     outcome.settle(report.status)
     saved = options.force or report.status not in NO_MODEL
     if saved:
@@ -237,6 +239,7 @@ def run_fit(options: FitOptions, outcome: Outcome) -> None:
     outcome.result = {
         **report.to_dict(),
         "constant_scores": constant,
+        "importance": [] if importance is None else importance.to_dict("records"),
         "data": options.data,
         "target": options.column,
         **survival_columns(options),
@@ -250,7 +253,7 @@ def run_fit(options: FitOptions, outcome: Outcome) -> None:
         ", ".join([options.column, *survival_columns(options).values()]): samples.describe_target(),
         "rows": f"{report.n_samples} to fit, {report.n_test} held out",
     }
-    outcome.show(*report_tables(report, facts, constant), "")
+    outcome.show(*report_tables(report, facts, constant, importance), "")
     if report.n_active and no_better(report.scores, constant):
         outcome.note(
             f"On the {report.n_test} rows held out the model is no better than a constant that knows no column: what "

@@ -358,7 +358,7 @@ def run_inspect(
         "task": _what(summary, metadata),
         "fitted on": f"{summary.n_samples} rows, {summary.n_features} columns",
     }
-    outcome.show(*console.report_tables(summary, facts))
+    outcome.show(*console.report_tables(summary, facts, importance=console.importances(estimator)))
     if plot is not None:
         outcome.show("", f"Drawn to {plot}")
 
