@@ -16,6 +16,7 @@ from manykernels.compiled import compiled
 from manykernels.grams.factored.operators import FactorOperator
 from manykernels.grams.rows.columns import ColumnTable, RowIndex
 from manykernels.kernels import Binned, Interaction, KernelSpec, Overlap
+from manykernels.kernels.specs.categorical import places_among
 from manykernels.validation.arrays import Array
 
 MAX_CELLS = 2**14  # of one kernel
@@ -60,10 +61,8 @@ def axis_codes(spec: Binned | Overlap, levels: Array, values: Array) -> Array:
     """Return the bin or category of every value, (n,) int16; -1 for a category that is not among the levels."""
     if isinstance(spec, Binned):
         return spec.codes(values)
-    if not len(levels):
-        return np.full(len(values), np.int16(-1))
-    at = np.minimum(np.searchsorted(levels, values), len(levels) - 1)
-    return np.where(levels[at] == values, at, -1).astype(np.int16)
+    at = places_among(levels, values)
+    return np.where(at < len(levels), at, -1).astype(np.int16)
 
 
 def grid_parts(spec: KernelSpec) -> list[tuple[Binned | Overlap, int]] | None:

@@ -26,7 +26,8 @@ import numpy as np
 from manykernels.grams.factored.base import ROUNDING, FactoredStack, FactorOperator, columns_of
 from manykernels.grams.factored.cells import grid_levels, grid_parts
 from manykernels.grams.factored.cones import polar_norm
-from manykernels.grams.factored.features import MAX_FEATURES, FeatureMap, by_levels, feature_map
+from manykernels.grams.factored.features import MAX_FEATURES, FeatureMap, LevelFeatures, by_levels, feature_map
+from manykernels.grams.factored.levels import LevelOperator
 from manykernels.grams.factored.operators import (
     ColumnFactors,
     FeatureOperator,
@@ -35,10 +36,10 @@ from manykernels.grams.factored.operators import (
     reads_columns,
     stored,
 )
-from manykernels.grams.factored.prediction import KernelFunction, LineFunction
+from manykernels.grams.factored.prediction import KernelFunction, LineFunction, on_landmarks
 from manykernels.grams.loops import add_norms, column_products, largest_squares
 from manykernels.grams.rows.columns import ColumnTable
-from manykernels.kernels import KernelSpec, Shaped
+from manykernels.kernels import KernelSpec, Overlap, Shaped
 from manykernels.validation.arrays import Array
 
 MOST_DIRECTIONS = 8
@@ -148,7 +149,7 @@ def levels_of(spec: KernelSpec, positions: tuple[int, ...], table: ColumnTable) 
         return None
     found: list[Array] = []
     for column in positions:
-        own = table.levels(column, MAX_FEATURES)
+        own = table.categories(column, table.n_rows if isinstance(spec, Overlap) else MAX_FEATURES)
         if own is None:
             return None
         found.append(own)
@@ -172,6 +173,7 @@ class ExplicitStack(FactoredStack):
     ) -> None:
         super().__init__(table, positions, specs, scales, names=names)
         self._stored: dict[int, Any] = {}
+        self._levels: dict[int, LevelOperator] = {}
         self._norms: list[Array] = []  # largest singular values, once they are known; twins share them
         self._maps = tuple(maps) if maps is not None else self._learned()
 
@@ -190,8 +192,17 @@ class ExplicitStack(FactoredStack):
 
     def templates(self, kernels: Sequence[int], tol: float = 0.0) -> list[FeatureOperator]:
         """Return operators without rows, which ``over(table)`` gives them."""
-        parts = [(m, self.positions[m], self.specs[m], self._maps[m], float(self.scales[m])) for m in map(int, kernels)]
-        return [FeatureOperator(*part) for part in parts]
+        return [self._levels.get(m) or self._template(m) for m in map(int, kernels)]
+
+    def _template(self, kernel: int) -> FeatureOperator:
+        """Return the operator of one kernel; one of levels keeps those of rows in memory."""
+        place = kernel, self.positions[kernel], self.specs[kernel], self._maps[kernel], float(self.scales[kernel])
+        if not isinstance(self.specs[kernel], Overlap):
+            return FeatureOperator(*place)
+        if self.table.chunked:
+            return LevelOperator(*place)
+        self._levels[kernel] = LevelOperator(*place).over(self.table)
+        return self._levels[kernel]
 
     def operators(self, kernels: Sequence[int], tol: float) -> list[FactorOperator]:
         """Return one operator a kernel; features that would take much memory are computed when they are needed.
@@ -227,7 +238,10 @@ class ExplicitStack(FactoredStack):
 
     def function(self, kernel: int, v: Array, tol: float) -> KernelFunction:
         """Return ``z_m(x)' v`` as a function of standardized columns; with a shape also where no row is."""
-        spec = self.specs[kernel]
+        spec, features = self.specs[kernel], self._maps[kernel]
+        if isinstance(spec, Overlap):
+            landmarks = cast("LevelFeatures", features).landmarks
+            return on_landmarks(spec, landmarks, float(np.sqrt(self.scales[kernel] * landmarks.shape[1])) * v)
         if not isinstance(spec, Shaped):
             return super().function(kernel, v, tol)
         return LineFunction.of(spec, np.sqrt(self.scales[kernel]) * spec.at_knots(v))

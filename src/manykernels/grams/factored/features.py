@@ -11,9 +11,10 @@ import numpy as np
 from scipy.linalg import eigh
 from scipy.special import ive
 
+from manykernels.grams.rows.columns import ColumnTable
 from manykernels.kernels import KernelSpec, Linear, Missing, Ordinal, Overlap, Periodic, Polynomial
 from manykernels.kernels.specs.base import KernelOfFeatures
-from manykernels.kernels.specs.categorical import UNSEEN
+from manykernels.kernels.specs.categorical import UNSEEN, places_among
 from manykernels.validation.arrays import Array
 
 MAX_FEATURES = 500
@@ -165,6 +166,24 @@ class LevelFeatures(FeatureMap):
         pairs = zip(self.levels, self.bases, strict=True)
         return sum(len(own) if basis is None else basis.shape[1] for own, basis in pairs)
 
+    def places(self, table: ColumnTable, positions: tuple[int, ...]) -> list[Array]:
+        """Return for each column which indicator is one in every row, (n,) int32; `rank` for none, or a missing one."""
+        known, starts, found = table.present(positions), np.cumsum([0, *map(len, self.levels)]), []
+        for own, position, start in zip(self.levels, positions, starts[:-1], strict=True):
+            at = places_among(own, table.values(position))
+            none = at == len(own) if known is None else (at == len(own)) | ~known
+            found.append(np.where(none, starts[-1], start + at).astype(np.int32))
+        return found
+
+    @property
+    def landmarks(self) -> Array:
+        """Points (rank, d) of which each has one level, and equals nothing in the other columns."""
+        starts = np.cumsum([0, *map(len, self.levels)])
+        out = np.full((starts[-1], len(self.levels)), UNSEEN)
+        for j, (own, start) in enumerate(zip(self.levels, starts[:-1], strict=True)):
+            out[start : start + len(own), j] = own
+        return out
+
     def __call__(self, points: Array) -> Array:
         """Return one-hot columns, or ``k(x, levels) U Lambda^-1/2``."""
         parts = []
@@ -194,7 +213,7 @@ def feature_map(spec: KernelSpec, n_columns: int, levels: Sequence[Array] | None
         return PolynomialFeatures(spec)
     if isinstance(spec, Periodic) and n_columns == 1:
         return PeriodicFeatures.of(spec)
-    if by_levels(spec) and levels is not None and sum(map(len, levels)) <= MAX_FEATURES:
+    if by_levels(spec) and levels is not None and (isinstance(spec, Overlap) or sum(map(len, levels)) <= MAX_FEATURES):
         return LevelFeatures.of(spec, levels)
     return None
 

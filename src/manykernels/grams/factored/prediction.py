@@ -16,9 +16,10 @@ from manykernels.grams.factored.fourier_factor import FACTOR_TOL, SPACING, Fouri
 from manykernels.grams.factored.loops import ORDER, add_values
 from manykernels.grams.gaussian_loops import gaussian_scores
 from manykernels.grams.rows.columns import Reading
-from manykernels.kernels import Gaussian, ObjectKernel, Shaped
+from manykernels.kernels import Gaussian, ObjectKernel, Overlap, Shaped
 from manykernels.kernels.bank.normalization import unit_factors
 from manykernels.kernels.specs.base import KernelSpec
+from manykernels.kernels.specs.categorical import UNSEEN, places_among
 from manykernels.kernels.specs.distances import known_width
 from manykernels.validation.arrays import Array, read_only
 
@@ -89,6 +90,9 @@ class LandmarkFunction:
             columns = np.ascontiguousarray(points.T, dtype=np.float64)
             gaussian_scores(read_only(columns), landmarks, coefficient, weights, out)
             return out
+        if type(self.spec) is Overlap and not self.unit_diagonal:
+            parts = zip(self._levels, points.T, strict=True)
+            return np.asarray(np.sum([sums[places_among(own, column)] for (own, sums), column in parts], axis=0))
         if not self.unit_diagonal:
             return self.spec(points, self.landmarks) @ self.coefficients
         left, right = (unit_factors(self.spec.diag(rows)) for rows in (points, self.landmarks))
@@ -96,7 +100,18 @@ class LandmarkFunction:
 
     def __getstate__(self) -> dict[str, Any]:
         """Leave out the landmarks as loops read them, which repeat the landmarks."""
-        return {name: value for name, value in self.__dict__.items() if name != "_as_loops_read"}
+        return {name: value for name, value in self.__dict__.items() if name not in ("_as_loops_read", "_levels")}
+
+    @cached_property
+    def _levels(self) -> list[tuple[Array, Array]]:
+        """The levels of each column of an `Overlap` kernel in increasing order, and what the function adds at each."""
+        found = []
+        for column in self.landmarks.T:
+            known = column != UNSEEN
+            own, places = np.unique(column[known], return_inverse=True)
+            sums = np.bincount(places, self.coefficients[known], len(own) + 1)  # zero for a level that is none of them
+            found.append((own, sums / self.landmarks.shape[1]))
+        return found
 
     @cached_property
     def _as_loops_read(self) -> tuple[Array, float, Array]:

@@ -123,6 +123,12 @@ class Missing(KernelSpec):
         return _missing(points).sum(axis=1) / max(points.shape[1], 1)
 
 
+def places_among(levels: Array, values: Array) -> Array:
+    """Return which of increasing levels every value is, (n,) int, and their number where it is none of them."""
+    at = np.searchsorted(levels, values)
+    return np.where(np.append(levels, np.nan)[at] == values, at, len(levels))
+
+
 def _share_known(points: Array) -> Array:
     """Return the share of columns of each row that hold a category seen in training."""
     return (points != UNSEEN).sum(axis=1) / max(points.shape[1], 1)

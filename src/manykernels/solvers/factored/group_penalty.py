@@ -83,6 +83,12 @@ class GroupPenalty:
         assert self.shape is not None
         sweep(H, self.starts // len(r), eigenvalues, self.shape, self.outside, v, r)
 
+    def minimizer(self, p: Array, sizes: Array) -> Array:
+        """Return the minimizer of ``p'x + sum_k sizes_k x_k^2 / 2`` plus this penalty of one group."""
+        out = np.empty_like(p)
+        group_minimizer(p, sizes, shape_of_group(self.shape, 0, self.outside), out)
+        return out
+
     def rest(self, norms: Array, low: int, high: int) -> Any:
         """Return what all groups but ``low`` to ``high``, of these norms, are to the part of these."""
         return self.total(np.concatenate([norms[:low], norms[high:]]), np.r_[:low, high : len(norms)])
@@ -298,12 +304,18 @@ class FunctionPenalty(GroupPenalty):
             group = v[self.starts[m] : self.starts[m + 1]].reshape(outputs, -1)
             old = group.copy()
             p = r[:, low:high] - own * old
-            norms[m] = 0.0 if bare[m] else self._root(m, norms, p.ravel(), own.ravel())
-            if norms[m] > 0:
-                group[:] = -p / (own + self.slopes(norms)[m] / norms[m])
-            else:
-                group[:] = -p / own if bare[m] else 0.0
+            group[:] = self._minimizer(m, norms, p.ravel(), own.ravel(), bare=bool(bare[m])).reshape(outputs, -1)
             r += np.matmul((group - old)[:, None], H[:, low:high])[:, 0]
+
+    def minimizer(self, p: Array, sizes: Array) -> Array:
+        return self._minimizer(0, np.zeros(1), p, sizes, bare=bool(self.bare[0]))
+
+    def _minimizer(self, m: int, norms: Array, p: Array, sizes: Array, *, bare: bool) -> Array:
+        """Return the minimizer of one group, the others at these norms, and set its own among them."""
+        norms[m] = 0.0 if bare else self._root(m, norms, p, sizes)
+        if norms[m] > 0:
+            return np.asarray(-p / (sizes + self.slopes(norms)[m] / norms[m]))
+        return -p / sizes if bare else np.zeros_like(p)
 
     def _root(self, m: int, norms: Array, p: Array, eigenvalues: Array) -> float:
         """Return the norm of a group's minimizer, ``sum_k p_k^2 / (eigenvalue_k tau + Omega'(tau))^2 = 1``."""

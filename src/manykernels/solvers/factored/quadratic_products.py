@@ -12,19 +12,19 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
-from itertools import pairwise
+from itertools import groupby
 from typing import Any
 
 import numpy as np
 
-from manykernels.grams.factored.base import FactorOperator
+from manykernels.grams.factored.base import FactorOperator, columns_of
 from manykernels.grams.rows.vectors import held
 from manykernels.objective.certificate import inner
 from manykernels.objective.losses.curvature import Curvature
 from manykernels.solvers.factored.group_penalty import GroupPenalty, PenaltyCurve
 from manykernels.solvers.factored.objective import FactoredObjective, is_matrix_free
 from manykernels.solvers.factored.quadratic import Expansion, Position, Quadratic, line_minimum
-from manykernels.solvers.factored.quadratic_formed import FormedQuadratic
+from manykernels.solvers.factored.quadratic_formed import RIDGE, FormedQuadratic
 from manykernels.solvers.factored.tuning import (
     BLOCK_PER_RANK,
     BLOCK_ROWS,
@@ -34,7 +34,9 @@ from manykernels.solvers.factored.tuning import (
     POWER_MARGIN,
     POWER_STEPS,
     PRECONDITIONER_SHARE,
+    RANK_LIMIT,
     RESIDUAL,
+    SAMPLE_ROWS,
     STEP_SHARE,
     SWEEP_TOL,
     SWEEPS_A_CYCLE,
@@ -107,8 +109,7 @@ class ProductQuadratic(Quadratic):
 
     def __init__(self, objective: FactoredObjective, curvature: Curvature) -> None:
         self._objective, self.penalty = objective.apart, objective.penalty
-        slots = range(len(self._objective.operators))
-        self._blocks = [block_of(self._objective, slot, curvature) for slot in slots]
+        self._blocks = blocks_of(self._objective, curvature)
 
     def step(self, here: Expansion, tol: float) -> tuple[Array, Any, Array]:
         """Minimize the quadratic model at a point."""
@@ -123,20 +124,20 @@ class ProductQuadratic(Quadratic):
     def sweep(self, at: Position, everything: bool) -> tuple[float, float]:
         penalty, moved = self.penalty, 0.0
         joint, norms = penalty.coupled, penalty.norms(at.v)
-        for block, (low, high) in zip(self._blocks, pairwise(self._objective.ends.tolist()), strict=True):
-            old = at.v[low:high]
+        for block in self._blocks:
+            old = at.v[block.own]
             if not (everything or old.any()):
                 continue
             new = block.minimize(old, at.slopes, penalty.rest(norms, *block.span) if joint else None)
             norms[slice(*block.span)] = block.problem.penalty.norms(new)
             if (step := new - old).any():
                 image, shift = np.zeros_like(at.slopes), 0.0
-                block.operator.add_scores(step, image)
+                block.add_scores(step, image)
                 if block.intercepts_follow:
                     shift = self._at_rest(self._curvature.product(image))
                     image += shift
                 size = 1.0 if joint else self._length(block, at.slopes, old, new, image)
-                at.v[low:high] = old + size * step if size < 1.0 else new
+                at.v[block.own] = old + size * step if size < 1.0 else new
                 self._move(at, size * shift, size * image)
                 moved += size**2 * float(step @ step)
         if self._totals.any():
@@ -151,12 +152,10 @@ class ProductQuadratic(Quadratic):
         """Take conjugate gradients in the groups that are not zero."""
         if self.penalty.coned:  # which know of no cones
             return False
-        pairs = zip(self._blocks, self._objective.split(at.v), strict=True)
-        inverses = [block.problem.preconditioner(part) for block, part in pairs]
+        inverses = [(block.own, block.problem.preconditioner(at.v[block.own])) for block in self._blocks]
 
         def inverse(r: Array) -> Array:
-            parts = self._objective.split(r)
-            return np.concatenate([own(part) for own, part in zip(inverses, parts, strict=True)])
+            return np.concatenate([solve(r[own]) for own, solve in inverses])
 
         step, shift, image, left = conjugate_step(self._objective, at.v, at.slopes, self._curvature, inverse, tol)
         at.v = at.v + step
@@ -186,33 +185,59 @@ def shift_to_rest(objective: FactoredObjective, slopes: Array, totals: Array) ->
 
 
 class Block:
-    """One operator's own quadratic; its Hessian may be of an earlier point, since slopes are always exact."""
+    """A quadratic of some operators' own; its Hessian may be of an earlier point, since slopes are always exact."""
 
-    intercepts_follow = False  # whether each step is one of the intercepts too
+    def __init__(self, objective: FactoredObjective, slots: slice, curvature: Curvature) -> None:
+        self.operators: list[FactorOperator] = objective.operators[slots]
+        self.own = slice(*objective.ends[[slots.start, slots.stop]].tolist())
+        self._ends = objective.ends[slots.start + 1 : slots.stop] - self.own.start
+        self.span = tuple(np.searchsorted(objective.penalty.starts, [self.own.start, self.own.stop]).tolist())
+        # Whether each step is one of the intercepts too
+        self.intercepts_follow = self._takes_intercepts and objective.n_free > 0 and curvature.separable
+        self.problem: Any = self._problem(objective, curvature, objective.penalty.part(*self.span))
 
-    def __init__(self, objective: FactoredObjective, slot: int, curvature: Curvature) -> None:
-        self.operator: FactorOperator = objective.operators[slot]
-        penalty = objective.penalty
-        low = int(np.searchsorted(penalty.starts, objective.ends[slot]))
-        high = low + len(self.operator.kernels)
-        self.span = low, high
-        self.problem: Any = self._problem(curvature, penalty.part(low, high))
+    @property
+    def _takes_intercepts(self) -> bool:
+        return len(self.operators) > 1
 
-    def _problem(self, curvature: Curvature, penalty: GroupPenalty) -> Any:
-        return FormedQuadratic(self._hessian(curvature), penalty)
+    def _problem(self, objective: FactoredObjective, curvature: Curvature, penalty: GroupPenalty) -> Any:
+        rank = self.own.stop - self.own.start
+        rows = max(BLOCK_ROWS if len(self.operators) == 1 else SAMPLE_ROWS, BLOCK_PER_RANK * rank)
+        hessian = curvature.gram(self.operators, rows, intercept=self.intercepts_follow)
+        if self.intercepts_follow:
+            sums, total = hessian[..., :-1, -1], np.maximum(hessian[..., -1:, -1:], 1e-300)
+            hessian = hessian[..., :-1, :-1] - sums[..., None] * sums[..., None, :] / total
+        return FormedQuadratic(hessian, penalty)
 
-    def _hessian(self, curvature: Curvature) -> Array:
-        rows = max(BLOCK_ROWS, BLOCK_PER_RANK * int(self.operator.starts[-1]))
-        return curvature.gram([self.operator], rows, intercept=False)
+    def add_scores(self, v: Array, out: Array) -> None:
+        """Add what coefficients of the operators make of scores."""
+        for operator, part in zip(self.operators, np.split(v, self._ends), strict=True):
+            operator.add_scores(part, out)
 
     def minimize(self, v: Array, slope: Array, outside: float | Array | None) -> Array:
         """Return the coefficients that minimize the quadratic in this block, the others as they are."""
-        return self.problem.solve(v, self.operator.adjoint(slope), 0.1, outside)[0]
+        gradient = np.concatenate([operator.adjoint(slope) for operator in self.operators])
+        return self.problem.solve(v, gradient, 0.1, outside)[0]
 
 
-def block_of(objective: FactoredObjective, slot: int, curvature: Curvature) -> Block:
-    """Return one operator's own quadratic, on its Hessian or on products with it."""
-    return (FreeBlock if is_matrix_free(objective.operators[slot]) else Block)(objective, slot, curvature)
+def blocks_of(objective: FactoredObjective, curvature: Curvature) -> list[Block]:
+    """Return the quadratics that take turns: of each operator, or of neighbors that have one small Hessian together."""
+    blocks: list[Block] = []
+    for alone, group in groupby(range(len(objective.operators)), key=lambda slot: turn_of(objective.operators[slot])):
+        slots = list(group)
+        together = (
+            not alone and (objective.ends[slots[-1] + 1] - objective.ends[slots[0]]) <= objective.n_outputs * RANK_LIMIT
+        )
+        for own in [slice(slots[0], slots[-1] + 1)] if together else [slice(slot, slot + 1) for slot in slots]:
+            blocks.append((alone or Block)(objective, own, curvature))
+    return blocks
+
+
+def turn_of(operator: Any) -> type[Block] | None:
+    """Return the kind of block of an operator that is for products only, None of one that has a Hessian."""
+    if not is_matrix_free(operator):
+        return None
+    return LevelBlock if hasattr(getattr(operator, "base", operator), "diagonal") else FreeBlock
 
 
 class FreeBlock(Block):
@@ -224,51 +249,72 @@ class FreeBlock(Block):
     says whether it is zero; conjugate gradients move those that are not.
     """
 
-    def __init__(self, objective: FactoredObjective, slot: int, curvature: Curvature) -> None:
-        self._objective = objective
-        self.intercepts_follow = objective.n_free > 0 and curvature.separable
-        super().__init__(objective, slot, curvature)
+    _takes_intercepts = True
 
-    def _problem(self, curvature: Curvature, penalty: GroupPenalty) -> ScaledProblem:
-        totals = self._objective.totals(curvature.diagonal)
-        x = self.operator.adjoint(curvature.diagonal)  # of features that are all positive, near the first eigenvector
+    def _problem(self, objective: FactoredObjective, curvature: Curvature, penalty: GroupPenalty) -> ScaledProblem:
+        (operator,), totals = self.operators, objective.totals(curvature.diagonal)
+        x = operator.adjoint(curvature.diagonal)  # of features that are all positive, near the first eigenvector
         size = 0.0
         for _ in range(POWER_STEPS):
             length = float(np.linalg.norm(x))
             if length == 0.0:
                 break
-            image = self._objective.problem.constant_scores(0.0)
-            self.operator.add_scores(x / length, image)
+            image = objective.problem.constant_scores(0.0)
+            operator.add_scores(x / length, image)
             if self.intercepts_follow:
-                image += shift_to_rest(self._objective, curvature.product(image), totals)
-            x = self.operator.adjoint(curvature.product(image))
+                image += shift_to_rest(objective, curvature.product(image), totals)
+            x = operator.adjoint(curvature.product(image))
             size = max(size, float(np.linalg.norm(x)))
-        return ScaledProblem(max(POWER_MARGIN * size, 1e-300), penalty)
+        sizes = np.full(len(x), max(POWER_MARGIN * size, 1e-300))
+        return ScaledProblem(sizes, penalty, PRECONDITIONER_SHARE)
+
+
+class LevelBlock(Block):
+    """The quadratic of an operator that has the diagonal of its Hessian, and a few entries a row: no other is needed.
+
+    Of one column of levels it is the Hessian; of more, so many times it is above it.
+    """
+
+    _takes_intercepts = True
+
+    def _problem(self, objective: FactoredObjective, curvature: Curvature, penalty: GroupPenalty) -> ScaledProblem:
+        operator: Any = self.operators[0]
+        base = getattr(operator, "base", operator)
+        parts = [base.diagonal(column) for column in columns_of(curvature.diagonal)]
+        sizes = np.concatenate(parts)
+        return ScaledProblem(
+            np.maximum(base.n_columns * sizes, RIDGE * max(float(sizes.mean()), 1e-300)), penalty, 1.0 / base.n_columns
+        )
 
 
 class ScaledProblem:
-    """``min_v q'v + size ||v||^2 / 2 + Omega(v)`` of one group: a proximal step."""
+    """``min_v q'v + v' diag(sizes) v / 2 + Omega(v)`` of one group: a proximal step.
 
-    def __init__(self, size: float, penalty: GroupPenalty) -> None:
-        self.size, self.penalty = size, penalty
+    Parameters
+    ----------
+    sizes : (r,) float64
+        Nowhere below the Hessian.
+    penalty : GroupPenalty
+    share : float
+        Of them, which conjugate gradients have as a Hessian: most directions have less.
+    """
+
+    def __init__(self, sizes: Array, penalty: GroupPenalty, share: float) -> None:
+        self.sizes, self.penalty, self._share = sizes, penalty, share
 
     def solve(self, v: Array, gradient: Array, tol: float, outside: float | Array | None = None) -> tuple[Array, Array]:
         """Return the minimum from ``v``, at which the quadratic has this gradient, and the gradient there."""
         if outside is not None:
             self.penalty = replace(self.penalty, outside=outside)
-        # In the direction of what is pulled at, the quadratic has one coordinate, and so has its minimum.
-        pull = self.size * v - gradient
-        length = float(np.linalg.norm(pull))
-        if length == 0.0:
-            return np.zeros_like(v), gradient - self.size * v
-        one = replace(self.penalty, starts=np.array([0, 1]))
-        along, size = np.zeros(1), np.full((1, 1), self.size)  # of one output
-        one.sweep(size[None], size, along, np.array([[-length]]))
-        new = along[0] / length * pull
-        return new, gradient + self.size * (new - v)
+        new = self.penalty.minimizer(gradient - self.sizes * v, self.sizes)
+        return new, gradient + self.sizes * (new - v)
 
     def preconditioner(self, v: Array) -> Callable[[Array], Array]:
-        """Return the division by a size between those of the penalty and of the quadratic; zero on a group at zero."""
+        """Return the inverse of the second derivatives with a share of the sizes; zero on a group at zero."""
         curve = PenaltyCurve.at(self.penalty, v)
-        scale = np.where(curve.free, 1.0 / (curve.pull + PRECONDITIONER_SHARE * self.size), 0.0)
-        return lambda r: scale * r
+        if not curve.free.any():
+            return np.zeros_like
+        inverse = 1.0 / (curve.pull + self._share * self.sizes)
+        along, radial = inverse * curve.unit, float(curve.radial[0] + curve.coupling[0] ** 2)
+        factor = radial / (1.0 + radial * float(curve.unit @ along))
+        return lambda r: inverse * r - factor * float(along @ r) * along

@@ -1,0 +1,75 @@
+"""Kernels of categories held as the level of every row: as many features as there are levels, one entry a row.
+
+``Z' W Z`` of one column is diagonal, so that a column may have as many levels as it has rows: a product reads the level
+of each row, and no matrix of levels is formed (`solvers.factored.quadratic_products`).
+"""
+
+from __future__ import annotations
+
+import copy
+
+import numpy as np
+
+from manykernels.grams.factored.features import LevelFeatures
+from manykernels.grams.factored.operators import FeatureOperator
+from manykernels.grams.rows.columns import ColumnTable, RowIndex
+from manykernels.validation.arrays import Array
+
+FEW_LEVELS = 64  # of all columns of a kernel, whose features are an array and take part in Hessians
+
+
+class LevelOperator(FeatureOperator):
+    """Indicators of the levels of a few columns, side by side: an `Overlap` kernel."""
+
+    _map: LevelFeatures
+    _codes: list[Array]  # (n,) int32 for each column: which feature is one, `rank` for none
+
+    @property
+    def matrix_free(self) -> bool:
+        """Whether there are too many features for a Hessian, so that solvers ask for products only."""
+        return self.rank > FEW_LEVELS
+
+    @property
+    def small(self) -> bool:
+        """Whether features are to be kept as an array."""
+        return not self.matrix_free and super().small
+
+    @property
+    def n_columns(self) -> int:
+        """How many features are one in a row, at most: ``Z' W Z`` is at most so many times its diagonal."""
+        return len(self.positions)
+
+    def over(self, table: ColumnTable) -> LevelOperator:
+        """Return the same features of other rows, whose levels are looked up once."""
+        if table is self._table:
+            return self
+        other = copy.copy(self)
+        other._table, other._codes = table, self._map.places(table, self.positions)
+        return other
+
+    @property
+    def _size(self) -> float:
+        """Return the value of an entry."""
+        return self.root / float(np.sqrt(self.n_columns))
+
+    def add_scores(self, v: Array, out: Array) -> None:
+        values = np.append(self._size * v, 0.0)
+        for codes in self._codes:
+            out += values[codes]
+
+    def adjoint(self, rho: Array) -> Array:
+        """Return ``Z' rho``, of one vector or of several in columns."""
+        columns = rho.reshape(len(rho), -1).T
+        sums = [[np.bincount(codes, column, self.rank + 1) for codes in self._codes] for column in columns]
+        return self._size * np.sum(sums, axis=1)[:, :-1].T.reshape(self.rank, *rho.shape[1:])
+
+    def diagonal(self, weights: Array) -> Array:
+        """Return the diagonal of ``Z' diag(weights) Z``, (rank,)."""
+        return self._size * self.adjoint(weights)
+
+    def rows(self, index: RowIndex) -> Array:
+        codes = [own[index] for own in self._codes]
+        out = np.zeros((len(codes[0]), self.rank + 1))
+        for own in codes:
+            out[np.arange(len(own)), own] = self._size
+        return out[:, :-1]
