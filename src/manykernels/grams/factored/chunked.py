@@ -130,10 +130,12 @@ class ChunkedTable(ColumnTable):
         out += added if isinstance(out, RowVector) else added.here()
 
     def operators(self, templates: Sequence[Any]) -> list[Any]:
-        """Return one operator of all templates, or where ranks are large one of each."""
-        if sum(int(template.starts[-1]) for template in templates) <= FUSED_RANK:
-            return [ChunkedOperator(self, templates)]
-        return [ChunkedOperator(self, [template]) for template in templates]
+        """Return one operator of all templates that have Hessians, or where ranks are large one of each."""
+        fused = [template for template in templates if not getattr(template, "matrix_free", False)]
+        if not fused or sum(int(template.starts[-1]) for template in fused) > FUSED_RANK:
+            return [ChunkedOperator(self, [template]) for template in templates]
+        alone = [ChunkedOperator(self, [template]) for template in templates if template not in fused]
+        return [ChunkedOperator(self, fused), *alone]
 
     # --- some rows --------------------------------------------------------------------------------------------------
 

@@ -35,7 +35,7 @@ class LevelOperator(FeatureOperator):
         return not self.matrix_free and super().small
 
     @property
-    def n_columns(self) -> int:
+    def level_columns(self) -> int:
         """How many features are one in a row, at most: ``Z' W Z`` is at most so many times its diagonal."""
         return len(self.positions)
 
@@ -50,7 +50,7 @@ class LevelOperator(FeatureOperator):
     @property
     def _size(self) -> float:
         """Return the value of an entry."""
-        return self.root / float(np.sqrt(self.n_columns))
+        return self.root / float(np.sqrt(self.level_columns))
 
     def add_scores(self, v: Array, out: Array) -> None:
         values = np.append(self._size * v, 0.0)

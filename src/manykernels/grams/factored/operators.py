@@ -423,6 +423,15 @@ class ChunkedOperator(FactorOperator):
         """Whether some factors have too many columns for a Hessian."""
         return any(getattr(template, "matrix_free", False) for template in self._templates)
 
+    @property
+    def level_columns(self) -> int:
+        """How many columns of levels the one template has, 0 where there are others."""
+        return getattr(self._templates[0], "level_columns", 0) if len(self._templates) == 1 else 0
+
+    def diagonal(self, weights: Array) -> Array:
+        """Return the diagonal of ``Z' diag(weights) Z`` of levels, (rank,)."""
+        return self._table.reduce(self._positions, _diagonal, self._shared, weights)
+
     @classmethod
     def joined(cls, operators: Sequence[ChunkedOperator]) -> ChunkedOperator:
         """Return operators over the same rows as one."""
@@ -498,6 +507,10 @@ def _add_scores(parts: Sequence[Array | None], table: ColumnTable, templates: Se
 
 def _adjoint(table: ColumnTable, templates: Sequence[Any], rho: Array) -> Array:
     return np.concatenate(adjoints(templates, table, rho))
+
+
+def _diagonal(table: ColumnTable, templates: Sequence[Any], weights: Array) -> Array:
+    return np.asarray(templates[0].over(table).diagonal(weights))
 
 
 def _rows(templates: Sequence[Any], table: ColumnTable, index: Array) -> Array:

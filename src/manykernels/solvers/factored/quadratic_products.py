@@ -237,7 +237,7 @@ def turn_of(operator: Any) -> type[Block] | None:
     """Return the kind of block of an operator that is for products only, None of one that has a Hessian."""
     if not is_matrix_free(operator):
         return None
-    return LevelBlock if hasattr(getattr(operator, "base", operator), "diagonal") else FreeBlock
+    return LevelBlock if getattr(getattr(operator, "base", operator), "level_columns", 0) else FreeBlock
 
 
 class FreeBlock(Block):
@@ -283,7 +283,9 @@ class LevelBlock(Block):
         parts = [base.diagonal(column) for column in columns_of(curvature.diagonal)]
         sizes = np.concatenate(parts)
         return ScaledProblem(
-            np.maximum(base.n_columns * sizes, RIDGE * max(float(sizes.mean()), 1e-300)), penalty, 1.0 / base.n_columns
+            np.maximum(base.level_columns * sizes, RIDGE * max(float(sizes.mean()), 1e-300)),
+            penalty,
+            1.0 / base.level_columns,
         )
 
 
