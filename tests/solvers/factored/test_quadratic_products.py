@@ -112,7 +112,8 @@ def test_ridge_of_groups_is_the_ridge_of_its_matrices(without_hessians: list[int
     found = solve(
         bank, y, X=frame, loss="squared", regularizer="ridge", strength=0.7, tol=1e-10, representation="factored"
     )
-    grams = [np.equal.outer(codes, codes) for codes in (frame[name].cat.codes.to_numpy() for name in ("group", "other"))]
+    codes = [frame[name].cat.codes.to_numpy() for name in ("group", "other")]
+    grams = [np.equal.outer(own, own) for own in codes]
     system = np.zeros((N + 1, N + 1))
     system[:N, :N] = np.sum(grams, axis=0) + 0.7 * np.eye(N)
     system[:N, N] = system[N, :N] = 1.0
