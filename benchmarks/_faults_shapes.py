@@ -25,7 +25,8 @@ rng = np.random.default_rng(19); x = rng.standard_cauchy((int(rng.integers(40, 2
 y = np.sign(x[:, 0]) * np.log1p(abs(x[:, 0])) + rng.normal(size=len(x))
 bank = KernelBank([("a", Shaped(Laplacian("median"), "concave"), [0])])
 word = "penalty" if "penalty" in inspect.signature(solve).parameters else "regularizer"
-found = solve(bank, y, X=x, loss="squared", relative_strength=0.01, tol=1e-4, **{word: "l1"})
+part = {"alpha": "0.01*max"} if word == "penalty" else {"relative_strength": 0.01}
+found = solve(bank, y, X=x, loss="squared", tol=1e-4, **part, **{word: "l1"})
 print(f"{found.status}, {max(found.certificate.dual / found.certificate.primal - 1, 0):.1g} of it")
 """,
         "tests/estimators/test_landmarks_shaped.py",

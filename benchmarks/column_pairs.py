@@ -56,7 +56,7 @@ GRIDS = {  # strengths, parts of the largest one; penalties as weak as those of 
 }
 STRETCH = 4.0
 TOL, FIRST_STRENGTH = 1e-2, 0.05
-FACTORED: dict[str, Any] = {"loss": "logistic", "regularizer": "l1", "tol": TOL, "representation": "factored"}
+FACTORED: dict[str, Any] = {"loss": "logistic", "penalty": "l1", "tol": TOL, "representation": "factored"}
 
 
 def load(folder: Path | None, seed: int) -> tuple[np.ndarray, np.ndarray]:
@@ -73,7 +73,7 @@ def load(folder: Path | None, seed: int) -> tuple[np.ndarray, np.ndarray]:
 
 def leading_column(X: np.ndarray, y: np.ndarray, bank: KernelBank) -> int:
     """Return the column with the largest function in an additive model."""
-    model = solve(bank, y, X=X, relative_strength=FIRST_STRENGTH, **FACTORED)
+    model = solve(bank, y, X=X, alpha=f"{FIRST_STRENGTH}*max", **FACTORED)
     norms = np.zeros(X.shape[1])
     for kernel in model.active.tolist():
         norms[list(model.functions.stack.columns_of(kernel))] += model.kernel_norms[kernel]
@@ -107,7 +107,7 @@ def machine(name: str, X: np.ndarray, y: np.ndarray, count: int) -> Any:
     if "triples" in name:
         bank += KernelBank.interactions(order=3, columns=[j for j in varied if j < NUMERIC])
     if " at " in name:
-        return solve(bank, y, X=X, relative_strength=float(name.split(" at ")[1]), **FACTORED)
+        return solve(bank, y, X=X, alpha=f"{float(name.split(' at ')[1])}*max", **FACTORED)
     given: dict[str, Any] = {"penalty": "l1", "resources": {"representation": "factored"}, "tol": TOL} | GRIDS[name]
     given["cv"] = list(StratifiedShuffleSplit(1, test_size=0.25, random_state=0).split(X, y))
     if name in ("additive", "pairs", "triples"):

@@ -68,7 +68,7 @@ def fits(rows: int, v: int, rng: np.random.Generator) -> dict[str, Any]:
     for name, kind in (("decided", "auto"), ("packed", "packed")):
         start = time.process_time()
         stack = build_stack(bank, prepared, kind=kind, dtype=np.float32)
-        found = solve(stack, y, loss="logistic", regularizer="l1", relative_strength=0.03, tol=1e-3)
+        found = solve(stack, y, loss="logistic", penalty="l1", alpha="0.03*max", tol=1e-3)
         row |= {f"{name} s": time.process_time() - start, f"{name} MB": stack.nbytes / 1e6}
         row |= {f"{name} gap": found.certificate.relative_gap}
         if isinstance(stack, DistinctStack):

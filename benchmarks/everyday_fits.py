@@ -68,7 +68,7 @@ def stored_grams(n: int, n_kernels: int) -> tuple[Any, Any]:
 
 def hinge_fit(grams: Any, y: Any) -> Any:
     """Fit the hinge loss on stored matrices."""
-    return solve(grams, y, loss="hinge", regularizer="l1", relative_strength=0.1, tol=1e-3)
+    return solve(grams, y, loss="hinge", penalty="l1", alpha="0.1*max", tol=1e-3)
 
 
 def stored(n: int, n_kernels: int) -> tuple[Call, Call | None]:
@@ -165,8 +165,8 @@ def large(n: int, columns: int, alpha: str) -> tuple[Call, Call | None]:
     bank = KernelBank.per_feature(widths=case.grid, standardize=True)
 
     def by_solve() -> Any:
-        given = {"relative_strength": case.relative_strength, "tol": case.tol}
-        return solve(FourierStack.grid(X, case.grid), y, loss="logistic", regularizer="l1", **given)
+        given = {"alpha": f"{case.relative_strength}*max", "tol": case.tol}
+        return solve(FourierStack.grid(X, case.grid), y, loss="logistic", penalty="l1", **given)
 
     given = {"alpha": alpha} if alpha else {}
     return lambda: MKLClassifier(bank, loss="logistic", **given).fit(X, y), by_solve if alpha else None
@@ -179,8 +179,8 @@ def million(n: int, n_kernels: int) -> tuple[Call, Call | None]:
     bank = KernelBank.per_feature(widths=widths, standardize=True)
 
     def by_solve() -> Any:
-        given = {"relative_strength": 0.1, "tol": 1e-3}
-        return solve(FourierStack.grid(X, widths), y, loss="logistic", regularizer="l1", **given)
+        given = {"alpha": "0.1*max", "tol": 1e-3}
+        return solve(FourierStack.grid(X, widths), y, loss="logistic", penalty="l1", **given)
 
     return lambda: MKLClassifier(bank, loss="logistic", alpha="0.1*max", tol=1e-3).fit(X, y), by_solve
 

@@ -228,7 +228,7 @@ def of_solve(found: Any, kernels: Any, y: Floats, options: dict[str, Any], grid:
     """Return the problem of a call of `solve` on matrices, or on the stack of a grid of widths."""
     loss, tol = options["loss"], options["tol"]
     unit = problem_of(as_stack(kernels), y, get_loss(loss), get_regularizer("l1", 1.0))
-    strength = options["relative_strength"] * unit.strength_max()
+    strength = float(options["alpha"].removesuffix("*max")) * unit.strength_max()
     told = found.certificate.primal, found.certificate.relative_gap
     if isinstance(kernels, np.ndarray):
         rho, d = found.dual_coef, found.kernel_weights

@@ -55,7 +55,7 @@ TABLE = [
     Case(10**6, 370, "hinge"),
 ]
 SIZES = [(10**4, 40), (10**5, 40), (10**6, 40), (10**5, 20), (10**5, 80), (10**5, 320)]
-COMMON = {"relative_strength": 0.1}
+COMMON = {"alpha": "0.1*max"}
 IN_CLASSES = COMMON | {"rows": 5000, "columns": 10, "widths": 9, "tol": 1e-3}
 SWEEPS = {
     "rows": [Case(rows, columns, **COMMON) for rows, columns in SIZES if columns == 40],
@@ -78,7 +78,7 @@ WIDE = [
 ]
 SMOKE = [Case(5000, 11, loss, 0.1, 1e-3) for loss in ("logistic", "squared")]
 SMOKE += [Case(2000, 4, tol=1e-3, widths=3, classes=3, outputs=outputs) for outputs in ("own", "shared")]
-FORMATS = {"gap": ".1e", "cpu_s": ".2f", "peak_gb": ".2f", "tol": "g", "relative_strength": "g"}
+FORMATS = {"gap": ".1e", "cpu_s": ".2f", "peak_gb": ".2f", "tol": "g", "alpha": f"{'g'}*max"}
 PROBLEMS = {"million": MILLION, "small": SMALL_STRENGTH, "table": TABLE, "growth": GROWTH, "wide": WIDE}
 
 
@@ -110,8 +110,8 @@ def measure(case: Case, seed: int) -> dict[str, object]:
             FourierStack.grid(X, case.grid, tol=case.pass_tol),
             y,
             loss=case.loss,
-            regularizer="l1",
-            relative_strength=case.relative_strength,
+            penalty="l1",
+            alpha=f"{case.relative_strength}*max",
             tol=case.tol,
         )
     cpu = time.process_time() - started

@@ -47,9 +47,7 @@ def triples(n: int, p: int, seed: int) -> list[dict[str, Any]]:
     found = []
     for strength in (0.1, 0.03, 0.02):
         started = time.process_time()
-        model = solve(
-            bank, y, X=X, loss="squared", regularizer="l1", relative_strength=strength, tol=1e-3, **ON_FACTORS
-        )
+        model = solve(bank, y, X=X, loss="squared", penalty="l1", alpha=f"{strength}*max", tol=1e-3, **ON_FACTORS)
         record = {"rows": n, "columns": p, "triples": comb(p, 3), "strength": strength}
         record |= {"cpu_s": time.process_time() - started, "gap": model.dual_gap, "active": len(model.active)}
         names = [model.functions.stack.names[m].split(":")[0] for m in model.active.tolist()]

@@ -54,7 +54,7 @@ def measure(kind: str, n_samples: int, n_kernels: int, seed: int) -> tuple[list[
     stages.append(Stage("bank and lazy stack", time.process_time() - started, common.peak_memory_bytes()))
     strength = ALPHA * np.sqrt(n_samples)
     with common.quiet():
-        solution = solve(stack, y, loss="logistic", regularizer="l1", strength=strength, tol=TOL, time_limit=400.0)
+        solution = solve(stack, y, loss="logistic", penalty="l1", strength=strength, tol=TOL, time_limit=400.0)
     stages.append(Stage("fit", time.process_time() - started, common.peak_memory_bytes()))
     figures = {
         "kernels": stack.n_kernels,

@@ -73,7 +73,7 @@ def fit(rows: Any, y: Any, tol: float) -> tuple[Any, float, float]:
     started, clock = time.perf_counter(), time.process_time()
     with common.quiet():
         stack = FourierStack.grid(rows, WIDTHS)
-        model = solve(stack, y, loss="logistic", regularizer="l1", relative_strength=0.05, tol=tol)
+        model = solve(stack, y, loss="logistic", penalty="l1", alpha="0.05*max", tol=tol)
     return model, time.perf_counter() - started, time.process_time() - clock
 
 

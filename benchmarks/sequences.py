@@ -236,7 +236,7 @@ def motifs_in_chunks(n_rows: int, n_kernels: int, arguments: Any) -> dict[str, A
         started = time.process_time()
         found = solve(
             bank_of_words(n_kernels), 2.0 * np.concatenate(labels) - 1.0, X=str(file), loss="logistic",
-            regularizer="l1", alpha=arguments.alpha, tol=1e-4,
+            penalty="l1", alpha=arguments.alpha, tol=1e-4,
         )  # fmt: skip
         seconds = time.process_time() - started
     names = bank_of_words(n_kernels).fit(X).names

@@ -49,7 +49,7 @@ def main() -> None:
 
     fitted = bank.fit(X)
     kernels = fitted.block(fitted.prepare(X), fitted.prepare(X))
-    solution = solve(kernels, y, loss="squared", regularizer=replace(penalty, strength=2.0), tol=1e-8)
+    solution = solve(kernels, y, loss="squared", penalty=replace(penalty, strength=2.0), tol=1e-8)
     active = [name for name, d in zip(fitted.names, solution.kernel_weights, strict=True) if d > 0]
     print(f"{solution.solver}: gap {solution.certificate.relative_gap:.0e}, kernels {active}")
 

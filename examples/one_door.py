@@ -55,7 +55,7 @@ SOLVED = {
     "pairs": ((of_pairs, bonds), {"X": pairs, "loss": "squared"}),
     "three outputs": ((bank, Y), {"X": X, "loss": "squared", "outputs": "shared"}),
     "Cox": ((bank, times), {"X": X, "loss": "cox"}),
-    "own loss, own penalty": ((bank, y), {"X": X, "loss": OWN_LOSS(), "regularizer": mixture, **FACTORED}),
+    "own loss, own penalty": ((bank, y), {"X": X, "loss": OWN_LOSS(), "penalty": mixture, **FACTORED}),
 }
 ESTIMATORS = {
     "dense": (MKLRegressor(bank, resources={"representation": "gram"}), X, y, new),
@@ -80,9 +80,9 @@ def read(folder: Path) -> None:
 def main() -> None:
     """Solve, fit, save, and let a new process read."""
     for name, (arguments, options) in SOLVED.items():
-        given = {"regularizer": "l1", "relative_strength": 0.1, **options}
+        given = {"penalty": "l1", "alpha": "0.1*max", **options}
         if not isinstance(given["regularizer"], str):
-            given.pop("relative_strength")
+            given.pop("alpha")
         found = solve(*arguments, **given)
         print(f"{name:22} {found.solver:16} {found.status}, relative gap {found.dual_gap:.0e}")
     with tempfile.TemporaryDirectory() as folder:

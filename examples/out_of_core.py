@@ -40,7 +40,7 @@ def main() -> None:
         write(folder)
         rows = open_rows(folder)
         bank = KernelBank.auto(pd.read_parquet(folder / "part0.parquet").drop(columns="degrees"), missing="mask")
-        model = solve(bank, "degrees", X=rows, loss="squared", regularizer="l1", relative_strength=0.02, tol=1e-3)
+        model = solve(bank, "degrees", X=rows, loss="squared", penalty="l1", alpha="0.02*max", tol=1e-3)
         print(rows)
         print(model.weights_frame().round(3).to_string(index=False))
         truth = pd.read_parquet(folder)["degrees"].to_numpy()

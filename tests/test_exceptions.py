@@ -40,7 +40,7 @@ CALLS: dict[str, tuple[str, Any]] = {
     "path": ("manykernels.estimators.selection.path.open_training", lambda: regularization_path(X, X[:, 0])),
     "solve": (
         "manykernels.solvers.run.Run.follow",
-        lambda: solve(np.eye(40)[None], X[:, 0], loss="squared", regularizer="l1", strength=0.1),
+        lambda: solve(np.eye(40)[None], X[:, 0], loss="squared", penalty="l1", strength=0.1),
     ),
 }
 

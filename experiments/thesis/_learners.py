@@ -133,9 +133,7 @@ def lp(weight_set: Callable[[float], Any]) -> Learner:
         models = []
         for cost in settings.costs:
             strength = 1.0 / cost
-            found = solve(
-                grams, y, loss=loss, regularizer=weight_set(strength), tol=1e-3, callback=Watch(settings.seconds)
-            )
+            found = solve(grams, y, loss=loss, penalty=weight_set(strength), tol=1e-3, callback=Watch(settings.seconds))
             models.append(Model(specs, found.kernel_weights, found.dual_coef, found.intercept))
         return models
 

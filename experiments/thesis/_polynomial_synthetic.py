@@ -88,7 +88,7 @@ class ListedProducts:
         if self.matrices:
             single = features.astype(np.float32)
             stack = DenseStack(single[:, :, None] * single[:, None, :])
-        found = solve(stack, y, loss="squared", regularizer=LpBall(self.alpha * len(y), 2.0), tol=1e-2, max_iter=100)
+        found = solve(stack, y, loss="squared", penalty=LpBall(self.alpha * len(y), 2.0), tol=1e-2, max_iter=100)
         self.coefficients_ = found.kernel_weights * (features @ found.dual_coef)
         self.intercept_, self.dual_gap_ = found.intercept, found.certificate.relative_gap
         self.kernel_names_ = range(len(features))

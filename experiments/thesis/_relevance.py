@@ -237,7 +237,7 @@ def lp(regularizer: Any) -> Method:
     def learn_one(data: Data, sizes: Sizes, strength: float) -> tuple[Model, bool]:
         watch, y = Watch(sizes.seconds), data.train[1]
         common = {"loss": "hinge", "tol": CHANGE, "callback": watch}
-        found = solve(grams(data, sizes), y, regularizer=regularizer(strength), **common)
+        found = solve(grams(data, sizes), y, penalty=regularizer(strength), **common)
         return Model(listed(found.kernel_weights, sizes), found.dual_coef, found.intercept), watch.late
 
     return together(learn_one)

@@ -133,7 +133,7 @@ def listed_error(data: Data, method: str, grid: np.ndarray) -> float:
         weights = nnls(columns.T @ columns, columns.T @ space.ideal.ravel())[0]
         return svm_error(data, grid, weights / max(weights.sum(), 1e-300))
     regularizer = {"LPMKL (p=1)": Simplex, "LPMKL (p=2)": LpBall}[method]
-    fits = [solve(grams, y, regularizer=regularizer(1 / C), loss="hinge", tol=1e-2) for C in LIST_CONSTANTS]
+    fits = [solve(grams, y, penalty=regularizer(1 / C), loss="hinge", tol=1e-2) for C in LIST_CONSTANTS]
     return best_model(data, [(grid, fit) for fit in fits])[0]
 
 

@@ -89,7 +89,7 @@ def test_the_dual_bound_lies_below_every_list(loss: str) -> None:
     assert "over all widths the relative duality gap is at most" in found.solution.message
     grid = np.geomspace(0.2, 10.0, 8)
     listed = np.stack([family.value(points, np.array([a, b])) for a in grid for b in grid])
-    best = solve(listed, y, loss=loss, regularizer=Simplex(0.5), tol=1e-6).certificate
+    best = solve(listed, y, loss=loss, penalty=Simplex(0.5), tol=1e-6).certificate
     assert certificate.dual <= best.primal * (1 + 1e-9)
 
 

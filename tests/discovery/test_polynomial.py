@@ -276,7 +276,7 @@ def test_general_base_kernels_reach_the_optimum_on_all_products(
     stack = np.array(
         [np.prod([np.ones((N, N)), *(levels[i.count(j) - 1][j] for j in set(i))], axis=0) for i in indices]
     )
-    given = solve(stack, signal, loss="squared", regularizer=LpBall(0.5, p=1.5), tol=1e-8)
+    given = solve(stack, signal, loss="squared", penalty=LpBall(0.5, p=1.5), tol=1e-8)
     np.testing.assert_allclose(found.solution.certificate.primal, given.certificate.primal, rtol=2e-6)
     assert found.solution.certificate.dual <= given.certificate.primal
     names = [kernel.name for kernel in found.kernels]

@@ -131,8 +131,8 @@ def test_rows_that_lack_a_column_have_features_of_zero() -> None:
 
 
 def test_rows_in_chunks_give_the_same_model() -> None:
-    whole = on_factors(X, Y, BANK, loss="squared", relative_strength=0.1, tol=1e-8)
-    chunks = on_factors(open_rows(X, chunk_rows=40), Y, BANK, loss="squared", relative_strength=0.1, tol=1e-8)
+    whole = on_factors(X, Y, BANK, loss="squared", alpha="0.1*max", tol=1e-8)
+    chunks = on_factors(open_rows(X, chunk_rows=40), Y, BANK, loss="squared", alpha="0.1*max", tol=1e-8)
     assert chunks.certificate.primal == pytest.approx(whole.certificate.primal, rel=1e-8)
     np.testing.assert_allclose(chunks.decision_function(X[:9]), whole.decision_function(X[:9]), atol=1e-5)
 

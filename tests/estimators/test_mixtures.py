@@ -121,7 +121,7 @@ def test_averages_are_those_of_the_solver(loss: str, centered: bool) -> None:
     found = fit_averages(kernel, [get_loss(loss)] * 2, targets, weight, strengths, tol=1e-13).held_out
     for k in range(2):
         wanted = solve(
-            gram[None], targets[:, k], loss=loss, regularizer="ridge", strength=strengths[k], sample_weight=weight,
+            gram[None], targets[:, k], loss=loss, penalty="ridge", strength=strengths[k], sample_weight=weight,
             fit_intercept=centered, tol=1e-11,
         )  # fmt: skip
         scores = wanted.kernel_weights[0] * gram @ wanted.dual_coef + wanted.intercept

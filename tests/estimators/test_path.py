@@ -63,7 +63,7 @@ def test_every_solution_is_the_one_of_a_cold_start(solver: str) -> None:
     _, kernels, y = data()
     path = regularization_path(kernels, y, kernels="precomputed", n_alphas=6, solver=solver, tol=1e-8)
     for alpha, found, norms in zip(path.alphas, path.solutions, path.norms, strict=True):
-        cold = solve(kernels, y, loss="squared", regularizer="l1", strength=alpha * len(y), tol=1e-9)
+        cold = solve(kernels, y, loss="squared", penalty="l1", strength=alpha * len(y), tol=1e-9)
         np.testing.assert_allclose(found.certificate.primal, cold.certificate.primal, rtol=2e-8)
         square = np.einsum("i,mij,j->m", found.dual_coef, kernels, found.dual_coef)
         np.testing.assert_allclose(norms, found.kernel_weights * np.sqrt(square), rtol=1e-9)
@@ -84,7 +84,7 @@ def test_warm_starts_save_work() -> None:
     _, kernels, y = data()
     path = regularization_path(kernels, y, kernels="precomputed", n_alphas=20, solver="pfbs", tol=1e-7)
     cold = [
-        solve(kernels, y, loss="squared", regularizer="l1", strength=alpha * len(y), solver="pfbs", tol=1e-7)
+        solve(kernels, y, loss="squared", penalty="l1", strength=alpha * len(y), solver="pfbs", tol=1e-7)
         for alpha in path.alphas
     ]
     assert path.summary()["newton_steps"].sum() < 0.7 * sum(found.newton_steps for found in cold)

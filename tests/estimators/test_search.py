@@ -68,7 +68,7 @@ class TwoKernels(BaseKernelSearch):
             problem.stack,
             problem.y,
             loss=problem.loss,
-            regularizer=problem.regularizer,
+            penalty=problem.regularizer,
             fit_intercept=problem.fit_intercept,
             sample_weight=problem.weight,
             tol=self.accuracy * self.tol,

@@ -142,7 +142,7 @@ def test_a_number_is_the_strength_relative_to_the_mean_loss_in_the_unit_of_y() -
     weight = RNG.uniform(0.5, 2.0, size=30)
     model = MKLRegressor("precomputed", alpha=0.03, **TIGHT).fit(GRAMS, 100.0 * Y, sample_weight=weight)
     penalty = get_regularizer("l1", 0.03 * weight.sum())
-    found = solve(GRAMS, 100.0 * Y, loss="squared", regularizer=penalty, sample_weight=weight, tol=1e-9)
+    found = solve(GRAMS, 100.0 * Y, loss="squared", penalty=penalty, sample_weight=weight, tol=1e-9)
     assert model.alpha_ == pytest.approx(0.03, rel=1e-12)
     assert model.solution_.certificate.primal == pytest.approx(found.certificate.primal, rel=1e-8)
 

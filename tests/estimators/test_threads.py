@@ -89,7 +89,7 @@ def test_runs_that_share_a_stack_count_what_each_of_them_reads():
     target = factors[3, :, 0]
 
     def run(_):
-        return solve(stack, target, loss="squared", regularizer="l1", strength=2.0).passes
+        return solve(stack, target, loss="squared", penalty="l1", strength=2.0).passes
 
     alone = run(None)
     assert stack.counters.passes == pytest.approx(alone)

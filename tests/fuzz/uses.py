@@ -127,8 +127,8 @@ def regularizer_of(rng: np.random.Generator, n: int) -> dict[str, Any]:
     name, part = str(rng.choice(REGULARIZERS)), float(f"{10 ** rng.uniform(-4, 0.3):.3g}")
     if name in ("elasticnet", "lq"):
         own = {"l1_ratio": float(rng.choice([0.1, 0.5, 0.9]))} if name == "elasticnet" else {"q": 1.5}
-        return {"regularizer": get_regularizer(name, 0.1 * n * part, **own)}
-    return {"regularizer": name, "relative_strength": part}
+        return {"penalty": get_regularizer(name, 0.1 * n * part, **own)}
+    return {"penalty": name, "alpha": f"{part}*max"}
 
 
 def weights_of(rng: np.random.Generator, n: int) -> Any:

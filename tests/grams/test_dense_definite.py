@@ -118,7 +118,7 @@ def test_no_solver_returns_a_model_of_an_indefinite_kernel(lazy, solver, kernel)
     kernels = with_kernel(3, kernel)
     penalty = "simplex" if solver in ("simplemkl", "silp") else "l1"
     with pytest.raises(NotPSDError, match=r"kernels\[3\] is not positive semidefinite: its smallest eigenvalue is -"):
-        solve(kernels, Y, loss="squared", regularizer=penalty, strength=1.0, solver=solver)
+        solve(kernels, Y, loss="squared", penalty=penalty, strength=1.0, solver=solver)
 
 
 def test_a_negative_quadratic_form_of_an_inactive_kernel_is_noticed(lazy):
@@ -202,10 +202,10 @@ def test_the_same_happens_to_kernels_that_are_proven_late(lazy):
     definite = stack.block()
     np.testing.assert_allclose(np.linalg.eigvalsh(definite[1]), [0.0, 1.0, 1.0], atol=1e-15)
     y = np.array([1.0, 1.0, -2.0])
-    solution = solve(kernels, y, loss="squared", regularizer="ridge", strength=0.1)
-    whole = solve(definite, y, loss="squared", regularizer="ridge", strength=0.1)
+    solution = solve(kernels, y, loss="squared", penalty="ridge", strength=0.1)
+    whole = solve(definite, y, loss="squared", penalty="ridge", strength=0.1)
     shared = as_stack(kernels)
-    again = [solve(shared, y, loss="squared", regularizer="ridge", strength=0.1) for _ in range(2)]
+    again = [solve(shared, y, loss="squared", penalty="ridge", strength=0.1) for _ in range(2)]
     assert {found.certificate.primal for found in again} == {solution.certificate.primal}
     assert solution.certificate.primal == pytest.approx(whole.certificate.primal, rel=1e-12)
 
@@ -250,7 +250,7 @@ def test_replaced_kernels_are_told_with_their_size(large, request):
     if large:
         request.getfixturevalue("lazy")
     kernels = with_kernel(3, slightly_indefinite(3e-9))
-    found = solve(kernels, Y, loss="squared", regularizer="l1", relative_strength=0.1)
+    found = solve(kernels, Y, loss="squared", penalty="l1", alpha="0.1*max")
     assert list(found.replaced_kernels) == [3]
     assert found.replaced_kernels[3] == pytest.approx(3e-9, rel=1e-4)
     assert "stands for 1 of 30 kernels, negative by up to 3.0e-09 of the largest eigenvalue" in found.message
@@ -261,7 +261,7 @@ def test_replaced_kernels_are_told_with_their_size(large, request):
 
 
 def test_nothing_is_told_where_nothing_was_replaced():
-    found = solve(KERNELS, Y, loss="squared", regularizer="l1", relative_strength=0.1)
+    found = solve(KERNELS, Y, loss="squared", penalty="l1", alpha="0.1*max")
     assert found.replaced_kernels == {}
     assert "stands for" not in found.message
 

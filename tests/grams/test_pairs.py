@@ -126,7 +126,7 @@ def test_kernels_that_resemble_one_another_take_few_newton_steps():
 
 def test_other_losses_form_the_matrix():
     stack, kron, y = table((12, 9))
-    options = {"loss": "hinge", "regularizer": "l1", "strength": 1.0, "tol": 1e-8}
+    options = {"loss": "hinge", "penalty": "l1", "strength": 1.0, "tol": 1e-8}
     found, expected = (solve(kernels, np.sign(y), **options) for kernels in (stack, DenseStack(kron)))
     assert found.certificate.primal == pytest.approx(expected.certificate.primal, rel=1e-7)
 
@@ -158,7 +158,7 @@ def test_memory_is_that_of_the_members():
     pairs = np.column_stack([rng.integers(0, size, 6000) for size in (200, 100)])
     stack = PairStack(left, right, pairs)
     tracemalloc.start()
-    solve(stack, rng.normal(size=6000), loss="squared", regularizer="ridge", strength=1.0, tol=1e-6)
+    solve(stack, rng.normal(size=6000), loss="squared", penalty="ridge", strength=1.0, tol=1e-6)
     peak = tracemalloc.get_traced_memory()[1]
     tracemalloc.stop()
     assert stack.nbytes == left.nbytes + right.nbytes + pairs.nbytes
@@ -170,8 +170,8 @@ def test_a_matrix_that_does_not_fit_is_refused_before_it_is_made(monkeypatch):
     monkeypatch.setattr(module, "MOST_FORMED", 10)
     monkeypatch.setattr(module, "available_memory", lambda: 10_000)
     with pytest.raises(MemoryBudgetError, match=r"108 pairs.*losses with derivatives"):
-        solve(stack, np.sign(y), loss="hinge", regularizer="l1", strength=1.0)
-    assert solve(stack, y, loss="squared", regularizer="l1", strength=1.0).certificate.relative_gap < 1e-2
+        solve(stack, np.sign(y), loss="hinge", penalty="l1", strength=1.0)
+    assert solve(stack, y, loss="squared", penalty="l1", strength=1.0).certificate.relative_gap < 1e-2
 
 
 ONE, TWO = np.eye(3)[None], np.eye(2)[None]

@@ -103,7 +103,7 @@ def test_problems_end_where_dense_solvers_end(seed: int, loss: str, regularizer:
     factors, grams = factored_stack_of(X, bank), build_stack(bank.fit(X), X, kind="dense")
     rng = np.random.default_rng(seed)
     y = rng.normal(size=40) if loss == "squared" else np.sign(rng.normal(size=40))
-    options: dict[str, Any] = {"loss": loss, "regularizer": regularizer, "relative_strength": 0.2, "tol": 1e-9}
+    options: dict[str, Any] = {"loss": loss, "penalty": regularizer, "alpha": "0.2*max", "tol": 1e-9}
     found, exact = solve(factors, y, **options), solve(grams, y, **options)
     assert found.certificate.primal == pytest.approx(exact.certificate.primal, rel=1e-8)
 
@@ -126,7 +126,7 @@ def test_steps_without_hessians_reach_the_same_minimum(loss: str, regularizer: s
     fit = minimize(objective, start, 1e-7, 300)
     assert fit.gap <= 1e-7
     grams = build_stack(BANK.replace(kernels=KERNELS[:4]).fit(X), X, kind="dense")
-    exact = solve(grams, y, loss=loss, regularizer=get_regularizer(regularizer, 4.0), tol=1e-9)
+    exact = solve(grams, y, loss=loss, penalty=get_regularizer(regularizer, 4.0), tol=1e-9)
     assert objective.value(fit.point) == pytest.approx(exact.certificate.primal, abs=3e-7)
 
 
@@ -185,7 +185,7 @@ def test_rows_in_chunks_make_the_same_model(tmp_path: Path) -> None:
     X, rng = table(5, 120), np.random.default_rng(5)
     y = np.where(X["dna"].str.contains("AC") ^ (rng.random(120) < 0.1), 1.0, -1.0)
     X.to_parquet(tmp_path / "rows.parquet", row_group_size=37)
-    posed: Any = {"loss": "logistic", "regularizer": "l1", "strength": 1.0, "tol": 1e-8}
+    posed: Any = {"loss": "logistic", "penalty": "l1", "strength": 1.0, "tol": 1e-8}
     whole, chunked = (solve(BANK, y, X=rows, **posed) for rows in (X, str(tmp_path / "rows.parquet")))
     assert chunked.certificate.relative_gap <= 1e-8
     assert chunked.certificate.primal == pytest.approx(whole.certificate.primal, rel=1e-7)

@@ -51,7 +51,7 @@ def test_one_zero_weight_copies_nothing(monkeypatch):
     small = MKLRegressor("precomputed", alpha=0.05, tol=1e-10).fit(KERNELS[:, without[:, None], without], Y[without])
     assert copied.solution_.dual_coef.shape == (30,)
     np.testing.assert_allclose(model.predict(stack), small.predict(KERNELS[:, :, without]), atol=1e-8)
-    found = solve(KERNELS, Y, loss="squared", regularizer="l1", strength=0.05 * 39, sample_weight=weight, tol=1e-10)
+    found = solve(KERNELS, Y, loss="squared", penalty="l1", strength=0.05 * 39, sample_weight=weight, tol=1e-10)
     np.testing.assert_allclose(found.dual_coef, model.solution_.dual_coef, atol=1e-8)
 
 

@@ -152,7 +152,7 @@ def test_a_gap_of_zero_is_drawn_below_the_others() -> None:
 
 def test_convergence_refuses_other_things(named: Named) -> None:
     kernels = np.eye(4)[None]
-    solution = solve(kernels, [1.0, -1.0, 1.0, -1.0], loss="squared", regularizer="ridge", strength=1.0)
+    solution = solve(kernels, [1.0, -1.0, 1.0, -1.0], loss="squared", penalty="ridge", strength=1.0)
     with pytest.raises(InvalidInputError, match="Expected a Solution"):
         ConvergenceDisplay.from_solution({"a": solution, "b": 3})
     with pytest.raises(InvalidInputError, match=r"x must be one of 'elapsed_s', .*, got 'time'"):

@@ -127,5 +127,5 @@ def test_a_loss_that_couples_samples_has_no_intercept() -> None:
     assert not problem.fit_intercept
     assert problem.zero_model()[1] == 0.0
     target = survival_target([True, True, False, True], [2.0, 1.0, 4.0, 3.0])
-    solution = solve(np.eye(4)[None], target, loss="cox", regularizer="l1", strength=0.1, tol=1e-8)
+    solution = solve(np.eye(4)[None], target, loss="cox", penalty="l1", strength=0.1, tol=1e-8)
     assert solution.certificate.relative_gap <= 1e-8

@@ -138,7 +138,7 @@ def cases() -> Iterator[tuple[Any, Any]]:
 @pytest.mark.parametrize(("loss", "regularizer"), list(cases()), ids=str)
 def test_the_default_solver_finds_the_optimum(loss: Any, regularizer: Any) -> None:
     kernels, y = kernels_and_target()
-    solution = solve(kernels, y, loss=loss, regularizer=regularizer, tol=1e-8)
+    solution = solve(kernels, y, loss=loss, penalty=regularizer, tol=1e-8)
     assert str(solution.status) == "converged"
     assert solution.certificate.relative_gap <= 1e-8
     linear, ridge = (np.broadcast_to(part, 7) for part in (regularizer.curve.linear, regularizer.curve.ridge))
@@ -149,7 +149,7 @@ def test_the_default_solver_finds_the_optimum(loss: Any, regularizer: Any) -> No
 @pytest.mark.parametrize("loss", LOSSES, **ids)
 def test_other_penalties_are_solved_with_the_losses_too(name: str, loss: Any) -> None:
     kernels, y = kernels_and_target()
-    assert solve(kernels, y, loss=loss, regularizer=name, strength=0.3, tol=1e-8).certificate.relative_gap <= 1e-8
+    assert solve(kernels, y, loss=loss, penalty=name, strength=0.3, tol=1e-8).certificate.relative_gap <= 1e-8
 
 
 @pytest.mark.sampled(4)
@@ -158,7 +158,7 @@ def test_other_penalties_are_solved_with_the_losses_too(name: str, loss: Any) ->
 def test_all_able_solvers_agree(loss: Any, regularizer: Any) -> None:
     kernels, y = kernels_and_target()
     problem = Problem(kernels, y, loss, regularizer)
-    best = solve(kernels, y, loss=loss, regularizer=regularizer, tol=1e-8).certificate.primal
+    best = solve(kernels, y, loss=loss, penalty=regularizer, tol=1e-8).certificate.primal
     able = solvers_for(problem)
     assert len(able) >= 3
     for name in able:
@@ -223,7 +223,7 @@ def test_refusals_name_what_is_missing(solver: str, loss: Any, regularizer: Any,
     kernels, y = kernels_and_target()
     strength = None if isinstance(regularizer, Regularizer) else 0.3
     with pytest.raises(IncompatibleError, match=f"Solver '{solver}' .*it needs {words}.*Able: "):
-        solve(kernels, y, loss=loss, regularizer=regularizer, strength=strength, solver=solver)
+        solve(kernels, y, loss=loss, penalty=regularizer, strength=strength, solver=solver)
 
 
 class Bare(GroupMixture):
@@ -239,4 +239,4 @@ def test_what_nobody_can_solve_is_refused_with_every_reason() -> None:
     with pytest.raises(
         IncompatibleError, match=r"No solver can solve this problem\. 'working_set': it needs .*'conic': "
     ):
-        solve(kernels, y, loss="squared", regularizer=bare)
+        solve(kernels, y, loss="squared", penalty=bare)

@@ -78,7 +78,7 @@ def test_parameters_go_to_the_names_that_have_them() -> None:
 def test_a_penalty_of_other_kernels_is_refused() -> None:
     penalty = get_regularizer({"subject": "ridge", "*": "l1"}, 1.0).on_kernels(NAMES)
     with pytest.raises(InvalidInputError, match="a penalty of 6 kernels, not of 2"):
-        solve(np.stack([np.eye(3)] * 2), np.arange(3.0), loss="squared", regularizer=penalty)
+        solve(np.stack([np.eye(3)] * 2), np.arange(3.0), loss="squared", penalty=penalty)
 
 
 def test_one_group_is_the_penalty_itself() -> None:
@@ -86,8 +86,8 @@ def test_one_group_is_the_penalty_itself() -> None:
     factors = rng.normal(size=(3, 20, 4))
     kernels, y = factors @ factors.transpose(0, 2, 1), rng.normal(size=20)
     for name in ("l1", "ridge", "simplex", "lq"):
-        alone = solve(kernels, y, loss="squared", regularizer=name, strength=2.0, tol=1e-9)
-        whole = solve(kernels, y, loss="squared", regularizer={"*": name}, strength=2.0, tol=1e-9)
+        alone = solve(kernels, y, loss="squared", penalty=name, strength=2.0, tol=1e-9)
+        whole = solve(kernels, y, loss="squared", penalty={"*": name}, strength=2.0, tol=1e-9)
         assert whole.certificate.primal == pytest.approx(alone.certificate.primal, rel=1e-8)
 
 

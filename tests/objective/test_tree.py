@@ -77,7 +77,7 @@ def test_a_group_that_is_not_needed_is_left_out_as_a_whole() -> None:
     kernels = np.einsum("im,jm->mij", X, X)
     y = X[:, :4] @ [2.0, -1.5, 1.0, 1.0] + 0.3 * rng.normal(size=60)
     tree = Tree(12.0, {"a": (0, 1, 2, 3), "b": (4, 5, 6, 7), "c": (8, 9, 10, 11)}, l1_ratio=0.3)
-    found = solve(kernels, y, loss="squared", regularizer=tree, tol=1e-8)
+    found = solve(kernels, y, loss="squared", penalty=tree, tol=1e-8)
     assert found.status == "converged"
     assert (found.kernel_weights[:4] > 0).all()
     assert not found.kernel_weights[4:].any()

@@ -33,7 +33,7 @@ def test_block_q_norm_near_one_does_not_lose_its_penalty_to_underflow() -> None:
         kernel[None],
         [0.5, -1.8, 2.8],
         loss="epsilon_insensitive",
-        regularizer=BlockLq(8e-6, q=1.005),
+        penalty=BlockLq(8e-6, q=1.005),
         fit_intercept=False,
         tol=1e-6,
     )
@@ -53,7 +53,7 @@ def test_a_constant_column_does_no_harm(seed: int) -> None:
     columns = np.column_stack([rng.standard_normal((60, 3)), np.ones(60)])
     kernels = np.stack([np.outer(column, column) for column in columns.T])
     y = columns[:, 0] + 0.3 * rng.standard_normal(60)
-    solution = solve(kernels, y, loss="huber", regularizer=BlockLq(6e-2, q=1.9), tol=1e-6)
+    solution = solve(kernels, y, loss="huber", penalty=BlockLq(6e-2, q=1.9), tol=1e-6)
     assert solution.status == "converged"
     assert solution.n_iter < 50
 
@@ -73,7 +73,7 @@ def test_a_time_limit_holds_within_one_factorization(solver: str, monkeypatch: p
             factors @ factors.transpose(0, 2, 1),
             np.sign(factors[0, :, 0]),
             loss="squared_hinge",
-            regularizer="elasticnet" if solver in ("working_set", "interior_point", "smooth_dual") else "simplex",
+            penalty="elasticnet" if solver in ("working_set", "interior_point", "smooth_dual") else "simplex",
             strength=0.1,
             solver=solver,
             tol=1e-12,

@@ -46,7 +46,7 @@ def library(small: SmallProblem) -> Predict:
             small.kernels,
             small.y,
             loss=get_loss(small.loss_name, **small.loss_params),
-            regularizer=get_regularizer(small.regularizer_name, small.strength, **small.regularizer_params),
+            penalty=get_regularizer(small.regularizer_name, small.strength, **small.regularizer_params),
             fit_intercept=small.fit_intercept,
             tol=1e-12,
         )

@@ -67,7 +67,7 @@ def solve_small(small: SmallProblem, solver: str, tol: float = 1e-8) -> Solution
         small.kernels,
         small.y,
         loss=get_loss(small.loss_name, **small.loss_params),
-        regularizer=get_regularizer(small.regularizer_name, small.strength, **small.regularizer_params),
+        penalty=get_regularizer(small.regularizer_name, small.strength, **small.regularizer_params),
         strength=small.strength,
         fit_intercept=small.fit_intercept,
         sample_weight=small.sample_weight,

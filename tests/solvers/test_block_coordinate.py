@@ -236,7 +236,7 @@ def test_a_loss_that_couples_samples(strength, penalty) -> None:
     kernels = np.exp(-((X[:, None] - X) ** 2)).transpose(2, 0, 1)
     time = rng.exponential(size=120) * np.exp(-X[:, 0] - np.sin(2 * X[:, 1]))
     target = survival_target(rng.random(120) < 0.7, time)
-    settings = {"loss": "cox", "regularizer": penalty, "strength": strength, "tol": 1e-6}
+    settings = {"loss": "cox", "penalty": penalty, "strength": strength, "tol": 1e-6}
     found = solve(kernels, target, solver="block_coordinate", **settings)
     assert found.status == "converged"
     assert found.certificate.relative_gap <= 1e-6

@@ -21,8 +21,7 @@ def gaussians(n_samples: int) -> tuple[np.ndarray, np.ndarray]:
 def test_steps_do_not_depend_on_the_unit_of_the_target(loss: str) -> None:
     grams, y = gaussians(60)
     found = [  # powers of two leave the rounding of every product as it is
-        solve(grams, y * unit, loss=loss, regularizer="l1", relative_strength=0.05, tol=1e-6)
-        for unit in (1.0, 2.0**-66, 2.0**50)
+        solve(grams, y * unit, loss=loss, penalty="l1", alpha="0.05*max", tol=1e-6) for unit in (1.0, 2.0**-66, 2.0**50)
     ]
     assert len({(each.newton_steps, each.n_iter, each.status) for each in found}) == 1, found
 

@@ -34,7 +34,7 @@ def test_a_single_target_is_the_problem_without_sharing(loss, penalty):
     regularizer = get_regularizer(penalty, 0.7)
     tol = 1e-6 if penalty.endswith("ball") else 1e-9
     _, shared = found(NUMBERS[:, :1], loss, regularizer, tol)
-    own = solve(KERNELS, NUMBERS[:, 0], loss=loss, regularizer=regularizer, tol=tol)
+    own = solve(KERNELS, NUMBERS[:, 0], loss=loss, penalty=regularizer, tol=tol)
     assert shared.certificate.primal == pytest.approx(own.certificate.primal, rel=2 * tol)
     fitted = [np.einsum("m,mij,j->i", one.kernel_weights, KERNELS, one.dual_coef.ravel()) for one in (shared, own)]
     if loss == "squared":  # strongly convex in the scores: both are so near to those of the optimum
@@ -49,7 +49,7 @@ def test_ridge_of_several_targets_is_that_of_scikit_learn():
 
 def test_ridge_shares_nothing():
     _, shared = found(NUMBERS, "huber", get_regularizer("ridge", 2.0))
-    own = [solve(KERNELS, y, loss="huber", regularizer="ridge", strength=2.0, tol=1e-9) for y in NUMBERS.T]
+    own = [solve(KERNELS, y, loss="huber", penalty="ridge", strength=2.0, tol=1e-9) for y in NUMBERS.T]
     assert shared.certificate.primal == pytest.approx(sum(one.certificate.primal for one in own), rel=1e-8)
 
 
@@ -84,7 +84,7 @@ def test_two_classes_of_the_multinomial_loss_are_the_logistic_loss():
     """With scores f and -f the norm over both is sqrt(2) ||f||; the score of the logistic loss is their difference."""
     y = np.where(NUMBERS[:, 0] > 0, 1.0, -1.0)
     _, shared = found(np.column_stack([y, -y]), "logistic", get_regularizer("l1", 1.0))
-    own = solve(KERNELS, y, loss="logistic", regularizer="l1", strength=1.0 / np.sqrt(2.0), tol=1e-9)
+    own = solve(KERNELS, y, loss="logistic", penalty="l1", strength=1.0 / np.sqrt(2.0), tol=1e-9)
     assert shared.certificate.primal == pytest.approx(own.certificate.primal, rel=1e-8)
 
 

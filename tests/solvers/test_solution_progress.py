@@ -56,7 +56,7 @@ def test_bars_tell_when_the_end_is_near(terminal: io.StringIO) -> None:
     shown = terminal.getvalue()
     assert "left -:--:--" in shown
     assert "left 0:00:00" in shown
-    solve(BANK.fit(X).block(*[BANK.fit(X).prepare(X)] * 2), Y, loss="squared", regularizer="l1", strength=1, verbose=1)
+    solve(BANK.fit(X).block(*[BANK.fit(X).prepare(X)] * 2), Y, loss="squared", penalty="l1", strength=1, verbose=1)
     assert "left 0:00:00" in terminal.getvalue().rsplit("working_set", 1)[-1]
 
 
@@ -114,7 +114,7 @@ def test_a_path_counts_its_strengths(terminal: io.StringIO, verbose: int) -> Non
 
 
 def test_one_run_shows_its_gap(terminal: io.StringIO) -> None:
-    solve(BANK.fit(X).block(*[BANK.fit(X).prepare(X)] * 2), Y, loss="squared", regularizer="l1", strength=1, verbose=2)
+    solve(BANK.fit(X).block(*[BANK.fit(X).prepare(X)] * 2), Y, loss="squared", penalty="l1", strength=1, verbose=2)
     assert "iteration 0  gap" in terminal.getvalue()
 
 

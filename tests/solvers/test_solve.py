@@ -16,12 +16,12 @@ from manykernels.exceptions import InvalidInputError
 from manykernels.grams import as_stack
 from manykernels.grams.factored import factored_stack
 from manykernels.kernels import PairKernels
-from manykernels.objective import survival_target
+from manykernels.objective import get_regularizer, survival_target
 from manykernels.solvers import Solution, Status
 
 Array = NDArray[Any]
 BANK = KernelBank.per_feature(widths=[0.5, 1.5], standardize=True)
-SQUARED: dict[str, Any] = {"loss": "squared", "regularizer": "l1"}
+SQUARED: dict[str, Any] = {"loss": "squared", "penalty": "l1"}
 
 
 def rows(n: int = 120, columns: int = 3) -> tuple[Array, Array]:
@@ -66,7 +66,7 @@ def test_a_survival_target_is_ranks_of_signed_times() -> None:
     X, f = rows()
     event, time = survival(f)
     kernels = grams(X)
-    options: dict[str, Any] = {"loss": "cox", "regularizer": "l1", "alpha": 0.01, "tol": 1e-6}
+    options: dict[str, Any] = {"loss": "cox", "penalty": "l1", "alpha": 0.01, "tol": 1e-6}
     named = pd.DataFrame({"seen": event, "months": time})
     found = [solve(kernels, y, **options) for y in (survival_array(event, time), survival_target(event, time), named)]
     assert len({each.certificate.primal for each in found}) == 1
@@ -77,7 +77,7 @@ def test_a_survival_target_is_ranks_of_signed_times() -> None:
 def test_a_bank_with_its_table_is_a_function_of_new_rows(held: str) -> None:
     X, y = rows()
     new = np.random.default_rng(2).normal(size=(20, 3))
-    found = solve(BANK, y, X=X, relative_strength=0.1, tol=1e-8, representation=held, **SQUARED)
+    found = solve(BANK, y, X=X, alpha="0.1*max", tol=1e-8, representation=held, **SQUARED)
     fitted, prepared = BANK.fit_prepare(X)
     cross = fitted.block(fitted.prepare(new), prepared)
     expected = np.tensordot(found.kernel_weights, cross, 1) @ found.dual_coef + found.intercept
@@ -93,7 +93,7 @@ def test_a_bank_with_its_table_is_a_function_of_new_rows(held: str) -> None:
 @pytest.mark.parametrize("bank", [BANK.replace(center=True), BANK.replace(normalize="unit_diagonal")], ids=str)
 def test_a_bank_that_stacks_cannot_read_rows_for_prepares_new_rows(bank: KernelBank) -> None:
     X, y = rows()
-    options: dict[str, Any] = {"relative_strength": 0.1, "tol": 1e-7, **SQUARED}
+    options: dict[str, Any] = {"alpha": "0.1*max", "tol": 1e-7, **SQUARED}
     gram, factored = (solve(bank, y, X=X, representation=held, **options) for held in ("gram", "factored"))
     assert factored.certificate.primal == pytest.approx(gram.certificate.primal, rel=1e-6)
     difference = factored.decision_function(X) - gram.decision_function(X)
@@ -105,7 +105,7 @@ def test_shape_functions_are_of_columns_as_they_were_given(missing: str) -> None
     X, y = rows()
     moved = np.asfortranarray(40.0 + 3.0 * X)
     found = solve(
-        BANK.replace(missing=missing), y, X=moved, relative_strength=0.1, tol=1e-7, representation="factored", **SQUARED
+        BANK.replace(missing=missing), y, X=moved, alpha="0.1*max", tol=1e-7, representation="factored", **SQUARED
     )
     functions: Any = found.functions
     shape = functions.shape_functions(0)
@@ -120,7 +120,7 @@ def test_shape_functions_are_of_columns_as_they_were_given(missing: str) -> None
 def test_targets_have_one_set_of_weights_or_each_its_own(held: str) -> None:
     X, f = rows()
     Y = np.column_stack([f, X[:, 2]])
-    options: dict[str, Any] = {"X": X, "relative_strength": 0.1, "tol": 1e-6, "representation": held, **SQUARED}
+    options: dict[str, Any] = {"X": X, "alpha": "0.1*max", "tol": 1e-6, "representation": held, **SQUARED}
     shared, own = solve(BANK, Y, **options), solve(BANK, Y, outputs="own", **options)
     assert shared.decision_function(X).shape == (len(X), 2)
     assert shared.decompose(X[:5]).shape == (len(shared.active), 5, 2)
@@ -136,9 +136,9 @@ def test_strengths_are_told_in_three_ways() -> None:
     first = solve(kernels, y, alpha=0.05, **given)
     second = solve(kernels, y, strength=0.05 * weight.sum(), **given)
     assert first.certificate.primal == pytest.approx(second.certificate.primal, rel=1e-12)
-    assert not len(solve(kernels, y, relative_strength=1.01, **given).active)
-    assert len(solve(kernels, y, relative_strength=0.9, **given).active)
-    with pytest.raises(InvalidInputError, match=r"Give one of strength=1.*alpha=2"):
+    assert not len(solve(kernels, y, alpha="1.01*max", **given).active)
+    assert len(solve(kernels, y, alpha="0.9*max", **given).active)
+    with pytest.raises(InvalidInputError, match=r"Give one of alpha=2.*strength=1"):
         solve(kernels, y, strength=1.0, alpha=2.0, **given)
 
 
@@ -173,7 +173,7 @@ def test_pairs_of_columns_are_kernels_of_a_bank() -> None:
     X, _ = rows()
     joint = [(f"{i} and {j}", Gaussian("median"), [i, j]) for i, j in combinations(range(3), 2)]
     found = solve(
-        BANK + KernelBank(joint, standardize=True), X[:, 0] * X[:, 1], X=X, relative_strength=0.1, tol=1e-5,
+        BANK + KernelBank(joint, standardize=True), X[:, 0] * X[:, 1], X=X, alpha="0.1*max", tol=1e-5,
         representation="factored", **SQUARED,
     )  # fmt: skip
     assert found.weights_frame()["name"][0] == "0 and 1"
@@ -211,13 +211,13 @@ def test_what_cannot_be_done_is_said() -> None:
     with pytest.raises(InvalidInputError, match=r"y holds fields.*the squared loss reads numbers"):
         solve(kernels, survival_array(y > 0, np.abs(y)), strength=1.0, **SQUARED)
     with pytest.raises(InvalidInputError, match=r"one time and one event a sample.*survival_array\(event, time\)"):
-        solve(kernels, np.column_stack([np.abs(y), y > 0]), strength=1.0, loss="cox", regularizer="l1")
+        solve(kernels, np.column_stack([np.abs(y), y > 0]), strength=1.0, loss="cox", penalty="l1")
 
 
 def test_times_without_events_are_asked_about() -> None:
     X, y = rows()
     kernels, times = grams(X), np.exp(y)
-    options: dict[str, Any] = {"strength": 1.0, "loss": "cox", "regularizer": "l1"}
+    options: dict[str, Any] = {"strength": 1.0, "loss": "cox", "penalty": "l1"}
     with pytest.warns(UserWarning, match=r"times without events.*survival_array\(event, time\) says which") as told:
         found = solve(kernels, times, **options)
     assert told[0].filename == __file__
@@ -259,7 +259,7 @@ def test_a_bank_has_the_same_kernels_for_solve_and_for_estimators() -> None:
     X = rng.normal(size=(3000, 4))
     y = np.sin(2 * X[:, 0]) + X[:, 1] ** 2 + 0.5 * X[:, 2] * X[:, 3] + rng.normal(size=3000)
     model = MKLRegressor(KernelBank.auto(), alpha=0.01).fit(X, y)
-    found = solve(KernelBank.auto(), y, X=X, loss="squared", regularizer="l1", alpha=0.01)
+    found = solve(KernelBank.auto(), y, X=X, loss="squared", penalty="l1", alpha=0.01)
     assert found.status is Status.CONVERGED
     assert len(found.kernel_weights) == len(model.kernel_names_)
     np.testing.assert_allclose(found.decision_function(X[:50]), model.predict(X[:50]), atol=2e-2)
@@ -271,11 +271,23 @@ def test_matrices_that_are_no_array_are_rejected_with_a_remedy() -> None:
     grams = [X @ X.T, np.exp(-(((X[:, None] - X) ** 2).sum(axis=2)))]
     lists = [csr_array(K) for K in grams]
     with pytest.raises(InvalidInputError, match=r"kernels has sparse matrices.*Pass \[K.toarray\(\)"):
-        solve(lists, X[:, 0], loss="squared", regularizer="l1", strength=0.1)
-    found = solve(np.array(grams), X[:, 0], loss="squared", regularizer="l1", strength=0.1)
+        solve(lists, X[:, 0], loss="squared", penalty="l1", strength=0.1)
+    found = solve(np.array(grams), X[:, 0], loss="squared", penalty="l1", strength=0.1)
     with pytest.raises(InvalidInputError, match="X has rows of different lengths: row 0 has 5"):
         found.decision_function([grams[0][:5], grams[1][:4]])
     with pytest.raises(InvalidInputError, match="X could not be read as one array"):
         found.decision_function([grams[0][:5], grams[1][:5, :3]])
     with pytest.raises(InvalidInputError, match="X has sparse matrices"):
         found.decision_function([K[:5] for K in lists])
+
+
+def test_shapes_of_a_named_penalty_are_given_beside_it() -> None:
+    X, y = rows()
+    kernels = grams(X)
+    named = solve(kernels, y, loss="squared", penalty="elasticnet", l1_ratio=0.9, strength=0.3, tol=1e-8)
+    own = get_regularizer("elasticnet", 0.3, l1_ratio=0.9)
+    assert named.certificate.primal == solve(kernels, y, loss="squared", penalty=own, tol=1e-8).certificate.primal
+    with pytest.raises(InvalidInputError, match=r"such as '0\.1\*max', got '0\.1\*noise'"):
+        solve(kernels, y, loss="squared", penalty="l1", alpha="0.1*noise")
+    with pytest.raises(InvalidInputError, match="has no parameter 'eta'"):
+        solve(kernels, y, loss="squared", penalty="l1", eta=0.5, alpha=0.1)

@@ -26,7 +26,7 @@ from manykernels.solvers import (
 from manykernels.solvers.registry import ALIAS_REGULARIZERS
 
 Array = NDArray[np.float64]
-GIVEN: dict[str, Any] = {"loss": "hinge", "regularizer": "simplex", "strength": 0.1}
+GIVEN: dict[str, Any] = {"loss": "hinge", "penalty": "simplex", "strength": 0.1}
 SWITCHES = [
     (name, entry.name) for name, cls in ON_MATRICES.items() for entry in fields(cls) if entry.type in ("bool", bool)
 ]
@@ -169,9 +169,9 @@ def test_the_penalties_of_an_alias_have_the_same_solutions(data: tuple[Array, Ar
     q = {"lq": 1.5, "l1": 1.0}[norm]
     extra = {"lq": {"q": q}, "l1": {}}[norm]
     ball_extra = {"lp_ball": {"p": q / (2.0 - q)}, "simplex": {}}[ball]
-    first = solve(kernels, y, loss="hinge", regularizer=get_regularizer(norm, 0.5, **extra), tol=1e-9)
+    first = solve(kernels, y, loss="hinge", penalty=get_regularizer(norm, 0.5, **extra), tol=1e-9)
     norms = np.sqrt(np.einsum("i,mij,j->m", first.dual_coef, kernels, first.dual_coef)) * first.kernel_weights
     size = float(np.sum(norms**q)) ** (1.0 / q)
     other = get_regularizer(ball, 0.5 * size ** (q - 2.0), **ball_extra)
-    second = solve(kernels, y, loss="hinge", regularizer=other, tol=1e-9)
+    second = solve(kernels, y, loss="hinge", penalty=other, tol=1e-9)
     np.testing.assert_allclose(second.kernel_weights, first.kernel_weights, rtol=1e-3, atol=1e-4)

@@ -17,7 +17,7 @@ from manykernels.grams.rows.opening import ParquetRows
 from manykernels.kernels import Gaussian, PrecomputedBank
 from manykernels.solvers.solution import Status
 
-OPTIONS: dict[str, Any] = {"loss": "squared", "regularizer": "l1", "alpha": 0.05}
+OPTIONS: dict[str, Any] = {"loss": "squared", "penalty": "l1", "alpha": 0.05}
 N = 2500
 SMALL = 12 * N * 8  # bytes: three times the four columns, so that they stay in chunks
 

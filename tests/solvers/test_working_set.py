@@ -93,7 +93,7 @@ def test_the_scale_of_sample_weights_costs_no_steps(loss: str, penalty: str) -> 
     y = np.sign(y) if loss == "hinge" else (y - y.mean()) / y.std()
     stack = build_stack(KernelBank.auto(standardize=True).fit(X), X)
     one, many = (
-        solve(stack, y, loss=loss, regularizer=penalty, alpha=0.02, sample_weight=np.full(100, weight))
+        solve(stack, y, loss=loss, penalty=penalty, alpha=0.02, sample_weight=np.full(100, weight))
         for weight in (1.0, 2.0**20)
     )
     assert isinstance(one, Solution)

@@ -17,11 +17,9 @@ from manykernels.solvers.registry import problem_of
 ADDITIVE = KernelBank.per_feature(Linear(), widths=("0.5*median", "median", "2*median"), standardize=True)
 
 
-def on_factors(
-    X: Any, y: Any, bank: Any = None, *, loss: Any = "logistic", regularizer: Any = "l1", **options: Any
-) -> Any:
+def on_factors(X: Any, y: Any, bank: Any = None, *, loss: Any = "logistic", penalty: Any = "l1", **options: Any) -> Any:
     """Solve with kernels held as factors, of a bank on a table or as a stack has them."""
-    given: dict[str, Any] = {"loss": loss, "regularizer": regularizer} | options
+    given: dict[str, Any] = {"loss": loss, "penalty": penalty} | options
     if isinstance(bank, FactoredStack):
         return solve(bank, y, **given)
     if is_chunked(X):  # kept in chunks, however small they are

@@ -41,7 +41,7 @@ class MaskedCase:
             self.stack(),
             small.y,
             loss=get_loss(small.loss_name, **small.loss_params),
-            regularizer=get_regularizer(small.regularizer_name, small.strength, **small.regularizer_params),
+            penalty=get_regularizer(small.regularizer_name, small.strength, **small.regularizer_params),
             strength=small.strength,
             fit_intercept=small.fit_intercept,
             sample_weight=small.sample_weight,

@@ -57,7 +57,7 @@ def solved(problem: Problem, tol: float = 1e-7) -> Any:
         problem.stack,
         problem.y,
         loss=problem.loss,
-        regularizer=problem.regularizer,
+        penalty=problem.regularizer,
         fit_intercept=problem.fit_intercept,
         sample_weight=problem.sample_weight,
         kernel_penalties=problem.penalties,

@@ -102,10 +102,10 @@ def test_an_alpha_relative_to_the_largest_can_be_asked_for_by_numbers() -> None:
     ("given", "words"),
     [
         ({"C": 1.0}, r"solve has no parameter 'C'\. Take strength: C of scikit-learn is strength=1 / C"),
-        ({"penalty": "l1"}, "Take regularizer, such as regularizer='l1'"),
-        ({"regularizer": "elasticnet", "l1_ratio": 0.9}, r"Take regularizer, which has it, .*, l1_ratio=0\.9\)"),
+        ({"regularizer": "l1"}, "Take penalty, such as penalty='l1'"),
+        ({"penalty": "l1", "relative_strength": 0.1}, r"Take alpha, such as alpha='0\.1\*max'"),
         ({"loss_parameters": {"tau": 0.9}}, r"Take loss, which has them, such as loss=get_loss\('quantile', tau=0.9\)"),
-        ({"regularizer": "l1", "n_iter": 5}, "Take max_iter"),
+        ({"penalty": "l1", "n_iter": 5}, "Take max_iter"),
     ],
 )
 def test_solve_says_which_argument_is_meant(given: dict[str, Any], words: str) -> None:
@@ -114,7 +114,7 @@ def test_solve_says_which_argument_is_meant(given: dict[str, Any], words: str) -
 
 
 def test_solve_keeps_its_signature() -> None:
-    assert "regularizer" in inspect.signature(solve).parameters
+    assert "penalty" in inspect.signature(solve).parameters
 
 
 @pytest.mark.parametrize(

@@ -20,8 +20,8 @@ model = solve(
     target,
     X=X,
     loss="squared",
-    regularizer="l1",
-    relative_strength=strength,
+    penalty="l1",
+    alpha=f"{strength}*max",
     representation="factored",
 )
 print(model.weights_frame()[["name", "weight"]].to_string(index=False))

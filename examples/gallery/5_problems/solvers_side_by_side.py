@@ -24,7 +24,7 @@ for name in ("working_set", "block_coordinate", "hessianmkl", "simplemkl", "leve
         stack,
         2.0 * y - 1,
         loss="hinge",
-        regularizer="simplex",
+        penalty="simplex",
         strength=0.05 * len(y),
         solver=name,
         tol=1e-3,

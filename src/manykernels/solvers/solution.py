@@ -212,7 +212,7 @@ class Solution:
     >>> import numpy as np
     >>> from manykernels import solve
     >>> kernels = np.stack([np.eye(4), np.ones((4, 4))])
-    >>> solution = solve(kernels, [1.0, 2.0, 3.0, 4.0], loss="squared", regularizer="ridge", strength=1.0)
+    >>> solution = solve(kernels, [1.0, 2.0, 3.0, 4.0], loss="squared", penalty="ridge", strength=1.0)
     >>> str(solution.status), bool(solution.certificate.relative_gap < 1e-4)
     ('converged', True)
     """
@@ -256,7 +256,7 @@ class Solution:
         --------
         >>> import numpy as np
         >>> from manykernels import solve
-        >>> found = solve(np.eye(2)[None], np.array([1.0, 3.0]), loss="squared", regularizer="l1", strength=0.5)
+        >>> found = solve(np.eye(2)[None], np.array([1.0, 3.0]), loss="squared", penalty="l1", strength=0.5)
         >>> found.with_replaced({0: 2e-9}).message.split(". ", 1)[1]
         'The nearest definite matrix stands for 1 of 1 kernels, negative by up to 2.0e-09 of the largest eigenvalue.'
         """
@@ -317,11 +317,11 @@ class Solution:
         >>> from manykernels import KernelBank, solve
         >>> X = np.random.default_rng(0).uniform(-1, 1, (50, 2))
         >>> kernels = np.stack([X[:, [0]] @ X[:, [0]].T, X @ X.T])
-        >>> found = solve(kernels[:, :40, :40], 3 * X[:40, 0], loss="squared", regularizer="l1", relative_strength=0.01)
+        >>> found = solve(kernels[:, :40, :40], 3 * X[:40, 0], loss="squared", penalty="l1", alpha="0.01*max")
         >>> bool(np.allclose(found.decision_function(kernels[:, 40:, :40]), 3 * X[40:, 0], atol=0.1))
         True
         >>> bank = KernelBank.per_feature(widths=[0.5])
-        >>> found = solve(bank, np.sin(3 * X[:, 0]), X=X, loss="squared", regularizer="l1", relative_strength=0.1)
+        >>> found = solve(bank, np.sin(3 * X[:, 0]), X=X, loss="squared", penalty="l1", alpha="0.1*max")
         >>> found.decision_function(X[:3]).shape, found.decompose(X[:3]).shape[1:]
         ((3,), (3,))
         """
@@ -347,7 +347,7 @@ class Solution:
         >>> from manykernels import KernelBank, solve
         >>> X = np.random.default_rng(0).uniform(-1, 1, (50, 2))
         >>> bank = KernelBank.per_feature(widths=[0.5])
-        >>> found = solve(bank, np.sin(3 * X[:, 0]), X=X, loss="squared", regularizer="l1", relative_strength=0.5)
+        >>> found = solve(bank, np.sin(3 * X[:, 0]), X=X, loss="squared", penalty="l1", alpha="0.5*max")
         >>> found.decompose(X[:3]).shape
         (1, 3)
         """
@@ -363,7 +363,7 @@ class Solution:
         >>> from manykernels import KernelBank, solve
         >>> X = np.random.default_rng(0).uniform(-1, 1, (50, 2))
         >>> bank = KernelBank.per_feature(widths=[0.5])
-        >>> found = solve(bank, np.sin(3 * X[:, 0]), X=X, loss="squared", regularizer="l1", relative_strength=0.5)
+        >>> found = solve(bank, np.sin(3 * X[:, 0]), X=X, loss="squared", penalty="l1", alpha="0.5*max")
         >>> found.weights_frame()["name"].tolist()
         ['x0: gaussian(width=0.5)']
         """
@@ -392,7 +392,7 @@ class Solution:
         --------
         >>> import numpy as np
         >>> from manykernels import solve
-        >>> found = solve(np.eye(2)[None], np.array([1.0, 3.0]), loss="squared", regularizer="l1", strength=0.5)
+        >>> found = solve(np.eye(2)[None], np.array([1.0, 3.0]), loss="squared", penalty="l1", strength=0.5)
         >>> np.flatnonzero(found.scattered(np.array([0, 3]), 5).dual_coef)
         array([0, 3])
         """
@@ -424,7 +424,7 @@ class Solution:
         --------
         >>> import numpy as np
         >>> from manykernels import solve
-        >>> solution = solve(np.eye(4)[None], [1.0, 2.0, 3.0, 4.0], loss="squared", regularizer="ridge", strength=1.0)
+        >>> solution = solve(np.eye(4)[None], [1.0, 2.0, 3.0, 4.0], loss="squared", penalty="ridge", strength=1.0)
         >>> solution.frame().columns[:4].tolist()
         ['iteration', 'elapsed_s', 'passes', 'newton_steps']
         """

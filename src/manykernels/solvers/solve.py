@@ -8,6 +8,7 @@ below only: estimators, cross-validation and paths call the same functions.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
@@ -38,7 +39,7 @@ from manykernels.kernels.bank.columns import Table
 from manykernels.objective.losses import AnyLoss, get_loss, survival_target
 from manykernels.objective.losses.survival import check_survival
 from manykernels.objective.problem import Problem
-from manykernels.objective.regularizers import Penalty, Regularizer, get_regularizer
+from manykernels.objective.regularizers import Penalty, Regularizer, get_regularizer, parameters_of
 from manykernels.objective.regularizers.base import check_regularizer
 from manykernels.solvers.base import Solver, check_warm_start
 from manykernels.solvers.factored.model import FactorFunctions
@@ -47,6 +48,8 @@ from manykernels.solvers.registry import configured_solver, here_as_array, probl
 from manykernels.solvers.solution import Solution, Status
 from manykernels.validation.arrays import Array, check_choice, check_nonnegative_vector, check_positive
 from manykernels.validation.parameters import SOLVE_NAMES, says_which
+
+RELATIVE = re.compile(r"\s*([0-9.]+(?:[eE][-+]?[0-9]+)?)\s*\*\s*max\s*")
 
 
 @says_which(SOLVE_NAMES)
@@ -57,10 +60,9 @@ def solve(
     *,
     X: object = None,
     loss: str | AnyLoss,
-    regularizer: Penalty,
+    penalty: Penalty,
+    alpha: float | str | None = None,
     strength: float | None = None,
-    alpha: float | None = None,
-    relative_strength: float | None = None,
     fit_intercept: bool = True,
     sample_weight: ArrayLike | None = None,
     kernel_penalties: ArrayLike | None = None,
@@ -94,18 +96,17 @@ def solve(
     loss : str or Loss
         ``"logistic"``, ``"hinge"``, ``"squared_hinge"``, ``"squared"``, ``"epsilon_insensitive"``, ``"huber"``,
         ``"quantile"``, ``"poisson"``, ``"gamma"``, ``"cox"``, or an object.
-    regularizer : str, Regularizer or mapping
+    penalty : str, Regularizer or mapping
         ``"l1"``, ``"elasticnet"``, ``"lq"``, ``"ridge"``, a set of weights (``"simplex"``, ``"lp_ball"``,
         ``"elasticnet_ball"``), or an object, which carries its own strength; a mapping gives kernels penalties of
-        their own, as in the estimators.
+        their own, as in the estimators. What shapes a named penalty is given beside it: ``l1_ratio``, ``q``, ``p``,
+        ``eta``.
+    alpha : float or str, optional
+        The strength relative to the mean loss, as in the estimators: ``C = alpha * sum_i s_i`` multiplies the penalty
+        beside the sum of losses. ``"0.1*max"`` is a tenth of the smallest strength at which no kernel is active. A
+        penalty that is given by name needs this or ``strength``.
     strength : float, optional
-        ``C`` (or ``lambda`` of a weight set), on the sum of losses. A regularizer given by name needs this or one of
-        the next two.
-    alpha : float, optional
-        The strength relative to the mean loss, as in the estimators: ``strength = alpha * sum_i s_i``.
-    relative_strength : float, optional
-        The strength as a part of the one that leaves nothing to gain: of the smallest at which no kernel is active,
-        where there is one.
+        ``C`` itself, or ``lambda`` of a weight set.
     fit_intercept : bool
         Whether there is an intercept ``b``; the dual coefficients then sum to zero. A loss that does not see a shift of
         all scores has none.
@@ -155,7 +156,7 @@ def solve(
     >>> import numpy as np
     >>> x = np.linspace(0, 1, 30)
     >>> kernels = np.stack([np.exp(-((x[:, None] - x) ** 2) / (2 * width**2)) for width in (0.01, 0.1, 1.0)])
-    >>> solution = solve(kernels, np.sin(6 * x), loss="squared", regularizer="l1", strength=0.1, tol=1e-6)
+    >>> solution = solve(kernels, np.sin(6 * x), loss="squared", penalty="l1", strength=0.1, tol=1e-6)
     >>> solution.kernel_weights[0] == 0.0, bool(solution.certificate.relative_gap <= 1e-6)
     (np.True_, True)
 
@@ -165,13 +166,14 @@ def solve(
     >>> X = np.random.default_rng(0).uniform(-2, 2, (200, 3))
     >>> Y = np.column_stack([np.sin(X[:, 0]), np.cos(X[:, 0])])
     >>> bank = KernelBank.per_feature(widths=[0.5, 1.0])
-    >>> found = solve(bank, Y, X=X, loss="squared", regularizer="l1", relative_strength=0.2)
+    >>> found = solve(bank, Y, X=X, loss="squared", penalty="l1", alpha="0.2*max")
     >>> found.decision_function(X[:5]).shape, {name[:2] for name in found.functions.names}
     ((5, 2), {'x0'})
     """
     check_choice(outputs, ("shared", "own"), "outputs")
     known = get_loss(loss)
-    first = _regularizer(regularizer, strength, alpha, relative_strength)
+    shape = {name: parameters.pop(name) for name in _shapes_of(penalty) if name in parameters}
+    first, relative = _regularizer(penalty, alpha, strength, shape)
     chunks, budget = None, memory_budget
     if is_chunked(X):
         X, y = with_target(X, y)
@@ -189,7 +191,7 @@ def solve(
     several = outputs == "own" and given.y.ndim == 2
     targets = [given.y[:, t] for t in range(given.y.shape[1])] if several else [given.y]
     problems = [problem_of(opened.stack, own, known, first, **options) for own in targets]
-    problems = [_at_strength(problem, alpha, relative_strength) for problem in problems]
+    problems = [_at_strength(problem, alpha, relative) for problem in problems]
     solutions = _solved(problems, solver, given.start(warm_start, problems[0]), parameters)
     advice = None if all(found.status is Status.CONVERGED for found in solutions) else advice_on_chunks(opened.stack)
     if advice is not None:
@@ -352,34 +354,50 @@ def _target(y: Any, loss: AnyLoss) -> Any:
     return y
 
 
+def _shapes_of(penalty: Penalty) -> tuple[str, ...]:
+    """Return what shapes a penalty that is given by name."""
+    return parameters_of(penalty) if isinstance(penalty, (str, Mapping)) else ()
+
+
 def _regularizer(
-    regularizer: Penalty, strength: float | None, alpha: float | None, relative: float | None
-) -> Regularizer:
-    """Return the penalty; a strength relative to something follows, see `_at_strength`."""
-    told = {"strength": strength, "alpha": alpha, "relative_strength": relative}
-    told = {name: value for name, value in told.items() if value is not None}
-    for name, value in told.items():
-        check_positive(value, name)
-    if not isinstance(regularizer, (str, Mapping)):
-        check_regularizer(regularizer)
-        if told and told != {"strength": regularizer.strength}:
-            name, value = next(pair for pair in told.items() if pair != ("strength", regularizer.strength))
+    penalty: Penalty, alpha: float | str | None, strength: float | None, shape: dict[str, Any]
+) -> tuple[Regularizer, float | None]:
+    """Return the penalty, and its strength as a part of the one that empties the model; see `_at_strength`."""
+    relative = None
+    if isinstance(alpha, str):
+        found = RELATIVE.fullmatch(alpha)
+        if found is None:
             raise InvalidInputError(
-                f"{name}={value!r} contradicts {regularizer!r}; give the strength once, in the object or by name."
+                f"alpha must be a positive number, or a positive multiple of the strength at which the model is empty, "
+                f"such as '0.1*max', got {alpha!r}."
             )
-        return regularizer
-    if len(told) > 1:
-        raise InvalidInputError(f"Give one of {', '.join(f'{name}={value!r}' for name, value in told.items())}.")
-    if not told:
+        relative = check_positive(float(found[1]), "alpha")
+    elif alpha is not None:
+        check_positive(alpha, "alpha")
+    given = {name: value for name, value in (("alpha", alpha), ("strength", strength)) if value is not None}
+    if strength is not None:
+        check_positive(strength, "strength")
+    if not isinstance(penalty, (str, Mapping)):
+        check_regularizer(penalty)
+        if given and given != {"strength": penalty.strength}:
+            name, value = next(pair for pair in given.items() if pair != ("strength", penalty.strength))
+            raise InvalidInputError(
+                f"{name}={value!r} contradicts {penalty!r}; give the strength once, in the object or by name."
+            )
+        return penalty, None
+    if len(given) > 1:
+        raise InvalidInputError(f"Give one of {', '.join(f'{name}={value!r}' for name, value in given.items())}.")
+    if not given:
         raise InvalidInputError(
-            f"regularizer {regularizer!r} needs a strength, for example strength=1.0, alpha=0.01 or "
-            "relative_strength=0.1."
+            f"penalty {penalty!r} needs a strength, for example alpha=0.01, alpha='0.1*max' or strength=1.0."
         )
-    return get_regularizer(regularizer, 1.0 if strength is None else strength)
+    return get_regularizer(penalty, 1.0 if strength is None else strength, **shape), relative
 
 
-def _at_strength(problem: Problem, alpha: float | None, relative: float | None) -> Problem:
+def _at_strength(problem: Problem, alpha: float | str | None, relative: float | None) -> Problem:
     """Return the problem at its strength, where that is relative to its weights or to an empty model."""
-    if alpha is not None:
-        return problem.with_penalty(replace(problem.regularizer, strength=float(alpha) * problem.total_weight))
-    return problem if relative is None else problem.at_fraction(float(relative))
+    if relative is not None:
+        return problem.at_fraction(relative)
+    if alpha is None:
+        return problem
+    return problem.with_penalty(replace(problem.regularizer, strength=float(alpha) * problem.total_weight))

@@ -177,7 +177,7 @@ def check_certificate(small: SmallProblem, solution: Solution, tolerance: float 
     >>> from manykernels.solvers import solve
     >>> from manykernels.testing.problems import random_problem
     >>> small = random_problem(0)
-    >>> check_certificate(small, solve(small.kernels, small.y, loss="logistic", regularizer="l1",
+    >>> check_certificate(small, solve(small.kernels, small.y, loss="logistic", penalty="l1",
     ...                                strength=small.strength))
     """
     model = model_of(small, solution.dual_coef, solution.kernel_weights, solution.intercept)

@@ -71,11 +71,11 @@ PARAMETER_NAMES: Mapping[str, str] = {
 SOLVE_NAMES: Mapping[str, str] = {
     "C": "strength: C of scikit-learn is strength=1 / C, and alpha=1 / (C * n_samples)",
     "lambda_": "strength", "lam": "strength", "reg_lambda": "strength",
-    "penalty": "regularizer, such as regularizer='l1'", "bank": "kernels, the first argument",
+    "regularizer": "penalty, such as penalty='l1'", "bank": "kernels, the first argument",
     "weights": "outputs, such as outputs='shared'",
     "kernels_as": "representation, such as representation='factored'",
     "max_time": "time_limit, in seconds", "n_iter": "max_iter",
-    "l1_ratio": "regularizer, which has it, such as regularizer=get_regularizer('elasticnet', 0.1, l1_ratio=0.9)",
+    "relative_strength": "alpha, such as alpha='0.1*max'",
     "loss_parameters": "loss, which has them, such as loss=get_loss('quantile', tau=0.9)",
 }  # fmt: skip
 

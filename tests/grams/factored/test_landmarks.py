@@ -80,7 +80,7 @@ def test_the_exact_gap_is_that_of_brute_force_with_every_choice(by: str) -> None
     gram = fitted.block(prepared, prepared)[0]
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", ConvergenceWarning)
-        model = on_factors(X, y, bank, loss="squared", relative_strength=0.1, tol=1e-9, max_iter=1)
+        model = on_factors(X, y, bank, loss="squared", alpha="0.1*max", tol=1e-9, max_iter=1)
     (component,) = model.functions.components
     f = model.decompose(X)[0]
     if component.tol is None:

@@ -49,7 +49,7 @@ def test_a_solution_and_an_estimator_read_the_same_functions() -> None:
     y = np.nan_to_num(np.sin(X[:, 0]) + X[:, 1]) + 0.1 * rng.normal(size=300)
     bank = KernelBank.per_feature(widths=[0.5, 2.0], missing="mask", normalize="trace")
     model = MKLRegressor(kernels=bank, alpha=0.01, tol=1e-8, resources={"representation": "factored"}).fit(X, y)
-    found = solve(bank, y, X=X, loss="squared", regularizer="l1", alpha=0.01, tol=1e-8, representation="factored")
+    found = solve(bank, y, X=X, loss="squared", penalty="l1", alpha=0.01, tol=1e-8, representation="factored")
     np.testing.assert_allclose(found.decision_function(X), model.predict(X), atol=1e-4 * y.std())
     one = np.concatenate([model.predict(row[None]) for row in X[:40]])
     np.testing.assert_allclose(one, model.predict(X)[:40], rtol=1e-10, atol=1e-10)

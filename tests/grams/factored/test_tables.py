@@ -92,7 +92,7 @@ def test_a_table_with_gaps_is_solved_to_the_optimum_of_the_gram_solvers() -> Non
     frame = table(rng)
     y = np.sin(frame["age"] / 5) + (frame["city"] == "Oslo") + 0.3 * frame["dose"].fillna(2.0) + rng.normal(size=N) / 3
     bank = KernelBank.auto(frame, missing="indicator")
-    model = on_factors(frame, y, bank, loss="squared", relative_strength=0.1, tol=1e-7)
+    model = on_factors(frame, y, bank, loss="squared", alpha="0.1*max", tol=1e-7)
     assert model.status == "converged"
     fitted, prepared = bank.fit_prepare(frame)
     grams = fitted.block(prepared, prepared)
@@ -100,7 +100,7 @@ def test_a_table_with_gaps_is_solved_to_the_optimum_of_the_gram_solvers() -> Non
         grams,
         y,
         loss="squared",
-        regularizer="l1",
+        penalty="l1",
         strength=0.1 * largest_strength(frame, y.to_numpy(), bank, "squared"),
         tol=1e-8,
     )
@@ -139,7 +139,7 @@ def test_gaps_that_nobody_allowed_are_refused() -> None:
     frame = table(np.random.default_rng(5))
     with pytest.raises(InvalidInputError, match="missing values in 3 columns: 'dose'"):
         factored_stack(frame, KernelBank.auto(frame))
-    model = on_factors(frame[["age"]], np.sin(frame["age"]), loss="squared", relative_strength=0.1)
+    model = on_factors(frame[["age"]], np.sin(frame["age"]), loss="squared", alpha="0.1*max")
     with pytest.raises(InvalidInputError, match="missing values in 1 column: 'age'"):
         model.decision_function(pd.DataFrame({"age": [1.0, np.nan]}))
 

@@ -66,7 +66,7 @@ def test_a_file_that_is_spoiled_in_a_fit_leaves_the_best_model(tmp_path: Path, s
     source = open_rows(path, chunk_rows=150, n_threads=2)  # which opens the file for every chunk
     bank = KernelBank.per_feature(Gaussian(0.5), standardize=True)
     with pytest.warns(ConvergenceWarning, match=r"numerical_error.*cannot be read as Parquet"):
-        found = on_factors(source, y, bank, loss="squared", relative_strength=0.05, tol=1e-10, callback=spoiling)
+        found = on_factors(source, y, bank, loss="squared", alpha="0.05*max", tol=1e-10, callback=spoiling)
     assert found.kernel_weights.any()
     assert found.certificate.relative_gap < 1
 
@@ -84,7 +84,7 @@ def test_columns_of_a_file_are_read_under_the_encoding_of_the_fit(tmp_path: Path
     X.to_parquet(tmp_path / "rows.parquet", row_group_size=150)
     y = X["code"].isin(["1", "A"]).to_numpy() * 2.0 + X["flag"].to_numpy() + X["time"].dt.hour.to_numpy() / 10
     path, bank = str(tmp_path / "rows.parquet"), KernelBank.auto(X)
-    fitted = solve(bank, y, X=path, strength=1.0, regularizer="l1", loss="squared")
+    fitted = solve(bank, y, X=path, strength=1.0, penalty="l1", loss="squared")
     known = (X["code"] != "A").to_numpy()
     part, expected = X[known], fitted.decision_function(X)[known]
     other = part.assign(
@@ -109,6 +109,6 @@ def test_numbers_of_a_file_with_categories_are_read_without_these(tmp_path: Path
     frame["degrees"] = np.sin(frame["hour"] / 4) + (frame["station"] == "hill") + 0.1 * rng.normal(size=400)
     for part in range(2):
         frame[200 * part : 200 * part + 200].to_parquet(tmp_path / f"part{part}.parquet")
-    found = solve(bank, "degrees", X=open_rows(tmp_path), loss="squared", regularizer="l1", relative_strength=0.02)
+    found = solve(bank, "degrees", X=open_rows(tmp_path), loss="squared", penalty="l1", alpha="0.02*max")
     assert found.status == "converged"
     assert np.std(found.decision_function(tmp_path) - frame["degrees"]) < 0.2

@@ -101,7 +101,7 @@ def test_a_memory_map_is_fitted_as_an_array(loss: str, tmp_path: Path) -> None:
     X, y = data(np.random.default_rng(1), np.float32)
     np.save(tmp_path / "rows.npy", X)
     mapped = np.load(tmp_path / "rows.npy", mmap_mode="r")
-    options: dict[str, Any] = {"loss": loss, "relative_strength": 0.05, "tol": 1e-6}
+    options: dict[str, Any] = {"loss": loss, "alpha": "0.05*max", "tol": 1e-6}
     model = on_factors(X, y, bank_of(), **options)
     assert_same(on_factors(mapped, y, bank_of(), **options), model)
     chunked = on_factors(open_rows(mapped, chunk_rows=333), y, bank_of(), **options)
@@ -115,9 +115,9 @@ def test_a_memory_map_is_fitted_as_an_array(loss: str, tmp_path: Path) -> None:
 def test_several_targets_are_fitted_in_chunks() -> None:
     X, y = data(np.random.default_rng(1), np.float32)
     Y = np.column_stack([y, -y])
-    chunked = on_factors(open_rows(X, chunk_rows=333), Y, bank_of(), relative_strength=0.1, outputs="own")
+    chunked = on_factors(open_rows(X, chunk_rows=333), Y, bank_of(), alpha="0.1*max", outputs="own")
     for model, target in zip(chunked, Y.T, strict=True):
-        assert_same(model, on_factors(X, target, bank_of(), relative_strength=0.1))
+        assert_same(model, on_factors(X, target, bank_of(), alpha="0.1*max"))
 
 
 def test_estimators_say_who_takes_rows_in_chunks() -> None:
@@ -139,7 +139,7 @@ def test_parquet_files_of_every_kind_of_column_are_fitted_by_the_name_of_the_tar
     frame = mixed(np.random.default_rng(2))
     folder, inputs = write(frame, tmp_path / "table"), frame.drop(columns="target")
     bank = KernelBank.auto(inputs, missing="mask")
-    options: dict[str, Any] = {"loss": "squared", "relative_strength": 0.2, "tol": 1e-5}
+    options: dict[str, Any] = {"loss": "squared", "alpha": "0.2*max", "tol": 1e-5}
     whole = on_factors(inputs, frame["target"].to_numpy(), bank, **options)
     source = ParquetRows(folder, chunk_rows=300)
     assert (source.n_rows, source.n_chunks) == (N, 5)
@@ -159,7 +159,7 @@ def test_large_ranks_have_an_operator_a_kernel(monkeypatch: pytest.MonkeyPatch) 
     monkeypatch.setattr(fallback, "LITTLE", 0.0)
     monkeypatch.setattr(fallback, "SMOOTH_STEPS", 0)
     monkeypatch.setattr(fallback, "SMOOTHED_STEPS", 0)
-    options: dict[str, Any] = {"relative_strength": 0.1, "tol": 1e-5}
+    options: dict[str, Any] = {"alpha": "0.1*max", "tol": 1e-5}
     first = on_factors(open_rows(X, chunk_rows=400), y, bank_of(), **options)
     assert_same(first, on_factors(X, y, bank_of(), **options), 1e-5)
 
@@ -188,22 +188,22 @@ def test_a_pass_reads_every_column_once_and_empty_chunks_are_nothing() -> None:
     stack.quad(np.ones(N))
     assert source.entries - before == X.size
     assert_same(
-        on_factors(X, y, stack, relative_strength=0.1),
-        on_factors(X, y, FourierStack.grid(X, [0.3, 1.0, 3.0]), relative_strength=0.1),
+        on_factors(X, y, stack, alpha="0.1*max"),
+        on_factors(X, y, FourierStack.grid(X, [0.3, 1.0, 3.0]), alpha="0.1*max"),
     )
 
 
 def test_what_chunks_cannot_give_is_said(tmp_path: Path) -> None:
     X, y = data(np.random.default_rng(5))
     with pytest.raises(InvalidInputError, match="no column 'target'"):
-        on_factors(open_rows(X), "target", relative_strength=0.1)
+        on_factors(open_rows(X), "target", alpha="0.1*max")
     with pytest.raises(InvalidInputError, match="There is no Parquet file"):
-        on_factors(tmp_path / "nothing.parquet", y, relative_strength=0.1)
+        on_factors(tmp_path / "nothing.parquet", y, alpha="0.1*max")
     bad = np.resize(X, (3 * N, 4))
     bad[1100, 2] = np.nan  # in none of the rows that are sampled
     with pytest.raises(InvalidInputError, match=r"NaN or infinite values.*first in column 2"):
-        on_factors(open_rows(bad, chunk_rows=400), y, relative_strength=0.1)
-    model = on_factors(open_rows(X), y, bank_of(), relative_strength=0.3)
+        on_factors(open_rows(bad, chunk_rows=400), y, alpha="0.1*max")
+    model = on_factors(open_rows(X), y, bank_of(), alpha="0.3*max")
     with pytest.raises(InvalidInputError, match="3 columns, but the model was fitted on 4"):
         model.decision_function(open_rows(X[:, :3]))
     with pytest.raises(InvalidInputError, match="Column 2 contains NaN"):
@@ -227,7 +227,7 @@ def dask_collections(X: Array) -> dict[str, Any]:
 def test_dask_collections_are_fitted_where_they_are(kind: str) -> None:
     X, y = data(np.random.default_rng(6))
     rows = dask_collections(X)[kind]
-    options: dict[str, Any] = {"relative_strength": 0.1, "tol": 1e-6}
+    options: dict[str, Any] = {"alpha": "0.1*max", "tol": 1e-6}
     target = pytest.importorskip("dask.array").from_array(y, chunks=500)
     model = on_factors(rows, target, bank_of(), **options)
     single = on_factors(X if kind == "array" else rows.compute(), y, bank_of(), **options)

@@ -69,7 +69,7 @@ def test_the_answer_is_that_of_one_process(loss: str, monkeypatch: pytest.Monkey
     # Vectors on workers have kinks smoothed.
     monkeypatch.setattr("manykernels.solvers.factored.kinks.takes_interior", lambda objective: False)
     X, y = data(loss)
-    options: dict[str, Any] = {"loss": loss, "relative_strength": 0.5, "tol": 1e-3 if loss == "hinge" else 1e-4}
+    options: dict[str, Any] = {"loss": loss, "alpha": "0.5*max", "tol": 1e-3 if loss == "hinge" else 1e-4}
     single = on_factors(X, y, BANK, **options)
     model = on_factors(on_dask(X), arrays.from_array(y, chunks=300), BANK, **options)
     assert_same(model, single)
@@ -79,7 +79,7 @@ def test_the_answer_is_that_of_one_process(loss: str, monkeypatch: pytest.Monkey
 def test_weights_names_of_targets_and_no_intercept() -> None:
     X, y = data("squared")
     weight = np.random.default_rng(1).uniform(0.5, 2.0, len(y))
-    options: dict[str, Any] = {"loss": "squared", "relative_strength": 0.2, "fit_intercept": False}
+    options: dict[str, Any] = {"loss": "squared", "alpha": "0.2*max", "fit_intercept": False}
     single = on_factors(X, y, BANK, sample_weight=weight, **options)
     table = pd.DataFrame(X, columns=["a", "b", "c"]).assign(target=y)
     rows = frames.from_pandas(table, npartitions=PARTS)
@@ -94,8 +94,8 @@ def test_weights_names_of_targets_and_no_intercept() -> None:
 def test_predictions_and_curves_are_computed_where_rows_are(monkeypatch: pytest.MonkeyPatch) -> None:
     X, y = data("squared")
     bank = BANK + KernelBank([("pair", Gaussian(1.0), [0, 1])], standardize=True)
-    single = on_factors(X, y, bank, loss="squared", relative_strength=0.1)
-    model = on_factors(on_dask(X), y, bank, loss="squared", relative_strength=0.1)
+    single = on_factors(X, y, bank, loss="squared", alpha="0.1*max")
+    model = on_factors(on_dask(X), y, bank, loss="squared", alpha="0.1*max")
     monkeypatch.setattr(DaskRows, "read", None)  # nobody brings rows here
     new = 1.2 * X[:600]
     np.testing.assert_allclose(model.decision_function(on_dask(new)), single.decision_function(new), atol=1e-8)
@@ -108,14 +108,14 @@ def test_large_ranks_take_turns_on_workers(monkeypatch: pytest.MonkeyPatch) -> N
     monkeypatch.setattr(newton, "RANK_LIMIT", 3)
     monkeypatch.setattr("manykernels.grams.factored.chunked.FUSED_RANK", 3)
     X, y = data("logistic")
-    options: dict[str, Any] = {"relative_strength": 0.6, "tol": 1e-3}
+    options: dict[str, Any] = {"alpha": "0.6*max", "tol": 1e-3}
     assert_same(on_factors(on_dask(X), y, BANK, **options), on_factors(X, y, BANK, **options), 1e-5)
 
 
 def test_several_targets_share_passes_on_workers() -> None:
     X, y = data("squared")
     Y = np.column_stack([y, X[:, 2] ** 2])
-    options: dict[str, Any] = {"loss": "squared", "relative_strength": 0.3}
+    options: dict[str, Any] = {"loss": "squared", "alpha": "0.3*max"}
     models = on_factors(on_dask(X), arrays.from_array(Y, chunks=(400, 1)), BANK, outputs="own", **options)
     for model, target in zip(models, Y.T, strict=True):
         assert_same(model, on_factors(X, target, BANK, **options))
@@ -125,9 +125,9 @@ def test_what_is_wrong_is_said_by_the_worker_that_sees_it() -> None:
     X, y = data("logistic")
     for wrong, message in ((y + 1, "needs labels -1 and"), (y[:-1], "of shape"), (np.ones_like(y), "nothing to learn")):
         with pytest.raises(InvalidInputError, match=message):
-            on_factors(on_dask(X), wrong, BANK, relative_strength=0.1)
+            on_factors(on_dask(X), wrong, BANK, alpha="0.1*max")
     with pytest.raises(InvalidInputError, match="must not be negative"):
-        on_factors(on_dask(X), y, BANK, relative_strength=0.1, sample_weight=y)
+        on_factors(on_dask(X), y, BANK, alpha="0.1*max", sample_weight=y)
 
 
 def test_vectors_beside_rows_do_the_arithmetic_of_arrays() -> None:
@@ -202,7 +202,7 @@ def test_what_travels_does_not_grow_with_the_rows(loss: str, monkeypatch: pytest
         traffic = Traffic(rows, target)
         with monkeypatch.context() as patched, dask.config.set(scheduler=traffic):
             traffic.watch(patched)
-            model = on_factors(rows, target, bank, loss=loss, relative_strength=0.2, tol=1e-4)
+            model = on_factors(rows, target, bank, loss=loss, alpha="0.2*max", tol=1e-4)
         assert model.status == "converged"
         counted.append((traffic.bytes, len(model.history), model.history[-1].newton_steps))
     assert counted[1][1:] == counted[0][1:]

@@ -76,7 +76,7 @@ def test_matrices_take_over_where_landmarks_do_not_do(loss: str, penalty: str) -
     options = {"sample_weight": rng.uniform(0.5, 2.0, len(y)), "kernel_penalties": weights}
     regularizer = get_regularizer(penalty, 0.5)
     tol = 1e-4 if loss == "hinge" else 1e-6
-    model = on_factors(X, y, bank, loss=loss, regularizer=regularizer, tol=tol, **options)
+    model = on_factors(X, y, bank, loss=loss, penalty=regularizer, tol=tol, **options)
     assert model.status == "converged"
     stack = model.functions.stack
     whole = {stack.name_of(c.kernel): c.tol is None for c in model.functions.components}
@@ -85,7 +85,7 @@ def test_matrices_take_over_where_landmarks_do_not_do(loss: str, penalty: str) -
     grams = fitted.block(prepared, prepared)
     brute = brute_force(model, grams, y, get_loss(loss), regularizer, options)
     assert -1e-9 <= brute <= model.dual_gap + 1e-9
-    exact = solve(grams, y, loss=loss, regularizer=regularizer, tol=0.1 * tol, **options)
+    exact = solve(grams, y, loss=loss, penalty=regularizer, tol=0.1 * tol, **options)
     assert model.certificate.primal == pytest.approx(exact.certificate.primal, rel=tol)
 
 
@@ -96,7 +96,7 @@ def test_few_rows_and_many_kernels_become_matrices_of_a_working_set(monkeypatch:
     bank = KernelBank.per_feature(widths=np.geomspace(0.1, 5.0, 30).tolist(), standardize=True)
     fitted, prepared = bank.fit_prepare(X)
     regularizer = get_regularizer("l1", 1.0)
-    model = on_factors(X, y, bank, loss=loss, regularizer=regularizer, tol=1e-5)
+    model = on_factors(X, y, bank, loss=loss, penalty=regularizer, tol=1e-5)
     assert model.status == "converged"
     assert {each.rank for each in model.functions.rounds} == {0}  # no Hessian in coefficients of factors
     assert max(each.working for each in model.functions.rounds) < 60  # of 120
@@ -123,7 +123,7 @@ def test_more_coefficients_than_rows_go_on_in_matrices_from_where_factors_ended(
     bank = KernelBank.per_feature(widths=[0.3, 0.6, 1.2], standardize=True)
     fitted, prepared = bank.fit_prepare(X)
     regularizer = get_regularizer("l1", 0.5)
-    model = on_factors(X, y, bank, loss=loss, regularizer=regularizer, tol=1e-5)
+    model = on_factors(X, y, bank, loss=loss, penalty=regularizer, tol=1e-5)
     assert model.status == "converged"
     (start,) = begun
     assert np.count_nonzero(start[1]) > 1  # weights of the kernels that the first round of factors had
@@ -150,7 +150,7 @@ def test_kernels_with_many_directions_are_matrices_as_soon_as_they_enter(
     bank = KernelBank.auto()
     fitted, prepared = bank.fit_prepare(X)
     regularizer = get_regularizer("l1", 0.5)
-    model = on_factors(X, y, bank, loss=loss, regularizer=regularizer, tol=1e-5)
+    model = on_factors(X, y, bank, loss=loss, penalty=regularizer, tol=1e-5)
     assert model.status == "converged"
     stack = model.functions.stack
     whole = {stack.name_of(c.kernel): c.tol is None for c in model.functions.components}
@@ -169,7 +169,7 @@ def test_the_message_names_kernels_and_bytes_where_matrices_may_not_be_had() -> 
     stack.spare_bytes = 5000
     words = rf"leave a part of the trace of '{re.escape(NARROW)}' \(.*%\).* take 9\d\d kB, and 5.00 kB may be had"
     with pytest.warns(ConvergenceWarning, match="at most 48 landmarks at 160 rows, which " + words):
-        model = on_factors(X, y, stack, loss="squared", relative_strength=0.02)
+        model = on_factors(X, y, stack, loss="squared", alpha="0.02*max")
     assert model.status == "stalled"
     assert model.dual_gap > 1e-4
     problem = Problem(
@@ -233,7 +233,7 @@ def solve_gram_primal(problem: Problem) -> float:
     """Return the optimum of the Gram solvers."""
     assert isinstance(problem.stack, FactoredStack)
     grams = problem.stack.block()
-    return solve(grams, problem.y, loss="squared", regularizer=problem.regularizer, tol=1e-8).certificate.primal
+    return solve(grams, problem.y, loss="squared", penalty=problem.regularizer, tol=1e-8).certificate.primal
 
 
 @pytest.mark.nightly
@@ -307,7 +307,7 @@ def test_few_rows_go_over_where_steps_on_factors_come_no_further(fraction: float
     X, y = rng.normal(size=(150, 4)), rng.choice([-1.0, 1.0], 150)
     bank = KernelBank.per_feature(widths=[0.3, 1.0, 3.0], standardize=True)
     stack = factored_stack(X, bank)
-    found = solve(stack, y, loss="logistic", regularizer="l1", relative_strength=fraction, tol=1e-4)
+    found = solve(stack, y, loss="logistic", penalty="l1", alpha=f"{fraction}*max", tol=1e-4)
     assert found.status == "converged"
     assert len(found.history) <= 5
 
@@ -342,7 +342,7 @@ def test_the_message_speaks_of_single_columns_where_there_are_no_others() -> Non
     stack.spare_bytes = 5000
     y = np.sign(rng.normal(size=160)) + rng.normal(size=160)
     with pytest.warns(ConvergenceWarning, match="Factors of narrow kernels on single columns have at most") as caught:
-        on_factors(x, y, stack, loss="squared", relative_strength=0.02)
+        on_factors(x, y, stack, loss="squared", alpha="0.02*max")
     assert "several columns" not in str(caught[0].message)
 
 

@@ -115,7 +115,7 @@ def test_the_optimum_is_that_of_the_kernels_as_matrices(penalty: Regularizer, lo
     options = {"sample_weight": rng.uniform(0.5, 2.0, 150), "kernel_penalties": rng.uniform(0.8, 1.25, 6)}
     solution, kernels = on_factors(X, y, bank, loss, penalty, **options)
     assert solution.status == "converged"
-    exact = solve(kernels, y, loss=loss, regularizer=penalty, tol=1e-8, **options)
+    exact = solve(kernels, y, loss=loss, penalty=penalty, tol=1e-8, **options)
     assert exact.certificate.relative_gap <= 1e-8
     assert solution.certificate.primal == pytest.approx(exact.certificate.primal, rel=3e-8)
     assert solution.certificate.dual <= exact.certificate.primal
@@ -165,7 +165,7 @@ def test_functions_agree_with_cvxpy(
 def test_losses_of_a_users_own(loss: Any, penalty: Regularizer) -> None:
     X, y, bank = table(3, 120, "squared")
     solution, kernels = on_factors(X, y, bank, loss, penalty)
-    exact = solve(kernels, y, loss=loss, regularizer=penalty, tol=1e-8)
+    exact = solve(kernels, y, loss=loss, penalty=penalty, tol=1e-8)
     assert solution.certificate.relative_gap <= 1e-8
     assert solution.certificate.primal == pytest.approx(exact.certificate.primal, rel=3e-8)
 

@@ -38,7 +38,7 @@ def data(n: int, columns: int, loss: str, outputs: int = 1) -> tuple[np.ndarray,
 def test_many_coefficients_take_no_more_steps_than_few(loss: str, outputs: int) -> None:
     """Smoothed, each of these took 60 to 130: a coefficient for every second row leaves few rows between the kinks."""
     X, y = data(900, 12, loss, outputs)
-    found = on_factors(X, y, BANK, loss=loss, relative_strength=0.03)
+    found = on_factors(X, y, BANK, loss=loss, alpha="0.03*max")
     assert found.dual_gap <= 1e-4
     assert max(each.rank for each in found.functions.rounds) >= 300 * outputs
     assert found.newton_steps <= 25
@@ -49,7 +49,7 @@ def test_many_coefficients_take_no_more_steps_than_few(loss: str, outputs: int) 
 def test_the_objective_is_that_of_matrices(loss: str, penalty: str) -> None:
     X, y = data(400, 3, loss)
     weight = np.random.default_rng(1).uniform(0.5, 2.0, 400)
-    given = {"loss": loss, "regularizer": penalty, "relative_strength": 0.1, "tol": 1e-7, "sample_weight": weight}
+    given = {"loss": loss, "penalty": penalty, "alpha": "0.1*max", "tol": 1e-7, "sample_weight": weight}
     on_matrices = solve(BANK, y, X=X, representation="gram", **given)
     found = solve(BANK, y, X=X, representation="factored", **given)
     for one in (found, on_matrices):
@@ -100,7 +100,7 @@ def test_the_gap_is_that_of_the_true_loss_on_the_factors(loss: str, outputs: int
 def test_directions_that_bring_products_together_leave_fewer_steps(monkeypatch: pytest.MonkeyPatch) -> None:
     """The shortest step of all outputs is that of all: without such directions it took 27 steps in place of 16."""
     X, y = data(2500, 4, "hinge", 5)
-    given = {"loss": "hinge", "relative_strength": 0.03}
+    given = {"loss": "hinge", "alpha": "0.03*max"}
     found = on_factors(X, y, BANK, **given)
     monkeypatch.setattr(kinks, "CORRECTIONS_OF_STEPS", 0)
     without = on_factors(X, y, BANK, **given)
@@ -145,7 +145,7 @@ def test_smoothing_takes_over_where_interior_points_lead_nowhere(monkeypatch: py
     monkeypatch.setattr(working_set, "minimize", seen)
     monkeypatch.setattr(working_set, "matrices_cost_little", lambda *_, **__: False)
     monkeypatch.setattr(working_set, "sooner_on_matrices", lambda *_, **__: False)
-    found = on_factors(X, y, BANK, loss="hinge", relative_strength=0.1)
+    found = on_factors(X, y, BANK, loss="hinge", alpha="0.1*max")
     assert found.dual_gap <= 1e-4
     assert len(smoothed) > 1
     assert (np.diff(smoothed) <= 0).all()
@@ -155,11 +155,11 @@ def test_smoothing_takes_over_where_interior_points_lead_nowhere(monkeypatch: py
 @pytest.mark.parametrize("outputs", [1, 2])
 def test_another_strength_goes_on_from_the_interior_point(outputs: int) -> None:
     X, y = data(900, 12, "hinge", outputs)
-    given = {"loss": "hinge", "regularizer": "l1"}
+    given = {"loss": "hinge", "penalty": "l1"}
     stack = factored_stack(X, BANK)
-    first = solve(stack, y, relative_strength=0.1, **given)
-    cold = solve(stack, y, relative_strength=0.09, **given)
-    warm = solve(stack, y, relative_strength=0.09, warm_start=first, **given)
+    first = solve(stack, y, alpha="0.1*max", **given)
+    cold = solve(stack, y, alpha="0.09*max", **given)
+    warm = solve(stack, y, alpha="0.09*max", warm_start=first, **given)
     assert max(cold.dual_gap, warm.dual_gap) <= 1e-4
     np.testing.assert_allclose(warm.certificate.primal, cold.certificate.primal, rtol=1e-4)
     assert 0 < warm.newton_steps < cold.newton_steps

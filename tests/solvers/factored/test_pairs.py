@@ -41,26 +41,24 @@ def data(seed: int) -> tuple[np.ndarray, np.ndarray]:
 def test_the_optimum_is_that_of_the_gram_solvers_over_all_pairs_considered() -> None:
     X, y = data(0)
     bank = KernelBank.per_feature([Gaussian(1.0), Linear()], standardize=True)
-    model = with_pairs(X, y, bank, widths=(0.5, 1.0), loss="squared", relative_strength=0.1, tol=1e-7)
+    model = with_pairs(X, y, bank, widths=(0.5, 1.0), loss="squared", alpha="0.1*max", tol=1e-7)
     assert model.status == "converged"
-    columns = sorted(
-        {int(name[1]) for name in on_factors(X, y, bank, loss="squared", relative_strength=0.1).functions.names}
-    )
+    columns = sorted({int(name[1]) for name in on_factors(X, y, bank, loss="squared", alpha="0.1*max").functions.names})
     pairs = [(i, j) for i in columns for j in columns if i < j]
     entries = [(f"{i}{j}{width}", Gaussian(MedianWidth(width)), [i, j]) for i, j in pairs for width in (0.5, 1.0)]
     whole = bank + KernelBank(entries, standardize=True)
     fitted, prepared = whole.fit_prepare(X)
     assert len(fitted.names) == len(model.kernel_weights)
     strength, grams = 0.1 * largest_strength(X, y, whole, "squared"), fitted.block(prepared, prepared)
-    exact = solve(grams, y, loss="squared", regularizer="l1", strength=strength, tol=1e-8)
+    exact = solve(grams, y, loss="squared", penalty="l1", strength=strength, tol=1e-8)
     assert model.certificate.primal == pytest.approx(exact.certificate.primal, rel=2e-7)
 
 
 def test_a_surface_shows_what_a_pair_adds() -> None:
     (X, _), (new, _) = data(1), data(2)
     y, truth = (rows[:, 0] * rows[:, 1] + np.sin(2 * rows[:, 2]) for rows in (X, new))
-    model = with_pairs(X, y, columns=[0, 1, 2], loss="squared", relative_strength=0.05)
-    additive = on_factors(X, y, loss="squared", relative_strength=0.05)
+    model = with_pairs(X, y, columns=[0, 1, 2], loss="squared", alpha="0.05*max")
+    additive = on_factors(X, y, loss="squared", alpha="0.05*max")
     assert np.std(model.decision_function(new) - truth) < 0.6 * np.std(additive.decision_function(new) - truth)
     surface = model.functions.surface(0, 1, 15)
     central = surface[(surface["x"].abs() < 1.5) & (surface["z"].abs() < 1.5)]
@@ -79,13 +77,13 @@ def test_blocks_do_not_overshoot_what_their_sampled_hessians_leave_out(monkeypat
     monkeypatch.setattr(fallback, "SMOOTH_STEPS", 0)
     monkeypatch.setattr(fallback, "SMOOTHED_STEPS", 0)
     X, y = data(4)
-    options: dict[str, Any] = {"loss": "squared", "relative_strength": 0.02, "tol": 1e-2, "max_iter": 30}
+    options: dict[str, Any] = {"loss": "squared", "alpha": "0.02*max", "tol": 1e-2, "max_iter": 30}
     model = with_pairs(X, y, columns=[0, 1, 2, 3], widths=(0.1, 0.2), **options)
     assert model.status == "converged"
 
 
 def test_what_cannot_be_paired_is_said() -> None:
     X, y = data(3)
-    model = with_pairs(X, y, columns=[0, 1], loss="squared", relative_strength=0.5)
+    model = with_pairs(X, y, columns=[0, 1], loss="squared", alpha="0.5*max")
     with pytest.raises(InvalidInputError, match="A pair is two different columns from 0 to 3"):
         model.functions.surface(0, 4)

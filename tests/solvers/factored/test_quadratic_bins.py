@@ -62,7 +62,7 @@ def test_the_optimum_is_that_on_hessians(
     X, scores, weight = data(3, missing)
     y = np.sign(scores) if loss == "logistic" else scores
     stack = factored_stack(X, bank())
-    settings = {"loss": loss, "regularizer": penalty, "strength": 2.0, "sample_weight": weight, "tol": 1e-7}
+    settings = {"loss": loss, "penalty": penalty, "strength": 2.0, "sample_weight": weight, "tol": 1e-7}
     found = solve(stack, y, **settings)
     assert steps
     assert found.certificate.relative_gap <= 1e-7
@@ -85,7 +85,7 @@ def test_the_optimum_of_several_outputs_is_that_on_hessians(
     stack = factored_stack(X, bank())
     tol = 1e-3 if loss == "hinge" else 1e-6
     monkeypatch.setattr("manykernels.solvers.factored.kinks.takes_interior", lambda _: False)  # as of many rows
-    settings = {"loss": loss, "regularizer": "l1", "strength": 3.0, "sample_weight": weight, "tol": tol}
+    settings = {"loss": loss, "penalty": "l1", "strength": 3.0, "sample_weight": weight, "tol": tol}
     found = solve(stack, y, **settings)
     assert steps
     assert found.certificate.relative_gap <= tol
@@ -125,7 +125,7 @@ def test_kernels_of_one_column_move_together(steps: list[bool]) -> None:
     """Widths side by side are nearly the same function: turns kernel by kernel would take thousands of sweeps."""
     X, scores, _ = data(5)
     stack = factored_stack(X[:, :2], KernelBank.per_feature(widths=[0.8, 0.85, 0.9, 2.5], standardize=True))
-    found = solve(stack, np.sign(scores), loss="logistic", regularizer="l1", strength=1.0, tol=1e-6)
+    found = solve(stack, np.sign(scores), loss="logistic", penalty="l1", strength=1.0, tol=1e-6)
     assert found.certificate.relative_gap <= 1e-6
     assert steps
     assert all(steps)
@@ -133,7 +133,7 @@ def test_kernels_of_one_column_move_together(steps: list[bool]) -> None:
 
 def test_penalties_that_couple_kernels_take_other_steps(steps: list[bool]) -> None:
     X, scores, _ = data(7)
-    found = solve(factored_stack(X, bank()), scores, loss="squared", regularizer="simplex", strength=2.0, tol=1e-5)
+    found = solve(factored_stack(X, bank()), scores, loss="squared", penalty="simplex", strength=2.0, tol=1e-5)
     assert found.certificate.relative_gap <= 1e-5
     assert not steps
 

@@ -40,7 +40,7 @@ def test_gaps_close_under_every_penalty(penalty: str, loss: str) -> None:
     X, y = rows()
     y = {"squared": y, "logistic": np.sign(y), "poisson": np.round(np.exp(y))}[loss]
     stack = factored_stack(X, bank())
-    found = solve(stack, y, loss=loss, regularizer=penalty, relative_strength=0.02, tol=1e-7)
+    found = solve(stack, y, loss=loss, penalty=penalty, alpha="0.02*max", tol=1e-7)
     assert found.certificate.relative_gap <= 1e-7
     for component in found.functions.components:
         G = stack.constraints_of(component.kernel)
@@ -58,7 +58,7 @@ def test_where_no_inequality_holds_curves_are_those_without_a_shape() -> None:
     rho = np.linalg.solve(gram + strength * np.eye(200), center @ y)
     assert (np.diff(on_knots @ hats.T @ center @ rho) > 0).all()
     bank = KernelBank([("curve", Shaped(Gaussian(2.0), "increasing", points=tuple(knots)))], normalize=None)
-    found = solve(factored_stack(x, bank), y, loss="squared", regularizer="ridge", strength=strength, tol=1e-9)
+    found = solve(factored_stack(x, bank), y, loss="squared", penalty="ridge", strength=strength, tol=1e-9)
     assert found.certificate.primal == pytest.approx(0.5 * strength * rho @ (center @ y), rel=1e-6)
 
 
@@ -125,6 +125,6 @@ def test_what_cannot_keep_shapes_says_so() -> None:
     with pytest.raises(IncompatibleError, match=r"no sums of kernel values.*solution\.certificate"):
         problem.certificate(y, np.ones(stack.n_kernels), 0.0)
     with pytest.raises(IncompatibleError, match="several classes or targets share"):
-        solve(stack, np.column_stack([y, y]), loss="squared", regularizer="l1", strength=1.0)
+        solve(stack, np.column_stack([y, y]), loss="squared", penalty="l1", strength=1.0)
     with pytest.raises(IncompatibleError, match="has a shape and is to go without a penalty"):
-        solve(stack, y, loss="squared", regularizer={"0 0.5": None, "*": "l1"}, strength=1.0)
+        solve(stack, y, loss="squared", penalty={"0 0.5": None, "*": "l1"}, strength=1.0)

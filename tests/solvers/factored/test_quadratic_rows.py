@@ -48,7 +48,7 @@ def test_the_optimum_is_that_on_matrices(loss: str, penalty: str, steps: list[np
     X, scores, weight = data(3)
     y = np.sign(scores) if loss == "logistic" else scores
     stack = factored_stack(X, bank())
-    settings = {"loss": loss, "regularizer": penalty, "strength": 2.0, "sample_weight": weight, "tol": 1e-7}
+    settings = {"loss": loss, "penalty": penalty, "strength": 2.0, "sample_weight": weight, "tol": 1e-7}
     found = solve(stack, y, **settings)
     assert steps
     assert found.certificate.relative_gap <= 1e-7
@@ -60,7 +60,7 @@ def test_groups_that_act_on_each_other_are_left_to_newton_steps(steps: list[np.d
     X, scores, _ = data(5)
     X = X + 5.0 * X[:, :1]
     stack = factored_stack(X, bank())
-    found = solve(stack, scores, loss="squared", regularizer="l1", strength=1e-3, tol=1e-5)
+    found = solve(stack, scores, loss="squared", penalty="l1", strength=1e-3, tol=1e-5)
     assert found.certificate.relative_gap <= 1e-5
     assert set(steps) == {np.dtype(np.float64)}  # what single precision leaves could be felt
 
@@ -69,7 +69,7 @@ def test_sweeps_are_not_taken_where_a_hessian_is_cheaper(monkeypatch: pytest.Mon
     X, scores, _ = data(7)
     monkeypatch.setattr(newton, "RowQuadratic", None)  # would be called
     stack = factored_stack(X, bank())
-    found = solve(stack, scores, loss="squared", regularizer="l1", strength=1.0, tol=1e-6)
+    found = solve(stack, scores, loss="squared", penalty="l1", strength=1.0, tol=1e-6)
     assert found.certificate.relative_gap <= 1e-6
 
 

@@ -124,7 +124,7 @@ def test_kinked_losses_converge_in_few_newton_steps():
     X = rng.normal(size=(6000, 4))
     y = np.where(np.sin(2 * X[:, 0]) + X[:, 1] + 0.5 * rng.normal(size=6000) > 0, 1.0, -1.0)
     bank = KernelBank.per_feature(widths=[0.5, 1.0, 2.0])
-    model = on_factors(X, y, bank, loss="hinge", relative_strength=0.05)
+    model = on_factors(X, y, bank, loss="hinge", alpha="0.05*max")
     assert model.dual_gap <= 1e-4
     assert model.history[-1].newton_steps <= 18
 

@@ -99,7 +99,7 @@ def test_the_reported_gap_is_never_below_the_brute_force_gap(block: int, monkeyp
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", ConvergenceWarning)
             rounds = int(rng.integers(1, 6))  # few: coarse factors and missing kernels leave gaps of every size
-            model = on_factors(X, y, bank, loss=loss, regularizer=regularizer, max_iter=rounds, **options)
+            model = on_factors(X, y, bank, loss=loss, penalty=regularizer, max_iter=rounds, **options)
         brute = brute_force(model, grams, y, loss, regularizer, options)
         assert model.dual_gap >= brute - 1e-9, (seed, model.dual_gap, brute)
         assert brute >= -1e-9
@@ -126,7 +126,7 @@ def test_the_gap_of_every_penalty_is_never_below_the_brute_force_gap(monkeypatch
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", ConvergenceWarning)
             rounds = int(rng.integers(1, 6))
-            model = on_factors(X, y, bank, loss=loss, regularizer=regularizer, max_iter=rounds, **options)
+            model = on_factors(X, y, bank, loss=loss, penalty=regularizer, max_iter=rounds, **options)
         brute = brute_force(model, fitted.block(prepared, prepared), y, loss, regularizer, options)
         assert model.dual_gap >= brute - 1e-9, (seed, model.dual_gap, brute)
         assert brute >= -1e-9
@@ -146,10 +146,10 @@ def test_every_penalty_has_the_optimum_of_the_gram_solvers(
     bank = KernelBank.per_feature([Gaussian(0.5), Gaussian(1.5), Linear()], standardize=True)
     options = {"sample_weight": rng.uniform(0.5, 2.0, 200), "kernel_penalties": rng.uniform(0.8, 1.25, 9)}
     tol = 1e-4 if loss == "hinge" else 1e-8
-    model = on_factors(X, y, bank, loss=loss, regularizer=penalty, tol=tol, **options)
+    model = on_factors(X, y, bank, loss=loss, penalty=penalty, tol=tol, **options)
     assert model.status == "converged"
     fitted, prepared = bank.fit_prepare(X)
-    exact = solve(fitted.block(prepared, prepared), y, loss=loss, regularizer=penalty, tol=0.1 * tol, **options)
+    exact = solve(fitted.block(prepared, prepared), y, loss=loss, penalty=penalty, tol=0.1 * tol, **options)
     assert model.certificate.primal == pytest.approx(exact.certificate.primal, rel=tol)
     assert model.certificate.dual <= exact.certificate.primal * (1 + 1e-12)
 
@@ -162,11 +162,11 @@ def test_the_optimum_is_that_of_the_gram_solvers(loss: str, penalty: str) -> Non
     X, y = data(rng, 300, 3, loss)
     bank = KernelBank.per_feature([Gaussian(0.5), Gaussian(1.5), Linear()], standardize=True)
     options = {"sample_weight": rng.uniform(0.5, 2.0, 300), "kernel_penalties": rng.uniform(0.8, 1.25, 9)}
-    model = on_factors(X, y, bank, loss=loss, regularizer=penalty, strength=1.0, tol=1e-8, **options)
+    model = on_factors(X, y, bank, loss=loss, penalty=penalty, strength=1.0, tol=1e-8, **options)
     assert model.status == "converged"
     fitted, prepared = bank.fit_prepare(X)
     grams = fitted.block(prepared, prepared)
-    exact = solve(grams, y, loss=loss, regularizer=penalty, strength=1.0, tol=1e-9, **options)
+    exact = solve(grams, y, loss=loss, penalty=penalty, strength=1.0, tol=1e-9, **options)
     assert model.certificate.primal == pytest.approx(exact.certificate.primal, rel=2e-8)
     assert model.certificate.dual <= exact.certificate.primal * (1 + 1e-12)
     assert set(model.active) >= set(np.flatnonzero(exact.kernel_weights > 1e-3 * exact.kernel_weights.max()))
@@ -184,12 +184,12 @@ def test_kinked_losses_reach_the_gap(loss: str, matrices: bool, monkeypatch: pyt
         monkeypatch.setattr(fallback, "SMOOTHED_STEPS", 0)
     X, y = data(np.random.default_rng(2), 300, 3, loss)
     bank = KernelBank.per_feature([Gaussian(0.7), Gaussian(2.0)], standardize=True)
-    model = on_factors(X, y, bank, loss=loss, relative_strength=0.1, tol=1e-3)
+    model = on_factors(X, y, bank, loss=loss, alpha="0.1*max", tol=1e-3)
     assert model.status == "converged"
     assert all((component.tol is None) == matrices for component in model.functions.components)
     fitted, prepared = bank.fit_prepare(X)
     strength = 0.1 * largest_strength(X, y, bank, loss)
-    exact = solve(fitted.block(prepared, prepared), y, loss=loss, regularizer="l1", strength=strength, tol=1e-6)
+    exact = solve(fitted.block(prepared, prepared), y, loss=loss, penalty="l1", strength=strength, tol=1e-6)
     assert model.certificate.dual <= exact.certificate.primal * (1 + 1e-9)
     assert exact.certificate.dual <= model.certificate.primal <= exact.certificate.primal * (1 + 1e-3)
 
@@ -197,7 +197,7 @@ def test_kinked_losses_reach_the_gap(loss: str, matrices: bool, monkeypatch: pyt
 def test_ridge_keeps_every_kernel() -> None:
     X, y = data(np.random.default_rng(3), 200, 2, "squared")
     bank = KernelBank.per_feature([Gaussian(1.0), Gaussian(3.0)], standardize=True)
-    model = on_factors(X, y, bank, loss="squared", regularizer="ridge", strength=0.5, tol=1e-6)
+    model = on_factors(X, y, bank, loss="squared", penalty="ridge", strength=0.5, tol=1e-6)
     assert model.status == "converged"
     np.testing.assert_allclose(model.kernel_weights, 2.0, rtol=1e-2)
 
@@ -207,7 +207,7 @@ def test_predictions_are_the_functions_of_the_exact_kernels() -> None:
     X, y = data(rng, 400, 3, "squared")
     bank = KernelBank.per_feature([Gaussian(0.5), Laplacian(2.0)], standardize=True)
     bank += KernelBank([("pair", Gaussian(1.5), [0, 1])], standardize=True)
-    model = on_factors(X, y, bank, loss="squared", relative_strength=0.05, tol=1e-7)
+    model = on_factors(X, y, bank, loss="squared", alpha="0.05*max", tol=1e-7)
     new = rng.normal(size=(60, 3))
     fitted, prepared = bank.fit_prepare(X)
     cross = fitted.block(fitted.prepare(new), prepared)
@@ -222,7 +222,7 @@ def test_predictions_are_the_functions_of_the_exact_kernels() -> None:
 def test_shape_functions_add_up_to_the_model() -> None:
     X, y = data(np.random.default_rng(5), 300, 3, "squared")
     bank = KernelBank.per_feature([Gaussian(0.5), Gaussian(2.0)], standardize=True)
-    model = on_factors(X, y, bank, loss="squared", relative_strength=0.05)
+    model = on_factors(X, y, bank, loss="squared", alpha="0.05*max")
     curves = [model.functions.shape_functions(j, X[:, j][np.argsort(X[:, j])]) for j in range(3)]
     total = sum(curve["effect"].to_numpy()[np.argsort(np.argsort(X[:, j]))] for j, curve in enumerate(curves))
     difference = model.decision_function(X) - total
@@ -236,7 +236,7 @@ def test_where_the_rank_passes_the_samples_gram_matrices_take_over() -> None:
     rng = np.random.default_rng(6)
     X = rng.normal(size=(80, 60))
     y = np.sin(X[:, 0]) + rng.normal(size=80)
-    model = on_factors(X, y, FourierStack.grid(X, [0.1, 0.5, 2.0]), loss="squared", relative_strength=0.2)
+    model = on_factors(X, y, FourierStack.grid(X, [0.1, 0.5, 2.0]), loss="squared", alpha="0.2*max")
     assert model.status == "converged"
     assert all(component.tol is None for component in model.functions.components)
     assert np.isfinite(model.decision_function(rng.normal(size=(5, 60)))).all()
@@ -253,7 +253,7 @@ def certified(seed: int, bank: KernelBank, n: int, rounds: int) -> tuple[Solutio
     y = np.tanh(X[:, 0] * X[:, 1]) + 0.1 * rng.normal(size=n)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", ConvergenceWarning)
-        model = on_factors(X, y, bank, loss="squared", relative_strength=0.1, tol=1e-6, max_iter=rounds)
+        model = on_factors(X, y, bank, loss="squared", alpha="0.1*max", tol=1e-6, max_iter=rounds)
     fitted, prepared = bank.fit_prepare(X)
     penalty = get_regularizer("l1", 0.1 * largest_strength(X, y, bank, "squared"))
     return model, brute_force(model, fitted.block(prepared, prepared), y, get_loss("squared"), penalty, {})
@@ -309,12 +309,12 @@ def test_several_targets_share_their_passes_and_have_the_models_of_one_each(
     served: list[int] = []
     shared = stack.quad_bounds_each
     monkeypatch.setattr(stack, "quad_bounds_each", lambda rhos: served.append(len(rhos)) or shared(rhos))
-    models = on_factors(X, Y, stack, loss=loss, relative_strength=0.1, outputs="own")
+    models = on_factors(X, Y, stack, loss=loss, alpha="0.1*max", outputs="own")
     # The first certificate is of the pass that scales strengths; N x N matrices end in one of their own.
     lengths = [max(len(model.history) - 1, 1) for model in models]
     assert served == [2] * min(lengths) + [1] * (max(lengths) - min(lengths))
     for y, model in zip(Y.T, models, strict=True):
-        alone = on_factors(X, y, bank, loss=loss, relative_strength=0.1)
+        alone = on_factors(X, y, bank, loss=loss, alpha="0.1*max")
         assert model.status == "converged"
         assert model.certificate.primal == pytest.approx(alone.certificate.primal, rel=1e-9)
         assert model.certificate.dual == pytest.approx(alone.certificate.dual, rel=1e-9)
@@ -324,8 +324,8 @@ def test_several_targets_share_their_passes_and_have_the_models_of_one_each(
 def test_a_stack_can_be_given_in_place_of_a_bank() -> None:
     X, y = data(np.random.default_rng(8), 200, 2, "logistic")
     bank = KernelBank.per_feature([Gaussian(0.5)], standardize=True)
-    first = on_factors(X, y, bank, relative_strength=0.1)
-    second = on_factors(X, y, factored_stack(X, bank), relative_strength=0.1)
+    first = on_factors(X, y, bank, alpha="0.1*max")
+    second = on_factors(X, y, factored_stack(X, bank), alpha="0.1*max")
     assert first.certificate.primal == second.certificate.primal
     assert len(first.frame()) == len(first.history)
 
@@ -333,7 +333,7 @@ def test_a_stack_can_be_given_in_place_of_a_bank() -> None:
 def test_tables_go_by_their_column_names() -> None:
     X, y = data(np.random.default_rng(10), 200, 3, "squared")
     frame = pd.DataFrame(X, columns=["a", "b", "c"])
-    model = on_factors(frame, y, loss="squared", relative_strength=0.1)
+    model = on_factors(frame, y, loss="squared", alpha="0.1*max")
     assert model.functions.names[0].split(":")[0] in ("a", "b", "c")
     np.testing.assert_array_equal(model.decision_function(frame[["c", "a", "b"]]), model.decision_function(frame))
     np.testing.assert_array_equal(model.decision_function(X), model.decision_function(frame))
@@ -345,7 +345,7 @@ def test_factors_that_would_not_fit_are_refused_in_words(monkeypatch: pytest.Mon
     monkeypatch.setattr("manykernels.grams.factored.base.STORED_BYTES", 1e4)
     X, y = data(np.random.default_rng(11), 1500, 2, "squared")
     with pytest.raises(MemoryBudgetError, match=r"factors of kernels .* at number 1 of 1 .* Raise the strength"):
-        on_factors(X, y, KernelBank.joint(Gaussian(1.0)), loss="squared", relative_strength=0.1)
+        on_factors(X, y, KernelBank.joint(Gaussian(1.0)), loss="squared", alpha="0.1*max")
 
 
 def test_what_cannot_be_done_is_said() -> None:
@@ -353,10 +353,10 @@ def test_what_cannot_be_done_is_said() -> None:
     bank = KernelBank.per_feature([Gaussian(0.5)])
     with pytest.raises(InvalidInputError, match="needs a strength"):
         on_factors(X, y, bank, loss="squared")
-    with pytest.raises(InvalidInputError, match=r"Give one of strength=1.0, relative_strength=0.5"):
-        on_factors(X, y, bank, loss="squared", strength=1.0, relative_strength=0.5)
+    with pytest.raises(InvalidInputError, match=r"Give one of alpha='0.5\*max', strength=1.0"):
+        on_factors(X, y, bank, loss="squared", strength=1.0, alpha="0.5*max")
     with pytest.raises(InvalidInputError, match=r"alpha=0\.5 contradicts"):
-        on_factors(X, y, bank, loss="squared", regularizer=Ridge(1.0), alpha=0.5)
+        on_factors(X, y, bank, loss="squared", penalty=Ridge(1.0), alpha=0.5)
     with pytest.warns(ConvergenceWarning, match=r"max_iter.* gap .*, above tol 1\.00e-06"):
         on_factors(X, y, bank, loss="squared", strength=0.01, tol=1e-6, max_iter=1)
 
@@ -365,7 +365,7 @@ def test_factors_near_the_goal_are_refined_by_less() -> None:
     rng = np.random.default_rng(0)
     X = rng.uniform(-2, 2, (400, 3))
     y, bank = np.sin(2 * X[:, 0]) + 0.3 * rng.normal(size=400), KernelBank.per_feature(widths=[0.3, 0.8, 2.0])
-    fit = {"loss": "squared", "regularizer": "l1", "relative_strength": 0.1, "representation": "factored"}
+    fit = {"loss": "squared", "penalty": "l1", "alpha": "0.1*max", "representation": "factored"}
     shares = []
     for tol in (1e-5, 1e-6):
         rounds = solve(bank, y, X=X, tol=tol, **fit).functions.rounds

@@ -181,7 +181,7 @@ def test_bounds_on_norms_are_settled_as_finely_as_the_gap_asks(seed: int) -> Non
         ("d", Gaussian(0.2) * Laplacian(1.0), [1]),
     ]
     bank, target = KernelBank(kernels, standardize=True), survival_target(rng.random(60) < 0.7, time)
-    options = {"X": X, "loss": "cox", "regularizer": "l1", "relative_strength": 0.3, "tol": 1e-7}
+    options = {"X": X, "loss": "cox", "penalty": "l1", "alpha": "0.3*max", "tol": 1e-7}
     factored = solve(bank, target, representation="factored", **options).certificate
     gram = solve(bank, target, representation="gram", **options).certificate
     assert max(factored.relative_gap, gram.relative_gap) <= 1e-7

@@ -52,7 +52,7 @@ class FactorFunctions:
     >>> from manykernels.grams.factored import factored_stack
     >>> X = np.random.default_rng(0).uniform(-1, 1, (200, 2))
     >>> stack = factored_stack(X, KernelBank.per_feature(widths=[0.5]))
-    >>> found = solve(stack, np.sin(3 * X[:, 0]), loss="squared", regularizer="l1", relative_strength=0.1)
+    >>> found = solve(stack, np.sin(3 * X[:, 0]), loss="squared", penalty="l1", alpha="0.1*max")
     >>> found.functions.names, found.functions.shape_functions(0).columns.tolist()
     (('x0: gaussian(width=0.5)',), ['x', 'effect', 'density'])
     """
