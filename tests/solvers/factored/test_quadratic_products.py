@@ -87,7 +87,7 @@ def solved(loss: str, penalty: Any, held_as: str, tol: float) -> Any:
     frame, y = problem_of(loss)
     strength = {} if hasattr(penalty, "strength") else {"alpha": 0.01}
     return solve(
-        BANK, y, X=frame, loss="squared" if loss == "several" else loss, regularizer=penalty, tol=tol,
+        BANK, y, X=frame, loss="squared" if loss == "several" else loss, penalty=penalty, tol=tol,
         representation=held_as, **strength,
     )  # fmt: skip
 
@@ -110,7 +110,7 @@ def test_ridge_of_groups_is_the_ridge_of_its_matrices(without_hessians: list[int
     frame, y = problem_of("squared")
     bank = KernelBank([("group", Overlap(), ["group"]), ("other", Overlap(), ["other"])], normalize=None)
     found = solve(
-        bank, y, X=frame, loss="squared", regularizer="ridge", strength=0.7, tol=1e-10, representation="factored"
+        bank, y, X=frame, loss="squared", penalty="ridge", strength=0.7, tol=1e-10, representation="factored"
     )
     codes = [frame[name].cat.codes.to_numpy() for name in ("group", "other")]
     grams = [np.equal.outer(own, own) for own in codes]
@@ -130,7 +130,7 @@ def test_six_hundred_levels_are_exact() -> None:
         y,
         X=frame,
         loss="squared",
-        regularizer=PENALTIES["always in"],
+        penalty=PENALTIES["always in"],
         alpha=0.02,
         tol=1e-6,
         representation="factored",
@@ -141,7 +141,7 @@ def test_six_hundred_levels_are_exact() -> None:
         y,
         X=frame,
         loss="squared",
-        regularizer=PENALTIES["always in"],
+        penalty=PENALTIES["always in"],
         alpha=0.02,
         tol=1e-6,
         representation="gram",
