@@ -81,7 +81,7 @@ def main() -> None:
     """Solve, fit, save, and let a new process read."""
     for name, (arguments, options) in SOLVED.items():
         given = {"penalty": "l1", "alpha": "0.1*max", **options}
-        if not isinstance(given["regularizer"], str):
+        if not isinstance(given["penalty"], str):
             given.pop("alpha")
         found = solve(*arguments, **given)
         print(f"{name:22} {found.solver:16} {found.status}, relative gap {found.dual_gap:.0e}")

@@ -109,9 +109,7 @@ def test_ridge_of_groups_is_the_ridge_of_its_matrices(without_hessians: list[int
     """The closed form of a random intercept, of two crossed groupings."""
     frame, y = problem_of("squared")
     bank = KernelBank([("group", Overlap(), ["group"]), ("other", Overlap(), ["other"])], normalize=None)
-    found = solve(
-        bank, y, X=frame, loss="squared", penalty="ridge", strength=0.7, tol=1e-10, representation="factored"
-    )
+    found = solve(bank, y, X=frame, loss="squared", penalty="ridge", strength=0.7, tol=1e-10, representation="factored")
     codes = [frame[name].cat.codes.to_numpy() for name in ("group", "other")]
     grams = [np.equal.outer(own, own) for own in codes]
     system = np.zeros((N + 1, N + 1))
