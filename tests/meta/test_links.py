@@ -11,6 +11,7 @@ from types import ModuleType
 import pytest
 
 ROOT = Path(__file__).parents[2]
+BUILT = {"benchmarks/results", "experiments/results", "docs/gallery", "docs/_build/html"}
 ALIKE = '<a href="guide/b.html#one">b</a><a href="#top">up</a><a href="guide/">all</a><img src="c%20d.png"><i id="top">'
 
 
@@ -59,14 +60,32 @@ def test_no_page_at_all_is_no_success(tmp_path: Path, checker: ModuleType) -> No
     assert checker.main(str(tmp_path)) == 1
 
 
+def markdown(folder: str) -> list[Path]:
+    """Return the pages in a folder of the repository and below, without those that were built."""
+    found = (ROOT / folder).glob("*.md" if folder == "." else "**/*.md")
+    return [path for path in found if not {"_build", "generated", "results"} & set(path.parts)]
+
+
+def missing_files(page: str, folder: Path, parts: str) -> list[str]:
+    """Return the files and folders that a page names in code, below some parts of a folder, and that are not there."""
+    named = re.findall(rf"`(?:python |pytest )?((?:{parts})[\w./-]*[\w/])(?=[` ])", page)
+    return sorted({name for name in named if not (folder / name).exists()} - BUILT)
+
+
+def test_files_that_pages_name_in_code_are_there() -> None:
+    parts = r"(?:benchmarks|experiments|examples|tests|lint|docs|src|\.ci)/"
+    found = {path.name: missing_files(path.read_text(), ROOT, parts) for path in [*markdown("."), *markdown("docs")]}
+    assert {name: missing for name, missing in found.items() if missing and name != "CHANGELOG.md"} == {}
+    architecture = (ROOT / "docs" / "architecture.md").read_text()
+    package = ROOT / "src" / "manykernels"
+    folders = "|".join(sorted(path.name for path in package.iterdir() if path.is_dir() and "__" not in path.name))
+    assert missing_files(architecture, package, rf"(?:{folders})/") == []
+    assert missing_files("`solvers/run.py` and `solvers/none.py`", package, r"(?:solvers)/") == ["solvers/none.py"]
+
+
 def test_files_that_markdown_of_the_repository_names_are_there() -> None:
     """Pages of the gallery are written when the documentation is built, and checked then."""
-    pages = [
-        *ROOT.glob("*.md"),
-        *ROOT.glob("docs/**/*.md"),
-        *ROOT.glob("benchmarks/*.md"),
-        *ROOT.glob("experiments/*.md"),
-    ]
+    pages = [path for folder in (".", "docs", "benchmarks", "experiments") for path in markdown(folder)]
     links = [(page, link) for page in pages for link in re.findall(r"\]\(([^)\s#]+)(?:#[^)\s]*)?\)", page.read_text())]
     inside = [(page, link) for page, link in links if not re.match(r"\w+:", link) and "gallery/" not in link]
     assert len(inside) > 100
