@@ -125,6 +125,7 @@ docs: $(VENV)/.installed-docs
 	rm -rf docs/_build docs/generated docs/gallery
 	$(ONE_THREAD) $(BIN)/python -m sphinx -W --keep-going -q -b html docs docs/_build/html
 	$(BIN)/python docs/_extensions/links.py docs/_build/html
+	$(BIN)/python docs/_extensions/layout.py docs/_build/html
 	$(BIN)/python docs/_extensions/promises.py docs/gallery
 
 # Those of the gallery run when the documentation is built.
