@@ -528,7 +528,7 @@ def test_more_orders_than_those_of_the_unit_are_drawn_only_in_doubt_where_the_st
     np.testing.assert_allclose(doubtful.permuted, whole.permuted, rtol=1e-10)
     given, default = MKLRegressor(BANK, alpha=0.05).fit(X, strong), MKLRegressor(BANK).fit(X, strong)
     assert (given.noise_p_value_, default.noise_p_value_) == (1 / 20, 1 / 200)
-    assert given.noise_ratio_ == pytest.approx(0.2 * 0.05 / default.alpha_, rel=1e-9)
+    assert given.noise_ratio_ == pytest.approx(default.noise_ratio_ * 0.05 / default.alpha_, rel=1e-9)
     search = MKLRegressorCV(BANK, penalty="l1", alphas=[0.1, 0.01, 1e-3], cv=2).fit(X, strong)
     assert search.noise_p_value_ == 1 / 200  # by which it judges its choice
 

@@ -142,7 +142,8 @@ _ALL = (
     Parameter("penalty", "l1", "What keeps kernels small or out.", check_penalty, choices=tuple(REGULARIZERS)),
     Parameter("alpha", AUTO,
         "Strength of the penalty relative to the mean loss; '0.1*max' is a tenth of the one that leaves an empty "
-        "model, '0.3*noise' 0.3 of the one that does for y in random order, 'auto' 0.2 to 0.5 of that.", check_alpha,
+        "model, '0.3*noise' 0.3 of the one that does for y in random order, 'auto' 0.2 to 0.5 of that, or less "
+        "where the target has little noise.", check_alpha,
         Range(open="both")),
     Parameter("l1_ratio", 0.5,
         "For 'elasticnet' and 'group_elasticnet': share of the norms; 1 is 'l1', 0 has squares only.",

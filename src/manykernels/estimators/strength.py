@@ -253,14 +253,14 @@ def p_value(levels: Sequence[NoiseLevel]) -> float:
     return float(np.mean((ahead > ahead[0]) | ((ahead == ahead[0]) & (largest >= largest[0]))))
 
 
-def at_strength(problem: Problem, level: NoiseLevel, asked: RelativeStrength) -> Problem:
-    """Return the problem with its penalty at a strength that its data give."""
+def at_strength(problem: Problem, level: NoiseLevel, asked: RelativeStrength, share: float = 1.0) -> Problem:
+    """Return the problem with its penalty at a share of the strength that its data give."""
     if asked.unit == "max":
-        return problem.at_fraction(asked.factor)
+        return problem.at_fraction(share * asked.factor)
     factor = asked.factor
     if asked.at_least:
         factor = max(factor, level.balance(problem.regularizer)) * lightness(problem)
-    return problem.with_penalty(level.penalty(problem.regularizer, factor, problem.total_weight))
+    return problem.with_penalty(level.penalty(problem.regularizer, share * factor, problem.total_weight))
 
 
 def lightness(problem: Problem) -> float:

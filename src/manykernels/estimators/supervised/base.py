@@ -28,14 +28,18 @@ from manykernels.estimators.strength import (
     strength_from_alpha,
 )
 from manykernels.estimators.supervised.deferred import MOST_BYTES, QUESTIONS, Answer, forget, put_off, settle
+from manykernels.estimators.supervised.descent import weaken
 from manykernels.estimators.supervised.explanation import Explanations, NotebookCard
 from manykernels.estimators.supervised.importance import keep_importance
 from manykernels.estimators.supervised.problems import (
     Fit,
+    SolverChoice,
     build_problems,
     constant_targets,
+    end_of,
     expanded,
     solve_problems,
+    time_left,
     why_constant,
     why_none,
     why_some,
@@ -315,16 +319,17 @@ class BaseMKL(SaysWhichParameter, NotebookCard, Explanations, TakesGroups):
         seed, strata = noise_seed(self.random_state), self._noise_strata(samples)
         permuted = PermutedTargets.of(problems, seed, strata, samples.groups)
         levels, rest = self._noise_levels(permuted, problems, training, asked)
+        posed, limits = problems, self._resources.limits() | stops
         if asked is not None:
-            problems = [at_strength(*pair, asked) for pair in zip(problems, levels, strict=True)]
+            problems = [at_strength(*pair, asked) for pair in zip(posed, levels, strict=True)]
+        until = end_of(limits["time_limit"])
         fit = solve_problems(
-            problems,
-            self.solver,
-            self._resources.n_jobs,
-            tol=self.tol,
-            random_state=self.random_state,
-            **(self._resources.limits() | stops),
+            problems, self.solver, self._resources.n_jobs, tol=self.tol, random_state=self.random_state, **limits
         )
+        if asked is not None and asked.at_least:
+            limits["time_limit"] = time_left(until)
+            choice = SolverChoice(self.solver, self.random_state, tol=self.tol, **limits)
+            fit = weaken(fit, levels, lambda k, share: at_strength(posed[k], levels[k], asked, share), choice, seed)
         self._keep_fit(training, fit, samples)
         self._keep_noise(fit, levels, rest)
         return fit

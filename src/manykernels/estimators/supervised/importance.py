@@ -205,7 +205,7 @@ def of_rows(
         values[m] = (cross @ rho.T) * weights[:, m]
         unit += weights[:, m] * float(np.diagonal(gram(m)).mean())
     share = len(weight) / len(kept)
-    fitted = _targets(model, values, model.intercept_, rho[:, kept].T, losses, y[kept], weight[kept], unit, share)
+    fitted = targets_of(model, values, model.intercept_, rho[:, kept].T, losses, y[kept], weight[kept], unit, share)
     return _joined([by_matrices(target, gram) for target in fitted], losses, y[kept], weight[kept])
 
 
@@ -313,14 +313,14 @@ def of_factors(model: BaseEstimator, stack: FactoredStack, fit: Fit, y: Array, w
         sizes = np.tile(np.einsum("mii->m", grams) / len(kept), (n_targets, 1))
     unit = np.sum(weights * np.reshape(sizes, weights.shape), axis=1)
     share = len(weight) / len(kept)
-    fitted = _targets(model, values, intercepts, rho, losses, y[kept], weight[kept], unit, share)
+    fitted = targets_of(model, values, intercepts, rho, losses, y[kept], weight[kept], unit, share)
     left = FactorRows(fitted, [] if many else factors, grams, losses, y[kept], weight[kept])
     rank = max((sum(Z.shape[1] for Z, _ in own) for own in left.factors), default=0)
     late = whole or rank > RANK_PER_ROW * len(kept)
     return left.in_columns(stack, active, kept, tuple(tols.tolist())) if late else left
 
 
-def _targets(
+def targets_of(
     model: BaseEstimator,
     values: Array,
     intercepts: float | Array,
@@ -391,9 +391,7 @@ def keep_importance(model: BaseEstimator, fit: Fit, samples: Samples, losses: Se
     if not expansion.active.size:
         return
     if fit.problems:
-        solved = zip(fit.problems, fit.solutions, fit.norms, strict=True)
-        bends = [bends_of(problem, found.kernel_weights, norms, expansion.active) for problem, found, norms in solved]
-        model._norm_bends = np.array(bends)
+        model._norm_bends = norm_bends(fit, expansion.active)
     whole = losses[0].couples_samples or len(model.__dict__.get("support_", ())) == len(samples.weight)
     if kernels is None or (whole and keeps_rows(model, losses)) or expansion.bank.raw.of_pairs:
         return
@@ -415,6 +413,12 @@ def keep_importance(model: BaseEstimator, fit: Fit, samples: Samples, losses: Se
         put_off(model, IMPORTANCE, ("_lost_by",), answer)
     else:
         model.__dict__.update(answer())
+
+
+def norm_bends(fit: Fit, active: Array) -> Array:
+    """Return how penalties bend along active functions, (K, 2, m) for K problems."""
+    solved = zip(fit.problems, fit.solutions, fit.norms, strict=True)
+    return np.array([bends_of(problem, found.kernel_weights, norms, active) for problem, found, norms in solved])
 
 
 def _lost_by(bank: FittedBank, left_out: Callable[[], LeftOut]) -> dict[str, Any]:

@@ -9,7 +9,7 @@ from itertools import pairwise
 from typing import Any
 
 import numpy as np
-from scipy.linalg import block_diag, cho_factor, cho_solve
+from scipy.linalg import block_diag, cho_factor, cho_solve, cholesky, solve_triangular
 
 from manykernels.exceptions import IncompatibleError
 from manykernels.objective.losses import Loss
@@ -113,6 +113,36 @@ def _curvature(loss: Loss, y: Array, z: Array, rho: Array, unit: float, weight: 
         inside &= np.abs(r) > edge
     unit = unit if unit > np.finfo(np.float64).tiny * STIFF else 1.0  # of a class without kernels, which nothing moves
     return np.where(inside, STIFF / unit, 0.0)
+
+
+def scores_by_matrix(target: Target, whole: Array) -> Array:
+    """Return scores (n,) of rows left out in turn, from the weighted sum of the Gram matrices among them.
+
+    It is changed in place. The same scores as those of `by_matrices`, without the parts.
+    """
+    lengths, longer = _longer(target)
+    fixed = whole.copy() if lengths.any() and longer.any() else whole
+    whole += lengths.T @ longer
+    found = _covariance_of_scores(target, whole)
+    high = target.curvature * found > LEVERAGE
+    if fixed is not whole and high.any():
+        found[high] = _covariance_of_scores(target, fixed, high)
+    return target.scores - target.rho * found / np.maximum(1.0 - target.curvature * found, FULL)
+
+
+def _covariance_of_scores(target: Target, whole: Array, rows: Array | slice = slice(None)) -> Array:
+    """Return the posterior variances of the scores of some rows, from the covariance ``Q`` of all before the fit."""
+    bent = np.flatnonzero(target.curvature > 0)
+    bend = np.sqrt(target.share * target.curvature[bent])
+    lower = cholesky(np.eye(len(bent)) + bend[:, None] * whole[np.ix_(bent, bent)] * bend, lower=True)
+    cross = whole[bent][:, rows]
+    sides = np.column_stack([bend[:, None] * cross, bend[:, None] * target.constants[bent]])
+    solved = solve_triangular(lower, sides, lower=True, overwrite_b=True, check_finite=False)
+    across, through = solved[:, : cross.shape[1]], solved[:, cross.shape[1] :]
+    free = target.constants[rows] - across.T @ through
+    spread = np.linalg.pinv(through.T @ through, hermitian=True)
+    left = np.diagonal(whole)[rows] - np.einsum("ij,ij->j", across, across)
+    return left + np.einsum("ig,gh,ih->i", free, spread, free)
 
 
 def by_matrices(target: Target, gram: Callable[[int], Array]) -> tuple[Array, Array]:
