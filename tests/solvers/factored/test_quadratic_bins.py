@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import pytest
 
-from manykernels import KernelBank, solve
+from manykernels import KernelBank, Overlap, solve
 from manykernels.grams.factored import factored_stack, fourier_factor
+from manykernels.kernels import Gaussian, PerFeature
 from manykernels.objective import Problem, get_regularizer
 from manykernels.objective.losses import get_shared_loss
 from manykernels.solvers.factored import quadratic_bins
@@ -152,3 +155,30 @@ def test_features_of_bins_are_near_those_of_rows(missing: bool) -> None:
         gone = np.isnan(X[:, operator.positions[0]])
         assert np.array_equal(codes == len(table) - 1, gone)
         assert not table[-1].any()
+
+
+@pytest.mark.parametrize("intercept", [True, False])
+@pytest.mark.parametrize("penalty", ["l1", "ridge"])
+@pytest.mark.parametrize("loss", ["squared", "logistic", "several"])
+def test_levels_take_turns_beside_curves(loss: str, penalty: str, intercept: bool, steps: list[bool]) -> None:
+    """A level of a category is the bin of its column: its turn has a diagonal Hessian, less what intercepts answer."""
+    rng = np.random.default_rng(0)
+    n, codes, other = 400, rng.integers(0, 90, 400), rng.integers(0, 70, 400)
+    X = np.column_stack([rng.normal(size=(n, 2)), codes, other])
+    f = 1.0 + np.sin(2 * X[:, 0]) + rng.normal(size=90)[codes] + 0.5 * rng.normal(size=70)[other]
+    y: Any = f + 0.5 * rng.normal(size=n)
+    if loss == "several":
+        y = np.column_stack([y, X[:, 1] - f + rng.normal(size=n)])
+    elif loss == "logistic":
+        y = np.where(y > 0, 1.0, -1.0)
+    curves = PerFeature([Gaussian(0.8)], [0, 1])
+    bank = KernelBank([curves, ("group", Overlap(), [2]), ("other", Overlap(), [3])])
+    penalties = {("group", "other"): get_regularizer(penalty, 0.3), "*": "l1"}
+    options: dict[str, Any] = {"X": X, "regularizer": penalties, "alpha": 0.01, "fit_intercept": intercept}
+    options["loss"] = "squared" if loss == "several" else loss
+    found = solve(bank, y, representation="factored", tol=1e-7, **options)
+    matrices = solve(bank, y, representation="gram", tol=1e-7, **options)
+    assert steps
+    assert found.certificate.relative_gap <= 1e-7
+    assert found.certificate.primal == pytest.approx(matrices.certificate.primal, rel=2e-7)
+    np.testing.assert_allclose(found.decision_function(X), matrices.decision_function(X), atol=0.02)

@@ -52,8 +52,18 @@ class LevelOperator(FeatureOperator):
         """Return the value of an entry."""
         return self.root / float(np.sqrt(self.level_columns))
 
+    @property
+    def codes(self) -> Array:
+        """Which feature is one in each row, `rank` for none, (n,) int32, of one column."""
+        (codes,) = self._codes
+        return codes
+
+    def values(self, V: Array) -> Array:
+        """Return what coefficients (T, rank) add to a row with each code, (T, rank + 1)."""
+        return np.pad(self._size * V, ((0, 0), (0, 1)))
+
     def add_scores(self, v: Array, out: Array) -> None:
-        values = np.append(self._size * v, 0.0)
+        (values,) = self.values(v[None])
         for codes in self._codes:
             out += values[codes]
 

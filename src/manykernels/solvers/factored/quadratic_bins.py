@@ -22,12 +22,19 @@ import numpy as np
 
 from manykernels.compiled import compiled
 from manykernels.grams.factored.fourier_factor import ColumnOperator
+from manykernels.grams.factored.levels import LevelOperator
 from manykernels.grams.loops import FAST
 from manykernels.objective.losses.curvature import Curvature
-from manykernels.solvers.factored.group_penalty import group_minimizer, places_of, shape_of_group
+from manykernels.solvers.factored.group_penalty import (
+    GroupPenalty,
+    PenaltyCurve,
+    group_minimizer,
+    places_of,
+    shape_of_group,
+)
 from manykernels.solvers.factored.objective import FactoredObjective
 from manykernels.solvers.factored.quadratic import NOTHING, Expansion, Position, Quadratic, inverse_of_shifts
-from manykernels.solvers.factored.quadratic_formed import FormedQuadratic
+from manykernels.solvers.factored.quadratic_formed import RIDGE, FormedQuadratic
 from manykernels.validation.arrays import Array
 
 Terms = tuple[Array, Array]  # weights and shares of `Curvature.terms`
@@ -42,6 +49,7 @@ EIGEN_COST = 20.0  # of the cube of a kernel's coefficients of outputs that act 
 # the next step has other curvatures. Hinge of five classes that share weights, 40 kernels on 5,000, 10,000 and 20,000
 # rows, took 163, 182 and 140 sweeps in 32, 35 and 31 steps with it, with the first 361, 414 and 472 in 29, 31 and 36
 LAST_MOVE, LAST_KINKED_MOVE = 1e-2, 0.3
+SHIFTS = 2  # of the intercepts in a turn of levels: one is enough for a penalty that is a ridge
 ENOUGH = 0.5  # of the gap asked for: a sweep that is thought to leave less ends the step
 
 
@@ -215,12 +223,20 @@ class BinQuadratic(Quadratic):
         operators, self.penalty = rounded_operators(objective), objective.penalty
         outputs, n_samples = self._weights.shape
         self._answers = np.zeros((outputs, objective.rank))  # of intercepts to coefficients
-        codes = np.empty((len(operators), n_samples), dtype=np.int16)
-        self._columns: list[Column] = []
+        codes = np.empty((sum(isinstance(one, ColumnOperator) for one in operators), n_samples), dtype=np.int16)
+        self._columns: list[Column | LevelColumn] = []
         alone: list[tuple[tuple[int, int, int], list[Array]]] = []
         bounds = np.searchsorted(self.penalty.starts, objective.ends).tolist()
-        for slot, (operator, (first, last)) in enumerate(zip(operators, pairwise(bounds), strict=True)):
-            own = slice(*objective.ends[slot : slot + 2].tolist())
+        rounded = iter(range(len(codes)))
+        for place, (operator, (first, last)) in enumerate(zip(operators, pairwise(bounds), strict=True)):
+            own = slice(*objective.ends[place : place + 2].tolist())
+            if isinstance(operator, LevelOperator):
+                part = self.penalty.part(first, last)
+                column = LevelColumn(own, operator, self._weights, part, intercepts=objective.n_free > 0)
+                self._answers[:, own] = column.answers
+                self._columns.append(column)
+                continue
+            slot = next(rounded)
             table = operator.rounded(codes[slot])
             gram, answers = self._quadratic(codes[slot], table, intercepts=objective.n_free > 0)
             part, together = self.penalty.part(first, last), None
@@ -324,6 +340,65 @@ class Column:
         return float(moved), float(np.sum((left - gradient) ** 2))
 
 
+class LevelColumn:
+    """A column of levels: the diagonal of its Hessian and, with intercepts, what these answer to all levels together.
+
+    With ``s`` the sums of curvatures in levels, and ``t`` of all, ``min_x p'x + x'Dx/2 - (s'x)^2 / 2t + Omega(x)`` is
+    the minimum over ``b`` of ``(p + b s)'x + x'Dx/2 + t b^2/2 + Omega(x)``.
+    """
+
+    def __init__(
+        self, own: slice, operator: LevelOperator, weights: Array, penalty: GroupPenalty, *, intercepts: bool
+    ) -> None:
+        self.own, self.together, self._operator, self._penalty = own, True, operator, penalty
+        self._sums = np.array([operator.adjoint(row) for row in weights])
+        self._sizes = np.array([operator.diagonal(row) for row in weights])
+        self._sizes += RIDGE * max(float(self._sizes.mean()), 1e-300)
+        self._totals = np.maximum(weights.sum(axis=1), 1e-300) if intercepts else np.full(len(weights), np.inf)
+        outputs, rank = self._sums.shape
+        answers = np.zeros((outputs, outputs, rank))
+        answers[np.arange(outputs), np.arange(outputs)] = -self._sums / self._totals[:, None]
+        self.answers = answers.reshape(outputs, -1)
+
+    def gradient(self, slopes: Array) -> Array:
+        """Return the products of indicators with slopes."""
+        return np.concatenate([self._operator.adjoint(row) for row in slopes])
+
+    def minimize(self, v: Array, slopes: Array, terms: Terms, missing: Array) -> tuple[float, float]:
+        """Minimize the quadratic in these coefficients; return how far scores moved and turned, squared."""
+        old, sizes = v[self.own], self._sizes.ravel()
+        b = -self._products(old) / self._totals
+        p = self.gradient(slopes) + missing - sizes * old - self._along(b)
+        for _ in range(SHIFTS):
+            b = self._shift(p, self._penalty.minimizer(p + self._along(b), sizes))
+        new = self._penalty.minimizer(p + self._along(b), sizes)
+        if np.array_equal(new, old):
+            return 0.0, 0.0
+        step = new - old
+        shift = -self._products(step) / self._totals
+        image = self._operator.values(step.reshape(self._sums.shape)) + shift[:, None]
+        moved = add_step(self._operator.codes, image, *terms, slopes)
+        v[self.own] = new
+        turned = sizes * step + self._along(shift)
+        return float(moved), float(turned @ turned)
+
+    def _products(self, x: Array) -> Array:
+        """Return ``s'x`` of every output."""
+        return np.asarray(np.einsum("tk,tk->t", self._sums, x.reshape(self._sums.shape)))
+
+    def _along(self, b: Array) -> Array:
+        """Return ``b s`` of every output, one after the other."""
+        return np.asarray((b[:, None] * self._sums).ravel())
+
+    def _shift(self, p: Array, x: Array) -> Array:
+        """Return the best ``b`` where the penalty acts as the ridge term that it is at ``x``; zero at zero."""
+        if not x.any():
+            return np.zeros(len(self._sums))
+        inverse = 1.0 / (self._sizes.ravel() + PenaltyCurve.at(self._penalty, x).pull)
+        lever = self._totals - self._products(inverse * self._sums.ravel())
+        return self._products(inverse * p) / np.maximum(lever, RIDGE * self._totals)
+
+
 def packed(kernels: list[tuple[tuple[int, int, int], list[Array]]]) -> tuple[Array, ...]:
     """Return places, ranks, offsets and arrays of kernels that are alone on their columns, as `sweep_columns` has them.
 
@@ -343,10 +418,18 @@ def sums_in_bins(code: Array, rows: Array, bins: int) -> Array:
     return out
 
 
-def rounded_operators(objective: FactoredObjective) -> list[ColumnOperator]:
-    """Return the factors if all of them are functions of single columns in memory, else none."""
-    found = [one for one in objective.bases if isinstance(one, ColumnOperator)]
+def rounded_operators(objective: FactoredObjective) -> list[Any]:
+    """Return the factors if all of them are functions, or levels, of single columns in memory, else none.
+
+    Levels have a diagonal Hessian where outputs do not act on each other.
+    """
+    apart = len(objective.loss.outputs) == objective.n_outputs
+    found = [one for one in objective.bases if isinstance(one, ColumnOperator) or (apart and _is_of_levels(one))]
     return found if len(found) == len(objective.bases) else []
+
+
+def _is_of_levels(operator: Any) -> bool:
+    return isinstance(operator, LevelOperator) and operator.level_columns == 1
 
 
 def rounded_products(objective: FactoredObjective) -> float:
