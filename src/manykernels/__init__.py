@@ -11,6 +11,7 @@ if TYPE_CHECKING:  # who checks types looks names up in the wings, as `__getattr
     from manykernels.inspection import *
     from manykernels.kernels import *
     from manykernels.objective import *
+    from manykernels.registration import *
     from manykernels.solvers import *
 
 __version__ = _version("manykernels")
@@ -23,12 +24,12 @@ __all__ = [
     "NonlinearMKL", "Ordinal", "Overlap", "PairKernels", "Pairs", "Pairwise", "Periodic", "Polynomial", "PolynomialMKL",
     "PrecomputedBank", "Product", "Scaled", "Solution", "Sum", "Tanimoto", "ViewImputer", "Views", "WeightedPolynomial",
     "__version__", "compare", "leave_one_out_importance", "load_model", "nested_cross_validation", "open_rows",
-    "predictive_importance", "regularization_path", "report", "save_model", "solve", "stability_selection",
-    "survival_array",
+    "predictive_importance", "register_kernel", "register_loss", "register_penalty", "register_solver",
+    "regularization_path", "report", "save_model", "solve", "stability_selection", "survival_array",
 ]  # fmt: skip
 
 # In this order they are looked through, and imported, for a name; the estimators import one another when asked for.
-_WINGS = ("exceptions", "kernels", "objective", "solvers", "estimators", "inspection")
+_WINGS = ("exceptions", "kernels", "objective", "solvers", "registration", "estimators", "inspection")
 
 
 def __getattr__(name: str) -> Any:

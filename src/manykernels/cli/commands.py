@@ -45,13 +45,14 @@ from manykernels.estimators import (
     PolynomialMKL,
 )
 from manykernels.estimators.parameters import DEFAULT_LOSS, PARAMETERS, Parameter
-from manykernels.exceptions import IncompatibleError
+from manykernels.exceptions import IncompatibleError, InvalidInputError
 from manykernels.grams import LazyStack, PackedStack
 from manykernels.grams.training import build_stack
 from manykernels.inspection import ConvergenceDisplay, MKLReport, plot_overview, predictive_importance, save_model
 from manykernels.inspection.files import save_figure, write_file
 from manykernels.kernels import Binned, Gaussian, KernelBank, Kmers, Laplacian, Linear
 from manykernels.objective import survival_array
+from manykernels.registration import use_module
 from manykernels.solvers import SOLVERS, solve
 from manykernels.validation.parameters import printable
 
@@ -348,8 +349,20 @@ def root(
     version: Annotated[
         bool, typer.Option("--version", help="Print the version.", callback=_show_version, is_eager=True)
     ] = False,
+    use: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="FILE",
+            help="A Python file or module that registers kernels, losses, penalties or solvers. It is run.",
+        ),
+    ] = None,
 ) -> None:
-    """Show the help or the version."""
+    """Show the help or the version; run the files that register names."""
+    for place in use or ():
+        try:
+            use_module(place)
+        except InvalidInputError as error:
+            raise typer.BadParameter(str(error), param_hint="--use") from error
 
 
 NO_OPTIONS = ("random_state", "verbose", "callback")  # --seed, a flag of the terminal, and code

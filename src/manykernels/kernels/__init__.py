@@ -9,7 +9,16 @@ from manykernels.kernels.pairs.bank import PairKernels
 from manykernels.kernels.pairs.data import Pairs
 from manykernels.kernels.precomputed.bank import PrecomputedBank
 from manykernels.kernels.precomputed.stack import KernelStack
-from manykernels.kernels.specs.base import KERNELS, KernelSpec, Product, Scaled, Sum, register_kernel, spec_from_dict
+from manykernels.kernels.specs.base import (
+    KERNELS,
+    KernelOfFeatures,
+    KernelSpec,
+    Product,
+    Scaled,
+    Sum,
+    register_kernel,
+    spec_from_dict,
+)
 from manykernels.kernels.specs.categorical import Binned, Missing, Ordinal, Overlap
 from manykernels.kernels.specs.distances import MedianWidth, width_grid
 from manykernels.kernels.specs.inner import Cosine, Linear, Polynomial, Tanimoto, WeightedPolynomial
@@ -33,9 +42,9 @@ from manykernels.kernels.tables.views import ViewImputer, Views
 __all__ = [
     "KERNELS", "ArdGaussian", "BankEntry", "Binned", "ChiSquared", "ColumnPower", "Cosine", "DefaultKernels",
     "Dirichlet", "Fingerprint", "FittedBank", "FromCallable", "Gaussian", "GraphFeatures", "Group", "Interaction",
-    "Interactions", "Joint", "KernelBank", "KernelSpec", "KernelStack", "Kmers", "Landmarks", "Laplacian", "Linear",
-    "Matern", "MedianWidth", "Missing", "Ngrams", "ObjectKernel", "OnColumns", "OnLandmarks", "Ordinal", "Overlap",
-    "PairKernels", "Pairs", "Pairwise", "PerFeature", "PerGroup", "PerView", "Periodic", "Polynomial",
-    "PrecomputedBank", "PreparedRows", "Product", "Scaled", "Shaped", "Spare", "Sum", "Tanimoto", "ViewImputer",
-    "Views", "WeightedPolynomial", "register_kernel", "spec_from_dict", "width_grid",
+    "Interactions", "Joint", "KernelBank", "KernelOfFeatures", "KernelSpec", "KernelStack", "Kmers", "Landmarks",
+    "Laplacian", "Linear", "Matern", "MedianWidth", "Missing", "Ngrams", "ObjectKernel", "OnColumns", "OnLandmarks",
+    "Ordinal", "Overlap", "PairKernels", "Pairs", "Pairwise", "PerFeature", "PerGroup", "PerView", "Periodic",
+    "Polynomial", "PrecomputedBank", "PreparedRows", "Product", "Scaled", "Shaped", "Spare", "Sum", "Tanimoto",
+    "ViewImputer", "Views", "WeightedPolynomial", "register_kernel", "spec_from_dict", "width_grid",
 ]  # fmt: skip

@@ -297,7 +297,27 @@ class KernelSpec(ABC):
 
 
 class KernelOfFeatures(KernelSpec):
-    """A kernel that is the inner product of finitely many features of its own, so that factors of it are exact."""
+    """A kernel that is the inner product of finitely many features: ``k(x, x') = z(x)'z(x')``, linear in the rows.
+
+    A subclass defines ``rank`` and ``features``, and ``costly`` if features take far longer to compute than to read.
+    Fits then hold the features as factors where there are many rows, and no approximation is needed.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from dataclasses import dataclass
+    >>> from manykernels.kernels import KernelOfFeatures
+    >>> @dataclass(frozen=True)
+    ... class Waves(KernelOfFeatures):
+    ...     n: int = 2
+    ...     rank = property(lambda self: 2 * self.n)
+    ...
+    ...     def features(self, A):
+    ...         angles = np.outer(np.asarray(A).sum(axis=1), np.arange(1, self.n + 1))
+    ...         return np.hstack([np.sin(angles), np.cos(angles)])
+    >>> Waves()(np.zeros((1, 1)), np.zeros((1, 1)))
+    array([[2.]])
+    """
 
     costly: ClassVar[bool] = False  # whether it takes far longer to compute features than to read them
 
