@@ -48,7 +48,8 @@ def model_of(loss: str, always: str | None) -> MKLRegressor | MKLClassifier | MK
     curves = PerFeature([Gaussian(0.5), Gaussian(2.0), Linear()], TESTED)
     bank = KernelBank([curves] if always is None else [curves, PerFeature([Linear()], ["age"])])
     penalty = "l1" if always is None else {"age*": None if always == "free" else "ridge", "*": "l1"}
-    given = {"penalty": penalty, "alpha": "0.5*max"}
+    # Under ridge the age is a random effect of large variance: the strength says which.
+    given = {"penalty": penalty, "alpha": 1e-3 if always == "ridge" else "0.5*max"}
     if loss == "cox":
         return MKLSurvival(bank, **given)
     if loss == "logistic":

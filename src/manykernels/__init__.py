@@ -11,7 +11,6 @@ if TYPE_CHECKING:  # who checks types looks names up in the wings, as `__getattr
     from manykernels.inspection import *
     from manykernels.kernels import *
     from manykernels.objective import *
-    from manykernels.registration import *
     from manykernels.solvers import *
 
 __version__ = _version("manykernels")
@@ -29,7 +28,7 @@ __all__ = [
 ]  # fmt: skip
 
 # In this order they are looked through, and imported, for a name; the estimators import one another when asked for.
-_WINGS = ("exceptions", "kernels", "objective", "solvers", "registration", "estimators", "inspection")
+_WINGS = ("exceptions", "kernels", "objective", "solvers", "estimators", "inspection")
 
 
 def __getattr__(name: str) -> Any:

@@ -12,7 +12,7 @@ from manykernels.cli import app
 
 PAGE = (Path(__file__).parents[2] / "docs" / "command_line.md").read_text(encoding="utf-8")
 COMMANDS = typer.main.get_command(app).commands  # type: ignore[attr-defined]
-EVERYWHERE = {"--help", "--json", "--ascii", "--quiet", "--verbose"}
+EVERYWHERE = {"--help", "--json", "--ascii", "--quiet", "--verbose", "--use"}
 OPTION = re.compile(r"(?<![\w-])--[a-z][a-z0-9-]*")
 
 

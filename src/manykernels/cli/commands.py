@@ -52,8 +52,8 @@ from manykernels.inspection import ConvergenceDisplay, MKLReport, plot_overview,
 from manykernels.inspection.files import save_figure, write_file
 from manykernels.kernels import Binned, Gaussian, KernelBank, Kmers, Laplacian, Linear
 from manykernels.objective import survival_array
-from manykernels.registration import use_module
 from manykernels.solvers import SOLVERS, solve
+from manykernels.solvers.registration import use_module
 from manykernels.validation.parameters import printable
 
 N_ROWS, N_COLUMNS = 60, 3

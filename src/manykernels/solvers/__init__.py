@@ -15,6 +15,7 @@ from manykernels.solvers.published.simplemkl import SimpleMKL
 from manykernels.solvers.published.skm import SupportKernelMachine
 from manykernels.solvers.published.spicymkl import SpicyMKL
 from manykernels.solvers.published.ufo_mkl import UFOMKL, Obscure
+from manykernels.solvers.registration import register_loss, register_penalty, register_solver
 from manykernels.solvers.registry import (
     ALIASES,
     SOLVERS,
@@ -33,5 +34,6 @@ __all__ = [
     "ALIASES", "SILP", "SOLVERS", "UFOMKL", "BlockCoordinate", "Conic", "ForwardBackward", "HessianMKL",
     "InteriorPoint", "IterationRecord", "LevelMKL", "Obscure", "SharedNewton", "SimpleMKL", "SmoothDual", "Solution",
     "Solver", "SolverComparison", "SpicyMKL", "Status", "SupportKernelMachine", "WorkingSet", "choose_solver",
-    "compare_solvers", "configured_solver", "explain_solver_choice", "get_solver", "open_rows", "solve", "solvers_for",
+    "compare_solvers", "configured_solver", "explain_solver_choice", "get_solver", "open_rows", "register_loss",
+    "register_penalty", "register_solver", "solve", "solvers_for",
 ]  # fmt: skip

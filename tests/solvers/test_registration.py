@@ -16,8 +16,8 @@ import pytest
 from manykernels import register_kernel, register_loss, register_penalty, register_solver
 from manykernels.exceptions import InvalidInputError
 from manykernels.objective import LOSSES, Squared
-from manykernels.registration import use_module
 from manykernels.solvers import WorkingSet
+from manykernels.solvers.registration import use_module
 
 OWN = '''
 from dataclasses import dataclass

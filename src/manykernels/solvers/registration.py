@@ -5,8 +5,6 @@ model file stores names and parameters, no code: import the module that register
 command takes it as ``manykernels --use FILE fit ...``.
 """
 
-from __future__ import annotations
-
 import sys
 from dataclasses import is_dataclass
 from importlib import import_module
@@ -15,13 +13,10 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from manykernels.exceptions import InvalidInputError
-from manykernels.kernels.specs.base import register_kernel
 from manykernels.objective.losses import COUPLED_LOSSES, LOSSES, Loss
 from manykernels.objective.regularizers import REGULARIZERS, Regularizer
 from manykernels.solvers.base import Solver
 from manykernels.solvers.registry import ALIASES, SOLVERS
-
-__all__ = ["register_kernel", "register_loss", "register_penalty", "register_solver", "use_module"]
 
 Class = TypeVar("Class", bound=type[Any])
 
