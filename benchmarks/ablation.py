@@ -77,8 +77,6 @@ SWITCHES = {
     "smooth_dual": Switch((f"{GRAM}smooth_dual:SmoothDual.preference",), ""),
     "quadratic_rows": Switch((f"{FACTORED}newton:descends", f"{FACTORED}kinks:descends"), False),
     "quadratic_bins": Switch((f"{FACTORED}newton:rounded_products", f"{FACTORED}kinks:rounded_products"), np.inf),
-    "sooner_on_matrices": Switch((f"{FACTORED}working_set:sooner_on_matrices",), False),
-    "matrices_cost_little": Switch((f"{FACTORED}working_set:matrices_cost_little",), False),
     "matrix_first": Switch((f"{FACTORED}working_set:matrix_first", f"{FACTORED}working_matrices:matrix_first"), False),
     "near_passes": Switch(("grams.factored.explicit:ExplicitStack.near_passes",), None),
     "averages": Switch((f"{SELECTION}search:can_average", f"{SELECTION}folds:can_average"), False),
@@ -239,7 +237,9 @@ TASKS: dict[str, Callable[[bool], Task]] = {
     # everyday
     "diabetes, fit": lambda small: bundled(MKLRegressor(), load_diabetes, False, small=small),
     "diabetes, search": lambda small: bundled(MKLRegressorCV(), load_diabetes, False, small=small),
-    "breast cancer, hinge, fit": lambda small: bundled(MKLClassifier(), load_breast_cancer, True, small=small),
+    "breast cancer, hinge, fit": lambda small: bundled(
+        MKLClassifier(loss="hinge"), load_breast_cancer, True, small=small
+    ),
     "breast cancer, search": lambda small: bundled(MKLClassifierCV(), load_breast_cancer, True, small=small),
     "wine, shared weights, search": lambda small: bundled(MKLClassifierCV(outputs="shared"), load_wine, True),
     "digits in three views, search": lambda small: digits(150 if small else 600),
@@ -276,7 +276,7 @@ TASKS: dict[str, Callable[[bool], Task]] = {
         MKLClassifier(additive(), loss="logistic", resources=FACTORS), 400 if small else 20_000, 10, "two"
     ),
     "20,000 rows, hinge, fit": lambda small: drawn(
-        MKLClassifier(additive(), resources=FACTORS), 300 if small else 20_000, 10, "two"
+        MKLClassifier(additive(), loss="hinge", resources=FACTORS), 300 if small else 20_000, 10, "two"
     ),
     "20,000 x 20, grid of strengths": lambda small: drawn(
         MKLRegressorCV(additive(), penalty="l1", n_alphas=8, resources=FACTORS), 300 if small else 20_000, 20
@@ -285,7 +285,10 @@ TASKS: dict[str, Callable[[bool], Task]] = {
         MKLRegressorCV(additive(), resources=FACTORS), 300 if small else 10_000, 10
     ),
     "10,000 rows, five classes, hinge, shared": lambda small: drawn(
-        MKLClassifier(additive(4), outputs="shared", resources=FACTORS), 300 if small else 10_000, 10, "five"
+        MKLClassifier(additive(4), loss="hinge", outputs="shared", resources=FACTORS),
+        300 if small else 10_000,
+        10,
+        "five",
     ),
     "20,000 x 100, fit": lambda small: drawn(
         MKLRegressor(additive(2), alpha="0.05*max", resources=FACTORS), 300 if small else 20_000, 100

@@ -17,7 +17,7 @@ from manykernels.kernels import KernelBank, Linear
 from manykernels.objective.losses import get_loss
 from manykernels.objective.problem import Problem
 from manykernels.solvers.base import Solver
-from manykernels.solvers.factored import fallback, working_set
+from manykernels.solvers.factored import working_set
 from manykernels.solvers.registry import SOLVERS, solvers_for
 from manykernels.solvers.solution import Solution, Status
 from manykernels.testing.problems import SmallProblem, small_problems
@@ -86,9 +86,7 @@ class TestFactored(SolverContract):
 
     @pytest.fixture(autouse=True)
     def _no_matrices(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        monkeypatch.setattr(fallback, "SMOOTH_STEPS", 0)
-        monkeypatch.setattr(fallback, "SMOOTHED_STEPS", 0)
-        monkeypatch.setattr(working_set, "matrices_cost_little", lambda *_, **__: False)
+        monkeypatch.setattr(working_set.FactoredWorkingSet, "_matrices", lambda *_: None)
 
     def model(self, small: SmallProblem, solution: Solution) -> NumpyModel:
         roots = roots_of(small.kernels)

@@ -19,7 +19,6 @@ from manykernels.objective.losses import LOSSES, AnyLoss, Loss
 from manykernels.objective.problem import Certificate, Problem
 from manykernels.objective.regularizers import REGULARIZERS, Regularizer
 from manykernels.solvers.base import Solver, check_problem, in_order
-from manykernels.solvers.factored.fallback import stays_on_workers
 from manykernels.solvers.factored.solver import FactoredNewton
 from manykernels.solvers.gram.block_coordinate import BlockCoordinate
 from manykernels.solvers.gram.interior_point import InteriorPoint
@@ -407,7 +406,7 @@ def problem_of(stack: Any, y: Any, loss: AnyLoss, regularizer: Regularizer, **gi
     True
     """
     single = getattr(y, "ndim", 1) == 1 and not loss.couples_samples
-    if single and stack.has_factors and stays_on_workers(stack):
+    if single and stack.has_factors and stack.table.distributed:
         return Problem(stack, stack.table.source.vector(y), loss, regularizer, **given)
     weight = given.get("sample_weight")
     given["sample_weight"] = None if weight is None else here_as_array(weight)

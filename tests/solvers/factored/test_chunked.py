@@ -19,7 +19,7 @@ from manykernels.grams.factored.operators import ChunkedOperator
 from manykernels.grams.rows.base import RowSource
 from manykernels.grams.rows.opening import ParquetRows, open_rows
 from manykernels.kernels import Gaussian, Laplacian, Linear, Periodic, Polynomial
-from manykernels.solvers.factored import fallback
+from manykernels.solvers.factored.working_set import FactoredWorkingSet
 
 Array = NDArray[Any]
 
@@ -156,9 +156,7 @@ def test_parquet_files_of_every_kind_of_column_are_fitted_by_the_name_of_the_tar
 def test_large_ranks_have_an_operator_a_kernel(monkeypatch: pytest.MonkeyPatch) -> None:
     X, y = data(np.random.default_rng(3))
     monkeypatch.setattr("manykernels.grams.factored.chunked.FUSED_RANK", 3)
-    monkeypatch.setattr(fallback, "LITTLE", 0.0)
-    monkeypatch.setattr(fallback, "SMOOTH_STEPS", 0)
-    monkeypatch.setattr(fallback, "SMOOTHED_STEPS", 0)
+    monkeypatch.setattr(FactoredWorkingSet, "_smaller_as_matrices", lambda *_: False)
     options: dict[str, Any] = {"alpha": "0.1*max", "tol": 1e-5}
     first = on_factors(open_rows(X, chunk_rows=400), y, bank_of(), **options)
     assert_same(first, on_factors(X, y, bank_of(), **options), 1e-5)

@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import re
-import tracemalloc
 from dataclasses import replace
-from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -16,18 +14,17 @@ from tests.support.factored import largest_strength, on_factors
 
 from manykernels import Gaussian, KernelBank, Linear, MKLRegressor, solve
 from manykernels.exceptions import ConvergenceWarning
-from manykernels.grams.base import CHUNK_BYTES
 from manykernels.grams.factored import FactoredStack, factored_stack
 from manykernels.grams.factored import landmarks as cholesky
-from manykernels.grams.packed import PackedStack
 from manykernels.objective import CoxPartial, survival_target
 from manykernels.objective.losses import get_loss
 from manykernels.objective.problem import Problem
 from manykernels.objective.regularizers import get_regularizer
-from manykernels.solvers.factored import fallback, working_set
+from manykernels.solvers.factored import working_set
 from manykernels.solvers.factored.objective import FactoredObjective
 from manykernels.solvers.factored.solver import FactoredNewton
 from manykernels.solvers.factored.working_matrices import MixedStack, WorkingMatrices
+from manykernels.solvers.factored.working_set import FactoredWorkingSet
 from manykernels.solvers.gram.working_set import WorkingSet
 from manykernels.testing import GramStackContract
 
@@ -57,9 +54,7 @@ def test_kernels_may_all_be_factors() -> None:
 @pytest.fixture
 def few_landmarks(monkeypatch: pytest.MonkeyPatch) -> None:
     """As many rows per landmark as thousands of rows have, on hundreds of rows."""
-    monkeypatch.setattr(fallback, "LITTLE", 0.0)
-    monkeypatch.setattr(fallback, "SMOOTH_STEPS", 0)
-    monkeypatch.setattr(fallback, "SMOOTHED_STEPS", 0)
+    monkeypatch.setattr(FactoredWorkingSet, "_smaller_as_matrices", lambda *_: False)
     monkeypatch.setattr(cholesky, "MAX_RANK", 48)
 
 
@@ -90,8 +85,7 @@ def test_matrices_take_over_where_landmarks_do_not_do(loss: str, penalty: str) -
 
 
 @pytest.mark.parametrize("loss", ["hinge", "epsilon_insensitive"])
-def test_few_rows_and_many_kernels_become_matrices_of_a_working_set(monkeypatch: pytest.MonkeyPatch, loss: str) -> None:
-    monkeypatch.setattr(fallback, "LITTLE", 0.0)
+def test_few_rows_and_many_kernels_become_matrices_of_a_working_set(loss: str) -> None:
     X, y = data(np.random.default_rng(5), 60, 4, "hinge" if loss == "hinge" else "squared")
     bank = KernelBank.per_feature(widths=np.geomspace(0.1, 5.0, 30).tolist(), standardize=True)
     fitted, prepared = bank.fit_prepare(X)
@@ -108,9 +102,6 @@ def test_few_rows_and_many_kernels_become_matrices_of_a_working_set(monkeypatch:
 def test_more_coefficients_than_rows_go_on_in_matrices_from_where_factors_ended(
     monkeypatch: pytest.MonkeyPatch, loss: str
 ) -> None:
-    monkeypatch.setattr(fallback, "LITTLE", 0.0)
-    monkeypatch.setattr(fallback, "STEP", 0.0)
-    monkeypatch.setattr(fallback, "MATRIX_STEPS", fallback.SMOOTH_STEPS)  # as many on both: from equal sizes on
     begun = []
     begin = WorkingMatrices.begin
 
@@ -136,9 +127,7 @@ def test_more_coefficients_than_rows_go_on_in_matrices_from_where_factors_ended(
 def test_kernels_with_many_directions_are_matrices_as_soon_as_they_enter(
     monkeypatch: pytest.MonkeyPatch, loss: str
 ) -> None:
-    monkeypatch.setattr(fallback, "LITTLE", 0.0)
-    monkeypatch.setattr(fallback, "SMOOTH_STEPS", 0)
-    monkeypatch.setattr(fallback, "SMOOTHED_STEPS", 0)
+    monkeypatch.setattr(FactoredWorkingSet, "_smaller_as_matrices", lambda *_: False)
     in_factors: set[int] = set()
 
     def objective(problem: Problem, operators: list[Any], mu: float) -> FactoredObjective:
@@ -198,37 +187,6 @@ def test_kernels_that_are_missing_enter_after_going_over() -> None:
     assert second.primal == pytest.approx(solve_gram_primal(alone), rel=2e-6)
 
 
-@pytest.mark.parametrize("spare", [10**9, 10**5])
-def test_matrices_of_all_kernels_are_stored_where_there_is_room(monkeypatch: pytest.MonkeyPatch, spare: int) -> None:
-    X = np.random.default_rng(0).normal(size=(100, 2))
-    stack = factored_stack(X, KernelBank.per_feature(widths=[0.5, 1.0]))
-    stack.spare_bytes = spare
-    problem, stored = Problem(stack, np.sin(X[:, 0]), get_loss("squared"), get_regularizer("l1", 1.0)), []
-    solved = fallback.solved
-
-    def kept(own: Problem, *args: Any) -> Any:
-        stored.append(own.stack.in_memory)
-        return solved(own, *args)
-
-    monkeypatch.setattr(fallback, "solved", kept)
-    exact = fallback.solve_gram(problem, stack, 1e-6, np.inf)
-    assert stored == [spare == 10**9]
-    assert exact.primal == pytest.approx(solve_gram_primal(problem), rel=2e-6)
-
-
-def test_all_kernels_become_matrices_a_few_at_a_time() -> None:
-    X = np.random.default_rng(0).normal(size=(300, 5))
-    stack = factored_stack(X, KernelBank.per_feature(widths=[0.2, 0.5, 1.0, 2.0, 5.0, 10.0]))
-    stack.block([0, 1], [0, 1])  # what is learned once
-    stack.diag()
-    tracemalloc.start()
-    packed = PackedStack.from_stack(stack)
-    peak = tracemalloc.get_traced_memory()[1]
-    tracemalloc.stop()
-    assert packed.nbytes > 10e6
-    assert peak < packed.nbytes + 2 * CHUNK_BYTES + 8 * 8 * stack.n_samples**2
-
-
 def solve_gram_primal(problem: Problem) -> float:
     """Return the optimum of the Gram solvers."""
     assert isinstance(problem.stack, FactoredStack)
@@ -265,7 +223,6 @@ def test_the_next_strength_goes_on_with_the_matrices_of_the_one_before(monkeypat
     assert str(found.status) == "converged"
     assert not made  # nothing is evaluated twice
     monkeypatch.undo()
-    monkeypatch.setattr(fallback, "LITTLE", 0.2)
     assert found.certificate.primal == pytest.approx(FactoredNewton().solve(second).certificate.primal, rel=2e-4)
     assert found.certificate.relative_gap <= 1e-4
 
@@ -312,25 +269,22 @@ def test_few_rows_go_over_where_steps_on_factors_come_no_further(fraction: float
     assert len(found.history) <= 5
 
 
-def test_kinks_are_smoothed_where_steps_on_matrices_cost_more_whatever_the_number_of_rows() -> None:
-    def sooner(n: int, rank: int, loss: str = "hinge") -> bool:
-        posed: Any = SimpleNamespace(n_samples=n, loss=get_loss(loss), shared=False)
-        return fallback.sooner_on_matrices(posed, rank, float(n * rank**2 + rank**3))
+@pytest.mark.parametrize("loss", ["hinge", "logistic"])
+def test_more_coefficients_than_rows_become_matrices_unless_sweeps_need_no_hessian(loss: str) -> None:
+    def taken(n: int, columns: int) -> bool:
+        X, y = data(np.random.default_rng(5), n, columns, loss)
+        stack = factored_stack(X, KernelBank.per_feature(widths=[0.3, 0.6, 1.2], standardize=True))
+        problem = Problem(stack, y, get_loss(loss), get_regularizer("l1", 0.5))
+        methods = FactoredWorkingSet(problem, 1e-4, 50, np.inf)
+        state = methods._start()
+        methods._grow(state, np.arange(stack.n_kernels), False, 1.0)
+        assert state.objective is not None
+        assert (state.objective.rank > n) == (columns > 2)
+        return methods._smaller_as_matrices(state)
 
-    assert [sooner(n, 110) for n in (200, 400, 800, 1200)] == [True, True, False, False]
-    assert [sooner(n, 800) for n in (400, 1200, 3000)] == [True, True, False]
-    assert not sooner(200, 110, "logistic")
-
-
-def test_more_coefficients_than_rows_become_matrices_by_what_steps_take_whatever_the_number_of_rows() -> None:
-    def sooner(n: int, rank: int, products: float) -> bool:
-        posed: Any = SimpleNamespace(n_samples=n, loss=get_loss("logistic"), shared=False)
-        return fallback.sooner_on_matrices(posed, rank, products)
-
-    on_hessians = [sooner(1500, rank, 1500.0 * rank**2 + float(rank) ** 3) for rank in (900, 1500, 2200)]
-    assert on_hessians == [False, False, True]
-    by_sweeps = 4e8  # forty columns
-    assert [sooner(n, 2 * n, by_sweeps) for n in (300, 600, 999, 1001)] == [True, False, False, False]
+    assert not taken(600, 2)
+    assert taken(150, 8)
+    assert not taken(2000, 60)  # sweeps over rows in bins
 
 
 @pytest.mark.usefixtures("few_landmarks")

@@ -21,8 +21,9 @@ from manykernels import Gaussian, KernelBank, Linear, solve
 from manykernels.exceptions import IncompatibleError
 from manykernels.grams.factored import factored_stack
 from manykernels.objective import BlockL1, ElasticNetBall, GroupElasticNet, Problem, Regularizer, get_loss
-from manykernels.solvers.factored import fallback, newton
+from manykernels.solvers.factored import newton
 from manykernels.solvers.factored.solver import FactoredNewton
+from manykernels.solvers.factored.working_set import FactoredWorkingSet
 from manykernels.testing import RegularizerContract
 
 
@@ -84,9 +85,7 @@ class TestRounded(RegularizerContract):
 
 @pytest.fixture(autouse=True)
 def _on_factors_alone(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(fallback, "LITTLE", 0.0)
-    monkeypatch.setattr(fallback, "SMOOTH_STEPS", 0)
-    monkeypatch.setattr(fallback, "SMOOTHED_STEPS", 0)
+    monkeypatch.setattr(FactoredWorkingSet, "_smaller_as_matrices", lambda *_: False)
 
 
 def table(seed: int, n: int, loss: str) -> tuple[np.ndarray, np.ndarray, KernelBank]:

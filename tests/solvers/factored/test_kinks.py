@@ -12,11 +12,9 @@ from manykernels import KernelBank, solve
 from manykernels.grams.factored import factored_stack
 from manykernels.objective import Problem, get_loss, get_regularizer
 from manykernels.solvers.factored import kinks, working_set
-from manykernels.solvers.factored.fallback import sooner_on_matrices
 from manykernels.solvers.factored.kinks import minimize_kinked, samples_at, takes_interior
 from manykernels.solvers.factored.newton import minimize
 from manykernels.solvers.factored.objective import FactoredObjective, Point
-from manykernels.solvers.factored.tuning import INTERIOR_STEPS, STEPS_LEFT
 from manykernels.solvers.gram.sample_variables import BoxSamples, paired_samples
 from manykernels.solvers.gram.start import interior_point
 
@@ -143,8 +141,7 @@ def test_smoothing_takes_over_where_interior_points_lead_nowhere(monkeypatch: py
     smoothed: list[float] = []
     monkeypatch.setattr(kinks, "minimize_kinked", lost)
     monkeypatch.setattr(working_set, "minimize", seen)
-    monkeypatch.setattr(working_set, "matrices_cost_little", lambda *_, **__: False)
-    monkeypatch.setattr(working_set, "sooner_on_matrices", lambda *_, **__: False)
+    monkeypatch.setattr(working_set.FactoredWorkingSet, "_smaller_as_matrices", lambda *_: False)
     found = on_factors(X, y, BANK, loss="hinge", alpha="0.1*max")
     assert found.dual_gap <= 1e-4
     assert len(smoothed) > 1
@@ -163,16 +160,3 @@ def test_another_strength_goes_on_from_the_interior_point(outputs: int) -> None:
     assert max(cold.dual_gap, warm.dual_gap) <= 1e-4
     np.testing.assert_allclose(warm.certificate.primal, cold.certificate.primal, rtol=1e-4)
     assert 0 < warm.newton_steps < cold.newton_steps
-
-
-def test_matrices_take_over_from_more_coefficients_the_fewer_steps_are_left() -> None:
-    problem = problem_of("hinge")[0].problem
-    n = problem.n_samples
-
-    def first(steps: int) -> int:
-        ranks = range(10, 4 * n, 10)
-        return next(r for r in ranks if sooner_on_matrices(problem, r, n * float(r) ** 2 + float(r) ** 3, steps))
-
-    smoothed, begun, left = first(0), first(INTERIOR_STEPS), first(STEPS_LEFT)
-    assert smoothed < begun < left
-    assert begun == n  # as many steps of as many products

@@ -12,7 +12,8 @@ from tests.support.factored import ADDITIVE, largest_strength, on_factors
 from manykernels import KernelBank, solve
 from manykernels.exceptions import InvalidInputError
 from manykernels.kernels import Gaussian, Linear, MedianWidth
-from manykernels.solvers.factored import fallback, newton, quadratic_products
+from manykernels.solvers.factored import newton, quadratic_products
+from manykernels.solvers.factored.working_set import FactoredWorkingSet
 
 N = 400
 WIDTHS = (0.3, 0.6, 1.2)
@@ -73,9 +74,7 @@ def test_blocks_do_not_overshoot_what_their_sampled_hessians_leave_out(monkeypat
     monkeypatch.setattr(newton, "RANK_LIMIT", 0)
     monkeypatch.setattr(quadratic_products, "BLOCK_ROWS", 30)
     monkeypatch.setattr(quadratic_products, "BLOCK_PER_RANK", 0)
-    monkeypatch.setattr(fallback, "LITTLE", 0.0)
-    monkeypatch.setattr(fallback, "SMOOTH_STEPS", 0)
-    monkeypatch.setattr(fallback, "SMOOTHED_STEPS", 0)
+    monkeypatch.setattr(FactoredWorkingSet, "_smaller_as_matrices", lambda *_: False)
     X, y = data(4)
     options: dict[str, Any] = {"loss": "squared", "alpha": "0.02*max", "tol": 1e-2, "max_iter": 30}
     model = with_pairs(X, y, columns=[0, 1, 2, 3], widths=(0.1, 0.2), **options)

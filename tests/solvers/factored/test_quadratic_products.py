@@ -76,8 +76,7 @@ def without_hessians(monkeypatch: pytest.MonkeyPatch) -> list[int]:
         return step(self, *arguments)
 
     monkeypatch.setattr(levels, "FEW_LEVELS", 4)
-    monkeypatch.setattr(working_set, "matrices_cost_little", lambda *_, **__: False)
-    monkeypatch.setattr(working_set, "sooner_on_matrices", lambda *_: False)
+    monkeypatch.setattr(working_set.FactoredWorkingSet, "_matrices", lambda *_: None)
     monkeypatch.setattr(fallback, "matrix_first", lambda *_: False)
     monkeypatch.setattr(ProductQuadratic, "step", counted)
     return steps

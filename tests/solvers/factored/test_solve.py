@@ -20,7 +20,8 @@ from manykernels.kernels import Gaussian, Laplacian, Linear, Polynomial
 from manykernels.objective.losses import get_loss
 from manykernels.objective.regularizers import BlockLq, ElasticNet, LpBall, Regularizer, Ridge, Simplex, get_regularizer
 from manykernels.solvers import Solution
-from manykernels.solvers.factored import fallback, working_set
+from manykernels.solvers.factored import working_set
+from manykernels.solvers.factored.working_set import FactoredWorkingSet
 
 Array = NDArray[Any]
 
@@ -72,9 +73,7 @@ PROBLEMS = range(200)
 @pytest.mark.sampled(8)
 @pytest.mark.parametrize("block", range(0, len(PROBLEMS), 25))
 def test_the_reported_gap_is_never_below_the_brute_force_gap(block: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(fallback, "LITTLE", 0.0)
-    monkeypatch.setattr(fallback, "SMOOTH_STEPS", 0)
-    monkeypatch.setattr(fallback, "SMOOTHED_STEPS", 0)
+    monkeypatch.setattr(FactoredWorkingSet, "_smaller_as_matrices", lambda *_: False)
     for seed in PROBLEMS[block : block + 25]:
         rng = np.random.default_rng(seed)
         name = rng.choice(["logistic", "squared", "squared_hinge", "huber", "hinge", "quantile", "epsilon_insensitive"])
@@ -110,9 +109,7 @@ OTHERS = (BlockLq(1.0, q=1.2), BlockLq(1.0, q=1.8), Simplex(0.3), LpBall(1.0, p=
 
 @pytest.mark.nightly
 def test_the_gap_of_every_penalty_is_never_below_the_brute_force_gap(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(fallback, "LITTLE", 0.0)
-    monkeypatch.setattr(fallback, "SMOOTH_STEPS", 0)
-    monkeypatch.setattr(fallback, "SMOOTHED_STEPS", 0)
+    monkeypatch.setattr(FactoredWorkingSet, "_smaller_as_matrices", lambda *_: False)
     for seed in range(60):
         rng = np.random.default_rng(seed)
         loss = get_loss(str(rng.choice(["logistic", "squared", "squared_hinge", "huber", "hinge"])))
@@ -138,9 +135,7 @@ def test_the_gap_of_every_penalty_is_never_below_the_brute_force_gap(monkeypatch
 def test_every_penalty_has_the_optimum_of_the_gram_solvers(
     loss: str, penalty: Regularizer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(fallback, "LITTLE", 0.0)
-    monkeypatch.setattr(fallback, "SMOOTH_STEPS", 0)
-    monkeypatch.setattr(fallback, "SMOOTHED_STEPS", 0)
+    monkeypatch.setattr(FactoredWorkingSet, "_smaller_as_matrices", lambda *_: False)
     rng = np.random.default_rng(1)
     X, y = data(rng, 200, 3, loss)
     bank = KernelBank.per_feature([Gaussian(0.5), Gaussian(1.5), Linear()], standardize=True)
@@ -179,9 +174,7 @@ def test_the_optimum_is_that_of_the_gram_solvers(loss: str, penalty: str) -> Non
 def test_kinked_losses_reach_the_gap(loss: str, matrices: bool, monkeypatch: pytest.MonkeyPatch) -> None:
     """By smoothing, whose error is inside the gap; on few rows by N x N matrices, which cost less."""
     if not matrices:
-        monkeypatch.setattr(fallback, "LITTLE", 0.0)
-        monkeypatch.setattr(fallback, "SMOOTH_STEPS", 0)
-        monkeypatch.setattr(fallback, "SMOOTHED_STEPS", 0)
+        monkeypatch.setattr(FactoredWorkingSet, "_smaller_as_matrices", lambda *_: False)
     X, y = data(np.random.default_rng(2), 300, 3, loss)
     bank = KernelBank.per_feature([Gaussian(0.7), Gaussian(2.0)], standardize=True)
     model = on_factors(X, y, bank, loss=loss, alpha="0.1*max", tol=1e-3)
@@ -263,9 +256,7 @@ def certified(seed: int, bank: KernelBank, n: int, rounds: int) -> tuple[Solutio
 @pytest.mark.parametrize(("bank", "n"), [(PAIRS, 150), (BROAD, 80)], ids=["pairs", "landmarks"])
 def test_a_loose_bound_is_not_taken_for_a_proof(bank: KernelBank, n: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """The own gap of landmarks says nothing; the reported one is the brute-force one, by a few exact values."""
-    monkeypatch.setattr(fallback, "LITTLE", 0.0)
-    monkeypatch.setattr(fallback, "SMOOTH_STEPS", 0)
-    monkeypatch.setattr(fallback, "SMOOTHED_STEPS", 0)
+    monkeypatch.setattr(FactoredWorkingSet, "_smaller_as_matrices", lambda *_: False)
     monkeypatch.setattr(working_set, "INNER", 1e-6)
     fooled = 0
     for seed in range(20):
@@ -277,9 +268,7 @@ def test_a_loose_bound_is_not_taken_for_a_proof(bank: KernelBank, n: int, monkey
 
 def test_an_own_gap_of_5e_7_hides_a_gap_of_percents(monkeypatch: pytest.MonkeyPatch) -> None:
     """Where landmarks are few: the problem on factors is solved, that of the kernels is not, and is told so."""
-    monkeypatch.setattr(fallback, "LITTLE", 0.0)
-    monkeypatch.setattr(fallback, "SMOOTH_STEPS", 0)
-    monkeypatch.setattr(fallback, "SMOOTHED_STEPS", 0)
+    monkeypatch.setattr(FactoredWorkingSet, "_smaller_as_matrices", lambda *_: False)
     monkeypatch.setattr(working_set, "INNER", 1e-6)
     monkeypatch.setattr(nystroem, "rank_limit", lambda n, tol=1.0: 30)
     hidden = 0

@@ -19,10 +19,11 @@ from manykernels.kernels import Gaussian, Laplacian, Linear, Polynomial
 from manykernels.objective.problem import Problem
 from manykernels.objective.regularizers import BlockL1, BlockLq, ElasticNet, LpBall, Regularizer, Ridge, Simplex
 from manykernels.solvers import SharedNewton, Solution
-from manykernels.solvers.factored import fallback, kinks, newton
+from manykernels.solvers.factored import kinks, newton
 from manykernels.solvers.factored.objective import FactoredObjective, OutputOperator
 from manykernels.solvers.factored.quadratic_formed import FormedQuadratic
 from manykernels.solvers.factored.solver import FactoredNewton
+from manykernels.solvers.factored.working_set import FactoredWorkingSet
 
 Array = NDArray[Any]
 
@@ -116,9 +117,7 @@ def test_kinked_losses_are_solved_and_proved_by_dense_algebra() -> None:
 
 
 def test_intercepts_cross_plateaus_where_no_sample_is_near_a_kink(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(fallback, "LITTLE", 0.0)
-    monkeypatch.setattr(fallback, "SMOOTH_STEPS", 0)
-    monkeypatch.setattr(fallback, "SMOOTHED_STEPS", 0)
+    monkeypatch.setattr(FactoredWorkingSet, "_smaller_as_matrices", lambda *_: False)
     rng = np.random.default_rng(0)
     X = rng.normal(size=(300, 3))
     codes = np.abs(X @ rng.normal(size=(3, 5)) + rng.normal(size=(300, 5))).argmax(axis=1)

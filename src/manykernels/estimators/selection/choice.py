@@ -64,7 +64,6 @@ from manykernels.objective.losses import Loss
 from manykernels.objective.problem import Problem
 from manykernels.objective.regularizers import BlockL1, Penalty, Regularizer, parameters_of
 from manykernels.solvers import Solution
-from manykernels.solvers.factored.fallback import cost_little
 from manykernels.solvers.fold import Candidate, Fold
 from manykernels.solvers.run import check_deadline
 from manykernels.solvers.solution import count_to
@@ -241,7 +240,6 @@ class CrossValidated(KeepsHeldOut):
         training, problems = model._open(samples, loss, penalty, kind=kind, tol=tol if rounded else 0.0)
         own: dict[str, Any] = {"loss": loss, "penalty": penalty, "kind": kind, "tol": tol, "form": FACTORED}
         apart = selecting == FACTORED and not training.without_matrix
-        apart = apart and not cost_little(training.stack.n_kernels, training.stack.n_samples)  # else they take over
         on_factors = partial(self._opened, given, selecting=selecting, **own) if apart else None
         return OpenedKernels(model, samples, training, problems, tol, on_factors)
 

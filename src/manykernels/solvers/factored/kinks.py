@@ -51,7 +51,6 @@ from manykernels.solvers.factored.tuning import (
     SHORTEST_FRACTION,
     SMOOTHED_STEPS,
     STEP_BASE,
-    STEPS_LEFT,
     WANTED_SHARE,
 )
 from manykernels.solvers.gram.sample_variables import BoxSamples, paired_samples
@@ -83,11 +82,6 @@ def keeps_kinks(state: State) -> bool:
     if state.smooths or np.min(state.mu) < FIRST_SMOOTHING:
         return False
     return state.samples is not None or takes_interior(state.objective)
-
-
-def steps_left(state: State) -> int:
-    """Return about how many steps are left, from the beginning or from an interior point."""
-    return INTERIOR_STEPS if state.samples is None else STEPS_LEFT
 
 
 def fit_kinked(state: State, gap: float, tol: float, deadline: float) -> NewtonFit:

@@ -32,15 +32,13 @@ from manykernels.solvers.factored.quadratic import Expansion, Quadratic
 from manykernels.solvers.factored.quadratic_bins import BinQuadratic, rounded_products
 from manykernels.solvers.factored.quadratic_formed import FormedQuadratic
 from manykernels.solvers.factored.quadratic_products import ProductQuadratic
-from manykernels.solvers.factored.quadratic_rows import PRODUCT_COST, RowQuadratic, descends
+from manykernels.solvers.factored.quadratic_rows import RowQuadratic, descends
 from manykernels.solvers.factored.tuning import (
     CORRECTED,
-    CYCLES,
     DENSE_WORK,
     FIRST_DAMPING,
     LEAST_DAMPING,
     LESS_DAMPING,
-    MAX_GRADIENTS,
     MISSED,
     RANK_LIMIT,
     ROUNDING,
@@ -50,7 +48,6 @@ from manykernels.solvers.factored.tuning import (
     SMALLEST_STEP,
     STALE,
     SUFFICIENT,
-    SWEEPS_A_CYCLE,
 )
 from manykernels.validation.arrays import Array
 
@@ -161,15 +158,9 @@ def without_hessian(objective: FactoredObjective) -> bool:
     return objective.matrix_free or objective.order > RANK_LIMIT or work > DENSE_WORK
 
 
-def step_products(objective: FactoredObjective) -> float:
-    """Return about how many products a step takes, as those of a Hessian, in the way that it would be taken."""
-    n, rank, dense = objective.problem.n_samples, float(objective.rank), first_rows(objective) * objective.products
-    sweeps = rounded_products(objective)
-    if sweeps < dense:
-        return sweeps
-    if without_hessian(objective):
-        return 2.0 * PRODUCT_COST * CYCLES * (SWEEPS_A_CYCLE + MAX_GRADIENTS) * n * rank
-    return dense + objective.order**3
+def in_bins(objective: FactoredObjective, rows: int) -> bool:
+    """Whether sweeps over rows in bins take fewer products than a Hessian summed over so many rows."""
+    return rounded_products(objective) < rows * objective.products
 
 
 def _advance_somehow(
@@ -249,6 +240,6 @@ def kind_of(objective: FactoredObjective, curvature: Curvature, hessians: Hessia
     """Return the kind of quadratic that the next step is taken on."""
     if hessians.descending and descends(objective, curvature, first_rows(objective), hessians.sweeps):
         return RowQuadratic
-    if hessians.descending and rounded_products(objective) < hessians.rows * objective.products:
+    if hessians.descending and in_bins(objective, hessians.rows):
         return BinQuadratic
     return ProductQuadratic if without_hessian(objective) else FormedQuadratic

@@ -42,9 +42,9 @@ FIRST_SMOOTHING = 0.5
 # weights, 40 kernels, took 26 and 33 steps with it on 30,000 and 1e5 rows, 31 and 40 with 0.67, 26 and 35 with 0.33
 LESS_SMOOTHING = 0.5
 NEWTON_STEPS = 60
-# Steps of a loss with a kink: from an interior point on factors, and on matrices; below, seconds of a step beside its
-# products, and of one of these: hinge and epsilon-insensitive losses, 24 and 200 kernels on 200 to 1,000 rows
-INTERIOR_STEPS, KINKED_STEPS = 18, 18
+# Steps of a loss with a kink from an interior point: hinge and epsilon-insensitive losses, 24 and 200 kernels on 200 to
+# 1,000 rows
+INTERIOR_STEPS = 18
 # Those of a smoothed loss where an output has as many coefficients as there are rows; else times the root of their
 # share: with few rows between two kinks curvatures jump. Hinge, epsilon-insensitive and quantile losses, 40 kernels,
 # own and shared weights, took so many times the steps from an interior point: 3.1 at 5 rows for each coefficient, 2.4
@@ -53,17 +53,9 @@ SMOOTHED_STEPS = 150
 # Products, as those of a Hessian, that any of these steps takes, and for each output: on 1,000 to 20,000 rows seconds
 # of a step were about 3e-10 times the products with these
 STEP_BASE, OUTPUT_BASE = 6e7, 3e7
-STEPS_LEFT = 6  # about, from an interior point on factors that finer ones take the place of
-SMOOTH_STEPS, MATRIX_STEPS = 8, 12  # of smooth losses: logistic, 40 and 100 columns of 300 to 2,000 rows
-STEP, PRODUCT = 3e-3, 8e-11
-LAZY_ENTRY = 2e-8  # seconds of an entry of one kernel in a fit that evaluates kernels as it asks for them
-LITTLE = 0.2  # seconds of such a fit in place of a smoothed kink, or of more coefficients than samples
-WORTH_A_WAIT = 25.0  # times as long may such a fit take where steps on factors come no further
-FEW_KERNELS = 100  # in N x N matrices and factors, up to which steps are taken in all of them at once
 MATRIX_GAP = 0.03  # part of the certified gap to which they are solved, while kernels may be missing
 MATRIX_NEARLY = 10.0  # times the gap asked for, up to which they are solved as if none were missing
 MATRIX_FACTORS = 1e-9  # share of the trace that factors leave of kernels that N x N matrices are not formed of
-LANDMARK_STEPS = 1.1e-9  # seconds a row and pair of landmarks, in the rounds of finer and finer factors
 SINGLE_PRECISION_TOL = 2e-5  # loosest gap that single precision of matrices could be felt in
 
 # Model

@@ -34,15 +34,9 @@ from manykernels.solvers.factored.certificate import (
     selects,
     violators,
 )
-from manykernels.solvers.factored.fallback import (
-    allowed_bytes,
-    matrices_cost_little,
-    matrix_first,
-    solve_gram,
-    sooner_on_matrices,
-)
-from manykernels.solvers.factored.kinks import fit_kinked, keeps_kinks, rows_of, steps_left
-from manykernels.solvers.factored.newton import NewtonFit, minimize, step_products
+from manykernels.solvers.factored.fallback import allowed_bytes, matrix_first
+from manykernels.solvers.factored.kinks import fit_kinked, keeps_kinks, rows_of
+from manykernels.solvers.factored.newton import NewtonFit, first_rows, in_bins, minimize, without_hessian
 from manykernels.solvers.factored.objective import Coefficients, FactoredObjective, KnownCurvature, Point, both
 from manykernels.solvers.factored.state import DualPass, ExactContinuation, Start, State
 from manykernels.solvers.factored.tuning import (
@@ -61,6 +55,7 @@ from manykernels.solvers.factored.tuning import (
     NEW_FOR_PRODUCTS,
     NEWTON_STEPS,
     NEXT_GAP,
+    RANK_LIMIT,
     READ_AHEAD,
     REFINE,
     REFINE_LESS,
@@ -146,8 +141,6 @@ class FactoredWorkingSet:
                 return state, "time_limit"
             if number == self.max_rounds:
                 break
-            if not self.problem.loss.smooth and matrices_cost_little(self.problem):
-                return (yield from self._fall_back(state))  # smoothing costs more than matrices of this size
             before, held = (state.primal, len(state.kernels), state.factor_tol), state.kernels
             kernels, finer = self._wanted(state, bound, gap)
             if not len(state.kernels):
@@ -163,22 +156,14 @@ class FactoredWorkingSet:
                 if self._room_for_landmarks(kernels):
                     state.factor_tol = min(state.factor_tol, FINE)
             self._grow(state, kernels, finer, gap)
-            assert state.objective is not None
-            turns, rank = self._takes_turns(state.objective), state.objective.rank
-            if rank > self.problem.n_samples and not turns and matrices_cost_little(self.problem):
-                return (yield from self._fall_back(state))
-            # Of a loss with kinks, whose curvature is that of a few rows, steps are those on Hessians.
-            dense = self.problem.n_samples * float(rank) ** 2 + float(rank) ** 3
-            products = step_products(state.objective) if self.problem.loss.smooth else dense
-            interior = steps_left(state) if keeps_kinks(state) else 0
-            sooner = not turns and sooner_on_matrices(self.problem, rank, products, interior)
-            if sooner and (matrices := self._matrices(kernels)) is not None:
+            if self._smaller_as_matrices(state) and (matrices := self._matrices(kernels)) is not None:
                 return (yield from self._go_over(state, matrices))
             exhausted = self._solve(state, gap, held)
             after = (state.primal, len(state.kernels), state.factor_tol)
             stalled = stalled + 1 if after == before or (stalled and gap >= state.primal - state.best.value) else 0
-            if exhausted and matrices_cost_little(self.problem, patient=True):
-                return (yield from self._fall_back(state))  # weak penalties make Hessians of factors all but singular
+            # Weak penalties make Hessians of factors all but singular.
+            if exhausted and self.problem.n_samples <= RANK_LIMIT and (matrices := self._matrices(kernels)) is not None:
+                return (yield from self._go_over(state, matrices))
             if stalled > 3:
                 return state, "stalled"
         return state, "max_iter"
@@ -454,15 +439,6 @@ class FactoredWorkingSet:
 
     # --- N x N matrices ----------------------------------------------------------------------------------------------
 
-    def _fall_back(self, state: State) -> Generator[Array | State, Quads, tuple[State, str]]:
-        """Solve with N x N matrices: they are smaller than Hessians in coefficients of factors would be."""
-        self.stack.let_go()
-        state.known.let_go()
-        _, gap = yield from self._taken_over(state, solve_gram(self.problem, self.stack, 0.5 * self.tol, self._left))
-        yield state
-        _pass_interrupt_on(state)
-        return state, "converged" if gap <= self.tol * self._size(state) else "stalled"
-
     @property
     def _left(self) -> float:
         """Seconds left."""
@@ -479,12 +455,18 @@ class FactoredWorkingSet:
         """Return whether factors of all these kernels may have as many landmarks as the finest ones have."""
         return 8 * FINE_ENTRIES * len(kernels) <= min(allowed_bytes(self.stack), STORED_BYTES)
 
-    def _takes_turns(self, objective: FactoredObjective) -> bool:
-        """Whether few columns are all that there is of kernels, and groups of them can take turns: more than rows do.
+    def _smaller_as_matrices(self, state: State) -> bool:
+        """Whether a matrix among all samples is smaller than the Hessian in coefficients that steps would be taken on.
 
-        Kernels on the same columns, and penalties of other forms, act on each other more than that.
+        Sweeps over rows or bins need no Hessian, and of a loss that shares weights it has a block for each output.
         """
-        return self.stack.few_columns and self.problem.loss.smooth and objective.takes_turns
+        objective = state.objective
+        assert objective is not None
+        if self.problem.shared or objective.rank <= self.problem.n_samples or without_hessian(objective):
+            return False
+        if self.stack.few_columns and self.problem.loss.smooth and objective.takes_turns:
+            return False
+        return keeps_kinks(state) or not in_bins(objective, first_rows(objective))
 
     def _at_once(self, kernels: Array) -> bool:
         """Whether one of these kernels is better held as a matrix from the beginning.
