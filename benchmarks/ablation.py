@@ -84,14 +84,6 @@ SWITCHES = {
     "fewer_rows": Switch((f"{SELECTION}choice:of_fewer_rows",), []),
     "distinct_points": Switch(("grams.repeats:pays",), False),
     "corrected": Switch((f"{FACTORED}newton:corrected", f"{FACTORED}quadratic_rows:correctable"), None),
-    "side_by_side": Switch(
-        (
-            f"{SELECTION}search:goes_side_by_side",
-            f"{SELECTION}folds:goes_side_by_side",
-            "estimators.supervised.problems:goes_side_by_side",
-        ),
-        False,
-    ),
 }
 ALL = "all at once"
 

@@ -1,15 +1,12 @@
 """Whether kernels are better held as Gram matrices or as factors: CPU seconds of a whole fit, and its gap.
 
-``python benchmarks/gram_or_factored.py [--problem columns|units|classes|growth|steps|default|search|landmarks]
+``python benchmarks/gram_or_factored.py [--problem columns|units|growth|steps|default|search|landmarks]
 [--data DIR] [--rows 3000] [--sets NAME,...] [--alpha auto] [--banks TEXT ...] [--draws 3] [--smoke] [--output DIR]``
 
 *columns*: twelve Gaussian kernels on four columns, logistic loss, the estimator's defaults, the better of two fits.
 
 *units*: fits of several shapes both ways, and the unit costs that predict them best: those of
 `manykernels.grams.seconds`, by which ``representation="auto"`` chooses, stand beside them, with what they predict.
-
-*classes*: one step down a path of the block 1-norm at the gap of folds, one class after the other and all side by side
-(`manykernels.solvers.gram.side_by_side`), and which of the two is taken.
 
 *growth*: fits as ``representation="auto"`` chooses, of more and more rows, columns, widths of each column or classes,
 and of 5 % more of them; a picture, and the exponents. *steps*: the same in steps of 5 % where plans change. Every fit
@@ -46,18 +43,13 @@ from manykernels.estimators.permutations import PermutedTargets
 from manykernels.estimators.selection.folds import OpenedKernels
 from manykernels.estimators.strength import NoiseLevel
 from manykernels.exceptions import ConvergenceWarning
-from manykernels.grams import PackedStack, training
 from manykernels.grams import seconds as predicted
+from manykernels.grams import training
 from manykernels.grams.factored import banks
 from manykernels.grams.training import total_rank
 from manykernels.kernels.bank.columns import Table
-from manykernels.objective.losses import get_loss
-from manykernels.objective.problem import Problem
-from manykernels.objective.regularizers import BlockL1
-from manykernels.solvers import WorkingSet
 from manykernels.solvers.factored.state import State
 from manykernels.solvers.factored.working_set import FactoredWorkingSet
-from manykernels.solvers.gram.side_by_side import goes_side_by_side, solve_side_by_side
 
 SIZES, SMOKE_SIZES = (500, 1000, 2000, 5000), (100, 200)
 SHAPES = ((4, 3, 0), (8, 3, 0), (20, 10, 0), (50, 3, 0), (20, 3, 5))  # columns, widths, levels of a column (0: numbers)
@@ -69,13 +61,6 @@ RELATIVE = "0.1*max"  # a strength that is the same at every size, as the defaul
 ALLOWED = 1.2  # times the seconds, for 5 % more
 # What a fit does, whatever the clock says; of a search the last one, and models of folds that were learned
 COUNTS = ("rounds", "steps", "passes", "products", "active", "orders", "tried")
-# Rows, kernels and classes that take their steps side by side, or not
-TOGETHER = (
-    *((100, 4, 3), (100, 20, 3), (200, 16, 1), (200, 64, 1), (200, 4, 4), (200, 16, 4), (200, 64, 4)),
-    *((500, 10, 1), (500, 16, 1), (500, 64, 1), (500, 4, 4), (500, 16, 4), (500, 64, 4), (500, 64, 10)),
-    *((500, 150, 3), (800, 64, 1), (800, 16, 10), (800, 64, 4)),
-)
-FOLD_TOL = 1e-2  # the gap of models in folds
 QUICK, REPEATS = 0.5, 3  # seconds of a fit that is timed so often
 
 
@@ -146,7 +131,7 @@ SMOKE_SWEEPS = {
     "100 rows, classes": Sweep("classes", (2, 3), rows=100, columns=3, widths=2),
     "search, numbers": Sweep("rows", (60, 63), columns=2, widths=0, classes=1, search=True),
 }
-PROBLEMS = ("columns", "units", "classes", "growth", "steps", "default", "search", "landmarks")
+PROBLEMS = ("columns", "units", "growth", "steps", "default", "search", "landmarks")
 LANDMARKS = (0, 100, 300, 500)  # of kernels of all columns; 0: none, the kernels as they are
 WAYS = ("factored", "gram")
 SETS = "drawn,kin8nh,cpu_act,winequality_white,spambase,covtype15k"
@@ -224,29 +209,6 @@ def unit_costs(options: Any, record: dict[str, Any]) -> None:
     common.print_table(frame, "CPU seconds of a fit, fitted and predicted", seconds | {"gap": ".0e"})
     common.print_table(pd.DataFrame(costs), "Unit costs, seconds", {"measured": ".2g", "plan": ".2g"})
     common.save(frame, record, options.output, "gram_or_factored_units")
-
-
-def class_row(n_samples: int, n_kernels: int, n_classes: int, seed: int) -> dict[str, Any]:
-    """Return CPU seconds of one step down a path, of each class against the rest, apart and side by side."""
-    rng = np.random.default_rng(seed)
-    X = rng.normal(size=(n_samples, n_kernels // 2 + 2))
-    widths = [0.5, 2.0]
-    columns = [(X[:, m // 2, None] - X[:, m // 2]) / widths[m % 2] for m in range(n_kernels)]
-    stack = PackedStack.from_dense(np.exp(-0.5 * np.square(columns)).astype(np.float32))
-    scores = np.sin(2 * X[:, :1]) + X[:, 1:2] * rng.normal(size=n_classes) + rng.normal(size=(n_samples, n_classes))
-    best = np.argmax(scores, axis=1) if n_classes > 1 else np.where(scores[:, 0] > 0, 0, 1)
-    problems = [
-        Problem(stack, np.where(best == k, 1.0, -1.0), get_loss("logistic"), BlockL1(1.0)) for k in range(n_classes)
-    ]
-    most = max(float(own.dual_norms(own.empty_coefficients).max()) for own in problems)
-    above, posed = ([own.with_penalty(BlockL1(share * most)) for own in problems] for share in (0.2, 0.1))
-    solver = WorkingSet(tol=FOLD_TOL)
-    starts = [solver.solve(own) for own in above]
-    apart = common.cpu_time(lambda: [solver.solve(*each) for each in zip(posed, starts, strict=True)], repeats=REPEATS)
-    together = common.cpu_time(lambda: solve_side_by_side(posed, starts, FOLD_TOL), repeats=REPEATS)
-    sizes = {"rows": n_samples, "kernels": n_kernels, "classes": n_classes}
-    found = {"apart_s": apart.best, "together_s": together.best, "ratio": together.best / apart.best}
-    return sizes | found | {"together": goes_side_by_side(posed, FOLD_TOL)}
 
 
 def drawn(case: Sweep, seed: int) -> tuple[np.ndarray, np.ndarray]:
@@ -477,12 +439,6 @@ def main() -> None:
         common.save(frame, record, options.output, "gram_or_factored")
     if options.smoke or options.problem == "units":
         unit_costs(options, record)
-    if options.smoke or options.problem == "classes":
-        frame = pd.DataFrame([class_row(*shape, options.seed) for shape in TOGETHER[: 2 if options.smoke else None]])
-        common.print_table(
-            frame, "Classes apart and side by side", {"apart_s": ".4f", "together_s": ".4f", "ratio": ".2f"}
-        )
-        common.save(frame, record, options.output, "gram_or_factored_classes")
     for problem, cases in (("growth", GROWTH), ("steps", STEPS)):
         if options.smoke or options.problem == problem:
             sweeps(options, record, problem, cases)

@@ -40,7 +40,6 @@ from manykernels.kernels import KernelStack
 from manykernels.kernels.bank.columns import Table
 from manykernels.solvers import Solution, Status
 from manykernels.solvers.fold import Candidate, Family, Fold, nearest
-from manykernels.solvers.gram.side_by_side import goes_side_by_side
 from manykernels.solvers.gram.start import starts_warm
 from manykernels.validation.arrays import Array
 
@@ -422,13 +421,6 @@ class OpenedKernels:
         """Return how sums of kernels are held: a scorer may ask for other rows, which rounded ones tell less well."""
         return np.dtype(np.float32 if self.tol >= SINGLE_PRECISION_TOL and held_out.scorer is None else np.float64)
 
-    def goes_side_by_side(self, family: Family, strength: float) -> bool:
-        """Whether the targets of a family that selects take their steps together."""
-        penalties = family.penalties(strength, self)
-        problems = family.posed(self.selecting.stored(), self.names)
-        pairs = zip(problems, penalties, strict=True)
-        return goes_side_by_side([problem.with_penalty(own) for problem, own in pairs], self.tol)
-
     def _solved(
         self,
         family: Family,
@@ -481,15 +473,8 @@ def begun(opened: OpenedKernels, rows: Array, folds: Folds, family: Any, strengt
 
 
 def begun_in(fold: OpenFold, family: Any, strength: float, fewer: OpenFold | None = None) -> list[Solution] | None:
-    """Return where the first model of a family in a fold begins: an average, or one of a fold of fewer of its rows.
-
-    An average is of all kernels of the family, which steps side by side read anyway; others would not be rid of them.
-    """
+    """Return where the first model of a family in a fold begins: the model of a fold of fewer of its rows."""
     opened = fold.opened
-    averages = opened.training.factored or opened.averages(family)
-    known = {} if averages else {at: own for at, own in fold.kept_of(AverageModels) if own.averages(family.kernels)}
-    if known and opened.goes_side_by_side(family, strength):
-        return known[nearest(known, strength)].solutions
     if fewer is None or fold.rows is None or opened.averages(family):
         return None
     return begun(opened, fold.rows, [fewer], family, strength)

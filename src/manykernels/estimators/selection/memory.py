@@ -36,7 +36,6 @@ from manykernels.kernels import KernelBank, KernelStack, Landmarks, Linear
 from manykernels.kernels.bank.columns import Table
 from manykernels.kernels.bank.patterns import NamedKernel
 from manykernels.objective.regularizers import BlockL1
-from manykernels.solvers.gram.side_by_side import MOST_BYTES
 
 if TYPE_CHECKING:
     from manykernels.estimators.supervised.base import BaseMKL
@@ -50,9 +49,6 @@ FOLD_VECTORS = 96  # float64 a sample and target: models that all folds keep unt
 # float32 among the samples and all rows of a fold, beside the sums of those open: one in double precision, its factor
 AVERAGE_ROUNDED = 3
 FACTORED_BYTES = 12  # an entry of a matrix among features: in double precision while it is a factor, and unpacked
-# Of targets side by side bytes an entry of a system, a matrix and a triangle in single precision; and float64 an entry
-# of the products of each kernel
-SIDE_BY_SIDE, PRODUCTS = 6, 10
 REMEMBERED_AVERAGES = 24  # models of a fold and target: about three strengths of each average, until one is chosen
 PATIENCE_OF_AVERAGES = 8.0  # predicted seconds of one fit on matrices, at which searches on landmarks take as long
 # Part of what varies, of one target: eight searches of one target took 0.13 to 0.70 of it, 0.39 on the mean
@@ -227,9 +223,8 @@ def plan_search(
         first = objects + (min(open_folds, LIKELY_FOLDS) * triangles + FEWEST_SQUARES * square if selects else 0)
         spectra += objects
         least, known = max(spectra, first, products, last[0]), 8 * m * own * Remembered(m, own).room
-        together = _of_targets(m, own, n_targets)
         all_open = 8 * REMEMBERED_AVERAGES * n * n_targets * n_folds if averages else 0
-        all_open += open_folds * (2 * m * own * (own + 1) + known) + SQUARE_ARRAYS * square + together if selects else 0
+        all_open += open_folds * (2 * m * own * (own + 1) + known) + SQUARE_ARRAYS * square if selects else 0
         most = max(spectra, objects + all_open, last[1], least)
     nbytes = plan.nbytes if plan.kind == FACTORED else 0
     planned = replace(
@@ -285,9 +280,8 @@ def plan_given(
     room, summed = fit.room_for_folds, (4 if rounded else 8) * rows * n
     copies = copy * (_side_by_side(copy, n_folds, room) if mixtures else 1)
     sums = (_side_by_side(summed, n_folds, room) + AVERAGE_ROUNDED) * summed if averages else 0
-    together = _of_targets(m, rows, n_targets) if mixtures and selects else 0
     least = max(FLOOR_BYTES + max(sums, copies + squares[0]), fit.least_nbytes)
-    most = max(FLOOR_BYTES + max(sums, copies + squares[1] + together), fit.most_nbytes)
+    most = max(FLOOR_BYTES + max(sums, copies + squares[1]), fit.most_nbytes)
     plan = MemoryPlan(
         "dense",
         "float64",
@@ -303,13 +297,6 @@ def plan_given(
         likely_share=1.0 - (1.0 - LIKELY_SHARE) ** n_targets,
     )
     return _allowed(plan)
-
-
-def _of_targets(n_kernels: int, rows: int, n_targets: int) -> int:
-    """Return what steps of several targets side by side hold: systems, and products with the kernels."""
-    if n_targets == 1:
-        return 0
-    return min(SIDE_BY_SIDE * n_targets * rows**2, MOST_BYTES) + 8 * PRODUCTS * n_kernels * rows * n_targets
 
 
 def _of_factors(

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import suppress
 from contextvars import copy_context
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, ClassVar
@@ -39,8 +38,7 @@ from manykernels.objective.problem import Problem
 from manykernels.objective.regularizers import Regularizer
 from manykernels.solvers import Solution, Solver, Status
 from manykernels.solvers.fold import Candidate
-from manykernels.solvers.gram.side_by_side import COARSEST, goes_side_by_side, solve_side_by_side
-from manykernels.solvers.run import OutOfTimeError, Run, deadline
+from manykernels.solvers.run import Run
 from manykernels.solvers.solution import Limits
 from manykernels.threads import blas_threads
 from manykernels.validation.arrays import Array
@@ -354,7 +352,6 @@ class MixtureSearch:
 # The refit: what was chosen, learned on all rows.
 
 SHARES = 1e-2, 1e-4  # of the tolerance, for the Newton steps of averages: the second where the gap asks for it
-FINEST = 1e-4  # tolerance that steps side by side, in single precision, come to; from there each problem goes on alone
 
 
 def learned(
@@ -410,20 +407,7 @@ def _solved(
         fit = _averaged(problems, starts, settings)
         if all(found.status is Status.CONVERGED for found in fit.solutions):
             return fit
-    if solver == AUTO and all(starts) and goes_side_by_side(problems, COARSEST):
-        try:
-            threads = blas_threads(problems[0].n_samples, n_jobs)
-            with suppress(OutOfTimeError), deadline(settings.get("time_limit")), threads:
-                near = solve_side_by_side(problems, [own for own in starts if own], max(settings["tol"], FINEST))
-                starts = [found or own for found, own in zip(near, starts, strict=True)]
-        except KeyboardInterrupt:  # what they begin from is the best so far
-            settings = settings | {"callback": _interrupt}
     return solve_problems(problems, solver, n_jobs, starts, **settings | {"time_limit": time_left(until)})
-
-
-def _interrupt(record: object) -> None:
-    """End a run at its first model as Ctrl-C does."""
-    raise KeyboardInterrupt
 
 
 def in_closed_form(problems: list[Problem], mixture: Mixture, solver: str | Solver) -> bool:

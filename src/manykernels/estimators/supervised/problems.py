@@ -26,7 +26,6 @@ from manykernels.objective.problem import Problem
 from manykernels.objective.regularizers import Regularizer
 from manykernels.solvers import IterationRecord, SharedNewton, Solution, Solver, Status, configured_solver
 from manykernels.solvers.factored.state import Component
-from manykernels.solvers.gram.side_by_side import goes_side_by_side, solve_side_by_side
 from manykernels.solvers.gram.start import starts_warm
 from manykernels.solvers.registry import problem_of
 from manykernels.solvers.run import CAUTION, better_solution
@@ -385,14 +384,6 @@ class SolverChoice:
         self._known = penalties
         return self._solvers
 
-    def side_by_side(self, problems: Sequence[Problem], starts: Sequence[Solution | None]) -> Sequence[Solution | None]:
-        """Return what a few steps of all problems side by side find from these starts, None where they do not."""
-        tol = float(cast("float", self._parameters.get("tol", 0.0)))
-        known = [start for start in starts if start is not None]
-        if self._solver != AUTO or len(known) < len(problems) or not goes_side_by_side(problems, tol):
-            return [None] * len(problems)
-        return solve_side_by_side(problems, known, tol)
-
 
 def descend(
     problems: list[Problem],
@@ -415,9 +406,8 @@ def descend(
     for given in regularizers:
         penalties = given if isinstance(given, Sequence) else [given] * len(problems)
         posed = [problem.with_penalty(own) for problem, own in zip(problems, penalties, strict=True)]
-        together = choice.side_by_side(posed, previous)
-        each = zip(posed, choice.of(posed), previous, together, strict=True)
-        solutions = [known or _solve_from(problem, solver, begin) for problem, solver, begin, known in each]
+        each = zip(posed, choice.of(posed), previous, strict=True)
+        solutions = [_solve_from(problem, solver, begin) for problem, solver, begin in each]
         previous = list(solutions)
         yield Fit(posed, solutions, np.array([found.kernel_norms for found in solutions]))
 

@@ -29,16 +29,7 @@ from manykernels.objective.certificate import EPS, term_sizes
 from manykernels.solvers.gram import tuning
 from manykernels.solvers.gram.newton_system import NewtonSystem
 from manykernels.solvers.gram.set_weights import RootWeights, SetWeights
-from manykernels.solvers.gram.weight_variables import (
-    BoundedWeights,
-    PowerWeights,
-    along,
-    combined,
-    either,
-    inner,
-    least,
-    most,
-)
+from manykernels.solvers.gram.weight_variables import BoundedWeights, PowerWeights
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -53,7 +44,7 @@ if TYPE_CHECKING:
 TINY = 1e-300
 
 Linearized: TypeAlias = "tuple[tuple[Any, Array], LinearWeights]"  # (h, g - rho / h) and (q, c, e), as above
-Direction: TypeAlias = "tuple[Array, Any, tuple[Any, Any]]"  # of rho and b, and the longest steps of either side
+Direction: TypeAlias = "tuple[Array, float, tuple[float, float]]"  # of rho and b, and the longest steps of either side
 
 
 @dataclass
@@ -63,7 +54,7 @@ class PrimalDual:
     problem: Problem
     samples: SampleVariables
     kernels: WeightVariables
-    b: Any  # a number, or one for each of several targets
+    b: float
     products: InitVar[Array | None] = None
 
     def __post_init__(self, products: Array | None) -> None:
@@ -121,14 +112,14 @@ class PrimalDual:
         """Keep the point to start again from; its arrays are replaced as it moves, never written to."""
         self._origin = copy.copy(self.samples), copy.copy(self.kernels), self.b
 
-    def step(self, wanted: Any) -> None:
+    def step(self, wanted: float) -> None:
         """Take one step toward a gap of ``wanted``."""
         self._tracked, self._modeled = self.samples.scores(), self.scores()
         linear = self._linearized(0.0)
         system = self._factorize(linear)
         barrier = self.barrier()
         _, _, (primal_step, dual_step) = self._direction(system, linear)
-        target = most(barrier * self._centering(primal_step, dual_step, barrier), self._lowest_target(wanted))
+        target = max(barrier * self._centering(primal_step, dual_step, barrier), self._lowest_target(wanted))
         drho, db, longest = self._direction(system, self._linearized(target, linear))
         self._check_finite("the Newton direction", drho)
         dproducts = self._products_of(drho)
@@ -136,12 +127,11 @@ class PrimalDual:
         if self._steady:
             trusted = min(trusted, self._steady_step(drho, dproducts))
         primal_step, dual_step = self._shortened(longest)
-        steps = least(primal_step, trusted), least(dual_step, trusted)
+        steps = min(primal_step, trusted), min(dual_step, trusted)
         if self._cautious:
             steps = min(steps[0], self.samples.interior_steps(tuning.SHORTEST_FRACTION)[0]), steps[1]
-        agree = self._apart <= tuning.AGREEMENT * np.abs(self._modeled).max(axis=0)
-        both = either(agree | self._steady, least(*steps), np.inf)
-        steps = least(steps[0], both), least(steps[1], both)
+        if self._steady or self._apart <= tuning.AGREEMENT * np.abs(self._modeled).max():
+            steps = min(steps), min(steps)
         if self._cautious:
             steps = self._tamed(steps, drho, dproducts, db)
         self._move(steps, dproducts, db)
@@ -180,9 +170,10 @@ class PrimalDual:
 
     def scores(self) -> Array:
         """Scores of the model, ``sum_m d_m K_m rho + b``."""
-        return combined(self.kernels.weights, self._products) + self.b
+        scores: Array = self.kernels.weights @ self._products + self.b
+        return scores
 
-    def bounds(self) -> tuple[Any, Any]:
+    def bounds(self) -> tuple[float, float]:
         """Return the primal value of the current model and the dual value of its (rescaled) coefficients.
 
         What ``sum rho = 0`` misses is subtracted at its price; only the certificate is exact.
@@ -191,13 +182,13 @@ class PrimalDual:
             self._bounds = self._primal(self.kernels.weights), self._dual()
         return self._bounds
 
-    def _dual(self) -> Any:
+    def _dual(self) -> float:
         problem = self.problem
         rho, norms = self.samples.rho, np.sqrt(self._squared_norms)
         scale, penalty = self._penalty.scaled_conjugate(norms)
-        dual = -np.sum(problem.bound.conjugate_parts(rho, scale, rho), axis=0) - penalty
-        missing = abs(rho.sum(axis=0)) if problem.fit_intercept else 0.0
-        return dual - missing * (np.abs(problem.y).max() + abs(self.b))  # scores have the unit of the target
+        dual = -float(np.sum(problem.bound.conjugate_parts(rho, scale, rho))) - penalty
+        missing = abs(float(rho.sum())) if problem.fit_intercept else 0.0
+        return dual - missing * (float(np.abs(problem.y).max()) + abs(self.b))  # scores have the unit of the target
 
     @property
     def shared_bound(self) -> float | None:
@@ -315,13 +306,13 @@ class PrimalDual:
         """Squared norms ``rho' K_m rho / w_m^2`` of the kernels, (M,)."""
         return self._squared_norms
 
-    def _primal(self, weights: Array) -> Any:
+    def _primal(self, weights: Array) -> float:
         block_norms = weights * np.sqrt(self._squared_norms)
-        return self._loss(combined(weights, self._products) + self.b) + self._penalty.value(block_norms)
+        return self._loss(weights @ self._products + self.b) + self._penalty.value(block_norms)
 
-    def _loss(self, scores: Array) -> Any:
+    def _loss(self, scores: Array) -> float:
         weight, losses = self._losses
-        return inner(weight, losses(scores))
+        return float(weight @ losses(scores))
 
     @cached_property
     def _losses(self) -> tuple[Array, Callable[[Array], Array]]:
@@ -329,7 +320,7 @@ class PrimalDual:
         bound = cast("SampleSum", self.problem.bound)
         return bound.weight, partial(bound.loss.value, bound.y)
 
-    def _linearized(self, target: Any, at_zero: Linearized | None = None) -> Linearized:
+    def _linearized(self, target: float, at_zero: Linearized | None = None) -> Linearized:
         """Return ``(h, shift)`` of the samples and the linearized weights for complementarity products of ``target``.
 
         ``at_zero`` is what they are at a target of zero, if known: a side without such products has no other.
@@ -350,39 +341,39 @@ class PrimalDual:
     def _direction(self, system: NewtonSystem, linear: Linearized) -> Direction:
         """Set the direction of all variables; return those of ``rho`` and ``b``, and the longest steps along it."""
         (_, shift), weights = linear
-        right = shift + self._tracked - self._modeled - combined(weights.shift, self._products)
-        drho, db = system.solve(right, -self.samples.rho.sum(axis=0))
+        right = shift + self._tracked - self._modeled - weights.shift @ self._products
+        drho, db = system.solve(right, -float(self.samples.rho.sum()))
         of_samples = self.samples.set_direction(drho)
-        of_kernels = self.kernels.set_direction(along(self._products, drho))
-        return drho, db, (least(of_kernels[0], of_samples[0]), least(of_kernels[1], of_samples[1]))
+        of_kernels = self.kernels.set_direction(self._products @ drho)
+        return drho, db, (min(of_kernels[0], of_samples[0]), min(of_kernels[1], of_samples[1]))
 
-    def _centering(self, primal_step: Any, dual_step: Any, barrier: Any) -> Any:
+    def _centering(self, primal_step: float, dual_step: float, barrier: float) -> float:
         after = self.samples.complementarity_after(primal_step, dual_step) if self._pairs[0] else 0.0
         after += self.kernels.complementarity_after(primal_step, dual_step) if self._pairs[1] else 0.0
-        share = least(most(after / most(barrier * self._n_pairs, TINY), 0.0), 1.0) ** 3
+        share = min(max(after / max(barrier * self._n_pairs, TINY), 0.0), 1.0) ** 3
         return max(share, tuning.STEADY_SHARE) if self._steady else share
 
-    def _trusted_step(self, drho: Array, dproducts: Array, bound: Array) -> Any:
+    def _trusted_step(self, drho: Array, dproducts: Array, bound: Array) -> float:
         """Return the step at which what the linearization leaves out is as large as what it is about.
 
         Left out are ``drho' K_m drho / 2`` in the constraints and ``sum_m dd_m K_m drho`` in the scores.
         """
-        curvature = np.abs(along(dproducts, drho)) / 2
+        curvature = np.abs(dproducts @ drho) / 2
         room = bound + np.abs(self._squared_norms - bound)
         if isinstance(self.kernels, PowerWeights | SetWeights | RootWeights):
             # What matters little, as a kernel that has next to no norm, should hinder no step: hence the mean.
             weights = np.maximum(self.kernels.weights, np.finfo(np.float64).tiny)
             room = room + self._norm_rounding() + np.average(room, weights=weights)
-        bilinear = np.abs(combined(self.kernels.weight_change, dproducts)).max(axis=0)
-        size = self._apart + np.abs(self._tracked).max(axis=0)
-        ratio = most((curvature / room).max(axis=0), bilinear / most(size, self.problem.tiny))
+        bilinear = float(np.abs(self.kernels.weight_change @ dproducts).max())
+        size = self._apart + float(np.abs(self._tracked).max())
+        ratio = max(float((curvature / room).max()), bilinear / max(size, self.problem.tiny))
         trust = tuning.CAUTIOUS_TRUST if self._cautious else tuning.TRUST
-        return np.sqrt(trust / most(ratio, trust))
+        return float(np.sqrt(trust / max(ratio, trust)))
 
     @property
-    def _apart(self) -> Any:
+    def _apart(self) -> float:
         """The largest difference between scores that are tracked and those of the model."""
-        return np.abs(self._tracked - self._modeled).max(axis=0)
+        return float(np.abs(self._tracked - self._modeled).max())
 
     def _steady_step(self, drho: Array, dproducts: Array) -> float:
         """Return the step at which what the linearization leaves out costs half of what the step gains.
@@ -420,31 +411,32 @@ class PrimalDual:
             primal_step, dual_step = primal_step / 2, dual_step / 2
         return primal_step, dual_step
 
-    def _lowest_target(self, wanted: Any) -> Any:
+    def _lowest_target(self, wanted: float) -> float:
         """Keep products from vanishing while the residuals are still large, or below what is asked for."""
         primal, dual = self.bounds()
-        gap = most(primal - dual, 0.0)
-        share = either(gap < tuning.NEAR * abs(primal), tuning.LOWEST_TARGET_NEAR, tuning.LOWEST_TARGET)
-        lowest = most(share * gap, tuning.WANTED_SHARE * wanted) / max(self._n_pairs, 1)
-        return either(np.isfinite(gap), lowest, 0.0)
+        gap = max(primal - dual, 0.0)
+        if not np.isfinite(gap):
+            return 0.0
+        share = tuning.LOWEST_TARGET_NEAR if gap < tuning.NEAR * abs(primal) else tuning.LOWEST_TARGET
+        return max(share * gap, tuning.WANTED_SHARE * wanted) / max(self._n_pairs, 1)
 
-    def _shortened(self, longest: tuple[Any, Any]) -> list[Any]:
+    def _shortened(self, longest: tuple[float, float]) -> list[float]:
         """Return steps that stop short of the boundary, those of full length aside."""
         primal, dual = self.bounds()
-        gap = (primal - dual) / most(abs(primal), self.problem.tiny)
-        fraction = np.fmax(tuning.SHORTEST_FRACTION, 1.0 - gap)
-        return [either(step == 1.0, 1.0, fraction * step) for step in longest]
+        gap = (primal - dual) / max(abs(primal), self.problem.tiny)
+        fraction = float(np.fmax(tuning.SHORTEST_FRACTION, 1.0 - gap))
+        return [1.0 if step == 1.0 else fraction * step for step in longest]
 
-    def _move(self, steps: tuple[Any, Any], dproducts: Array, db: Any) -> None:
+    def _move(self, steps: tuple[float, float], dproducts: Array, db: float) -> None:
         primal_step, dual_step = steps
         linear = self.samples.move(primal_step, dual_step)
         self.kernels.move(primal_step, dual_step)
         self.b = self.b + dual_step * db
         products = self._products + primal_step * dproducts
-        size = np.maximum(products.max(axis=(0, 1)), -products.min(axis=(0, 1)))
-        if not linear or (size < tuning.FALLEN * self._largest_product).any():
+        size = max(float(products.max()), -float(products.min()))
+        if not linear or size < tuning.FALLEN * self._largest_product:
             products, self._largest_product = self._products_of(self.samples.rho), size
-        self._largest_product = most(size, self._largest_product)
+        self._largest_product = max(size, self._largest_product)
         self._set_products(products)
 
     def _products_of(self, vector: Array) -> Array:
@@ -454,7 +446,7 @@ class PrimalDual:
     def _set_products(self, products: Array) -> None:
         self._products = products
         self._bounds = None
-        self._squared_norms = np.maximum(along(products, self.samples.rho), 0.0)
+        self._squared_norms = np.maximum(products @ self.samples.rho, 0.0)
 
 
 def _best_factor(primal: Callable[[float], float], smallest: float, largest: float) -> float:

@@ -286,7 +286,7 @@ class EntropicSamples:
     """Losses whose conjugate is its own barrier (logistic): ``rho = -s l'(y, z)`` with ``z`` tracked on its own.
 
     Linearizing in ``z`` instead of in ``rho`` keeps Newton fast near the ends of the domain, where the derivative of
-    the conjugate is a logarithm. Of several targets arrays have an axis of these last.
+    the conjugate is a logarithm.
     """
 
     loss: Loss
@@ -318,7 +318,7 @@ class EntropicSamples:
             self._linear_at = self.rho, self.z
         return self._diagonal, self._shift
 
-    def set_direction(self, drho: Array) -> tuple[Any, Any]:
+    def set_direction(self, drho: Array) -> tuple[float, float]:
         self._drho = drho
         self._dz = self._shift - self._diagonal * drho
         return self.longest_steps()
@@ -327,15 +327,15 @@ class EntropicSamples:
         """Overwrite the changes of the scores of some samples, whose coefficients were cut."""
         self._dz[samples] = changes
 
-    def longest_steps(self) -> tuple[Any, Any]:
+    def longest_steps(self) -> tuple[float, float]:
         """Limit the change of scores to the range in which the curvature of the loss means anything."""
-        step = LARGEST_SCORE_CHANGE / np.maximum(np.abs(self._dz).max(axis=0), LARGEST_SCORE_CHANGE)
+        step = LARGEST_SCORE_CHANGE / max(float(np.abs(self._dz).max()), LARGEST_SCORE_CHANGE)
         return step, step
 
     def complementarity_after(self, primal_step: float, dual_step: float) -> float:
         return 0.0
 
-    def move(self, primal_step: Any, dual_step: Any) -> bool:
+    def move(self, primal_step: float, dual_step: float) -> bool:
         """Take the step; coefficients that would leave the domain stop short of its end."""
         self.z = self.z + dual_step * self._dz
         rho = self.rho + primal_step * self._drho

@@ -10,8 +10,6 @@ its multiplier, and equality where ``d_m > 0``. The bounds are those of `Regular
 
 With the slack ``s_m = (B^2 - u_m^2)/2`` and ``q_m = K_m rho`` the linearized weights are
 ``dd_m = shift_m + coupling_m q_m'drho`` (for weight sets with ``q_m`` measured from a coupling-weighted mean).
-
-Weights with bounds of their own may be those of several targets: arrays have an axis of targets last, as steps have.
 """
 
 from __future__ import annotations
@@ -87,49 +85,9 @@ class WeightVariables(Protocol):
 # Products of slacks and multipliers, which a primal-dual iteration drives to its barrier parameter.
 
 
-def longest_step(*pairs: tuple[Array, Array]) -> Any:
+def longest_step(*pairs: tuple[Array, Array]) -> float:
     """Largest step in [0, 1] that keeps ``value + step * change`` of each pair of them non-negative."""
-    fastest: Any = -1.0
-    for value, change in pairs:
-        fastest = least(np.fmin.reduce(change / value, axis=0, initial=-1.0), fastest)
-    return -1.0 / fastest
-
-
-# Numbers of one target, and of several in arrays, whose last axis they are: for one Python is several times as fast.
-
-
-def least(x: Any, y: Any) -> Any:
-    """Return the smaller one."""
-    return np.minimum(x, y) if isinstance(x, np.ndarray) else min(x, y)
-
-
-def most(x: Any, y: Any) -> Any:
-    """Return the larger one."""
-    return np.maximum(x, y) if isinstance(x, np.ndarray) else max(x, y)
-
-
-def either(condition: Any, x: Any, y: Any) -> Any:
-    """Return the first where the condition holds, else the second."""
-    return np.where(condition, x, y) if isinstance(condition, np.ndarray) else (x if condition else y)
-
-
-def inner(x: Array, y: Array) -> Any:
-    """Return the sum of the products of two vectors, one for each target."""
-    return float(x @ y) if x.ndim == 1 else np.einsum("nk,nk->k", x, y)
-
-
-def combined(weights: Array, rows: Array) -> Array:
-    """Return ``sum_m d_m q_m``, (N,) or (N, k)."""
-    if weights.ndim == 1:
-        return weights @ rows
-    return np.matmul(weights.T[:, None], np.moveaxis(rows, -1, 0))[:, 0].T
-
-
-def along(rows: Array, vector: Array) -> Array:
-    """Return the inner products ``q_m' v`` of all kernels, (M,) or (M, k)."""
-    if vector.ndim == 1:
-        return rows @ vector
-    return np.matmul(np.moveaxis(rows, -1, 0), vector.T[:, :, None])[:, :, 0].T
+    return -1.0 / min(float(np.fmin.reduce(change / value, initial=-1.0)) for value, change in pairs)
 
 
 def lift(slack: Array, multiplier: Array, barrier: float, slope: Array | float) -> tuple[Array, Array]:
@@ -173,24 +131,24 @@ class PairedWeights:
     def n_pairs(self) -> int:
         return len(self.weights)
 
-    def complementarity(self) -> Any:
-        return inner(self.weights, self.slack)
+    def complementarity(self) -> float:
+        return float(self.weights @ self.slack)
 
-    def complementarity_after(self, primal_step: Any, dual_step: Any) -> Any:
+    def complementarity_after(self, primal_step: float, dual_step: float) -> float:
         slack = self.slack + primal_step * self._dslack
-        return inner(slack, self.weights + dual_step * self.weight_change)
+        return float(slack @ (self.weights + dual_step * self.weight_change))
 
-    def aim(self, target: Any) -> None:
+    def aim(self, target: float) -> None:
         """Set what products are to change by."""
         self._wanted = target - self.weights * self.slack - self._second
 
-    def longest_steps(self) -> tuple[Any, Any]:
+    def longest_steps(self) -> tuple[float, float]:
         return longest_step((self.slack, self._dslack)), longest_step((self.weights, self.weight_change))
 
     def inactive(self, factor: float | Array = INACTIVE_FACTOR) -> Array:
         bound = self.squared_bound()
         shares = self.weights * bound  # of the penalty, as slacks are shares of bounds: neither has a unit
-        return shares * bound < factor * self.slack * shares.max(axis=0, initial=0.0)
+        return shares * bound < factor * self.slack * shares.max(initial=0.0)
 
     def shift(self) -> Array:
         raise AssertionError  # replaced by every subclass
@@ -345,7 +303,7 @@ class BoundedWeights(PairedWeights):
         self._second = self.weight_change * self._dslack
         return self.longest_steps()
 
-    def longest_steps(self) -> tuple[Any, Any]:
+    def longest_steps(self) -> tuple[float, float]:
         if not self._limited:
             return super().longest_steps()
         room = self._pole - self.weights, -self.weight_change
