@@ -13,11 +13,10 @@ from manykernels.discovery.base import best_scaling
 from manykernels.discovery.hierarchical.product_grid import NodeGrams
 from manykernels.objective.losses.bound import BoundLoss
 from manykernels.objective.problem import Problem
-from manykernels.solvers.gram.iteration import Linearized, PrimalDual
+from manykernels.solvers.gram.iteration import PRUNING_FACTORS, Linearized, PrimalDual
 from manykernels.solvers.gram.newton_system import NewtonSystem
 from manykernels.solvers.gram.sample_variables import SampleVariables, paired_samples
-from manykernels.solvers.gram.start import interior_point
-from manykernels.solvers.gram.tuning import PRUNING_FACTORS, START_BARRIER, START_FRACTION
+from manykernels.solvers.gram.start import START_BARRIER, START_FRACTION, interior_point
 from manykernels.solvers.gram.weight_variables import LinearWeights, lift
 from manykernels.solvers.run import OutOfTimeError
 from manykernels.validation.arrays import Array

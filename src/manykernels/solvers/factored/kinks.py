@@ -55,7 +55,6 @@ from manykernels.solvers.factored.tuning import (
 )
 from manykernels.solvers.gram.sample_variables import BoxSamples, paired_samples
 from manykernels.solvers.gram.start import interior_point
-from manykernels.solvers.gram.tuning import LONGER
 from manykernels.validation.arrays import Array
 
 
@@ -178,7 +177,7 @@ def _step(
         if min(steps) >= LONG_STEP:
             break
         tried = copy(samples)
-        reached, drho = direction(aim, tried.correct(*(min(1.0, step + LONGER) for step in steps))[1])
+        reached, drho = direction(aim, tried.correct(*(min(1.0, step + 0.3) for step in steps))[1])
         longer = tried.set_direction(drho)
         if sum(longer) < sum(steps) + LENGTHENED:
             break

@@ -17,8 +17,8 @@ from manykernels.objective.capabilities import Capability
 from manykernels.objective.problem import Certificate, Problem
 from manykernels.objective.regularizers import Regularizer
 from manykernels.solvers.base import Solver
+from manykernels.solvers.gram.iteration import PRUNING_TOLERANCE
 from manykernels.solvers.gram.start import scores_of, start_iteration
-from manykernels.solvers.gram.tuning import PRUNING_TOLERANCE
 from manykernels.solvers.learners.learners import LearnerFit, fit_learner
 from manykernels.solvers.learners.products import Projection, WeightedProducts, does_with_products, weighted_sum
 from manykernels.solvers.linear_systems import ConjugateGradients, shortest_combination

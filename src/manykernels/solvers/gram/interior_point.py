@@ -14,9 +14,8 @@ from manykernels.objective.capabilities import Capability
 from manykernels.objective.problem import Certificate, Problem
 from manykernels.solvers.base import Solver
 from manykernels.solvers.gram.block_coordinate import BlockCoordinate
-from manykernels.solvers.gram.iteration import PrimalDual
+from manykernels.solvers.gram.iteration import PRUNING_TOLERANCE, PrimalDual
 from manykernels.solvers.gram.start import scores_of, start_iteration
-from manykernels.solvers.gram.tuning import PRUNING_TOLERANCE
 from manykernels.solvers.solution import Model
 
 CLOSER = 1e-3  # the share of tol that is aimed at

@@ -26,7 +26,6 @@ import numpy as np
 from scipy.linalg import LinAlgError
 
 from manykernels.objective.certificate import EPS, term_sizes
-from manykernels.solvers.gram import tuning
 from manykernels.solvers.gram.newton_system import NewtonSystem
 from manykernels.solvers.gram.set_weights import RootWeights, SetWeights
 from manykernels.solvers.gram.weight_variables import BoundedWeights, PowerWeights
@@ -42,6 +41,9 @@ if TYPE_CHECKING:
 
 
 TINY = 1e-300
+SHORTEST_FRACTION = 0.95  # of the way to the boundary; tends to one as the gap closes
+PRUNING_FACTORS = (1e4, 1e3, 1e2, 1e1, 1.0, 0.1, 0.01)  # how far in favor of zero doubtful kernels are judged, in turn
+PRUNING_TOLERANCE = 0.9  # of tol: the gap within which a model with zeros is preferred to a better one without
 
 Linearized: TypeAlias = "tuple[tuple[Any, Array], LinearWeights]"  # (h, g - rho / h) and (q, c, e), as above
 Direction: TypeAlias = "tuple[Array, float, tuple[float, float]]"  # of rho and b, and the longest steps of either side
@@ -67,7 +69,8 @@ class PrimalDual:
         self._keep_origin()
         self._cautious, self._steady = False, False
         self._bounds: tuple[float, float] | None = None
-        self._useless, self._best_gap, self._patience = 0, np.inf, tuning.PATIENCE
+        self._useless, self._best_gap = 0, np.inf
+        self._patience = 15  # steps without a smaller gap before the first restart; doubled with each
         # From where to go on if coefficients that an entropy alone keeps in their domain lead nowhere
         self.otherwise: Callable[[], PrimalDual] | None = None
         self._n_alone = 0  # steps of these
@@ -99,8 +102,8 @@ class PrimalDual:
         """Whether steps are many, or have brought it far from the optimum, as they do where the penalty is weak."""
         self._n_alone += 1
         primal, dual = self.bounds()
-        far = not primal - dual <= tuning.FAR_OFF * abs(primal)
-        return self._n_alone >= tuning.MOST_ALONE or (self._n_alone >= tuning.FEWEST_ALONE and far)
+        far = not primal - dual <= 0.5 * abs(primal)
+        return self._n_alone >= (3 if far else 12)
 
     def _go_on_from(self, other: PrimalDual) -> None:
         """Take the place of an iteration that has begun elsewhere."""
@@ -129,8 +132,9 @@ class PrimalDual:
         primal_step, dual_step = self._shortened(longest)
         steps = min(primal_step, trusted), min(dual_step, trusted)
         if self._cautious:
-            steps = min(steps[0], self.samples.interior_steps(tuning.SHORTEST_FRACTION)[0]), steps[1]
-        if self._steady or self._apart <= tuning.AGREEMENT * np.abs(self._modeled).max():
+            steps = min(steps[0], self.samples.interior_steps(SHORTEST_FRACTION)[0]), steps[1]
+        # Where both sides nearly agree, unequal steps would only tear them apart again.
+        if self._steady or self._apart <= 1e-3 * np.abs(self._modeled).max():
             steps = min(steps), min(steps)
         if self._cautious:
             steps = self._tamed(steps, drho, dproducts, db)
@@ -143,7 +147,7 @@ class PrimalDual:
             raise FloatingPointError(f"{what} is not finite")
 
     def _restart(self) -> None:
-        if self._patience >= tuning.LONGEST_PATIENCE:
+        if self._patience >= 60:
             raise LinAlgError("the iteration broke down again and again")
         self._patience *= 2
         self._steady = self._cautious
@@ -195,7 +199,7 @@ class PrimalDual:
         """Norm below which no kernel of a weight set has a weight; None where each kernel has a bound of its own."""
         return float(np.sqrt(self.kernels.least_bound)) if isinstance(self.kernels, SetWeights) else None
 
-    def fit_weights(self, first: int = 0, ends: tuple[float, float] = (1.0, tuning.LARGEST_FACTOR)) -> None:
+    def fit_weights(self, first: int = 0, ends: tuple[float, float] = (1.0, 1e6)) -> None:
         """Multiply the weights from position ``first`` on by the factor with the smallest primal value.
 
         A start whose scores are far from what the loss wants would otherwise need long steps in the weights alone; so
@@ -224,12 +228,12 @@ class PrimalDual:
         """
         norms_added = norms_added * self._make_room(problem, norms_added)
         pairs = self.samples.n_pairs + problem.n_kernels
-        barrier = max(tuning.LIFT * distance / pairs, self.barrier())
+        barrier = max(0.1 * distance / pairs, self.barrier())
         self.samples.recenter(barrier)
         kernels = self.kernels.resized(keep, norms_added**2, barrier, problem.regularizer)
         moved = type(self)(problem, self.samples, kernels, self.b)
         moved.n_steps = self.n_steps
-        moved.fit_weights(int(np.count_nonzero(keep)), (tuning.SMALLEST_FACTOR, 1.0))
+        moved.fit_weights(int(np.count_nonzero(keep)), (1e-6, 1.0))
         return moved
 
     def _make_room(self, problem: Problem, norms_added: Array) -> float:
@@ -241,9 +245,9 @@ class PrimalDual:
             return 1.0
         bounds = np.broadcast_to(problem.regularizer.inactive_below, problem.n_kernels)[-norms_added.size :]
         largest = float((norms_added / bounds).max())
-        if largest <= tuning.FAR:
+        if largest <= 1.5:
             return 1.0
-        scale = tuning.BROUGHT_BACK / largest
+        scale = 0.8 / largest
         self.samples.shrink(scale)
         self.kernels.grow(1.0 / scale, self._squared_norms * scale**2)
         return scale
@@ -265,22 +269,22 @@ class PrimalDual:
 
         That is until the model without them is within ``with_zeros``.
         """
-        spare, share = tuning.STEPS_FOR_ZEROS, 1.0
-        for _ in range(tuning.MOST_INNER_STEPS):
+        spare, share = 3, 1.0
+        for _ in range(60):
             self.newton_step(share * wanted * max(abs(self.bounds()[0]), self.problem.tiny))
             if not self.within(wanted):
                 continue
             if spare == 0 or self.within_with_zeros(with_zeros):
                 break
-            spare, share = spare - 1, share * tuning.CLOSER
+            spare, share = spare - 1, share * 0.05
 
     def model(self, tol: float) -> tuple[Array, Array, float]:
         """Return ``(rho, d, b)``, with zero weight for inactive kernels if that keeps the relative gap below ``tol``.
 
-        Far from the optimum it is enough that setting them to zero costs little.
+        Far from the optimum it is enough that setting them to zero costs a tenth of the gap.
         """
         primal, dual = self.bounds()
-        allowed = max(tol * max(abs(primal), self.problem.tiny), (1.0 + tuning.PRUNING_SHARE) * (primal - dual))
+        allowed = max(tol * max(abs(primal), self.problem.tiny), 1.1 * (primal - dual))
         inside = self.problem.regularizer.on_boundary
         weights = tried = inside(self.kernels.weights)
         for pruned in map(inside, self._prunings()):
@@ -294,11 +298,11 @@ class PrimalDual:
 
     def _prunings(self) -> Iterator[Array]:
         """Return weights with zeros, most zeros first: judged by their multipliers, then, as a last resort, by size."""
-        inactive = self.kernels.inactive(np.array(tuning.PRUNING_FACTORS)[:, None])
+        inactive = self.kernels.inactive(np.array(PRUNING_FACTORS)[:, None])
         yield from np.where(inactive, 0.0, self.kernels.weights)
         if self.problem.regularizer.sparse:
             sizes = self.kernels.weights * np.sqrt(self._squared_norms)
-            for share in tuning.SMALL_SHARES:
+            for share in (1e-2, 1e-3, 1e-4, 1e-6, 1e-8):
                 yield np.where(sizes >= share * sizes.max(), self.kernels.weights, 0.0)
 
     @property
@@ -351,7 +355,7 @@ class PrimalDual:
         after = self.samples.complementarity_after(primal_step, dual_step) if self._pairs[0] else 0.0
         after += self.kernels.complementarity_after(primal_step, dual_step) if self._pairs[1] else 0.0
         share = min(max(after / max(barrier * self._n_pairs, TINY), 0.0), 1.0) ** 3
-        return max(share, tuning.STEADY_SHARE) if self._steady else share
+        return max(share, 0.3) if self._steady else share
 
     def _trusted_step(self, drho: Array, dproducts: Array, bound: Array) -> float:
         """Return the step at which what the linearization leaves out is as large as what it is about.
@@ -367,7 +371,7 @@ class PrimalDual:
         bilinear = float(np.abs(self.kernels.weight_change @ dproducts).max())
         size = self._apart + float(np.abs(self._tracked).max())
         ratio = max(float((curvature / room).max()), bilinear / max(size, self.problem.tiny))
-        trust = tuning.CAUTIOUS_TRUST if self._cautious else tuning.TRUST
+        trust = 0.1 if self._cautious else 2.0  # of what is linearized
         return float(np.sqrt(trust / max(ratio, trust)))
 
     @property
@@ -400,8 +404,8 @@ class PrimalDual:
     def _tamed(self, steps: tuple[float, float], drho: Array, dproducts: Array, db: float) -> tuple[float, float]:
         """Halve the steps while they make the primal value much worse than it is."""
         primal_step, dual_step = steps
-        limit = tuning.LARGEST_RISE * max(self.bounds()[0], self.problem.tiny)
-        for _ in range(tuning.MOST_HALVINGS):
+        limit = 4.0 * max(self.bounds()[0], self.problem.tiny)
+        for _ in range(12):
             weights = self.kernels.weights + dual_step * self.kernels.weight_change
             products = self._products + primal_step * dproducts
             norms = np.sqrt(np.maximum(products @ (self.samples.rho + primal_step * drho), 0.0))
@@ -417,14 +421,14 @@ class PrimalDual:
         gap = max(primal - dual, 0.0)
         if not np.isfinite(gap):
             return 0.0
-        share = tuning.LOWEST_TARGET_NEAR if gap < tuning.NEAR * abs(primal) else tuning.LOWEST_TARGET
-        return max(share * gap, tuning.WANTED_SHARE * wanted) / max(self._n_pairs, 1)
+        share = 2e-2 if gap < 0.1 * abs(primal) else 1e-3  # far from the optimum residuals inflate the gap
+        return max(share * gap, 0.01 * wanted) / max(self._n_pairs, 1)
 
     def _shortened(self, longest: tuple[float, float]) -> list[float]:
         """Return steps that stop short of the boundary, those of full length aside."""
         primal, dual = self.bounds()
         gap = (primal - dual) / max(abs(primal), self.problem.tiny)
-        fraction = float(np.fmax(tuning.SHORTEST_FRACTION, 1.0 - gap))
+        fraction = float(np.fmax(SHORTEST_FRACTION, 1.0 - gap))
         return [1.0 if step == 1.0 else fraction * step for step in longest]
 
     def _move(self, steps: tuple[float, float], dproducts: Array, db: float) -> None:
@@ -434,7 +438,7 @@ class PrimalDual:
         self.b = self.b + dual_step * db
         products = self._products + primal_step * dproducts
         size = max(float(products.max()), -float(products.min()))
-        if not linear or size < tuning.FALLEN * self._largest_product:
+        if not linear or size < 0.01 * self._largest_product:  # rounding of their former size would be felt
             products, self._largest_product = self._products_of(self.samples.rho), size
         self._largest_product = max(size, self._largest_product)
         self._set_products(products)
@@ -454,9 +458,9 @@ def _best_factor(primal: Callable[[float], float], smallest: float, largest: flo
 
     The value is convex, and for squared losses with linear penalties a parabola.
     """
-    factors = [0.0, min(1.0, largest / 2), min(2.0, largest)]
+    factors, farthest = [0.0, min(1.0, largest / 2), min(2.0, largest)], 10.0  # times what is known
     values = [primal(factor) for factor in factors]
-    for _ in range(tuning.MOST_PARABOLAS):
+    for _ in range(12):
         k = min(max(values.index(min(values)), 1), len(factors) - 2)
         left, right = factors[k] - factors[k - 1], factors[k + 1] - factors[k]
         falling, rising = (values[k - 1] - values[k]) / left, (values[k + 1] - values[k]) / right
@@ -466,9 +470,9 @@ def _best_factor(primal: Callable[[float], float], smallest: float, largest: flo
         elif bend > 0:
             best = factors[k] + (falling * right - rising * left) / (2 * bend)
         else:  # a line
-            best = tuning.FARTHEST * factors[-1] if falling > 0 else 0.0
-        best = max(min(best, largest, tuning.FARTHEST * factors[-1]), smallest)
-        if min(abs(factor - best) for factor in factors) <= tuning.CLOSE_FACTOR * best:
+            best = farthest * factors[-1] if falling > 0 else 0.0
+        best = max(min(best, largest, farthest * factors[-1]), smallest)
+        if min(abs(factor - best) for factor in factors) <= 0.1 * best:
             return best
         place = bisect(factors, best)
         factors.insert(place, best)

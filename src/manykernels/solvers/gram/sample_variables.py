@@ -21,7 +21,6 @@ import numpy as np
 
 from manykernels.objective.problem import Problem
 from manykernels.solvers.gram.newton_system import GroupedNewtonSystem, add_rank_update, center_groups
-from manykernels.solvers.gram.tuning import CLOSEST, LARGEST_COUPLED_CHANGE, LARGEST_SCORE_CHANGE, SMALLEST_CURVATURE
 from manykernels.solvers.gram.weight_variables import lift, longest_step, nearer
 
 if TYPE_CHECKING:
@@ -312,7 +311,8 @@ class EntropicSamples:
     def linearize(self, target: float) -> tuple[Array, Array]:
         """Linearize at the point, once whatever the target is: there are no multipliers."""
         if self._linear_at is None or self._linear_at[0] is not self.rho or self._linear_at[1] is not self.z:
-            curvature = self.weight * np.maximum(self.loss.second_derivative(self.y, self.z), SMALLEST_CURVATURE)
+            bend = np.maximum(self.loss.second_derivative(self.y, self.z), 1e-18)  # its inverse stays finite
+            curvature = self.weight * bend
             self._diagonal = 1.0 / curvature
             self._shift = -(self.rho + self.weight * self.loss.derivative(self.y, self.z)) / curvature
             self._linear_at = self.rho, self.z
@@ -329,7 +329,7 @@ class EntropicSamples:
 
     def longest_steps(self) -> tuple[float, float]:
         """Limit the change of scores to the range in which the curvature of the loss means anything."""
-        step = LARGEST_SCORE_CHANGE / max(float(np.abs(self._dz).max()), LARGEST_SCORE_CHANGE)
+        step = 10.0 / max(float(np.abs(self._dz).max()), 10.0)  # a score of 10 is a probability of 0.99995
         return step, step
 
     def complementarity_after(self, primal_step: float, dual_step: float) -> float:
@@ -339,7 +339,7 @@ class EntropicSamples:
         """Take the step; coefficients that would leave the domain stop short of its end."""
         self.z = self.z + dual_step * self._dz
         rho = self.rho + primal_step * self._drho
-        below, above = CLOSEST * (self.rho - self.low), CLOSEST * (self.high - self.rho)
+        below, above = 0.01 * (self.rho - self.low), 0.01 * (self.high - self.rho)
         lowest = self.low + np.where(np.isfinite(below), below, 0.0)
         highest = self.high - np.where(np.isfinite(above), above, 0.0)
         self.rho = np.clip(rho, lowest, highest)
@@ -432,7 +432,7 @@ class CoupledSamples:
     def longest_steps(self) -> tuple[float, float]:
         """Damp steps as far as scores change: exponentials of them make Newton's method cycle otherwise."""
         change = float(np.abs(self._dz).max())
-        step = float(np.log1p(change)) / change if change > LARGEST_COUPLED_CHANGE else 1.0
+        step = float(np.log1p(change)) / change if change > 0.5 else 1.0
         return step, step
 
     def complementarity_after(self, primal_step: float, dual_step: float) -> float:

@@ -29,8 +29,13 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from manykernels.solvers.gram.tuning import INACTIVE_FACTOR, SMALLEST_NORM, SMALLEST_RELATIVE_SLACK
-from manykernels.solvers.gram.weight_variables import LinearWeights, PairedWeights, lift
+from manykernels.solvers.gram.weight_variables import (
+    INACTIVE_FACTOR,
+    SMALLEST_RELATIVE_SLACK,
+    LinearWeights,
+    PairedWeights,
+    lift,
+)
 
 if TYPE_CHECKING:
     from manykernels.objective.regularizers import Regularizer
@@ -38,6 +43,7 @@ if TYPE_CHECKING:
 
 
 SEED = 1e-3  # of the whole penalty, that groups which enter begin with
+SMALLEST_NORM = 1e-24  # squared, of the largest, from which the root of a norm is taken
 
 
 @dataclass(frozen=True, eq=False)

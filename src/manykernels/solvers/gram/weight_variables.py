@@ -20,11 +20,15 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 import numpy as np
 
-from manykernels.solvers.gram.tuning import FARTHEST_PRODUCT, HIGHEST_START, INACTIVE_FACTOR, SMALLEST_RELATIVE_SLACK
-
 if TYPE_CHECKING:
     from manykernels.objective.regularizers import Regularizer
     from manykernels.validation.arrays import Array
+
+# How far in favor of zero doubtful kernels are judged while steps go on: to judge more so would cost steps that make
+# them so
+INACTIVE_FACTOR = 0.1
+SMALLEST_RELATIVE_SLACK = 0.1  # of the bound on a squared norm, at the start
+HIGHEST_START = 0.5  # of the pole of a weight
 
 
 class LinearWeights(NamedTuple):
@@ -107,13 +111,13 @@ def lift(slack: Array, multiplier: Array, barrier: float, slope: Array | float) 
 
 
 def nearer(products: Array, target: float) -> Array:
-    """Return by what targets are to differ for products, of a step as it is, to come near the target.
+    """Return by what targets are to differ for products, of a step as it is, to come within a tenth to ten targets.
 
     J. Gondzio, "Multiple centrality corrections in a primal-dual method for linear programming", Comput. Optim. Appl. 6
     (1996).
     """
-    change = np.clip(products, target / FARTHEST_PRODUCT, FARTHEST_PRODUCT * target) - products
-    return np.maximum(change, -FARTHEST_PRODUCT * target)
+    change = np.clip(products, 0.1 * target, 10.0 * target) - products
+    return np.maximum(change, -10.0 * target)
 
 
 @dataclass

@@ -20,9 +20,8 @@ from manykernels.grams.plan import COPIED_BYTES
 from manykernels.objective.capabilities import Capability
 from manykernels.solvers.base import Solver
 from manykernels.solvers.gram.block_coordinate import BlockCoordinate
-from manykernels.solvers.gram.iteration import PrimalDual
+from manykernels.solvers.gram.iteration import PRUNING_TOLERANCE, PrimalDual
 from manykernels.solvers.gram.start import scores_of, start_iteration
-from manykernels.solvers.gram.tuning import PRUNING_TOLERANCE
 from manykernels.validation.arrays import check_count
 
 if TYPE_CHECKING:
