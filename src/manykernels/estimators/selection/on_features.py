@@ -22,8 +22,7 @@ from manykernels.objective.certificate import Certificate, KKTResiduals
 from manykernels.solvers import Solution
 from manykernels.solvers.factored.model import FactorFunctions
 from manykernels.solvers.factored.objective import Coefficients
-from manykernels.solvers.factored.state import Component, Start
-from manykernels.solvers.factored.tuning import COARSE, FIRST_SMOOTHING
+from manykernels.solvers.factored.state import COARSE, FIRST_SMOOTHING, Component, Start
 from manykernels.validation.arrays import Array
 
 if TYPE_CHECKING:

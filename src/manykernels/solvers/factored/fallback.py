@@ -16,7 +16,6 @@ from manykernels.objective.problem import Problem
 from manykernels.solvers.base import in_order
 from manykernels.solvers.factored.objective import Point, per_output
 from manykernels.solvers.factored.state import Component, ExactContinuation
-from manykernels.solvers.factored.tuning import MATRIX_FACTORS
 from manykernels.solvers.gram.block_coordinate import BlockCoordinate
 from manykernels.solvers.gram.interior_point import InteriorPoint
 from manykernels.solvers.gram.shared_newton import SharedNewton
@@ -24,6 +23,8 @@ from manykernels.solvers.gram.smooth_dual import SmoothDual
 from manykernels.solvers.solution import Model, Solution, Status
 from manykernels.validation.arrays import Array
 
+MATRIX_FACTORS = 1e-9  # share of the trace that factors leave of kernels that N x N matrices are not formed of
+SINGLE_PRECISION_TOL = 2e-5  # loosest gap that single precision of matrices could be felt in
 ON_MATRICES = (InteriorPoint, SmoothDual, SharedNewton, BlockCoordinate)
 """Solvers that continue on the matrices of a working set, in the order of preference; it is chosen already."""
 

@@ -18,7 +18,6 @@ from manykernels.grams.rows.opening import is_chunked
 from manykernels.kernels import FittedBank
 from manykernels.kernels.bank.columns import Table
 from manykernels.solvers.factored.state import Component, Round, Start
-from manykernels.solvers.factored.tuning import CHUNK
 from manykernels.validation.arrays import Array, TableLike
 
 
@@ -117,7 +116,7 @@ class FactorFunctions:
             X = self.bank.table.values(Table.of(X), in_their_units=not self._prepared)
         rows = open_table(X, self.stack.table)
         kernels = [(self.stack.spec_of(int(m)), self.stack.columns_of(int(m))) for m in self.active]
-        return np.concatenate([own for _, own in rows.evaluated(CHUNK, partial(gather, self.parts, kernels))], axis=-1)
+        return np.concatenate([own for _, own in rows.evaluated(16_384, partial(gather, self.parts, kernels))], axis=-1)
 
     @property
     def _prepared(self) -> bool:

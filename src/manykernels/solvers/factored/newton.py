@@ -30,26 +30,17 @@ from manykernels.solvers.factored.certificate import corrected
 from manykernels.solvers.factored.objective import FactoredObjective, Point
 from manykernels.solvers.factored.quadratic import Expansion, Quadratic
 from manykernels.solvers.factored.quadratic_bins import BinQuadratic, rounded_products
-from manykernels.solvers.factored.quadratic_formed import FormedQuadratic
+from manykernels.solvers.factored.quadratic_formed import RANK_LIMIT, SAMPLE_ROWS, FormedQuadratic
 from manykernels.solvers.factored.quadratic_products import ProductQuadratic
 from manykernels.solvers.factored.quadratic_rows import RowQuadratic, descends
-from manykernels.solvers.factored.tuning import (
-    CORRECTED,
-    DENSE_WORK,
-    FIRST_DAMPING,
-    LEAST_DAMPING,
-    LESS_DAMPING,
-    MISSED,
-    RANK_LIMIT,
-    ROUNDING,
-    SAMPLE_ROWS,
-    SLOW,
-    SMALL_DAMPING,
-    SMALLEST_STEP,
-    STALE,
-    SUFFICIENT,
-)
 from manykernels.validation.arrays import Array
+
+NEWTON_STEPS = 60  # on one working set
+STALE = 0.2  # a gap that falls by less than this factor asks for Hessians of the present point
+SLOW = 0.5  # a gap that falls by less than this factor asks for more rows in them,
+MISSED = 0.1  # where along the last step they missed as much of the bend of all rows
+ROUNDING = 4e-15  # of the objective, which tells nothing of a step
+LESS_DAMPING = 0.25  # after a whole step; as much more after a shorter one
 
 
 @dataclass
@@ -75,7 +66,7 @@ class Hessians:
     descending: bool = True
     tol: float = 0.0  # gap to which groups take turns
     sweeps: int = 0  # over groups, so far
-    damping: float = FIRST_DAMPING
+    damping: float = 0.03  # of the curvatures of chords to the kinks, added to those of the rows that have some
     damped: bool = False
     missed: float = np.inf  # share of the bend along the last step that the rows of a dense model do not see
 
@@ -104,7 +95,7 @@ def minimize(
             best, dual = proved, (rho, adjoint, point.z)
         last, gap = gap, value - best
         if gap > tol and step > 0:
-            found = corrected(objective, point, rho, adjoint, value - CORRECTED * tol)
+            found = corrected(objective, point, rho, adjoint, value - 0.4 * tol)
             if found is not None and found[2] > best:
                 rho, products, best, moved = found
                 dual = rho, products, moved.z
@@ -122,8 +113,8 @@ def minimize(
             hessians.descending = False  # groups that act on each other move together in a Newton step only
         if gap > STALE * last:
             hessians.forget()
-        # Far from the minimum gaps fall slowly however many rows there are.
-        few = hessians.missed > MISSED and not (hessians.damped and hessians.damping > SMALL_DAMPING)
+        # Far from the minimum, and with much damping, gaps fall slowly however many rows there are.
+        few = hessians.missed > MISSED and not (hessians.damped and hessians.damping > 0.01)
         if few and gap > SLOW * last:
             hessians.rows = min(most, 4 * hessians.rows)
         if not _advance_somehow(objective, point, slopes, -adjoint, value, hessians):
@@ -155,7 +146,7 @@ def first_rows(objective: FactoredObjective) -> int:
 def without_hessian(objective: FactoredObjective) -> bool:
     """Whether a Hessian would be too large, or cost too much."""
     work = first_rows(objective) * objective.products
-    return objective.matrix_free or objective.order > RANK_LIMIT or work > DENSE_WORK
+    return objective.matrix_free or objective.order > RANK_LIMIT or work > 6e10
 
 
 def in_bins(objective: FactoredObjective, rows: int) -> bool:
@@ -182,7 +173,7 @@ def _advance_somehow(
         hessians.forget()
         if size := _advance(objective, point, slopes, gradient, value, hessians, here.plus(hessians.damping, safe)):
             change = LESS_DAMPING if size == 1.0 else 1.0 / LESS_DAMPING if size < 0.1 else 1.0
-            hessians.damping = min(max(hessians.damping * change, LEAST_DAMPING), 1.0)
+            hessians.damping = min(max(hessians.damping * change, 1e-3), 1.0)
             return True
         if hessians.damping >= 1.0:
             return False
@@ -221,12 +212,12 @@ def _advance(
     size = 1.0
     if np.isfinite(curvature.reach):
         size = min(1.0, curvature.reach / max(float(np.abs(change).max()), 1e-300))
-    smallest = SMALLEST_STEP * size
+    smallest = 1e-3 * size
     # Where all that a step promises is less than rounding of the value, slopes may gain by it all the same.
     room = ROUNDING * abs(value) if abs(slope) <= ROUNDING * abs(value) else 0.0
-    while slope < room and size >= smallest:  # at most as many halvings as SMALLEST_STEP has
+    while slope < room and size >= smallest:  # at most ten halvings
         trial = Point(point.v + size * (v - point.v), point.b + size * shift, point.z + size * change)
-        if objective.value(trial) <= value + SUFFICIENT * size * slope + room:
+        if objective.value(trial) <= value + 1e-4 * size * slope + room:
             if size == 1.0:
                 trial.v = v  # keeps exact zeros
             point.v, point.b, point.z, point.whole = trial.v, trial.b, trial.z, whole and size == 1.0

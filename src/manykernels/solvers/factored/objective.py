@@ -24,7 +24,6 @@ from manykernels.grams.rows.vectors import RowVector, sums
 from manykernels.objective.losses.smoothing import ScoreFunction
 from manykernels.objective.problem import Problem
 from manykernels.solvers.factored.group_penalty import GroupPenalty, places_of
-from manykernels.solvers.factored.tuning import BALANCED, CROSSING_STEPS, EXPANSIONS, INTERCEPT_STEPS
 from manykernels.validation.arrays import Array, read_only
 
 NO_CURVATURE = 50.0  # roundings of the largest eigenvalue of a kernel: below them, another one is given so much
@@ -457,8 +456,8 @@ def settled(loss: ScoreFunction, z: Array) -> tuple[Array, float, Array]:
     """Return scores of one output shifted to where the slopes sum to zero, the shift, and the slopes there."""
     slopes, shift = loss.gradient(z), 0.0
     total, size = sums(slopes, np.abs(slopes))
-    for _ in range(INTERCEPT_STEPS):
-        if abs(total) <= BALANCED * size:
+    for _ in range(20):
+        if abs(total) <= 1e-9 * size:
             break
         for step in _intercept_steps(loss, z, total):
             trial = loss.gradient(z + step)
@@ -492,8 +491,8 @@ def _to_the_crossing(loss: ScoreFunction, z: Array, total: float) -> float:
         return float(sums(loss.gradient(z + step))[0])
 
     reach = -total / max(loss.curvature_bound(z).total, 1e-300)
-    for _ in range(EXPANSIONS):
+    for _ in range(60):
         if rest(reach) * total <= 0:
-            return float(brentq(rest, 0.0, reach, xtol=1e-300, maxiter=CROSSING_STEPS, disp=False))
+            return float(brentq(rest, 0.0, reach, xtol=1e-300, maxiter=100, disp=False))
         reach *= 2.0
     return 0.0

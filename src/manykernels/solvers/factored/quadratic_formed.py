@@ -42,10 +42,12 @@ from manykernels.solvers.factored.group_penalty import (
 )
 from manykernels.solvers.factored.objective import FactoredObjective, Point
 from manykernels.solvers.factored.quadratic import NOTHING, Expansion, Position, Quadratic
-from manykernels.solvers.factored.tuning import GROUP_TOL
 from manykernels.solvers.linear_systems import ConjugateGradients
 from manykernels.validation.arrays import Array
 
+GROUP_TOL = 0.03  # of the violation at the start of a step
+RANK_LIMIT = 3500  # coefficients; above, columns take turns
+SAMPLE_ROWS = 20_000  # that the first Hessian is summed over
 ROOT_STEPS = 60  # of a bracket of the ridge term, in its logarithm
 ROOT_TOL = 1e-13
 

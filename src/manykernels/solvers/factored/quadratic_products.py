@@ -24,25 +24,14 @@ from manykernels.objective.losses.curvature import Curvature
 from manykernels.solvers.factored.group_penalty import GroupPenalty, PenaltyCurve
 from manykernels.solvers.factored.objective import FactoredObjective, is_matrix_free
 from manykernels.solvers.factored.quadratic import Expansion, Position, Quadratic, line_minimum
-from manykernels.solvers.factored.quadratic_formed import RIDGE, FormedQuadratic
-from manykernels.solvers.factored.tuning import (
-    BLOCK_PER_RANK,
-    BLOCK_ROWS,
-    CYCLES,
-    MAX_GRADIENTS,
-    OVERSHOOT,
-    POWER_MARGIN,
-    POWER_STEPS,
-    PRECONDITIONER_SHARE,
-    RANK_LIMIT,
-    RESIDUAL,
-    SAMPLE_ROWS,
-    STEP_SHARE,
-    SWEEP_TOL,
-    SWEEPS_A_CYCLE,
-)
+from manykernels.solvers.factored.quadratic_formed import RANK_LIMIT, RIDGE, SAMPLE_ROWS, FormedQuadratic
 from manykernels.solvers.linear_systems import ConjugateGradients
 from manykernels.validation.arrays import Array
+
+STEP_SHARE = 0.5  # of the gap that is asked for: a quadratic solved to it is near enough
+SWEEPS_A_CYCLE = 2  # and a step of all columns
+SWEEP_TOL = 0.05  # a sweep whose coefficients move by this part of the first one's ends the step
+BLOCK_ROWS, BLOCK_PER_RANK = 1500, 15  # rows that the Hessian of a column is summed over
 
 
 def conjugate_step(
@@ -91,8 +80,8 @@ def conjugate_step(
         return gather(curvature.product(ahead)) + np.append(curve.product(d[:rank]), none)
 
     system = ConjugateGradients(product, -gather(slope) - np.append(curve.gradient, none), precondition)
-    for _ in range(MAX_GRADIENTS):
-        if system.within(RESIDUAL) or left(system.residual) <= tol:
+    for _ in range(15):
+        if system.within(0.1) or left(system.residual) <= tol:
             break
         if not (length := system.step()):
             break
@@ -105,7 +94,7 @@ def conjugate_step(
 class ProductQuadratic(Quadratic):
     """One quadratic for each column, and products with all of them."""
 
-    most_sweeps, sweeps_of_some, sweeps_apart = CYCLES * SWEEPS_A_CYCLE, SWEEPS_A_CYCLE, SWEEPS_A_CYCLE
+    most_sweeps, sweeps_of_some, sweeps_apart = 3 * SWEEPS_A_CYCLE, SWEEPS_A_CYCLE, SWEEPS_A_CYCLE
 
     def __init__(self, objective: FactoredObjective, curvature: Curvature) -> None:
         self._objective, self.penalty = objective.apart, objective.penalty
@@ -171,7 +160,7 @@ class ProductQuadratic(Quadratic):
         penalty = block.problem.penalty
         gain = -inner(slopes, image) - penalty.value(new) + penalty.value(old)
         square = self._curvature.square(image)
-        return 1.0 if gain >= OVERSHOOT * square else min(max(gain, 0.0) / square, 1.0)
+        return 1.0 if gain >= 0.7 * square else min(max(gain, 0.0) / square, 1.0)
 
     def _move(self, at: Position, shift: Array | float, image: Array) -> None:
         """Let slopes follow a change of scores."""
@@ -255,7 +244,7 @@ class FreeBlock(Block):
         (operator,), totals = self.operators, objective.totals(curvature.diagonal)
         x = operator.adjoint(curvature.diagonal)  # of features that are all positive, near the first eigenvector
         size = 0.0
-        for _ in range(POWER_STEPS):
+        for _ in range(4):
             length = float(np.linalg.norm(x))
             if length == 0.0:
                 break
@@ -265,8 +254,8 @@ class FreeBlock(Block):
                 image += shift_to_rest(objective, curvature.product(image), totals)
             x = operator.adjoint(curvature.product(image))
             size = max(size, float(np.linalg.norm(x)))
-        sizes = np.full(len(x), max(POWER_MARGIN * size, 1e-300))
-        return ScaledProblem(sizes, penalty, PRECONDITIONER_SHARE)
+        sizes = np.full(len(x), max(1.1 * size, 1e-300))
+        return ScaledProblem(sizes, penalty, 0.01)
 
 
 class LevelBlock(Block):

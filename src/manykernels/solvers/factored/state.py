@@ -14,9 +14,11 @@ from manykernels.grams.factored.prediction import KernelFunction
 from manykernels.objective.problem import Problem
 from manykernels.solvers.factored.certificate import DualBound
 from manykernels.solvers.factored.objective import Coefficients, FactoredObjective, KnownCurvature, Point, both
-from manykernels.solvers.factored.tuning import COARSE, FIRST_SMOOTHING, FURTHEST
 from manykernels.solvers.solution import Solution
 from manykernels.validation.arrays import Array
+
+COARSE = 1e-3  # share of the trace that the first factors leave
+FIRST_SMOOTHING = 0.5
 
 
 @dataclass(frozen=True, eq=False)
@@ -178,7 +180,7 @@ class Start:
         before, share = self.before, 0.0
         if before is not None and before.strength > self.strength:
             share = (self.strength - strength) / (before.strength - self.strength)
-        if before is None or not 0.0 < share <= FURTHEST:
+        if before is None or not 0.0 < share <= 2.0:
             return self.coefficients, self.intercept, self.scores
         own, old = self.coefficients, before.coefficients
         came, (here, there) = own.v - old.onto(own.kernels, own.starts), both(own.kernels, old.kernels)

@@ -15,9 +15,16 @@ from manykernels.grams.dense import DenseStack
 from manykernels.grams.factored import FactoredStack
 from manykernels.grams.plan import SQUARE_ARRAYS
 from manykernels.objective.problem import Problem
-from manykernels.solvers.factored.fallback import allowed_bytes, matrix_first, result_of, solved, start_at
+from manykernels.solvers.factored.fallback import (
+    MATRIX_FACTORS,
+    SINGLE_PRECISION_TOL,
+    allowed_bytes,
+    matrix_first,
+    result_of,
+    solved,
+    start_at,
+)
 from manykernels.solvers.factored.state import ExactContinuation
-from manykernels.solvers.factored.tuning import MATRIX_FACTORS, SINGLE_PRECISION_TOL
 from manykernels.solvers.solution import Model, Solution
 from manykernels.validation.arrays import Array
 
