@@ -108,7 +108,8 @@ class PrimalDual:
     def _go_on_from(self, other: PrimalDual) -> None:
         """Take the place of an iteration that has begun elsewhere."""
         n_steps = self.n_steps
-        vars(self).update(vars(other))
+        self.samples, self.kernels, self.b = other.samples, other.kernels, other.b
+        self.__post_init__(other._products)
         self.n_steps = n_steps
 
     def _keep_origin(self) -> None:

@@ -34,6 +34,7 @@ from manykernels.solvers.gram.weight_variables import (
     SMALLEST_RELATIVE_SLACK,
     LinearWeights,
     PairedWeights,
+    UnpairedWeights,
     lift,
 )
 
@@ -232,26 +233,18 @@ class SetWeights(PairedWeights):
 
 
 @dataclass
-class RootWeights:
+class RootWeights(UnpairedWeights):
     """The lp ball with p > 2, where the weights are roots of the squared norms: ``d = v^{1/(p-1)}`` on the sphere.
 
     As functions of the norms these are concave, so that it is they which are linearized; there are no slacks.
     """
 
-    weights: Array
     regularizer: Regularizer
     p: float
-    n_pairs: int = 0
 
     def __post_init__(self) -> None:
-        self.weight_change = self._shift = self._coupling = self._slopes = np.zeros_like(self.weights)
-        self._squares = np.ones_like(self.weights)
-
-    def complementarity(self) -> float:
-        return 0.0
-
-    def complementarity_after(self, primal_step: float, dual_step: float) -> float:
-        return 0.0
+        super().__post_init__()
+        self._slopes, self._squares = np.zeros_like(self.weights), np.ones_like(self.weights)
 
     def linearize(self, products: Array, squared_norms: Array, target: float) -> LinearWeights:
         self._squares = np.maximum(squared_norms, SMALLEST_NORM * float(squared_norms.max()))
@@ -267,16 +260,6 @@ class RootWeights:
         pull = self._coupling * self._slopes
         self.weight_change = self._shift + change - pull * (float(self._slopes @ change) / float(pull @ self._slopes))
         return self.longest_steps()
-
-    def longest_steps(self) -> tuple[float, float]:
-        return 1.0, 1.0
-
-    def move(self, primal_step: float, dual_step: float) -> None:
-        """Take the step; a weight falls to a tenth at most, as no other variable depends on it staying linear."""
-        self.weights = np.maximum(self.weights + dual_step * self.weight_change, 0.1 * self.weights)
-
-    def inactive(self, factor: float | Array = INACTIVE_FACTOR) -> Array:
-        return np.zeros(np.broadcast_shapes(np.shape(factor), self.weights.shape), dtype=bool)
 
     def resized(self, keep: Array, squared_norms_added: Array, barrier: float, regularizer: Regularizer) -> RootWeights:
         """Return the weights of all these norms, from which the next step starts anyway."""

@@ -16,7 +16,7 @@ from __future__ import annotations
 
 import copy
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, Protocol
 
 import numpy as np
 
@@ -168,22 +168,39 @@ def free_kernels(regularizer: Regularizer, n_kernels: int) -> tuple[Array, Array
 
 
 @dataclass
-class PowerWeights:
-    """Block q-norm: ``u_m = scale d_m^{1/exponent}``, an equation; no kernel ever has weight zero."""
+class UnpairedWeights:
+    """Kernels without slacks, whose weights are never zero."""
 
     weights: Array
-    exponent: float
-    scale: float
-    n_pairs: int = 0
-    _coupling: Array = field(init=False, repr=False)
-    _shift: Array = field(init=False, repr=False)
-    weight_change: Array = field(init=False, repr=False)
+
+    n_pairs: ClassVar[int] = 0
+
+    def __post_init__(self) -> None:
+        self.weight_change = self._shift = self._coupling = np.zeros_like(self.weights)
 
     def complementarity(self) -> float:
         return 0.0
 
     def complementarity_after(self, primal_step: float, dual_step: float) -> float:
         return 0.0
+
+    def longest_steps(self) -> tuple[float, float]:
+        return 1.0, 1.0
+
+    def move(self, primal_step: float, dual_step: float) -> None:
+        """Take the step; a weight falls to a tenth at most, since no other variable depends on it staying linear."""
+        self.weights = np.maximum(self.weights + dual_step * self.weight_change, 0.1 * self.weights)
+
+    def inactive(self, factor: float | Array = INACTIVE_FACTOR) -> Array:
+        return np.zeros(np.broadcast_shapes(np.shape(factor), self.weights.shape), dtype=bool)
+
+
+@dataclass
+class PowerWeights(UnpairedWeights):
+    """Block q-norm: ``u_m = scale d_m^{1/exponent}``, an equation; no kernel ever has weight zero."""
+
+    exponent: float
+    scale: float
 
     def linearize(self, products: Array, squared_norms: Array, target: float) -> LinearWeights:
         """Linearize whichever of the two, weight by squared norm or squared norm by weight, is the concave one."""
@@ -201,18 +218,8 @@ class PowerWeights:
         self.weight_change = self._shift + self._coupling * products
         return self.longest_steps()
 
-    def longest_steps(self) -> tuple[float, float]:
-        return 1.0, 1.0
-
-    def move(self, primal_step: float, dual_step: float) -> None:
-        """Take the step; a weight falls to a tenth at most, since no other variable depends on it staying linear."""
-        self.weights = np.maximum(self.weights + dual_step * self.weight_change, 0.1 * self.weights)
-
     def squared_bound(self) -> Array:
         return (self.scale * self.weights ** (1.0 / self.exponent)) ** 2
-
-    def inactive(self, factor: float | Array = INACTIVE_FACTOR) -> Array:
-        return np.zeros(np.broadcast_shapes(np.shape(factor), self.weights.shape), dtype=bool)
 
     def resized(
         self, keep: Array, squared_norms_added: Array, barrier: float, regularizer: Regularizer
@@ -229,36 +236,15 @@ class PowerWeights:
 
 
 @dataclass
-class FixedWeights:
+class FixedWeights(UnpairedWeights):
     """Ridge: every weight is a single number, such as ``1/C``."""
-
-    weights: Array
-    n_pairs: int = 0
-
-    def __post_init__(self) -> None:
-        self.weight_change = np.zeros_like(self.weights)
-
-    def complementarity(self) -> float:
-        return 0.0
-
-    def complementarity_after(self, primal_step: float, dual_step: float) -> float:
-        return 0.0
 
     def linearize(self, products: Array, squared_norms: Array, target: float) -> LinearWeights:
         nothing = np.zeros_like(self.weights)
         return LinearWeights(products, nothing, nothing, np.full(self.weights.size, np.inf))
 
     def set_direction(self, products: Array) -> tuple[float, float]:
-        return 1.0, 1.0
-
-    def longest_steps(self) -> tuple[float, float]:
-        return 1.0, 1.0
-
-    def move(self, primal_step: float, dual_step: float) -> None:
-        """Nothing moves."""
-
-    def inactive(self, factor: float | Array = INACTIVE_FACTOR) -> Array:
-        return np.zeros(np.broadcast_shapes(np.shape(factor), self.weights.shape), dtype=bool)
+        return self.longest_steps()
 
     def resized(
         self, keep: Array, squared_norms_added: Array, barrier: float, regularizer: Regularizer
