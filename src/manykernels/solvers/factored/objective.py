@@ -82,7 +82,6 @@ class KnownCurvature:
     single: bool = False  # whether products in single precision do: gradients are exact, steps go on until the gap is
     weights: Array = field(default_factory=lambda: np.zeros(0))  # (N,): the curvature
     sweeps: int = 0  # over groups that the last solve took, if it took any
-    slow: bool = False  # whether groups that took turns came to no end: they act on each other
     # Eigenvalues (g, r) of ``Z_m' W Z_m`` and eigenvectors (g, r, r) of kernels of fewer factors filled up with zeros,
     # and where each kernel's stand
     bases: tuple[Array, Array] = NO_BASES
