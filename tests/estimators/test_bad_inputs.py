@@ -1,4 +1,4 @@
-"""What people get wrong, and what they are told. The same list becomes docs/bad_inputs.md."""
+"""Error messages for bad input. The same list becomes docs/bad_inputs.md."""
 
 from __future__ import annotations
 
@@ -39,12 +39,12 @@ from manykernels.estimators.selection.splits import splits_of
 from manykernels.exceptions import IncompatibleError, MemoryBudgetError, NotPSDError
 
 PAGE = Path(__file__).parents[2] / "docs" / "bad_inputs.md"
-HEADER = """# Bad input, and what it is answered
+HEADER = """# Error messages by cause
 
-Every line was produced by a test that gives the input on the left and reads the message on the right. A line break in a
-message is shown as a space. `python docs/_generate_bad_inputs.py` writes this page.
+A test gives each input on the left and compares the message on the right. Line breaks in messages are shown as spaces.
+`python docs/_generate_bad_inputs.py` writes this page.
 
-| what was tried | error | message |
+| input | error | message |
 | --- | --- | --- |
 """
 
