@@ -31,7 +31,8 @@ from manykernels import (
     PolynomialMKL,
     report,
 )
-from manykernels.inspection import plot_overview, summary_html
+from manykernels.inspection import kernel_tests, plot_overview, summary_html
+from manykernels.inspection.evidence.chi_squares import cauchy_combination
 from manykernels.inspection.reports import document, scores
 from manykernels.inspection.reports.evaluation import BOOSTING, CONSTANT, ONE_KERNEL, SUM, Categories
 from manykernels.inspection.reports.report import again_words, comparison_words, number, percent
@@ -486,3 +487,23 @@ def test_a_browser_lays_it_out_without_sideways_scrolling(tmp_path: Path) -> Non
     found = [(int(own), int(content)) for own, content in re.findall(r"W(\d+),(\d+)W", dom)]
     assert sorted(own for own, _ in found) == [400, 400, 1280, 1280]
     assert all(content <= own for own, content in found), found
+
+
+def test_p_values_of_columns_are_those_of_the_score_test() -> None:
+    model, X, y = made("many classes")
+    rows, n_rows = document.tests_of(model, X, y, 0) or ([], 0)
+    assert n_rows == len(X)
+    assert {name for name, p, _ in rows if float(p) < 1e-3} <= {"c0", "c1", "all columns"}
+    frame = kernel_tests(model, X, y, by="view")
+    first = frame.groupby("name")["p_value"].agg(cauchy_combination).min()
+    assert float(rows[0][1]) == pytest.approx(first, rel=0.5)
+    assert [float(q) for _, _, q in rows] == sorted(float(q) for _, _, q in rows)
+    assert document.tests_of(made("gaussian")[0], X, y, 0) is None
+
+
+def test_p_values_of_many_rows_are_from_some_of_them() -> None:
+    X = table(1100, 2)
+    y = X["c0"].to_numpy() + np.random.default_rng(0).normal(size=1100)
+    rows, n_rows = document.tests_of(MKLRegressor().fit(X[:100], y[:100]), X, y, 0) or ([], 0)
+    assert n_rows == 1000
+    assert float(rows[0][1]) < 1e-10

@@ -24,12 +24,16 @@ from scipy.sparse import issparse
 from sklearn.base import BaseEstimator
 from sklearn.model_selection import BaseCrossValidator, BaseShuffleSplit
 from sklearn.pipeline import Pipeline
+from sklearn.utils import _safe_indexing
 from sklearn.utils.validation import check_is_fitted
 
 from manykernels.estimators.selection.splits import CrossValidation
+from manykernels.estimators.supervised.importance import some_rows
 from manykernels.exceptions import InvalidInputError, optional_module
 from manykernels.inspection.displays.kernel_table import groups_of, kernel_table, summed_by
 from manykernels.inspection.displays.plotting import cut_text, short_label
+from manykernels.inspection.evidence.chi_squares import cauchy_combination, false_discovery_rates
+from manykernels.inspection.evidence.kernel_tests import kernel_tests
 from manykernels.inspection.files import write_file
 from manykernels.inspection.pipelines import last_step, unwrapped
 from manykernels.inspection.reports import pictures
@@ -50,6 +54,7 @@ from manykernels.objective.losses.survival import check_survival
 from manykernels.validation.arrays import Array, TableLike, check_count
 from manykernels.validation.parameters import listed, printable
 
+MOST_TESTED, MOST_TESTED_ROWS = 500, 1000  # kernels and rows of which a report computes p-values
 MOST_VIEWS, MOST_KERNELS, MOST_CLASSES, MOST_COLUMNS = 10, 15, 12, 8
 LONGEST = 48  # letters of a name
 MOST_LETTERS, MOST_IN_LINE = 10_000, 100  # of a model as a program, and of a line of it
@@ -192,6 +197,30 @@ def importance_bars(evaluation: Evaluation) -> Bars | None:
     ends = zip(table["low"], table["high"], strict=True)
     notes = ["" if np.isnan(low) else f"{number(low)} to {number(high)}" for low, high in ends]
     return bars_of(values, MOST_VIEWS, texts, notes)
+
+
+def tests_of(model: Any, X: Any, y: Array, seed: int) -> tuple[list[tuple[str, str, str]], int] | None:
+    """Return name, p-value and q-value of views or columns, the smallest first, and the number of rows they are from.
+
+    None for models that find their kernels, and where kernels are many or cannot be tested.
+    """
+    if not hasattr(model, "kernels") or len(model.kernel_names_) > MOST_TESTED:
+        return None
+    rows = some_rows(len(y), MOST_TESTED_ROWS, seed)
+    try:
+        frame = kernel_tests(model, X if len(rows) == len(y) else _safe_indexing(X, rows), y[rows], by="view")
+    except InvalidInputError:
+        return None
+    p_values = frame.groupby("name", sort=False)["p_value"].agg(cauchy_combination).sort_values(kind="stable")
+    names = ["all columns" if name == "all" else cut_text(str(name), LONGEST) for name in p_values.index]
+    rates = false_discovery_rates(p_values)
+    told = [(*one,) for one in zip(names, map(_chance, p_values), map(_chance, rates), strict=True)]
+    return told[:MOST_VIEWS], len(rows)
+
+
+def _chance(p: float) -> str:
+    """Return a p-value as text."""
+    return f"{p:.2g}" if p >= 1e-4 else f"{p:.0e}"
 
 
 def kernel_bars(model: BaseEstimator, evaluation: Evaluation) -> tuple[Bars, list[int | None]]:
@@ -462,6 +491,7 @@ def report(
         "versions": versions(),
         **_performance(estimator, task, evaluation),
         **_selection(estimator, facts, evaluation),
+        "tests": tests_of(estimator, read, y, random_state),
         **pictures.functions_of(model, X, evaluation.importance),
     }
     return write_file(path, printable(template.render(**content), "\n"), "report")
