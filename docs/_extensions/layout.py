@@ -46,7 +46,7 @@ window.addEventListener("load", () => {
 });
 </script>
 """
-REPORT = re.compile(r'<pre id="layout">(.*?)</pre>', re.DOTALL)
+REPORT = re.compile(r'<pre id="layout"[^>]*>(.*?)</pre>', re.DOTALL)  # themes add attributes
 
 
 def browser() -> str | None:
