@@ -6,7 +6,7 @@ Run with ``python examples/views_with_gaps.py``.
 import numpy as np
 import pandas as pd
 
-from manykernels import KernelBank, MKLClassifierCV, Views
+from manykernels import KernelBank, MKLClassifierCV, Views, predictive_importance
 from manykernels.datasets import make_multiview
 
 data = make_multiview(240, (6, 6, 6), n_informative=2, effect="linear", random_state=1)
@@ -23,7 +23,8 @@ views, new = views[:160], views[160:]
 model = MKLClassifierCV(KernelBank.from_views(), cv=4, n_alphas=8).fit(views, views.align(y))
 truth = new.align(y)
 print(f"informative: {', '.join(data.informative)}; gap {model.dual_gap_:.0e}")
-print(model.weights_frame()[["name", "norm_share"]].head(4).to_string(index=False))
+importance = predictive_importance(model, new, truth, random_state=0)
+print(importance[["name", "importance", "p_value"]].round(3).to_string(index=False))
 whole = new.present.all(axis=1).to_numpy()
 print(f"accuracy with all views {model.score(new[whole], truth[whole]):.2f}, ", end="")
 print(f"without one {model.score(new[~whole], truth[~whole]):.2f}")
