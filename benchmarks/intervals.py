@@ -1,15 +1,15 @@
 """Whether bands and intervals hold what they say: coverage on drawn functions and on real sets.
 
-``python benchmarks/intervals.py [--data DIR] [--draws 20] [--smoke] [--output DIR]``
+``python benchmarks/intervals.py [--data DIR] [--draws 20] [--rows 150] [--smoke] [--output DIR]``
 
 First table: share of the values of the true function inside 95 % bands of ``predict(X, return_std=True)`` and of
-`ShapeDisplay` curves, by draws of 150 rows. Second: the same of bootstrap bands, for curves of the median and of
-logarithms of hazards, with a tenth of the times censored, in fewer draws (``--bootstrap``). Third: share of held-out
-targets inside 90 % intervals (sets, for classes) of MAPIE's CV+ around an untouched estimator, with their mean width in
-standard deviations of y (mean number of classes), inside those that a search makes of its own folds
-(``conformal_intervals``, ``conformal_sets``), of the models of these folds too (``keep_folds``, CV+), and inside 90 %
-intervals made of ``return_std`` and the variance of the noise. Sets that are not in the folder of ``--data`` are left
-out, with a line.
+`ShapeDisplay` curves, by draws of 150 rows; with ``--rows`` of more, whose kernels are held as factors, and no other
+table. Second: the same of bootstrap bands, for curves of the median and of logarithms of hazards, with a tenth of the
+times censored, in fewer draws (``--bootstrap``). Third: share of held-out targets inside 90 % intervals (sets, for
+classes) of MAPIE's CV+ around an untouched estimator, with their mean width in standard deviations of y (mean number of
+classes), inside those that a search makes of its own folds (``conformal_intervals``, ``conformal_sets``), of the models
+of these folds too (``keep_folds``, CV+), and inside 90 % intervals of ``return_std`` and the variance of the noise.
+Sets that are not in the folder of ``--data`` are left out, with a line.
 """
 
 from __future__ import annotations
@@ -22,8 +22,6 @@ from typing import Any
 import _common as common
 import numpy as np
 import pandas as pd
-from mapie.classification import CrossConformalClassifier
-from mapie.regression import CrossConformalRegressor
 from sklearn.model_selection import train_test_split
 
 from manykernels import (
@@ -71,15 +69,13 @@ CURVES = {
 }
 
 
-def bands(name: str, seed: int) -> dict[str, Any]:
+def bands(name: str, seed: int, n: int = TRAIN) -> dict[str, Any]:
     """Return how much of a function of the first of three columns is inside 95 % bands."""
     rng = np.random.default_rng(seed)
-    X = rng.uniform(-2.0, 2.0, size=(TRAIN, 3))
+    X = rng.uniform(-2.0, 2.0, size=(n, 3))
     truth = CURVES[name]
     bank = KernelBank.per_feature([Linear(), Gaussian(0.3), Gaussian(1.0)])
-    model = _fitted(
-        MKLRegressor(bank, resources={"representation": "gram"}), X, truth(X[:, 0]) + 0.5 * rng.normal(size=TRAIN)
-    )
+    model = _fitted(MKLRegressor(bank), X, truth(X[:, 0]) + 0.5 * rng.normal(size=n))
     new = rng.uniform(-2.0, 2.0, size=(200, 3))
     mean, deviation = model.predict(new, return_std=True)
     shape = ShapeDisplay.from_estimator(model, X, columns=["x0"], bands=True).frame()
@@ -112,6 +108,9 @@ def refitted(name: str, seed: int) -> dict[str, Any]:
 
 def intervals(name: str, folder: Path, seed: int) -> dict[str, Any] | None:
     """Return the coverage of conformal intervals or sets on a set; None, with a line, if it is not there."""
+    from mapie.classification import CrossConformalClassifier
+    from mapie.regression import CrossConformalRegressor
+
     path = folder / f"{name}.npz"
     if not path.is_file():
         common.CONSOLE.print(f"left out: there is no {path}")
@@ -175,16 +174,19 @@ def main() -> int:
     parser = common.parser("Coverage of bands and intervals.")
     parser.add_argument("--data", type=Path, default=common.HERE.parents[1] / "shared" / "data", help="folder of sets")
     parser.add_argument("--draws", type=int, default=10, help="draws of each function")
+    parser.add_argument("--rows", type=int, default=TRAIN, help="of the draws of the first table; others end with it")
     parser.add_argument("--bootstrap", type=int, default=5, help="draws of each function for bootstrap bands")
     parser.add_argument("--splits", type=int, default=1, help="random splits of each set")
     options: argparse.Namespace = parser.parse_args()
     record = common.environment()
     common.print_environment(record)
     draws = range(options.seed, options.seed + (1 if options.smoke else options.draws))
-    frame = pd.DataFrame([bands(name, seed) for name in CURVES for seed in draws])
+    frame = pd.DataFrame([bands(name, seed, options.rows) for name in CURVES for seed in draws])
     table = frame.groupby("function", sort=False).mean().reset_index()
     common.print_table(table, "Inside 95 % bands", {"predictions": ".3f", "curve": ".3f"})
     common.save(frame, record, options.output, "bands")
+    if options.rows != TRAIN:
+        return 0
     several = range(options.seed, options.seed + (1 if options.smoke else options.bootstrap))
     frame = pd.DataFrame(
         [refitted(name, seed) for name in list(CURVES)[: 1 if options.smoke else None] for seed in several]

@@ -10,6 +10,7 @@ from sklearn.gaussian_process import GaussianProcessRegressor
 from sklearn.gaussian_process.kernels import RBF, ConstantKernel
 
 from manykernels import InvalidInputError, KernelBank, MKLClassifier, MKLRegressor, load_model, save_model
+from manykernels.estimators.supervised import posterior
 from manykernels.estimators.supervised.posterior import posterior_of
 from manykernels.inspection import ShapeDisplay, SurfaceDisplay
 from manykernels.kernels import Gaussian, Linear
@@ -139,12 +140,84 @@ def test_surfaces_have_bands_and_are_drawn_with_them() -> None:
     ).plot()
 
 
+CURVES = KernelBank.per_feature([Linear(), Gaussian(0.7)])
+
+
+def many(n: int, seed: int = 0) -> tuple[Any, Any]:
+    rng = np.random.default_rng(seed)
+    rows = rng.uniform(-2.0, 2.0, size=(n, 2))
+    return rows, np.sin(2.0 * rows[:, 0]) + 0.5 * rows[:, 1] + 0.3 * rng.normal(size=n)
+
+
+@pytest.mark.parametrize("task", ["numbers", "weighted", "two targets", "classes", "counts"])
+@pytest.mark.parametrize("kept", [600, 1000])
+def test_kernels_held_as_factors_have_the_same_bands(task: str, kept: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    rows, y = many(900)
+    given: dict[str, Any] = {"alpha": "0.2*noise", "tol": 1e-6}
+    weight, kind = None, MKLClassifier if task == "classes" else MKLRegressor
+    if task == "weighted":
+        weight = np.random.default_rng(1).uniform(0.5, 2.0, size=900)
+    elif task == "two targets":
+        y = np.column_stack([y, 2.0 * rows[:, 1] + np.random.default_rng(1).normal(size=900)])
+    elif task == "classes":
+        y = y > 0
+    elif task == "counts":
+        y, given = np.random.default_rng(1).poisson(np.exp(y)).astype(float), given | {"loss": "poisson"}
+    monkeypatch.setattr(posterior, "MOST_ROWS", kept)
+    factored = kind(CURVES, **given).fit(rows, y, sample_weight=weight)
+    matrices = kind(CURVES, resources={"representation": "gram"}, **given).fit(rows, y, sample_weight=weight)
+    assert (factored.representation_, matrices.representation_) == ("factored", "gram")
+    target = 1 if task == "two targets" else 0
+    checked = [model._checked_rows(NEW, reset=False) for model in (factored, matrices)]
+    deviations = [
+        np.sqrt(posterior_of(model, target).variance(new))
+        for model, new in zip((factored, matrices), checked, strict=True)
+    ]
+    np.testing.assert_allclose(deviations[0], deviations[1], rtol=5e-3 if kept > 900 else 0.15)
+    asked = {"target": 1} if task == "two targets" else {}
+    shapes = ShapeDisplay.from_estimator(factored, rows, bands=True, **asked).frame()
+    exact = ShapeDisplay.from_estimator(matrices, rows, bands=True, **asked).frame()
+    np.testing.assert_allclose(shapes["std"].mean(), exact["std"].mean(), rtol=0.02 if kept > 900 else 0.1)
+
+
+def test_bands_of_factors_hold_the_truth_about_as_often_as_they_say(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(posterior, "MOST_ROWS", 150)
+    inside = []
+    for seed in range(8):
+        rows, y = many(800, seed)
+        model = MKLRegressor(CURVES).fit(rows, y)
+        assert model._band_rows.n_samples == 150
+        mean, deviation = model.predict(rows, return_std=True)
+        inside.append(np.abs(mean - np.sin(2.0 * rows[:, 0]) - 0.5 * rows[:, 1]) <= 1.96 * deviation)
+    assert 0.88 <= np.mean(inside) <= 0.99
+
+
+def test_a_file_keeps_the_rows_of_bands(tmp_path: Any) -> None:
+    rows, y = many(900)
+    model = MKLRegressor(CURVES).fit(rows, y)
+    save_model(model, tmp_path / "model.mkl")
+    again = load_model(tmp_path / "model.mkl")
+    np.testing.assert_array_equal(again.predict(NEW, return_std=True)[1], model.predict(NEW, return_std=True)[1])
+    model._band_weights = model._band_weights[1:]
+    save_model(model, tmp_path / "wrong.mkl")
+    with pytest.raises(InvalidInputError, match="_band_weights"):
+        load_model(tmp_path / "wrong.mkl")
+
+
+def test_what_was_asked_for_as_factors_keeps_no_rows() -> None:
+    rows, y = many(900)
+    model = MKLRegressor(CURVES).fit(rows, y)
+    assert all(name in vars(model) for name in posterior.KEPT)
+    model.set_params(resources={"representation": "factored"}).fit(rows, y)
+    assert not any(name in vars(model) for name in posterior.KEPT)
+
+
 def test_what_has_no_bands_is_refused_in_words() -> None:
     with pytest.raises(InvalidInputError, match="return_std is for loss='squared'"):
         MKLRegressor(BANK, loss="huber").fit(X, Y).predict(NEW, return_std=True)
     with pytest.raises(InvalidInputError, match="'hinge' is no likelihood"):
         posterior_of(MKLClassifier(BANK, loss="hinge").fit(X, Y > 0))
-    with pytest.raises(InvalidInputError, match="'representation': 'gram'"):
+    with pytest.raises(InvalidInputError, match="'representation': 'auto'"):
         MKLRegressor(BANK, resources={"representation": "factored"}).fit(X, Y).predict(NEW, return_std=True)
     grams = BANK.fit(X).block(BANK.fit(X).prepare(X), BANK.fit(X).prepare(X))
     with pytest.raises(InvalidInputError, match="precomputed kernels"):

@@ -14,21 +14,37 @@ the covariance of a sum g of some of the functions, between rows P, and the vari
 For the squared loss ``s2 = sum_i rho_i^2 / s_i / sum_i Q_ii / s_i``, the weighted sum of squared residuals over N minus
 the trace of the smoother. For the logarithms of likelihoods ``s2 = 1``, and the posterior is Laplace's approximation.
 It is plug-in: the weights are taken as if they had been known, so that bands are too narrow where they are uncertain.
+
+**Kernels held as factors.** The model keeps at most `MOST_ROWS` training rows, drawn at random, each with the weight of
+N / n rows: the same formulas on n rows, with W times N / n, have the information of all N rows up to sampling. Between
+the rows that are kept, functions with more degrees of freedom than n have the variance of the prior: bands are too wide
+there, never too narrow. The squared residuals are those of all rows.
 """
 
+from __future__ import annotations
+
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from scipy.linalg import cho_factor, cho_solve
 from sklearn.base import BaseEstimator
 
+from manykernels.estimators.supervised.importance import some_rows
 from manykernels.exceptions import InvalidInputError
 from manykernels.grams import cross_combine
 from manykernels.grams.expansion import CHUNK_ENTRIES, Expansion
-from manykernels.kernels import FittedBank, PreparedRows
+from manykernels.kernels import FittedBank, PreparedRows, Shaped
+from manykernels.kernels.bank.columns import Table
 from manykernels.validation.arrays import Array
 
+if TYPE_CHECKING:
+    from manykernels.estimators.supervised.samples import Samples
+    from manykernels.solvers import Solution
+
+MOST_ROWS = 1000  # that a model of factors keeps: their matrix takes 0.2 s, and functions have fewer degrees of freedom
+KEPT = ("_band_rows", "_band_weights", "_band_scores", "_band_squares", "_band_missing")
 LIKELIHOODS = ("logistic", "poisson")  # losses that are minus the logarithm of one, second derivatives free of y
 BANDS_OF = "the losses 'squared', 'logistic' and 'poisson'"
 
@@ -76,10 +92,33 @@ class Posterior:
         return self.noise_variance * np.maximum(found, 0.0)
 
 
+def keep_band_rows(model: BaseEstimator, solutions: Sequence[Solution], samples: Samples) -> None:
+    """Keep what bands of a model of factors are computed from: some training rows, their weights and scores.
+
+    Nothing is kept for losses without a posterior, rows in chunks, and functions with a shape.
+    """
+    bank, loss, rows = model._expansion.bank, model._loss, samples.rows
+    likelihood = loss.name in LIKELIHOODS and not model._shares_weights
+    if not (likelihood or loss.name == "squared") or not isinstance(rows, Table):
+        return
+    if rows.is_sparse or any(isinstance(spec, Shaped) for spec in bank.table.specs):
+        return
+    n = len(samples.weight)
+    kept = some_rows(n, MOST_ROWS, 0)
+    some = rows[kept]
+    intercepts = np.concatenate([np.atleast_1d(found.intercept) for found in solutions])
+    model._band_rows = bank.prepare(some).detach()
+    model._band_weights = samples.weight[kept] * (n / len(kept))
+    model._band_scores = model._expansion.scores(some) + intercepts
+    rho = np.hstack([found.dual_coef.reshape(n, -1) for found in solutions])
+    model._band_squares = np.sum(rho**2 / samples.weight[:, None], axis=0)
+    model._band_missing = n - len(kept)
+
+
 def posterior_of(model: BaseEstimator, target: int = 0) -> Posterior:
     """Return the posterior of a fitted estimator's function of one target."""
     expansion: Expansion = model._expansion
-    bank, support, loss = expansion.bank, expansion.support, model._loss
+    bank, loss = expansion.bank, model._loss
     if loss.name != "squared" and loss.name not in LIKELIHOODS:
         raise InvalidInputError(
             f"Bands are those of a Gaussian process at the learned weights, for {BANDS_OF}; the loss {loss.name!r} "
@@ -97,28 +136,34 @@ def posterior_of(model: BaseEstimator, target: int = 0) -> Posterior:
             "bands=bootstrap_refits(model, X, y), of manykernels.inspection, or such kernels a small penalty, as "
             "{'age': Ridge(1e-4)}."
         )
-    if support is None:
+    factored = expansion.support is None
+    if factored and "_band_rows" not in model.__dict__:
         raise InvalidInputError(
-            "The kernels of this model were held as factors, and it keeps no samples to measure uncertainty by: fit it "
-            "with resources={'representation': 'gram'}, or give a display bands=bootstrap_refits(model, X, y), of "
-            "manykernels.inspection."
+            "This model keeps no training rows to measure uncertainty by: representation='factored', rows in chunks "
+            "and shapes keep none. Fit it with resources={'representation': 'auto'}, or give a display "
+            "bands=bootstrap_refits(model, X, y), of manykernels.inspection."
         )
-    if "_support_weights" not in model.__dict__:
+    if not factored and "_support_weights" not in model.__dict__:
         raise InvalidInputError("This model was made without what bands need; fit it again.")
+    support: Any = model._band_rows if factored else expansion.support
     weights = expansion.weights[min(target, len(expansion.weights) - 1)]
     weights = weights if weights.size else np.zeros(bank.n_kernels)  # the model is a constant
-    rho = expansion.coefficients[target]
-    if not rho.size:  # the target was constant, and there is nothing left to explain
-        return Posterior(bank, expansion.active, support, weights, np.zeros((0, 0)), np.zeros(0), 0.0)
-    sample_weight = model._support_weights
     gram = cross_combine(bank, support, support, weights)
-    scores = gram @ rho + np.atleast_1d(model.intercept_)[target]
-    curvature = sample_weight * loss.second_derivative(np.ones(len(rho)), scores)
+    if factored:
+        sample_weight, scores = model._band_weights, model._band_scores[:, target]
+        squares, missing = model._band_squares[target], model._band_missing
+    else:
+        sample_weight, rho = model._support_weights, expansion.coefficients[target]
+        scores, missing = gram @ rho + np.atleast_1d(model.intercept_)[target], 0
+        squares = (rho**2 / sample_weight).sum() if rho.size else 0.0
+    if not len(scores) or (loss.name == "squared" and not squares):  # nothing is left to explain
+        return Posterior(bank, expansion.active, support, weights, np.zeros((0, 0)), np.zeros(0), 0.0)
+    curvature = sample_weight * loss.second_derivative(np.ones(len(scores)), scores)
     factor = cho_factor(gram + np.diag(1.0 / np.maximum(curvature, np.finfo(np.float64).tiny)), lower=True)
-    inverse = cho_solve(factor, np.eye(len(rho)))
-    sums = inverse.sum(axis=0) if model.fit_intercept else np.zeros(len(rho))
+    inverse = cho_solve(factor, np.eye(len(scores)))
+    sums = inverse.sum(axis=0) if model.fit_intercept else np.zeros(len(scores))
     variance = 1.0
     if loss.name == "squared":
         left = np.diag(inverse) - (sums**2 / sums.sum() if model.fit_intercept else 0.0)
-        variance = float((rho**2 / sample_weight).sum() / (left / sample_weight).sum())
+        variance = float(squares / (missing + (left / sample_weight).sum()))
     return Posterior(bank, expansion.active, support, weights, inverse, sums, variance)

@@ -265,7 +265,8 @@ class MKLRegressor(RegressorMixin, BaseMKL):
         return_std : bool, default=False
             Whether to return standard deviations too, for the squared loss: those of the function, not of new targets
             around it, as a Gaussian process has them whose prior is the penalty at the learned weights. They are
-            plug-in, as if these weights had been known. Not for precomputed kernels, nor for kernels held as factors.
+            plug-in, as if these weights had been known. Not for precomputed kernels. Of kernels
+            held as factors they are computed from 1,000 training rows, each of which stands for several.
 
         Returns
         -------

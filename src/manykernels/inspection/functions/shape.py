@@ -53,7 +53,7 @@ def bootstrap_refits(
 
     The standard deviation of a function :math:`g` at a value is that over the refits,
     :math:`\big(\tfrac{1}{B - 1} \sum_b (g_b - \bar g)^2\big)^{1/2}`, which displays take as ``bands``. It holds for any
-    loss and any penalty, also where there is no posterior: margins, quantiles, hazards, kernels held as factors.
+    loss and any penalty, also where there is no posterior: margins, quantiles, hazards.
 
     Parameters
     ----------
@@ -234,7 +234,7 @@ class ShapeDisplay(draw.Display):
         bands : bool or list of fitted estimators, default=False
             Whether to measure the uncertainty of the curves, by the posterior of a Gaussian process at the learned
             weights (Laplace's approximation for the losses "logistic" and "poisson"). It is plug-in: bands are drawn as
-            if these weights had been known. Not for kernels held as factors. For other losses, and for bands that know
+            if these weights had been known. For other losses, and for bands that know
             of the selection, the models that :func:`manykernels.inspection.bootstrap_refits` gives.
 
         Raises
@@ -255,7 +255,7 @@ class ShapeDisplay(draw.Display):
         if not members:
             raise InvalidInputError(
                 "No kernel on a single column is active, so that there is no curve to draw. Use SurfaceDisplay for two "
-                "columns, ContributionsDisplay for kernels of more, or fit KernelBank.per_feature()."
+                "columns, ContributionsDisplay for kernels of more, or fit KernelBank.per_feature(widths=['median'])."
             )
         wanted = list(columns) if columns is not None else list(members)
         spread = spread_of(estimator, target, bands)

@@ -417,6 +417,17 @@ def _fold_model(fold: FoldModel) -> Iterator[str]:
 def _wrong_samples(model: BaseMKL, expansion: Expansion, head: tuple[int, ...], n_samples: int) -> Iterator[str]:
     """Yield the parts that tell of single samples and are wrong; models of factors may have none."""
     if not expansion.of_samples:
+        if "_band_rows" in model.__dict__:
+            yield from _wrong_rows(expansion.bank, model._band_rows)
+            n_rows = model._band_rows.n_samples
+            yield from wrong_floats(
+                model,
+                _band_weights=(n_rows,),
+                _band_scores=(n_rows, expansion.n_targets),
+                _band_squares=(expansion.n_targets,),
+            )
+            if not isinstance(model._band_missing, int):
+                yield "_band_missing"
         if not isinstance(n_samples, int):
             yield "_n_samples"
         elif hasattr(model, "support_") or hasattr(model, "dual_coef_"):

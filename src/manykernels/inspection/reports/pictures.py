@@ -18,6 +18,7 @@ from sklearn.metrics import PredictionErrorDisplay
 
 from manykernels.estimators.survival import kaplan_meier
 from manykernels.exceptions import InvalidInputError
+from manykernels.grams.plan import FACTORED
 from manykernels.inspection.displays.curves import CVCurveDisplay
 from manykernels.inspection.displays.kernel_table import effect_of, known_targets
 from manykernels.inspection.displays.plotting import PALETTE, clean, color_of, cut_text, ink_of, mixed, plain
@@ -248,9 +249,10 @@ def _curves(estimator: BaseEstimator, rows: Any, columns: Sequence[str]) -> Pict
     if not columns:
         return None
     options: dict[str, Any] = {"columns": columns, "n_points": POINTS}
+    few = len(rows) <= MOST_ROWS_FOR_BANDS or estimator.representation_ == FACTORED
     try:
-        display = ShapeDisplay.from_estimator(estimator, rows, bands=len(rows) <= MOST_ROWS_FOR_BANDS, **options)
-    except InvalidInputError:  # no posterior for this loss, or kernels held as factors
+        display = ShapeDisplay.from_estimator(estimator, rows, bands=few, **options)
+    except InvalidInputError:  # no posterior for this loss, or no training rows
         display = ShapeDisplay.from_estimator(estimator, rows, **options)
     text = "The shade is the band of 95 % at the learned weights." if "std" in display.shapes else ""
     title, height = f"What {', '.join(columns)} add", 2.3 * -(-len(columns) // 2) + 0.2

@@ -1,0 +1,46 @@
+"""Reported faults beyond some hundred rows: the default strength, bands of factors, and messages without a way on."""
+
+from __future__ import annotations
+
+from _faults import Case
+
+CASES = (
+    Case(
+        "49.0", "bands of 900 rows, whose kernels are held as factors: standard deviation beside that of matrices",
+        """
+X = rng.uniform(-2, 2, size=(900, 2))
+y = np.sin(2 * X[:, 0]) + 0.3 * rng.normal(size=900)
+bank = KernelBank.per_feature(widths=[0.5, 1.0])
+try:
+    for form in ("auto", "gram"):
+        model = made(MKLRegressor, kernels=bank, alpha="0.2*noise", representation=form).fit(X, y)
+        print(f"{model.predict(X[:200], return_std=True)[1].mean():.4f}", end=" ")
+except InvalidInputError as error:
+    print(str(error)[:60])
+""",
+        "tests/estimators/test_posterior.py",
+    ),
+    Case(
+        "49.0", "a curve of a model with kernels of several columns only: what the message names instead",
+        """
+from manykernels.inspection import ShapeDisplay
+from manykernels.kernels import Linear
+X = rng.normal(size=(60, 3))
+try:
+    ShapeDisplay.from_estimator(MKLRegressor(KernelBank.joint(Linear()), alpha=1e-3).fit(X, X[:, 0]), X)
+except InvalidInputError as error:
+    print(str(error)[-110:])
+""",
+        "tests/inspection/test_shape.py",
+    ),
+    Case(
+        "49.7", "a smooth target with little noise, untouched: R2 on new rows",
+        """
+X = rng.uniform(-2, 2, size=(1200, 5))
+f = np.sin(3 * X[:, 0]) + X[:, 1] * X[:, 2] + np.cos(2 * X[:, 3])
+model = MKLRegressor().fit(X[:300], f[:300] + 0.1 * rng.normal(size=300))
+print(round(model.score(X[300:], f[300:]), 3))
+""",
+        "tests/estimators/test_descent.py",
+    ),
+)  # fmt: skip
