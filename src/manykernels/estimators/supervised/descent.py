@@ -76,7 +76,7 @@ def leave_one_out_losses(problem: Problem, found: Solution, seed: int) -> tuple[
     stack: Any = problem.stack
     n, active = problem.n_samples, np.flatnonzero(found.kernel_weights)
     y, rho = problem.y.reshape(n, -1), found.dual_coef.reshape(n, -1)
-    fit = Fit([problem], [found], found.kernel_norms[None])
+    fit = Fit([problem], [found], np.array([found.kernel_norms]))
     weights = found.kernel_weights[active]
     model: Any = SimpleNamespace(
         _expansion=SimpleNamespace(active=active, weights=weights, n_targets=y.shape[1]),
