@@ -253,6 +253,18 @@ def p_value(levels: Sequence[NoiseLevel]) -> float:
     return float(np.mean((ahead > ahead[0]) | ((ahead == ahead[0]) & (largest >= largest[0]))))
 
 
+def attributes_of_noise(n_problems: int, one: bool, levels: Sequence[NoiseLevel]) -> dict[str, Any]:
+    """Return the fitted attributes by what noise reaches; ``one``: of all targets together."""
+    own = levels[:n_problems]
+    chances, above = np.array([p_value([level]) for level in own]), np.array([level.above for level in own])
+    return {
+        "noise_p_value_": chances[0] if one else chances,
+        "above_noise_": above[0] if one else above,
+        "_beyond_noise": np.any([level.beyond for level in own], axis=0),  # for some class or target
+        "_noise_p_value": float(chances[0]) if len(own) == 1 else p_value(own),  # of all classes or targets together
+    }
+
+
 def at_strength(problem: Problem, level: NoiseLevel, asked: RelativeStrength, share: float = 1.0) -> Problem:
     """Return the problem with its penalty at a share of the strength that its data give."""
     if asked.unit == "max":

@@ -22,8 +22,8 @@ from manykernels.estimators.strength import (
     RelativeStrength,
     alpha_from_strength,
     at_strength,
+    attributes_of_noise,
     in_unit_of,
-    p_value,
     relative_strength,
     strength_from_alpha,
 )
@@ -461,7 +461,7 @@ class BaseMKL(SaysWhichParameter, NotebookCard, Explanations, TakesGroups):
         one = self._single or self._shares_weights
         ratios = np.array([level.ratio(problem.regularizer) for problem, level in pairs])
         self.noise_ratio_ = ratios[0] if one else ratios
-        told = partial(_told_of_noise, len(pairs), one)
+        told = partial(attributes_of_noise, len(pairs), one)
         if all_levels is not None:
             put_off(self, NOISE, OF_NOISE, lambda: told(all_levels()))
             return
@@ -612,18 +612,6 @@ class BaseMKL(SaysWhichParameter, NotebookCard, Explanations, TakesGroups):
         model = copy.copy(self)
         model.__dict__["_scores"] = lambda asked: scores if asked is X else self._scores(asked)
         return model
-
-
-def _told_of_noise(n_problems: int, one: bool, levels: Sequence[NoiseLevel]) -> dict[str, Any]:
-    """Return the attributes `OF_NOISE` by what noise reaches; ``one``: of all targets together."""
-    own = levels[:n_problems]
-    chances, above = np.array([p_value([level]) for level in own]), np.array([level.above for level in own])
-    return {
-        "noise_p_value_": chances[0] if one else chances,
-        "above_noise_": above[0] if one else above,
-        "_beyond_noise": np.any([level.beyond for level in own], axis=0),  # for some class or target
-        "_noise_p_value": float(chances[0]) if len(own) == 1 else p_value(own),  # of all classes or targets together
-    }
 
 
 def _own(kind: type[Loss] | type[Regularizer], given: dict[str, Any]) -> dict[str, Any]:

@@ -8,8 +8,6 @@ stand out from their permutations get weaker strengths: closed forms hold the se
 where these are selected from noise.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 from types import SimpleNamespace
 from typing import Any
