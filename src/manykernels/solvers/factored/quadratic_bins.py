@@ -227,16 +227,16 @@ class BinQuadratic(Quadratic):
         self._columns: list[Column | LevelColumn] = []
         alone: list[tuple[tuple[int, int, int], list[Array]]] = []
         bounds = np.searchsorted(self.penalty.starts, objective.ends).tolist()
-        rounded = iter(range(len(codes)))
-        for place, (operator, (first, last)) in enumerate(zip(operators, pairwise(bounds), strict=True)):
-            own = slice(*objective.ends[place : place + 2].tolist())
+        slots = iter(range(len(codes)))
+        for number, (operator, (first, last)) in enumerate(zip(operators, pairwise(bounds), strict=True)):
+            own = slice(*objective.ends[number : number + 2].tolist())
             if isinstance(operator, LevelOperator):
                 part = self.penalty.part(first, last)
                 column = LevelColumn(own, operator, self._weights, part, intercepts=objective.n_free > 0)
                 self._answers[:, own] = column.answers
                 self._columns.append(column)
                 continue
-            slot = next(rounded)
+            slot = next(slots)
             table = operator.rounded(codes[slot])
             gram, answers = self._quadratic(codes[slot], table, intercepts=objective.n_free > 0)
             part, together = self.penalty.part(first, last), None
