@@ -12,6 +12,7 @@ from manykernels.inspection.export.columns import Columns
 from manykernels.inspection.export.curves import SAFETY
 from manykernels.inspection.export.evaluate import kernel_values
 from manykernels.inspection.export.program import Axis, KernelTerm
+from manykernels.kernels.specs.categorical import UNSEEN
 from manykernels.validation.arrays import Array
 
 MOST_NUMBERS = 2**22  # of the points of all kernels: a Python file of about 80 MB, an ONNX file of 32 MB
@@ -73,6 +74,10 @@ def probes(columns: Columns, m: int, points: Array, n: int = PROBES) -> list[Any
     """Return rows near the points of a kernel, as columns of values as they were given."""
     rng = np.random.default_rng(0)
     chosen = points[rng.integers(len(points), size=n)] if len(points) else np.zeros((n, points.shape[1]))
+    for values, own in zip(chosen.T, points.T, strict=True):  # points of categories may have a level of one column only
+        known, lost = own[own != UNSEEN], values == UNSEEN
+        if len(known):
+            values[lost] = rng.choice(known, int(lost.sum()))
     near = chosen + 0.3 * rng.normal(size=chosen.shape) * (np.arange(n) % 2)[:, None]
     numeric = [columns.encodings[column].read_as == "number" for column in columns.table.positions[m]]
     raw = columns.raw_points(m, np.where(numeric, near, chosen))
