@@ -43,6 +43,14 @@ print(f"{sum(os.times()[:2]) - sum(start[:2]):.0f}")
         "tests/objective/test_risk_inverse.py",
     ),
     Case(
+        "3", "how a search of 4,500 rows x 11 columns holds the kernels of averages",
+        """
+X = rng.normal(size=(4500, 11)); y = X[:, 0] * X[:, 1]
+print(made(MKLRegressorCV).plan(X, y).kind)
+""",
+        "tests/estimators/test_choice.py",
+    ),
+    Case(
         "3.5", "how a search with the hinge holds kernels of 1,546 rows x 1 column, every row twice",
         """
 x = np.repeat(rng.normal(size=(773, 1)), 2, axis=0); y = np.sin(2 * x[:, 0]) > 0

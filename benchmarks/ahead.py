@@ -79,7 +79,7 @@ def load(name: str, folder: Path) -> Data | None:
         from sklearn import datasets
 
         return Data(*getattr(datasets, f"load_{name}")(return_X_y=True), name != "diabetes")
-    path = folder / f"{name.removesuffix('_2')}.npz"
+    path = folder / f"{'covtype15k' if name == 'covtype_2' else name}.npz"
     if not path.is_file():
         return None
     with np.load(path, allow_pickle=False) as held:
@@ -269,10 +269,10 @@ def scores_of(runs: pd.DataFrame) -> pd.DataFrame:
 
 
 def overview(runs: pd.DataFrame) -> pd.DataFrame:
-    """Return mean score and CPU seconds of every method, a row for each table and size."""
+    """Return mean score, CPU seconds and peak memory (MB) of every method, a row for each table and size."""
     fitted = runs[runs["status"] == "fitted"]
-    mean = fitted.groupby(["table", "rows", "method"])[["score", "cpu_s"]].mean()
-    cells = mean.apply(lambda row: f"{row['score']:.3f} / {row['cpu_s']:.1f}", axis=1)
+    mean = fitted.groupby(["table", "rows", "method"])[["score", "cpu_s", "peak_mb"]].mean()
+    cells = mean.apply(lambda row: f"{row['score']:.3f} / {row['cpu_s']:.1f} / {row['peak_mb']:.0f}", axis=1)
     return cells.unstack("method").fillna("-").reset_index()
 
 
@@ -355,7 +355,7 @@ def draw(runs: pd.DataFrame, ours: str, path: Path) -> None:
 def report(runs: pd.DataFrame, output: Path, markdown: Path | None) -> None:
     """Print the tables of all runs and draw them."""
     names = [name for name in runs["method"].unique() if str(name).startswith(OURS)]
-    common.print_table(overview(runs), "score / CPU seconds")
+    common.print_table(overview(runs), "score / CPU seconds / peak MB")
     for ours in names:
         common.print_table(verdicts(runs, ours), f"{ours} against the better of {TUNED} and {BOOSTED}")
         common.print_table(costs(runs, ours), f"{ours}: CPU seconds relative to {TUNED}")

@@ -33,6 +33,7 @@ from manykernels import (
     save_model,
     solve,
 )
+from manykernels.estimators.selection import averages
 from manykernels.estimators.selection.averages import AverageModels, fit_averages, largest_strengths, opened
 from manykernels.estimators.selection.folds import OpenedKernels, begun, empty_models, of_fewer_rows
 from manykernels.estimators.selection.mixtures import (
@@ -98,6 +99,29 @@ def test_averages_of_the_squared_loss_are_kernel_ridge_regression(n: int, dtype:
     np.testing.assert_allclose(found.held_out, expected, rtol=1e-6 * rounded, atol=1e-7 * rounded)
     coefficients, _ = found.expanded
     np.testing.assert_allclose(cross @ coefficients, found.held_out, rtol=1e-7 * rounded, atol=1e-9 * rounded)
+
+
+@pytest.mark.parametrize("loss", ["squared", "logistic"])
+def test_a_factor_that_is_kept_with_a_kernel_serves_the_next_strengths(
+    loss: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    gram, cross = matrices(400, 9)
+    y = np.sin(3 * gram[:, :1]) + 0.1 * RNG.normal(size=(400, 1))
+    y, losses, weight = np.sign(y - np.median(y)) if loss == "logistic" else y, [get_loss(loss)], np.ones(400)
+    made: list[float] = []
+    factorized = averages._factorized
+    monkeypatch.setattr(averages, "_factorized", lambda *given: made.append(given[1]) or factorized(*given))
+    monkeypatch.setattr(averages, "KEPT_ROWS", 100)
+    kernel = opened(gram.copy(), cross.copy(), losses, weight, centered=True, dtype=np.float32)
+    known = fit_averages(kernel, losses, y, weight, np.array([1.0]), tol=1e-6)
+    n_first, scale = len(made), 0.1 if loss == "logistic" else 1e-3
+    for strength in (0.8, 0.5, 0.4):
+        known = fit_averages(kernel, losses, y, weight, np.array([strength]), tol=1e-6, start=known)
+        assert known.finished
+        wanted = solve(gram[None], y[:, 0], loss=loss, regularizer="ridge", strength=strength, tol=1e-10)
+        scores = wanted.kernel_weights[0] * cross @ wanted.dual_coef + wanted.intercept
+        np.testing.assert_allclose(known.held_out[:, 0], scores, atol=scale)
+    assert (n_first, len(made)) == (1, 1) if loss == "squared" else len(made) - n_first <= 1
 
 
 @pytest.mark.parametrize("unit", [1e-45, 1e45])
@@ -576,6 +600,23 @@ def test_an_average_is_tried_with_all_rows_whatever_fewer_rows_say() -> None:
     best = max(searched(search, mixtures), key=lambda candidate: float(candidate.scores.mean()))
     assert best.family.mixing == 0.0
     assert len(best.scores) == 5
+
+
+@pytest.mark.parametrize("many", [True, False])
+def test_of_many_rows_the_best_two_averages_are_tried_with_all_of_them(many: bool) -> None:
+    def path(mixture: Mixture, level: float) -> StrengthPath:
+        own = StrengthPath(mixture, Grid(25, 1e-6))
+        for number in (3, 6, 9):
+            scores = np.array([[level - 0.01 * (number - 6) ** 2]])
+            own.trials[number] = [Candidate(mixture, own.grid.fraction(number), scores, 1.0)] * 3
+        return own
+
+    averages = [path(Mixture(EVERY, np.eye(4)[k], 0.0), level) for k, level in enumerate((0.6, 0.8, 0.7, 0.5))]
+    selection = path(Mixture(EVERY, np.ones(4), 1.0), 0.4)
+    rung = Rung([], 1, lambda line: None, many=many)
+    kept = averages[1:3] if many else averages
+    assert rung._best_averages([*averages, selection]) == [*kept, selection]
+    assert rung._around(averages[0]) == ([6, 7] if many else [6])
 
 
 def test_a_mixture_between_goes_on_to_all_rows_only_where_it_is_ahead_of_the_sparser_one() -> None:

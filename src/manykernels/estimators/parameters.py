@@ -533,6 +533,6 @@ def with_kernels_of(estimator: BaseEstimator, X: TableLike | Table | KernelStack
     again, own = clone(estimator), getattr(estimator, BANK, None)
     if isinstance(own, (KernelBank, PairKernels)) or (own is None and BANK in again.get_params(deep=False)):
         rows = X if isinstance(X, (Pairs, Table)) else Table.of(X, sparse=True)
-        patience = getattr(estimator, "_patience", None)  # of a search
+        patience = estimator._patience(rows) if hasattr(estimator, "_patience") else None  # of a search
         again.set_params(kernels=as_bank(own, rows, patience).resolve(rows))
     return again

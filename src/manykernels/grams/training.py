@@ -59,7 +59,7 @@ from manykernels.kernels.bank.bank import bank_kinds
 from manykernels.kernels.bank.columns import Table
 from manykernels.kernels.bank.grids import DEFAULT_SPECS, DefaultKernels, project_entry, with_narrow_kernels
 from manykernels.kernels.bank.normalization import distinct_counts
-from manykernels.kernels.bank.patterns import Kind, NamedKernel
+from manykernels.kernels.bank.patterns import Kind, NamedKernel, Spare
 from manykernels.kernels.pairs.bank import ProductKernels
 from manykernels.kernels.tables.encoding import select_columns
 from manykernels.threads import n_threads
@@ -184,12 +184,41 @@ def sized_bank(bank: KernelBank, rows: object = None, patience: float | None = N
     """
     if rows is None or not any(issubclass(kind, DefaultKernels) for kind in set(map(type, bank.kernels))):
         return bank
-    table, spared = Table.of(rows, sparse=True), NOTICED_OF_KINKS if patience is None else AVERAGES
+    table = Table.of(rows, sparse=True)
     if table.is_sparse:
         return bank
     given, bank = bank, bank if patience is None else _with_narrow_kernels(bank, table)
-    expanded, on_factors = bank.expand(table), bank.keeps_shapes  # whatever matrices would take
-    count = default_landmarks(len(table))
+    if not _worth_landmarks(bank, table, patience):
+        return bank
+    others = [own for entry in given.kernels if not isinstance(entry, DefaultKernels) for own in entry.resolve(table)]
+    entries, count = [own for entry in bank.kernels for own in entry.resolve(table)], default_landmarks(len(table))
+    return bank.replace(kernels=[own if own in others else project_entry(own, count) for own in entries])
+
+
+def projected_bank(bank: KernelBank, given: object, rows: object, patience: float) -> KernelBank | None:
+    """Return the bank of a search with its default Gaussians of several columns projected on landmarks.
+
+    None where the bank that was given leaves no kernels to the rows, as one for searches of other rows does, or where
+    a fit without landmarks is predicted to take little longer.
+    """
+    named = given.kernels if isinstance(given, KernelBank) else ()
+    if named and not any(isinstance(entry, (DefaultKernels, Spare)) for entry in named):
+        return None
+    table = Table.of(rows, sparse=True)
+    if table.is_sparse or not _worth_landmarks(bank, table, patience):
+        return None
+    count, entries = default_landmarks(len(table)), list(bank.kernels)
+    for at, entry in enumerate(entries):
+        if isinstance(entry, Spare) or (isinstance(entry, Joint) and entry.specs == DEFAULT_SPECS):
+            entries[at] = project_entry(entry, count)
+    return None if tuple(entries) == bank.kernels else bank.replace(kernels=entries)
+
+
+def _worth_landmarks(bank: KernelBank, table: Table, patience: float | None) -> bool:
+    """Return whether a fit is predicted to take clearly less with Gaussians of several columns on landmarks."""
+    if bank.keeps_shapes:  # whatever matrices would take
+        return True
+    spared, count = NOTICED_OF_KINKS if patience is None else AVERAGES, default_landmarks(len(table))
 
     def bars(**sizes: Any) -> tuple[float, float]:
         """Return the seconds up to which kernels stay as they are, and up to which these are matrices in any case."""
@@ -198,20 +227,15 @@ def sized_bank(bank: KernelBank, rows: object = None, patience: float | None = N
         most = min(PATIENCE_SECONDS, worth) if patience is None else patience
         return most, max(most, worth)
 
-    least = bars(n_kernels=0, n_samples=len(table), n_columns=0)[1]
-    if not (on_factors or gram_seconds(len(expanded), len(table)) > least):
-        return bank
-    if not on_factors:
-        sizes = _sizes(bank_kinds(bank, table), table)
-        several = sum(len(columns) > 1 for _, _, columns in expanded)
-        most, bar = bars(**sizes | {"n_landmark": 0})
-        repeats = partial(repeats_of, bank, expanded, table)
-        matrices = gram_seconds_beyond(bar, len(expanded), len(table), repeats=repeats)
-        if matrices <= bar or factored_seconds(**sizes | {"n_landmark": several}) <= most:
-            return bank
-    others = [own for entry in given.kernels if not isinstance(entry, DefaultKernels) for own in entry.resolve(table)]
-    entries = [own for entry in bank.kernels for own in entry.resolve(table)]
-    return bank.replace(kernels=[own if own in others else project_entry(own, count) for own in entries])
+    expanded, least = bank.expand(table), bars(n_kernels=0, n_samples=len(table), n_columns=0)[1]
+    if gram_seconds(len(expanded), len(table)) <= least:
+        return False
+    sizes = _sizes(bank_kinds(bank, table), table)
+    several = sum(len(columns) > 1 for _, _, columns in expanded)
+    most, bar = bars(**sizes | {"n_landmark": 0})
+    repeats = partial(repeats_of, bank, expanded, table)
+    matrices = gram_seconds_beyond(bar, len(expanded), len(table), repeats=repeats)
+    return matrices > bar and factored_seconds(**sizes | {"n_landmark": several}) > most
 
 
 def _with_narrow_kernels(bank: KernelBank, table: Table) -> KernelBank:

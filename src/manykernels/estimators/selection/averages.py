@@ -23,7 +23,7 @@ from __future__ import annotations
 
 import abc
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from math import isqrt
 from typing import TYPE_CHECKING, Any
@@ -66,6 +66,10 @@ ALONE = 2  # columns up to which a factor solves faster for one after the other 
 ROWS_RAISED = 256  # of a kernel in single precision that are raised to double precision at once
 CLEAR = 1e-6  # of the square that coefficients have with the diagonal of a kernel, by far more than rounding
 NEAR = 3.0  # times or part of the C/c of a factor for which it is taken
+# Rows from which a factor is kept with its kernel, for the systems of the next strengths: a factor takes as long as
+# some thirty solutions with it there
+KEPT_ROWS = 2_000
+MOST_DOUBLE = 5_000  # rows up to which the kernel of the last fit is held in double precision
 
 
 @dataclass(frozen=True, eq=False)
@@ -83,6 +87,7 @@ class AverageKernel:
     # (r (r + 1) / 2,): the lower triangle of Z'Z, column after column, as precise as features, where there are some
     gram: Array | None = None
     largest: Array | None = None  # (K,): strengths at which next to nothing is left, where the kernel tells them
+    factors: list[_Factors] = field(default_factory=list)  # of many rows, those of the last system
 
     def functions(self, features: Array, coefficients: Array) -> Array:
         """Return functions of rows with these features: columns of a kernel cancel in sums, eigenvectors do not."""
@@ -286,9 +291,10 @@ class _Factors:
         # From the right, in two thirds of the time of solutions from the left: 0.45 and 0.70 ms (800 rows, 10 columns).
         self.trsm, self.trsv = get_blas_funcs(("trsm", "trsv"), (self.parts[0][1],))
 
-    def serve(self, ratios: Array) -> bool:
-        """Whether they are still near."""
-        return bool((np.abs(np.log(ratios / self.ratios)) <= 2 * np.log(NEAR)).all())
+    def serve(self, ratios: Array, dtype: Any = np.float64) -> bool:
+        """Whether they are still near, in this precision."""
+        known = self.parts[0][1].dtype == dtype and len(ratios) == len(self.ratios)
+        return known and bool((np.abs(np.log(ratios / self.ratios)) <= 2 * np.log(NEAR)).all())
 
     def solve(self, right: Array) -> tuple[Array, Array]:
         """Return ``z = (K + ratio I)^{-1} u`` for columns, one a target, and ``K z``, which is ``u - ratio z``."""
@@ -339,7 +345,7 @@ class _Newton(abc.ABC):
         self.weight, self.strengths = weight[:, None], strengths
         self.alike = all(loss == losses[0] for loss in losses)
         self.quadratic = all(loss.linear_dual for loss in losses)
-        self.factors: _Factors | None = None
+        self.factors: list[_Factors] = []  # those of the last system
 
     def solve(self, tol: float, start: AverageModels | None) -> AverageModels:
         """Return the models within ``tol``, or where the steps ran out."""
@@ -382,6 +388,13 @@ class _Newton(abc.ABC):
             return np.asarray(flat.reshape(scores.shape, order="F"))
         columns = zip(self.losses, self.targets.T, scores.T, strict=True)
         return np.column_stack([getattr(loss, name)(y, z) for loss, y, z in columns])
+
+    def _near(self, gram: Array, ratios: Array, dtype: Any = np.float64) -> _Factors:
+        """Return factors that are near some ratios, the last ones if they are."""
+        if not (self.factors and self.factors[0].serve(ratios, dtype)):
+            self.factors.clear()
+            self.factors.append(_Factors(gram, ratios, dtype))
+        return self.factors[0]
 
     def _length(
         self, a: Array, b: Array, scores: Array, way: tuple[Array, Array, Array], decrement: Array, values: Array
@@ -437,6 +450,8 @@ class _KernelNewton(_Newton):
         self.felt = felt = FELT * float(np.finfo(np.float32).eps) * float(np.sqrt(len(weight))) * top
         # Of the systems; a kernel in single precision is raised to double in the memory of each factor alone.
         self.precision = self.gram.dtype if least > felt else np.dtype(np.float64)
+        if len(weight) >= KEPT_ROWS:
+            self.factors = kernel.factors
         # From this ratio on a kernel conditions nothing; curvatures of next to nothing would ask for any ratio.
         lost = len(weight) * float(self.gram.diagonal().max()) / float(np.sqrt(np.finfo(np.float32).eps))
         self.least_curvature = strengths / lost if lost > 0 else np.finfo(float).tiny
@@ -482,9 +497,7 @@ class _KernelNewton(_Newton):
 
     def _preconditioned(self, right: Array, ratios: Array, means: Array) -> tuple[Array, Array]:
         """Return ``(c K + C)^{-1} u`` for columns, and ``K`` times that; ``C/c`` is near the ratio of a factor."""
-        if self.factors is None or not self.factors.serve(ratios):
-            self.factors = _Factors(self.gram, ratios, self.precision)
-        z, moved = self.factors.solve(right)
+        z, moved = self._near(self.gram, ratios, self.precision).solve(right)
         return z / means, moved / means
 
     def _unseen(self, columns: Array) -> Array:
@@ -559,9 +572,7 @@ class _FeatureNewton(_Newton):
     def _preconditioned(self, right: Array, ratios: Array, means: Array) -> Array:
         """Return ``(c Z'Z + C)^{-1} u`` for columns; ``C/c`` is near the ratio of a factor."""
         assert self.kernel.gram is not None
-        if self.factors is None or not self.factors.serve(ratios):
-            self.factors = _Factors(self.kernel.gram, ratios)
-        return np.asarray(self.factors.solve(right)[0] / means)
+        return np.asarray(self._near(self.kernel.gram, ratios).solve(right)[0] / means)
 
     def _direction(self, gradient: Array, rise: Array, curves: Array, little: Array) -> tuple[Array, Array, Array]:
         """Solve the Newton systems by preconditioned conjugate gradients, all targets in step; with changes of scores.

@@ -1,6 +1,7 @@
 """How the estimators with built-in cross-validation choose: strength, and where it is searched, kernels and mixing."""
 
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
 from dataclasses import replace
 from functools import cache, partial
 from threading import Event
@@ -28,7 +29,7 @@ from manykernels.estimators.selection.folds import (
 )
 from manykernels.estimators.selection.grids import PenaltyGrid
 from manykernels.estimators.selection.held_out import KeepsHeldOut
-from manykernels.estimators.selection.memory import patience_of, plan_of_search
+from manykernels.estimators.selection.memory import PATIENCE_OF_AVERAGES, keeps_exact, patience_of, plan_of_search
 from manykernels.estimators.selection.mixtures import (
     PenaltyFamily,
     alpha_grid,
@@ -56,9 +57,9 @@ from manykernels.estimators.strength import AUTO, NoiseLevel, default_fraction, 
 from manykernels.estimators.supervised.base import BaseMKL
 from manykernels.estimators.supervised.problems import Fit, time_left
 from manykernels.estimators.supervised.samples import Rows, Samples, part_of, sample_weights
-from manykernels.exceptions import memory_errors_of, warn
-from manykernels.grams.plan import FACTORED, MemoryPlan
-from manykernels.grams.training import LAZY, as_bank
+from manykernels.exceptions import MemoryBudgetError, memory_errors_of, warn
+from manykernels.grams.plan import FACTORED, GRAM, MemoryPlan
+from manykernels.grams.training import LAZY, as_bank, projected_bank
 from manykernels.kernels import KernelBank, Pairs
 from manykernels.objective.losses import Loss
 from manykernels.objective.problem import Problem
@@ -185,7 +186,8 @@ class CrossValidated(KeepsHeldOut):
             folds, found = self._scored(tried, own_folds(splits, held_out), own_folds(fewer, held_out[: len(fewer)]))
         exchangeable = exchanges(self.cv, groups)
         asked = found and (searches or (self.alphas is None and exchangeable))
-        levels = self._levels_of_noise(whole().problems, samples) if asked else []
+        permuted = whole().selecting if whole().projects else whole()
+        levels = self._levels_of_noise(permuted.problems, samples) if asked else []
         evidence = partial(Evidence.of, splits, levels if exchangeable and levels else None)
         if isinstance(tried, MixtureSearch):
             candidates = self._choose_mixtures(tried, found, whole(), evidence)
@@ -234,14 +236,15 @@ class CrossValidated(KeepsHeldOut):
     ) -> OpenedKernels:
         """Return kernels of samples, matrices held as ``kind`` says, and as ``selecting`` says for what selects."""
         check_deadline()
-        model = self._at_given_strength(given.rows)
+        projected = self._projected is not None and form == FACTORED
+        model = self._at_given_strength(given.rows, projected=projected)
         model = model if form is None else model.set_params(resources__representation=form)
         samples = model._encoded(given)
         training, problems = model._open(samples, loss, penalty, kind=kind, tol=tol if rounded else 0.0)
         own: dict[str, Any] = {"loss": loss, "penalty": penalty, "kind": kind, "tol": tol, "form": FACTORED}
         apart = selecting == FACTORED and not training.without_matrix
         on_factors = partial(self._opened, given, selecting=selecting, **own) if apart else None
-        return OpenedKernels(model, samples, training, problems, tol, on_factors)
+        return OpenedKernels(model, samples, training, problems, tol, on_factors, apart and self._projected is not None)
 
     def _own_folds(
         self,
@@ -309,7 +312,7 @@ class CrossValidated(KeepsHeldOut):
             cast("Any", whole.training.stack).table.let_go()
         grid = self.n_alphas, self._alpha_min_ratio
         enough = whole.enough if self.scoring is None else np.inf
-        rungs: dict[str, Any] = {"room": whole.room, "late": whole.training.factored}
+        rungs: dict[str, Any] = {"room": whole.room, "late": whole.training.factored, "many": whole.projects}
         return MixtureSearch(averages, selections, nothing, *grid, every=every, enough=enough, **rungs)
 
     @property
@@ -409,19 +412,27 @@ class CrossValidated(KeepsHeldOut):
         families = penalty_families(penalty, own, self.l1_ratios)
         return families if tried is None else [replace(own, factors=factors) for factors in tried for own in families]
 
-    @property
-    def _patience(self) -> float | None:
+    def _patience(self, rows: Rows) -> float | None:
         """Predicted seconds of a fit up to which the default bank stays on matrices."""
-        return patience_of(self, self._checked_loss())
+        loss = self._checked_loss()
+        return np.inf if keeps_exact(self, loss, rows) else patience_of(self, loss)
 
-    def _decide_kernels(self, rows: Rows) -> None:
-        """Decide by all rows which kernels there are: gaps, kinds and dates must not give a fold another list."""
-        self._decided = as_bank(self.kernels, rows, self._patience).resolve(rows)
+    def _decide_kernels(self, rows: Rows, n_targets: int = 1) -> None:
+        """Decide by all rows which kernels there are: gaps, kinds and dates must not give a fold another list.
 
-    def _at_given_strength(self, rows: Rows) -> BaseMKL:
+        Where fits that select would take long, they have kernels on landmarks in place of those of averages.
+        """
+        loss = self._checked_loss()
+        self._decided, self._projected = as_bank(self.kernels, rows, self._patience(rows)).resolve(rows), None
+        if isinstance(self._decided, KernelBank) and patience_of(self, loss) is not None:
+            self._projected = projected_bank(self._decided, self.kernels, rows, PATIENCE_OF_AVERAGES)
+        if self._projected is not None and not keeps_exact(self, loss, rows, n_targets):
+            self._decided, self._projected = self._projected, None
+
+    def _at_given_strength(self, rows: Rows, *, projected: bool = False) -> BaseMKL:
         """Return the plain estimator with these parameters, which knows the columns of these rows."""
         model = self._plain_estimator()
-        model.kernels = self._decided
+        model.kernels = self._projected if projected else self._decided
         model.n_features_in_ = len(rows) if self._takes_kernels else self.n_features_in_
         if hasattr(self, "feature_names_in_"):
             model.feature_names_in_ = self.feature_names_in_
@@ -439,9 +450,20 @@ class CrossValidated(KeepsHeldOut):
         return self._forms_of_run(samples, loss, groups)[0]
 
     def _forms_of_run(self, samples: Samples, loss: Loss, groups: Any) -> tuple[MemoryPlan | None, tuple[str, str]]:
-        """Return the plan of the search, and how kernels are held for averages and for what selects."""
-        self._decide_kernels(samples.rows)
-        return plan_of_search(self, self._at_given_strength(samples.rows), samples, loss, groups)
+        """Return the plan of the search, and how kernels are held for averages and for what selects.
+
+        Where exact kernels do not fit the memory, or projected ones are no factors, all are on landmarks.
+        """
+        self._decide_kernels(samples.rows, samples.y.shape[1])
+        own = partial(self._at_given_strength, samples.rows)
+        given = partial(plan_of_search, samples=samples, loss=loss, groups=groups)
+        if self._projected is not None:
+            with suppress(MemoryBudgetError):
+                plan, forms = given(self, own(), projected=own(projected=True))
+                if forms == (GRAM, FACTORED):
+                    return plan, forms
+            self._decided, self._projected = self._projected, None
+        return given(self, own())
 
     def _scoring_weight(self, y: Array, weight: Array | None) -> Array | None:
         """Return the weights of held-out samples in the score."""
@@ -518,13 +540,15 @@ class CrossValidated(KeepsHeldOut):
         total = whole.samples.total_weight
         best = self.best_per_target_ if self.best_per_target_ is not None else [self.best_index_] * len(whole.problems)
         mine = [found[index] for index in best]
+        on_sums = [whole.averages(own.family) for own in mine]
+        # One model is of one list of kernels: beside targets that have a selection, averages are on landmarks too.
+        landmarks = whole.projects and not all(on_sums)
+        whole = whole.selecting if landmarks or not any(on_sums) else whole
         penalties = [own.family.penalties(own.strength, whole)[k] for k, own in enumerate(mine)]
         settings = self._resources.limits() | {"tol": self.tol, "random_state": self.random_state}
         mixtures = [own.family for own in mine]
-        if not any(whole.averages(own) for own in mixtures):
-            whole = whole.selecting
         problems = whole.problems
-        models = [None if self.solver != AUTO else begin(own.family, own.strength) for own in mine]
+        models = [None if self.solver != AUTO or landmarks else begin(own.family, own.strength) for own in mine]
         starts = [None if own is None else own[k] for k, own in enumerate(models)]
         pairs, stack = zip(mixtures, starts, strict=True), whole.training.stack
         # From a start, larger ones are read too rarely to be held.

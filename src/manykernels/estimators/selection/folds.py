@@ -15,7 +15,14 @@ from weakref import ref
 import numpy as np
 from sklearn.base import BaseEstimator, RegressorMixin
 
-from manykernels.estimators.selection.averages import AverageKernel, AverageModels, can_average, fit_averages, opened
+from manykernels.estimators.selection.averages import (
+    KEPT_ROWS,
+    AverageKernel,
+    AverageModels,
+    can_average,
+    fit_averages,
+    opened,
+)
 from manykernels.estimators.selection.on_features import (
     begun_on_features,
     features_of,
@@ -58,6 +65,7 @@ FIRST_FOLDS, FIRST_SHARE = 3, 0.5  # folds in which what is in doubt is tried fi
 # 400 to 1,000 rows (digits, breast cancer, two made ones) halves chose models that score as those of shares of 0.41 to
 # 0.5 do, or better. Smaller shares reject what all rows would choose; folds of fewer rows take little time
 FEWER_SHARE, FEWER_FROM = 0.5, 300
+MOST_FEWER = 3_000  # rows of these, at most
 MOST_LABELS = 100  # distinct targets that may be classes, none of which may be missing
 
 
@@ -67,14 +75,14 @@ def n_first_folds(n_folds: int) -> int:
 
 
 def of_fewer_rows(splits: Sequence[Split], target: Array, weight: Array) -> list[Split]:
-    """Return the first folds with half of the rows to learn from, spread over the targets; none of short folds.
+    """Return the first folds with half of the rows to learn from or less, spread over the targets; none of short folds.
 
     All candidates are tried there; what cannot win with half of the rows is not tried with more.
     """
     fewer = []
     for train, test in splits[: n_first_folds(len(splits))]:
         known = train[weight[train] > 0]
-        n_kept = int(FEWER_SHARE * len(known))
+        n_kept = min(int(FEWER_SHARE * len(known)), MOST_FEWER)
         if len(known) < FEWER_FROM or target.dtype.names is not None:
             return []
         first = target[known] if target.ndim == 1 else target[known, 0]
@@ -184,6 +192,7 @@ class OpenedKernels:
     problems: list[Problem]  # one a target, on all kernels, under any penalty
     tol: float  # relative gap of its models
     on_factors: Callable[[], OpenedKernels] | None = None  # the same kernels as factors, where what selects has these
+    projects: bool = False  # whether these factors are of projections of some kernels on landmarks
     _selecting: OpenedKernels | None = None
     _stored: list[Problem] | None = None
     _held_out: tuple[HeldOut, PreparedRows[Any]] | None = None
@@ -201,13 +210,27 @@ class OpenedKernels:
         """The same kernels as those that select read them: as factors, where these are predicted to be faster."""
         if self.on_factors is not None and self._selecting is None:
             self._selecting = self.on_factors()
-            self._selecting.__dict__["empty"] = self.empty
+            if not self.projects:
+                self._selecting.__dict__["empty"] = self.empty
         return self._selecting or self
 
     @cached_property
     def empty(self) -> list[tuple[Array, float]]:
-        """Dual norms and losses of the best constants."""
-        return empty_models(self.problems)
+        """Dual norms and losses of the best constants; factors give those of kernels that are not projected."""
+        if not self.projects:
+            return empty_models(self.problems)
+        pairs = zip(self.names, self.selecting.names, strict=True)
+        own = np.flatnonzero([name != projected for name, projected in pairs])
+        posed = [
+            replace(problem, stack=problem.stack.view(own), kernel_penalties=problem.penalties[own])
+            for problem in self.problems
+        ]
+        found = []
+        for (norms, loss), (exact, _) in zip(self.selecting.empty, empty_models(posed), strict=True):
+            norms = norms.copy()
+            norms[own] = exact
+            found.append((norms, loss))
+        return found
 
     @cached_property
     def intercepts(self) -> Array:
@@ -254,7 +277,7 @@ class OpenedKernels:
         if self.training.factored:
             rank = n_features(self.training.stack, family.kernels)
             return size * (rank * (n + len(held_out.rows)) + rank * (rank + 1) // 2)
-        return size * n * (n + len(held_out.rows))
+        return size * n * (n + len(held_out.rows) + (n if n >= KEPT_ROWS else 0))
 
     @property
     def room(self) -> int:

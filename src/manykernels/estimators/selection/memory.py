@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from manykernels.estimators.selection.averages import can_average
+from manykernels.estimators.selection.averages import KEPT_ROWS, MOST_DOUBLE, can_average
 from manykernels.estimators.selection.mixtures import MOST_SELECTED
 from manykernels.estimators.selection.splits import N_FOLDS
 from manykernels.estimators.strength import AUTO, default_fraction
@@ -51,6 +51,9 @@ AVERAGE_ROUNDED = 3
 FACTORED_BYTES = 12  # an entry of a matrix among features: in double precision while it is a factor, and unpacked
 REMEMBERED_AVERAGES = 24  # models of a fold and target: about three strengths of each average, until one is chosen
 PATIENCE_OF_AVERAGES = 8.0  # predicted seconds of one fit on matrices, at which searches on landmarks take as long
+# Rows up to which averages of one target are of exact kernels, each fold of which holds one matrix at a time; times the
+# square root of the number of targets, and of that of columns beyond a few
+MOST_EXACT, FEW_COLUMNS = 12_000, 200
 # Part of what varies, of one target: eight searches of one target took 0.13 to 0.70 of it, 0.39 on the mean
 LIKELY_OF_FOLDS = 0.4
 LIKELY_FOLDS = 3  # in which selections are tried first, and as often only
@@ -60,15 +63,17 @@ LAST_SQUARES = 3  # float64 among all rows beside these: the sum that is factori
 
 
 def plan_of_search(
-    search: Any, plain: BaseMKL, samples: Samples, loss: Loss, groups: Any
+    search: Any, plain: BaseMKL, samples: Samples, loss: Loss, groups: Any, projected: BaseMKL | None = None
 ) -> tuple[MemoryPlan | None, tuple[str, str]]:
     """Return what a search, an estimator itself, for the strength of a plain one holds; None for kernels of pairs.
 
-    With it how kernels are held, for averages and for what selects: as factors or as matrices.
+    With it how kernels are held, for averages and for what selects: as factors or as matrices. Kernels that are
+    selected are those of the ``projected`` estimator, where there is one.
     """
     mixtures, n = search._searches, len(samples.rows)
     penalty = BlockL1(1.0) if mixtures else search._families()[0].at(1.0, 1.0)
-    fit, plan = (plain._planned(samples, loss, penalty, kind=kind) for kind in (AUTO, LAZY if mixtures else AUTO))
+    fit = (projected or plain)._planned(samples, loss, penalty, kind=AUTO)
+    plan = plain._planned(samples, loss, penalty, kind=LAZY if mixtures else AUTO)
     averages, n_folds = mixtures and can_average([loss]), n_folds_of(search.cv, n, groups)
     rounded = search.scoring is None and search._fold_tol >= SINGLE_PRECISION_TOL
     selects = not (mixtures and search._named_penalty == "ridge") and samples.y.shape[1] <= MOST_SELECTED
@@ -78,8 +83,8 @@ def plan_of_search(
         return plan_given(*sizes, n_folds, search._resources.memory_budget, **settings), (GRAM, GRAM)
     if fit is None or plan is None:
         return None, (GRAM, GRAM)
-    fit = fit.at_fraction(default_fraction(n))
-    expanded = plain.kernels.expand(Table.of(samples.rows, sparse=True))
+    fit, bank = fit.at_fraction(default_fraction(n)), (projected or plain).kernels
+    expanded = bank.expand(Table.of(samples.rows, sparse=True))
     own = [(spec, columns) for _, spec, columns in expanded if len(columns) > 1]
     landmarks = tuple(spec.count for spec, _ in own if isinstance(spec, Landmarks))
     form = FACTORED if plan.kind == FACTORED else GRAM
@@ -87,9 +92,9 @@ def plan_of_search(
     apart = fit.kind == FACTORED and not fit.optional_nbytes and averages and search.solver == AUTO
     forms = form, FACTORED if apart else form
     rows = _rows_of_fold(n, n_folds, apart)
-    n_rounded = _n_triangles(plain.kernels, expanded, Table.of(samples.rows, sparse=True), rows)
+    n_rounded = 0.0 if projected else _n_triangles(bank, expanded, Table.of(samples.rows, sparse=True), rows)
     given: dict[str, Any] = {"mixtures": mixtures, "averages": averages, "apart": apart, "landmarks": landmarks}
-    given["n_targets"] = samples.y.shape[1]
+    given |= {"n_targets": samples.y.shape[1], "projected": projected is not None}
     given["chooses"] = search.l1_ratios is None or 0.0 in np.ravel(search.l1_ratios)
     return plan_search(plan, fit, n_folds, n_rounded, rounded=rounded, selects=selects, **given), forms
 
@@ -123,6 +128,19 @@ def patience_of(search: Any, loss: Loss) -> float | None:
     return PATIENCE_OF_AVERAGES if averages else None
 
 
+def keeps_exact(search: Any, loss: Loss, rows: Any, n_targets: int = 1) -> bool:
+    """Return whether averages are of exact kernels where kernels that are selected are projected on landmarks.
+
+    So they are in searches that leave all to the library, up to `MOST_EXACT` rows, and fewer of several targets or of
+    so many columns that distances take longer than factors.
+    """
+    asked = search._resources.representation != AUTO or search.l1_ratios is not None or search.solver != AUTO
+    if asked or patience_of(search, loss) is None or search._named_penalty != AUTO:
+        return False
+    more = n_targets * max(getattr(rows, "n_columns", 1) / FEW_COLUMNS, 1.0)
+    return bool(len(rows) * np.sqrt(more) <= MOST_EXACT)
+
+
 def n_folds_of(cv: Any, n_samples: int, groups: Any) -> int:
     """Return the number of folds, the usual one where that takes what is not known yet."""
     if cv is None or isinstance(cv, numbers.Integral):
@@ -143,6 +161,7 @@ def plan_search(
     mixtures: bool = True,
     averages: bool = True,
     apart: bool = False,
+    projected: bool = False,
     landmarks: Sequence[int] = (),
     rounded: bool = True,
     selects: bool = True,
@@ -172,6 +191,8 @@ def plan_search(
     apart : bool
         Whether kernels that are matrices for averages are factors for what selects; matrices of folds of about half of
         the rows, which go first, cost little.
+    projected : bool
+        Whether these factors are of kernels on landmarks, and averages of the exact kernels.
     landmarks : sequence of int
         Their numbers, of kernels of several columns that are projected on some: folds have features of their own, and
         averages are sums of these.
@@ -201,10 +222,13 @@ def plan_search(
         least, most = _of_factors(plan, folds, rows, landmarks, room, averages=averages and mixtures, rounded=rounded)
     elif not mixtures:
         least, most = (nbytes + int(plan.nbytes * (rows / n) ** 2) for nbytes in (plan.least_nbytes, plan.most_nbytes))
+    elif projected:
+        least, most = _of_exact_averages(fit, n_folds, landmarks, n_targets)
+        reason = "Averages of exact kernels, whose sum is held in single precision; what selects has landmarks."
     else:
         own = _rows_of_fold(n, n_folds, apart)
         square, triangles = 8 * own**2, int(2 * (m if n_rounded is None else n_rounded) * own * (own + 1))
-        spectra = 4 * (_side_by_side(4 * rows * n, n_folds, room) + AVERAGE_ROUNDED) * rows * n if averages else 0
+        spectra = _of_sums(rows, n, n_folds, room) if averages else 0
         open_folds = _side_by_side(triangles, n_folds, room)
         held = f"{format_bytes(triangles)} of a fold, of {open_folds} side by side at most"
         reason = f"Matrices in single precision while they are read: {held}."
@@ -214,7 +238,7 @@ def plan_search(
             few, many = (FLOOR_BYTES + 2 * count * n**2 for count in COPIED_KERNELS)
             last = few + 8 * FEWEST_SQUARES * n**2, many + 8 * LAST_SQUARES * n**2
         if averages and (chooses or not selects):  # the sum of all kernels and its factor, where one was best
-            average = FLOOR_BYTES + 16 * n**2
+            average = _of_average(n)
             last = average, last[1] if selects else average
         if apart:
             of_folds = 8 * n_folds * rows * fit.n_columns + FOLD_SPECTRUM * m * (n_folds + 1)
@@ -238,6 +262,27 @@ def plan_search(
         likely_share=1.0 - (1.0 - LIKELY_OF_FOLDS) ** n_targets,
     )
     return _allowed(planned, f", which takes {fit.expected}")
+
+
+def _of_sums(rows: int, n_samples: int, n_folds: int, room: int) -> int:
+    """Return what sums of kernels in folds hold, in single precision: with their factors where these are kept."""
+    kept = rows >= KEPT_ROWS
+    summed, beside = 4 * rows * (n_samples + kept * rows), 4 * (AVERAGE_ROUNDED - kept) * rows * n_samples
+    return _side_by_side(summed, n_folds, room) * summed + beside
+
+
+def _of_average(n_samples: int) -> int:
+    """Return what the last fit of an average holds: the sum of the kernels, and its factor."""
+    return FLOOR_BYTES + (16 if n_samples <= MOST_DOUBLE else 12) * n_samples**2
+
+
+def _of_exact_averages(fit: MemoryPlan, n_folds: int, landmarks: Sequence[int], n_targets: int) -> tuple[int, int]:
+    """Return what a search holds whose averages are of exact kernels, while kernels that are selected have features."""
+    n = fit.n_samples
+    sums = _of_sums(n - n // n_folds, n, n_folds, fit.room_for_folds)
+    features = 4 * n_folds * n * sum(landmarks) + 8 * (n_folds + 1) * sum(count**2 for count in landmarks)
+    models = 8 * REMEMBERED_AVERAGES * n * n_targets * n_folds
+    return max(sums, features, fit.least_nbytes), max(sums, features + fit.most_nbytes, _of_average(n)) + models
 
 
 def _allowed(plan: MemoryPlan, of_fit: str = "") -> MemoryPlan:

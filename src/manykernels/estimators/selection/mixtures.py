@@ -185,6 +185,7 @@ MOST_KINDS = 6  # kinds of kernels, or views, that are each tried by themselves
 MIXINGS = (1.0, 0.5, 0.0)  # from selection to averaging
 MOST_SELECTED = 10  # targets or classes up to which kernels are selected for each; beyond, weights are drawn
 MOST_AVERAGED = 4_000  # rows up to which averages are fitted on few factors; beyond, one average more says little
+MOST_SUMMED = 1e9  # entries of all kernels among all rows up to which their average is tried where some are projected
 MOST_DRAWS = 16  # random weights that are tried where there are many targets
 CONCENTRATIONS = (0.1, 1.0)  # of the Dirichlet distributions that they come from, in turn
 
@@ -377,6 +378,8 @@ def mixtures_of(
         for ratio in np.ravel(MIXINGS if l1_ratios is None else l1_ratios)
     ]
     averages, selections = averages_of(training.bank, own, spare), selections_of(own, ratios)
+    if whole.projects and len(own) * float(training.stack.n_samples) ** 2 > MOST_SUMMED and len(averages) > 1:
+        averages = [mixture for mixture in averages if mixture.label != EVERY]
     if training.without_matrix and not _averages_on_factors(whole):
         averages = [mixture for mixture in averages if whole.averages(mixture) and 0.0 in ratios]
         if ridge:

@@ -13,7 +13,14 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 
-from manykernels.estimators.selection.averages import AverageKernel, AverageModels, can_average, fit_averages, opened
+from manykernels.estimators.selection.averages import (
+    MOST_DOUBLE,
+    AverageKernel,
+    AverageModels,
+    can_average,
+    fit_averages,
+    opened,
+)
 from manykernels.estimators.selection.folds import n_first_folds
 from manykernels.estimators.selection.mixtures import Mixture
 from manykernels.estimators.selection.strengths import (
@@ -51,6 +58,7 @@ if TYPE_CHECKING:
 # Standard deviations over folds by which an average may be behind in the first one. Of 39 averages of a kind on nine
 # tables of 1,000 to 2,000 rows 17 were farther behind, the five that came level over three folds 0.1 at most.
 FAR = 1.5
+MOST_AVERAGES = 2  # of many rows that are tried with all of them
 BOTH = 2  # folds of fewer rows in each of which what takes time is behind, and then out
 BEYOND = 1.0 + 1e-6  # fraction of the strength at which a model is empty
 AVERAGING_RATIO, AVERAGING_STEPS = 1e-6, 25  # smallest fraction of the first grid of an average, and its length
@@ -73,6 +81,7 @@ class Rung:
     constants: Array | None = None  # (n_folds, T): what the best constants score, once it is known
     room: int = MOST_ROOM  # bytes that matrices of folds may take together; those beyond are opened one at a time
     late: bool = False  # whether what selects is tried with all rows alone
+    many: bool = False  # whether averages are of exact kernels of many rows
 
     # --- the race ----------------------------------------------------------------------------------------------------
 
@@ -87,9 +96,9 @@ class Rung:
             known = self.below.race([path for path in paths if self._tells_with_fewer(path)])
             for fold in self.below.folds:
                 fold.close()
-            able = worth_all_rows(known)
+            able = self._best_averages(worth_all_rows(known))
             # More rows move the best strengths by a step or two of the grid.
-            told = [StrengthPath(own.mixture, own.grid, sorted(set(own.best().tolist())), self.finest) for own in able]
+            told = [StrengthPath(own.mixture, own.grid, self._around(own), self.finest) for own in able]
             paths = told + [path for path in paths if not self._tells_with_fewer(path)]
         found: list[StrengthPath] = []
         for path in paths:
@@ -119,6 +128,17 @@ class Rung:
         that were held out wrong; what selects has 27.
         """
         return path.mixture.averages or not self.late
+
+    def _best_averages(self, able: list[StrengthPath]) -> list[StrengthPath]:
+        """Return all that selects, and of many rows the best averages alone: each fold has a large matrix for each."""
+        averages = sorted((own for own in able if own.mixture.averages), key=lambda own: -best_scores([own]).mean())
+        kept = averages[:MOST_AVERAGES] if self.many else averages
+        return [own for own in able if not own.mixture.averages or own in kept]
+
+    def _around(self, known: StrengthPath) -> list[int]:
+        """Return where the best strengths of all rows are expected, by those of fewer: weaker ones of many rows."""
+        best = set(known.best().tolist())
+        return sorted(best | {number + 1 for number in best} if self.many else best)
 
     def _can_win(self, path: StrengthPath, rivals: Sequence[StrengthPath]) -> bool:
         """Whether a mixture may be ahead of others, after a look at it in the first folds.
@@ -296,6 +316,7 @@ class MixtureSearch:
     room: int = MOST_ROOM  # bytes that matrices of folds may take together
     enough: float = np.inf  # mean score from which on nothing is left to gain
     late: bool = False  # whether averages have not all kernels, so that what selects is tried with all rows alone
+    many: bool = False  # whether averages are of exact kernels of many rows, which take a large matrix in each fold
 
     @property
     def families(self) -> list[Mixture]:
@@ -324,7 +345,7 @@ class MixtureSearch:
         found: list[Candidate] = []
         with folds.ending.noted():
             for rung in (folds, folds.below) if folds.below else (folds,):
-                rung.room, rung.late = self.room, self.late
+                rung.room, rung.late, rung.many = self.room, self.late, self.many
                 for fold in rung.folds:
                     fold.opened  # noqa: B018  # before threads ask for it
             broad = Grid(AVERAGING_STEPS, AVERAGING_RATIO, self.enough)
@@ -404,9 +425,10 @@ def _solved(
     """
     until = end_of(settings.get("time_limit"))
     if in_closed_form(problems, mixture, solver):
-        fit = _averaged(problems, starts, settings)
-        if all(found.status is Status.CONVERGED for found in fit.solutions):
-            return fit
+        for dtype in (np.float32, np.float64)[problems[0].n_samples <= MOST_DOUBLE :]:
+            fit = _averaged(problems, starts, settings | {"time_limit": time_left(until)}, dtype)
+            if all(found.status is Status.CONVERGED for found in fit.solutions):
+                return fit
     return solve_problems(problems, solver, n_jobs, starts, **settings | {"time_limit": time_left(until)})
 
 
@@ -416,13 +438,15 @@ def in_closed_form(problems: list[Problem], mixture: Mixture, solver: str | Solv
     return matrices and plain and mixture.averages and can_average([problem.loss for problem in problems])
 
 
-def _averaged(problems: list[Problem], starts: Sequence[Solution | None], settings: dict[str, Any]) -> Fit:
+def _averaged(problems: list[Problem], starts: Sequence[Solution | None], settings: dict[str, Any], dtype: Any) -> Fit:
+    """Return averages of a sum of kernels that is held in a precision, and their certificates for exact kernels."""
     first = problems[0]
     gram = first.stack.combine(1.0 / first.penalties**2)
     targets = np.column_stack([problem.y for problem in problems])
     strengths = np.array([problem.regularizer.strength for problem in problems])
     losses, none = [problem.loss for problem in problems], np.empty((0, first.n_samples))
-    kernel = opened(gram, none, losses, first.weight, centered=first.fit_intercept)
+    kernel = opened(gram, none, losses, first.weight, centered=first.fit_intercept, dtype=dtype)
+    del gram
     known = [own for own in starts if own is not None]
     models = _begun(kernel, strengths, known) if len(known) == len(problems) else None
     for share in SHARES:
