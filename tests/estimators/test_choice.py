@@ -9,7 +9,7 @@ import pytest
 
 from manykernels import MKLClassifierCV, MKLRegressor, MKLRegressorCV, load_model, save_model
 from manykernels.estimators.parameters import with_kernels_of
-from manykernels.estimators.selection import choice, memory, search
+from manykernels.estimators.selection import memory, search
 from manykernels.exceptions import InvalidInputError, MemoryBudgetError
 from manykernels.grams import plan, training
 from manykernels.kernels import KernelBank
@@ -71,7 +71,6 @@ def counted_as_many(monkeypatch: pytest.MonkeyPatch) -> None:
 
     monkeypatch.setattr(training, "_worth_landmarks", worth)
     monkeypatch.setattr(training, "default_landmarks", lambda n_rows: 25)
-    monkeypatch.setattr(choice, "cost_little", lambda n_kernels, n_samples: False)
     for name in ("gram_seconds", "gram_seconds_beyond"):
         monkeypatch.setattr(plan, name, lambda *args, **sizes: 1e3)
 

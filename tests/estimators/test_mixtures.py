@@ -118,7 +118,7 @@ def test_a_factor_that_is_kept_with_a_kernel_serves_the_next_strengths(
     for strength in (0.8, 0.5, 0.4):
         known = fit_averages(kernel, losses, y, weight, np.array([strength]), tol=1e-6, start=known)
         assert known.finished
-        wanted = solve(gram[None], y[:, 0], loss=loss, regularizer="ridge", strength=strength, tol=1e-10)
+        wanted = solve(gram[None], y[:, 0], loss=loss, penalty="ridge", strength=strength, tol=1e-10)
         scores = wanted.kernel_weights[0] * cross @ wanted.dual_coef + wanted.intercept
         np.testing.assert_allclose(known.held_out[:, 0], scores, atol=scale)
     assert (n_first, len(made)) == (1, 1) if loss == "squared" else len(made) - n_first <= 1
