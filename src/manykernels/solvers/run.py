@@ -175,12 +175,6 @@ class Run(Generic[C]):
         self._iteration = max(self._iteration, 0)
         self._keep(empty())
 
-    def take(self, model: C) -> None:
-        """Take the next model of algorithms that run side by side, which end by themselves."""
-        self._iteration += 1
-        self._keep(model)
-        self._tell(model, None)
-
     def _next(self, models: Iterator[C | None]) -> C | None:
         """Return the next model; at the end of all, or after an error, there is none, and the run is over."""
         try:

@@ -43,7 +43,6 @@ from manykernels.objective.regularizers import Penalty, Regularizer, get_regular
 from manykernels.objective.regularizers.base import check_regularizer
 from manykernels.solvers.base import Solver, check_warm_start
 from manykernels.solvers.factored.model import FactorFunctions
-from manykernels.solvers.factored.solver import FactoredNewton
 from manykernels.solvers.registry import configured_solver, here_as_array, problem_of, refusal_of_factors
 from manykernels.solvers.solution import Solution, Status
 from manykernels.validation.arrays import Array, check_choice, check_nonnegative_vector, check_positive
@@ -203,17 +202,9 @@ def solve(
 def _solved(
     problems: Sequence[Problem], solver: str | Solver, warm_start: Solution | None, parameters: dict[str, Any]
 ) -> list[Solution]:
-    """Return one solution a problem; those on factors share their passes."""
+    """Return one solution a problem."""
     chosen = [configured_solver(solver, problem, **parameters) for problem in problems]
-    if len(problems) == 1:
-        return [chosen[0].solve(problems[0], warm_start)]
-    if not isinstance(chosen[0], FactoredNewton):
-        return [own.solve(problem, warm_start) for own, problem in zip(chosen, problems, strict=True)]
-    solutions = chosen[0].solve_each(problems)
-    for t, solution in enumerate(solutions):
-        if solution.status is not Status.CONVERGED:
-            warn(f"Target {t}: {solution.message}", ConvergenceWarning)
-    return solutions
+    return [own.solve(problem, warm_start) for own, problem in zip(chosen, problems, strict=True)]
 
 
 @dataclass(frozen=True, eq=False)

@@ -112,7 +112,7 @@ def test_large_ranks_take_turns_on_workers(monkeypatch: pytest.MonkeyPatch) -> N
     assert_same(on_factors(on_dask(X), y, BANK, **options), on_factors(X, y, BANK, **options), 1e-5)
 
 
-def test_several_targets_share_passes_on_workers() -> None:
+def test_several_targets_on_workers() -> None:
     X, y = data("squared")
     Y = np.column_stack([y, X[:, 2] ** 2])
     options: dict[str, Any] = {"loss": "squared", "alpha": "0.3*max"}

@@ -3,9 +3,7 @@
 `advice_on_factors` says what keeps a fit from a smaller gap: which kernels, and what it would take.
 """
 
-from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
-from functools import partial
 from typing import Any, ClassVar, cast
 
 import numpy as np
@@ -25,7 +23,7 @@ from manykernels.solvers.factored.model import FactorFunctions
 from manykernels.solvers.factored.objective import Point
 from manykernels.solvers.factored.state import Component, Start, State, components_of
 from manykernels.solvers.factored.working_matrices import WorkingMatrices
-from manykernels.solvers.factored.working_set import FactoredWorkingSet, Quads
+from manykernels.solvers.factored.working_set import FactoredWorkingSet
 from manykernels.solvers.run import ROUNDING, Run, advice_of, deadline
 from manykernels.solvers.solution import Model, Solution, Status
 from manykernels.threads import blas_threads
@@ -219,7 +217,7 @@ class FactoredNewton(Solver):
         return ROUNDS_WITHOUT_GAIN
 
     def _solve_apart(self, problem: Problem, warm_start: Solution | None) -> Solution:
-        run = self._run()
+        run: Run[Solution] = Run(self._limits, f"Solver '{self.name}'")
         with deadline(self.time_limit), blas_threads(problem.n_samples, problem.stack.n_threads):
             work = self._working_set(problem)
             before = problem.stack.counters.passes
@@ -231,9 +229,6 @@ class FactoredNewton(Solver):
 
             run.follow(map(certified, work.rounds(start)), lambda: certified(work.empty()))
         return self._ended(problem, run, work)
-
-    def _run(self) -> Run[Solution]:
-        return Run(self._limits, f"Solver '{self.name}'")
 
     def _ended(self, problem: Problem, run: Run[Solution], work: FactoredWorkingSet) -> Solution:
         """Return the best model of a run, with its functions, and what keeps it from a smaller gap."""
@@ -255,31 +250,6 @@ class FactoredNewton(Solver):
             found = replace(found, message=found.message.removesuffix(advice) + why)
         norms, functions = norms_of(work.problem, best.state), functions_of(work.problem, best.state)
         return replace(found, kernel_norms=norms, functions=functions)
-
-    def solve_each(self, problems: Sequence[Problem]) -> list[Solution]:
-        """Solve problems on one stack side by side: a pass over all kernels serves all of them that have not ended."""
-        with problems[0].stack.counted_apart() as stack:
-            own = [problem.over(stack) for problem in problems]
-            for problem in own:
-                self._check_arguments(problem, None)
-                self.check(problem)
-            works = [self._working_set(problem) for problem in own]
-            runs = [self._run() for _ in works]
-
-            def taken(slot: int, state: State) -> Solution:
-                return certified_model(works[slot].problem, state, stack.counters.passes)
-
-            def empty(slot: int) -> Solution:
-                return taken(slot, works[slot].empty())
-
-            with deadline(self.time_limit), blas_threads(stack.n_samples, stack.n_threads), np.errstate(all="ignore"):
-                try:
-                    for slot, state in run_together(works):
-                        runs[slot].take(taken(slot, state))
-                except KeyboardInterrupt:  # each keeps its best model, or the one without kernels
-                    for slot, run in enumerate(runs):
-                        run.interrupt(partial(empty, slot))
-            return [self._ended(*ended) for ended in zip(own, runs, works, strict=True)]
 
 
 def as_evaluated(problem: Problem, model: Solution) -> Solution:
@@ -365,29 +335,3 @@ def _told_again(found: Solution, problem: Problem, model: Solution, tol: float) 
         status=status,
         message=message,
     )
-
-
-def run_together(methods: Sequence[FactoredWorkingSet]) -> Iterator[tuple[int, State]]:
-    """Run problems over one stack side by side, and yield every certified state with the number of its problem.
-
-    A pass over all kernels serves every problem that has not ended.
-    """
-    loops = [method.steps() for method in methods]
-    asked: dict[int, Array] = {}
-    answers: dict[int, Quads | None] = dict.fromkeys(range(len(loops)))
-    while answers:
-        for slot, quads in answers.items():
-            told: Any = quads
-            while True:
-                try:
-                    told = loops[slot].send(told)
-                except StopIteration:
-                    break
-                if not isinstance(told, State):
-                    asked[slot] = told
-                    break
-                yield slot, told
-                told = None
-        slots = list(asked)
-        bounds = methods[0].stack.quads_each([asked.pop(slot) for slot in slots]) if slots else []
-        answers = dict(zip(slots, bounds, strict=True))

@@ -14,8 +14,8 @@ use violate as much as any, their factors are made finer. Then `newton` solves o
 """
 
 import time
-from collections.abc import Generator
-from typing import Any, cast
+from collections.abc import Iterator
+from typing import cast
 
 import numpy as np
 
@@ -86,26 +86,11 @@ class FactoredWorkingSet:
         self.proved: DualBound | None = None  # the largest lower bound, which holds for every model
         self._started = time.perf_counter()
 
-    def rounds(self, start: Start | None = None) -> Generator[State, None, str]:
-        """Yield the state after each certificate, and return why the loop ended; begin from ``start``."""
-        loop: Any = self.steps(start)
-        told: DualPass | None = None
-        while True:
-            try:
-                told = loop.send(None if told is None or isinstance(told, State) else self.stack.quads(told))
-            except StopIteration as end:
-                return str(end.value[1])
-            if isinstance(told, State):
-                yield told
-
-    def steps(self, start: Start | None = None) -> Generator[Array | State, Quads, tuple[State, str]]:
-        """Yield dual coefficients whose bounds on ``rho' K_m rho`` it then goes on with, and the state once certified.
-
-        Returns the last state and why the loop ended: converged, max_iter, time_limit or stalled; ``start`` is the
-        model of another problem on the same stack.
-        """
+    def rounds(self, start: Start | None = None) -> Iterator[State]:
+        """Yield the state after each certificate; begin from ``start``, of another problem on the same stack."""
         if start is not None and start.matrices is not None:
-            return (yield from self._go_over(self._start(), start.matrices.over(self.problem)))
+            yield from self._go_over(self._start(), start.matrices.over(self.problem))
+            return
         state = self._start() if start is None or not len(start.kernels) else self._continued(start)
         stalled, short = 0, False
         served = start.certified if start is not None and start.certified is not None else None
@@ -115,44 +100,41 @@ class FactoredWorkingSet:
         if served is not None and self._loose(state, served):
             served = None
         for number in range(self.max_rounds + 1):
-            bound = yield from self._certify(state, state.slopes, self._first, served)
+            bound = self._certify(state, state.slopes, self._first, served)
             self._first = served = None
             assert state.best is not None
             gap = state.primal - state.best.value
             self._record(state, number, gap)
             yield state
-            if gap <= self.tol * self._size(state):
-                return state, "converged"
-            if time.perf_counter() - self._started > self.time_limit:
-                return state, "time_limit"
-            if number == self.max_rounds:
-                break
+            if gap <= self.tol * self._size(state) or number == self.max_rounds or self._left < 0:
+                return
             before, held = (state.primal, len(state.kernels), state.factor_tol), state.kernels
             kernels, finer = self._wanted(state, bound, gap)
             if not len(state.kernels):
                 kernels = self._without_matrices(kernels)
-            if self._at_once(kernels) and (matrices := self._matrices(kernels)) is not None:
-                return (yield from self._go_over(state, matrices))
-            if finer and self._short(state, bound):
-                if (matrices := self._matrices(kernels)) is not None:
-                    return (yield from self._go_over(state, matrices))
+            matrices, lacking = None, finer and self._short(state, bound)
+            if self._at_once(kernels) or lacking:
+                matrices = self._matrices(kernels)
+            if lacking and matrices is None:
                 if short:
-                    return state, "stalled"
+                    return
                 short = True  # once more: other factors may still be too coarse
                 if self._room_for_landmarks(kernels):
                     state.factor_tol = min(state.factor_tol, FINE)
-            self._grow(state, kernels, finer, gap)
-            if self._smaller_as_matrices(state) and (matrices := self._matrices(kernels)) is not None:
-                return (yield from self._go_over(state, matrices))
-            exhausted = self._solve(state, gap, held)
-            after = (state.primal, len(state.kernels), state.factor_tol)
-            stalled = stalled + 1 if after == before or (stalled and gap >= state.primal - state.best.value) else 0
-            # Weak penalties make Hessians of factors all but singular.
-            if exhausted and self.problem.n_samples <= RANK_LIMIT and (matrices := self._matrices(kernels)) is not None:
-                return (yield from self._go_over(state, matrices))
+            if matrices is None:
+                self._grow(state, kernels, finer, gap)
+                matrices = self._matrices(kernels) if self._smaller_as_matrices(state) else None
+            if matrices is None:
+                exhausted = self._solve(state, gap, held)
+                after = (state.primal, len(state.kernels), state.factor_tol)
+                stalled = stalled + 1 if after == before or (stalled and gap >= state.primal - state.best.value) else 0
+                if exhausted and self.problem.n_samples <= RANK_LIMIT:
+                    matrices = self._matrices(kernels)  # weak penalties make Hessians of factors all but singular
+            if matrices is not None:
+                yield from self._go_over(state, matrices)
+                return
             if stalled > 3:
-                return state, "stalled"
-        return state, "max_iter"
+                return
 
     def without_kernels(self) -> float:
         """Return the value of the best model without kernels."""
@@ -192,14 +174,14 @@ class FactoredWorkingSet:
 
     def _certify(
         self, state: State, slopes: Array, known: Quads | None = None, served: DualPass | None = None
-    ) -> Generator[Array | State, Quads, DualBound]:
+    ) -> DualBound:
         """Return the bound that slopes prove, or a pass made under another penalty, and keep the best."""
         if served is not None:
             rho, quads, z = served.rho, served.quads, state.point.z
         else:
             rho, z = self._balanced(state, slopes)
             near = None if known is not None else self._near(state, rho)
-            quads = near or known or (yield rho)
+            quads = near or known or self.stack.quads(rho)
         if served is None:
             served = DualPass(self.problem, rho, quads, self._growth(quads), near is None)
         state.certified = served
@@ -493,7 +475,7 @@ class FactoredWorkingSet:
         matrices.add(kernels.tolist())
         return matrices
 
-    def _go_over(self, state: State, matrices: WorkingMatrices) -> Generator[Array | State, Quads, tuple[State, str]]:
+    def _go_over(self, state: State, matrices: WorkingMatrices) -> Iterator[State]:
         """Go on with N x N matrices of the kernels that need them, until no kernel is missing.
 
         While some are, to solve for the others closely is for nothing.
@@ -505,24 +487,22 @@ class FactoredWorkingSet:
             gap = state.primal - state.best.value if state.best is not None else np.inf
             wanted = min(0.03 * gap / self._size(state), loosest)
             wanted = wanted if wanted > NEARLY * self.tol else closest  # one step more, in place of a round
-            bound, gap = yield from self._taken_over(state, matrices.solve(wanted, self._left))
+            bound, gap = self._taken_over(state, matrices.solve(wanted, self._left))
             yield state
             if gap <= self.tol * self._size(state):
-                return state, "converged"
+                return
             _pass_interrupt_on(state)
-            if self._left < 0:
-                return state, "time_limit"
+            if self._left < 0 or len(state.rounds) > self.max_rounds:
+                return
             held = matrices.kernels
             missing = np.setdiff1d(self._entering(state, bound, held, gap), held)
-            if len(state.rounds) > self.max_rounds:
-                return state, "max_iter"
             more = len(missing) > 0 and matrices.needed(missing.tolist()) <= matrices.allowed
             if more:
                 matrices.add(missing.tolist())
             elif wanted > closest:
                 loosest = closest
             else:
-                return state, "stalled"
+                return
 
     def _begin(self, matrices: WorkingMatrices, state: State) -> None:
         """Let matrices begin where factors ended: at the best dual coefficients, and weights that give the norms."""
@@ -534,14 +514,12 @@ class FactoredWorkingSet:
         weights /= np.maximum(best.norms * self.problem.penalties, 1e-300)
         matrices.begin((best.scale * best.rho, weights, state.point.b))
 
-    def _taken_over(
-        self, state: State, exact: ExactContinuation
-    ) -> Generator[Array | State, Quads, tuple[DualBound, float]]:
+    def _taken_over(self, state: State, exact: ExactContinuation) -> tuple[DualBound, float]:
         """Take a solution in N x N matrices over, and return the bound that it proves, and the gap."""
         state.point, state.primal, state.exact = exact.point, exact.primal, exact
         state.kernels, state.norms = exact.kernels, self.problem.penalties[exact.kernels] * exact.norms
         state.steps += exact.solution.newton_steps
-        bound = yield from self._certify(state, -exact.solution.dual_coef)
+        bound = self._certify(state, -exact.solution.dual_coef)
         assert state.best is not None
         gap = state.primal - state.best.value
         state.own_gap, state.objective = gap, None
