@@ -78,7 +78,6 @@ SWITCHES = {
     "quadratic_rows": Switch((f"{FACTORED}newton:descends", f"{FACTORED}kinks:descends"), False),
     "quadratic_bins": Switch((f"{FACTORED}newton:rounded_products", f"{FACTORED}kinks:rounded_products"), np.inf),
     "matrix_first": Switch((f"{FACTORED}working_set:matrix_first", f"{FACTORED}working_matrices:matrix_first"), False),
-    "near_passes": Switch(("grams.factored.explicit:ExplicitStack.near_passes",), None),
     "averages": Switch((f"{SELECTION}search:can_average", f"{SELECTION}folds:can_average"), False),
     "features_of_averages": Switch((f"{SELECTION}folds:stands_as_features",), False),
     "fewer_rows": Switch((f"{SELECTION}choice:of_fewer_rows",), []),

@@ -124,13 +124,13 @@ def test_functions_in_cones_begin_inside_of_them_wherever_their_paths_point() ->
 
 
 @pytest.mark.parametrize("loss", ["squared", "logistic"])
-def test_gaps_of_a_path_are_those_of_whole_passes_though_most_kernels_are_only_bounded(loss: str) -> None:
+def test_gaps_of_a_path_are_those_of_the_problem(loss: str) -> None:
     rng = np.random.default_rng(4)
     X = np.asfortranarray(rng.normal(size=(150, 120)))
     scores = X[:, :6] @ rng.normal(size=6) + rng.normal(size=150)
     y = np.sign(scores) if loss == "logistic" else scores
     stack = factored_stack(X, KernelBank([(f"group {g}", Linear(), [2 * g, 2 * g + 1]) for g in range(60)]))
-    solver, found, read = FactoredNewton(tol=1e-5), None, []
+    solver, found = FactoredNewton(tol=1e-5), None
     slopes = y - y.mean() if loss == "squared" else 0.5 * (y - y.mean())
     for strength in float(np.sqrt(stack.quad(slopes).max())) * 0.93 ** np.arange(1, 15):
         problem = Problem(stack, y, get_loss(loss), get_regularizer("l1", float(strength)))
@@ -139,8 +139,6 @@ def test_gaps_of_a_path_are_those_of_whole_passes_though_most_kernels_are_only_b
         assert found.certificate.relative_gap <= 1e-5
         assert whole.dual == pytest.approx(found.certificate.dual, rel=1e-9)
         assert (found.certificate.dual_norms >= problem.dual_norms(found.dual_coef) * (1 - 1e-9)).all()
-        read.append(found.passes)
-    assert np.mean(read[3:]) < 0.8  # of a pass
 
 
 def on_columns(loss: object, sign: float = 1.0) -> Problem:

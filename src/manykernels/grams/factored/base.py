@@ -137,10 +137,6 @@ class FactoredStack(GramStack):
         """Return bounds (M,) from below and above on ``tr R' K_m R``: one pass."""
         return self.quad_bounds(R) if R.ndim == 1 else self.quads_each([R])[0]
 
-    def near_passes(self) -> Any:
-        """Return what bounds passes by earlier ones (`passes`), None where nothing but a pass says anything."""
-        return None
-
     def quads_each(self, Rs: Sequence[Any]) -> list[tuple[Array, Array]]:
         """Return `quads` of every one of these; a stack that can reads its rows once for all."""
         columns = [columns_of(R) for R in Rs]

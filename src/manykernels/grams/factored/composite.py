@@ -88,10 +88,6 @@ class CompositeStack(FactoredStack):
         """The factors of all kernels together, where one part holds them as columns in place."""
         return self.parts[0].in_place if len(self.parts) == 1 else None
 
-    def near_passes(self) -> Any:
-        """Return what bounds passes by earlier ones, where one part holds all kernels."""
-        return self.parts[0].near_passes() if len(self.parts) == 1 else None
-
     @property
     def error_constants(self) -> Array:
         """Bounds (M,) on the error of ``quad(rho)`` beside ``||rho||_1^2``."""

@@ -23,122 +23,17 @@ from typing import Any, cast
 
 import numpy as np
 
-from manykernels.grams.factored.base import ROUNDING, FactoredStack, FactorOperator, columns_of
+from manykernels.grams.factored.base import ROUNDING, FactoredStack, FactorOperator
 from manykernels.grams.factored.cells import grid_levels, grid_parts
 from manykernels.grams.factored.cones import polar_norm
 from manykernels.grams.factored.features import MAX_FEATURES, FeatureMap, LevelFeatures, by_levels, feature_map
 from manykernels.grams.factored.levels import LevelOperator
-from manykernels.grams.factored.operators import (
-    ColumnFactors,
-    FeatureOperator,
-    adjoints,
-    neighbors_from,
-    reads_columns,
-    stored,
-)
+from manykernels.grams.factored.operators import ColumnFactors, FeatureOperator, adjoints, reads_columns, stored
 from manykernels.grams.factored.prediction import KernelFunction, LineFunction, on_landmarks
-from manykernels.grams.loops import add_norms, column_products, largest_squares
+from manykernels.grams.loops import add_norms, largest_squares
 from manykernels.grams.rows.columns import ColumnTable
 from manykernels.kernels import KernelSpec, Overlap, Shaped
 from manykernels.validation.arrays import Array
-
-MOST_DIRECTIONS = 8
-AGAIN = 0.25  # of all kernels: where more would have to be read, all are, and give another direction
-NEW_DIRECTION = 1e-5  # part of a vector outside of the known directions that is worth another one
-GATHERED = 2**16  # entries of columns that are looked at together: they stay in a cache
-SLACK = 1e-9  # of a singular value, that its computation may leave
-OF_A_PRODUCT = np.finfo(np.float64).eps  # times the number of rows: of the length of a product, that sums may leave
-
-
-class ColumnPasses:
-    """Bounds on ``rho' K_m rho`` of kernels whose factors are neighboring rows of one array, from earlier passes.
-
-    Parameters
-    ----------
-    columns : (P, N) float64
-        The factors of all kernels but for their scales.
-    starts : (M,) int
-        Where those of each begin.
-    scales : (M,) float64
-    norms : (M,) float64
-        Bounds from above on the largest singular value of each kernel's factors.
-    """
-
-    def __init__(self, columns: Array, starts: Array, scales: Array, norms: Array) -> None:
-        self._columns, self._starts, self._scales, self._norms = columns, starts, scales, norms
-        self._ranks = np.diff([*starts, len(columns)])
-        # Unit vectors, or matrices, their products with columns, and what rounding may have left in these, of the norms
-        self._directions: list[tuple[Array, Array, float]] = []
-
-    def bounds(
-        self, rho: Array, limits: Array, errors: Array, known: tuple[Array, Array, Array] | None = None
-    ) -> tuple[Array, Array, int]:
-        """Return bounds from below and above, (M,) each, and how many kernels were read.
-
-        Those are read whose bound from above would exceed ``limits``; ``errors`` are what a pass leaves open. Of
-        ``known`` kernels somebody else has read the products, which come with them and the places of their factors.
-        """
-        size = float(np.linalg.norm(rho))
-        rest, products = rho, np.zeros((len(self._columns), *rho.shape[1:]))
-        error = len(rho) * OF_A_PRODUCT * size
-        for direction, own, wrong in self._directions:
-            part = float(np.vdot(direction, rest))
-            rest, products, error = rest - part * direction, products + part * own, error + abs(part) * wrong
-        left = float(np.linalg.norm(rest))
-        near, radius = np.sqrt(self._squares(products)), self._norms * (left + error)
-        low, high = np.maximum(near - radius, 0.0) ** 2, (near + radius) ** 2
-        given = np.zeros(len(limits), dtype=bool)
-        if known is not None:
-            own, places, values = known
-            given[own], read = True, np.zeros_like(products)
-            read[places] = values
-            squares = self._squares(read)[own]
-            low[own], high[own] = np.maximum(squares - errors[own], 0.0), squares + errors[own]
-        again = np.flatnonzero((high > limits) & ~given)
-        if len(again) > AGAIN * len(limits):
-            read = self._columns @ rho if known is None else self._read(np.flatnonzero(~given), rho, read)
-            if left > NEW_DIRECTION * size:
-                self._directions.append((rest / left, (read - products) / left, error / left))
-                del self._directions[:-MOST_DIRECTIONS]
-            squares = self._squares(read)
-            return np.maximum(squares - errors, 0.0), squares + errors, len(limits) - int(given.sum())
-        if len(again):
-            squares = self._squares(self._read(again, rho, np.zeros_like(products)))[again]
-            low[again], high[again] = np.maximum(squares - errors[again], 0.0), squares + errors[again]
-        return low, high, len(again)
-
-    def _squares(self, products: Array) -> Array:
-        squares = products**2 if products.ndim == 1 else np.einsum("pt,pt->p", products, products)
-        if len(squares) > len(self._starts):
-            squares = np.add.reduceat(squares, self._starts)
-        return np.asarray(squares * self._scales)
-
-    def _read(self, kernels: Array, rho: Array, out: Array) -> Array:
-        """Return ``out`` with the products of the factors of some kernels, where these stand."""
-        places = neighbors_from(self._starts[kernels], self._ranks[kernels])
-        products = np.empty(len(places))
-        for column, target in zip(columns_of(rho), out.reshape(len(out), -1).T, strict=True):
-            column_products(self._columns, places, column, products)
-            target[places] = products
-        return out
-
-
-def largest_singular_values(columns: Array, starts: Array, scales: Array) -> Array:
-    """Return bounds (M,) from above on the largest singular value of every kernel's factors."""
-    starts, out = np.asarray(starts), np.empty(len(starts))
-    ranks = np.diff([*starts, len(columns)])
-    for size in np.unique(ranks).tolist():
-        whole, count = np.flatnonzero(ranks == size), max(GATHERED // (size * columns.shape[1]), 1)
-        for first in range(0, len(whole), count):
-            own = whole[first : first + count]
-            low, high = starts[own[0]], starts[own[-1]] + size
-            places = slice(low, high) if high - low == len(own) * size else starts[own, None] + np.arange(size)
-            Z = columns[places].reshape(len(own), size, -1)
-            if size == 1:
-                out[own] = np.einsum("mri,mri->m", Z, Z)
-            else:
-                out[own] = np.linalg.eigvalsh(Z @ Z.swapaxes(1, 2))[:, -1]
-    return np.sqrt(out * scales) * (1.0 + SLACK)
 
 
 def levels_of(spec: KernelSpec, positions: tuple[int, ...], table: ColumnTable) -> list[Array] | None:
@@ -174,7 +69,6 @@ class ExplicitStack(FactoredStack):
         super().__init__(table, positions, specs, scales, names=names)
         self._stored: dict[int, Any] = {}
         self._levels: dict[int, LevelOperator] = {}
-        self._norms: list[Array] = []  # largest singular values, once they are known; twins share them
         self._maps = tuple(maps) if maps is not None else self._learned()
 
     def _learned(self) -> tuple[FeatureMap, ...]:
@@ -271,16 +165,6 @@ class ExplicitStack(FactoredStack):
         squares = np.array([self._dual_squares(m, part) for m, part in enumerate(parts)])
         errors = np.stack([self.error_bound(rho) for rho in rhos], axis=1)
         return list(zip(np.maximum(squares - errors, 0.0).T, (squares + errors).T, strict=True))
-
-    def near_passes(self) -> ColumnPasses | None:
-        """Return what bounds passes by earlier ones, where all features are neighboring columns in place."""
-        if self._whole is None:
-            return None
-        chosen, starts = self._whole
-        columns = self.table.block(chosen)
-        if not self._norms:
-            self._norms.append(largest_singular_values(columns, starts, self.scales))
-        return ColumnPasses(columns, starts, self.scales, self._norms[0])
 
     @cached_property
     def in_place(self) -> ColumnFactors | None:

@@ -91,7 +91,6 @@ class DualPass:
     rho: Array
     quads: tuple[Array, Array]
     growth: Array | None = None  # (M,): of dual norms, beside the threshold's fall, since the strength before
-    whole: bool = True  # over all kernels; else most have bounds only
 
     def is_of(self, stack: FactoredStack) -> bool:
         """Whether it is of the same rows and kernels."""
@@ -136,7 +135,6 @@ class State:
     known: KnownCurvature = field(default_factory=KnownCurvature)
     certified: DualPass | None = None
     began: Start | None = None
-    passes: Any = None  # those of a path: what bounds the next by them, or None
     # The best dual coefficients that steps met, the factors' products with them, and the scores behind them
     products: tuple[Array, Array, Array] | None = None
 
@@ -150,7 +148,7 @@ class State:
         self.rounds.append(Round(number, elapsed_s, *values, *sizes, self.factor_tol, self.best.evaluated))
 
 
-NOT_KEPT: dict[str, Any] = {"before": None, "certified": None, "passes": None, "samples": None, "center": 0.0}
+NOT_KEPT: dict[str, Any] = {"before": None, "certified": None, "samples": None, "center": 0.0}
 
 
 @dataclass(frozen=True)
@@ -167,7 +165,6 @@ class Start:
     certified: DualPass | None = None  # its last pass
     strength: float = np.nan  # of its penalty
     before: Start | None = None  # what it began with itself: two strengths say where a path goes
-    passes: Any = None  # what bounds passes by those of the path so far
     samples: Any = None  # the interior point of a loss with kinks
     center: Any = 0.0  # what such a loss was smoothed around
     scores: Any = None  # with the intercept, as those of the coefficients themselves
@@ -214,7 +211,6 @@ class Start:
             certified=certified,
             strength=state.objective.problem.regularizer.strength,
             before=None if began is None else replace(began, **NOT_KEPT),
-            passes=state.passes,
             samples=state.samples,
             center=state.objective.center,
             scores=scores,

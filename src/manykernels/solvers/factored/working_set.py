@@ -82,7 +82,6 @@ class FactoredWorkingSet:
         self._neighbors = self.stack.neighbors
         self._before: DualPass | None = None  # the pass that another penalty left, while it is still of use
         self._fall = 0.0  # of the threshold since then
-        self._earlier: Start | None = None  # what another penalty left
         self.proved: DualBound | None = None  # the largest lower bound, which holds for every model
         self._started = time.perf_counter()
 
@@ -96,9 +95,7 @@ class FactoredWorkingSet:
         served = start.certified if start is not None and start.certified is not None else None
         if served is not None and not (len(state.kernels) and served.serves(self.problem)):
             served = None
-        self._before, self._earlier = served, start
-        if served is not None and self._loose(state, served):
-            served = None
+        self._before = served
         for number in range(self.max_rounds + 1):
             bound = self._certify(state, state.slopes, self._first, served)
             self._first = served = None
@@ -180,10 +177,8 @@ class FactoredWorkingSet:
             rho, quads, z = served.rho, served.quads, state.point.z
         else:
             rho, z = self._balanced(state, slopes)
-            near = None if known is not None else self._near(state, rho)
-            quads = near or known or self.stack.quads(rho)
-        if served is None:
-            served = DualPass(self.problem, rho, quads, self._growth(quads), near is None)
+            quads = known or self.stack.quads(rho)
+            served = DualPass(self.problem, rho, quads, self._growth(quads))
         state.certified = served
         bound = dual_bound(self.problem, rho, z, quads, state.primal, self.tol)
         if state.best is None or bound.value > state.best.value:
@@ -195,49 +190,6 @@ class FactoredWorkingSet:
         if state.products is not None and slopes is state.slopes and not self.problem.unpenalized.size:
             return self.problem.bound.inside(state.products[0]), state.products[2]
         return feasible(self.problem, slopes, state.point.z)
-
-    def _near(self, state: State, rho: Array) -> Quads | None:
-        """Return bounds that earlier passes of a path leave, with few kernels read again; None without such.
-
-        Those near the threshold are: the strong rule asks for them at the next strength, if it falls as it did.
-        """
-        start = self._earlier
-        if start is None or not selects(self.problem.regularizer):
-            return None
-        # The rule asks for twice the fall of the threshold, most of which grow by less; one that is overlooked is found
-        # by the next pass. On groups of 1 to 10 columns, 1.5 reads a tenth to a fifth less than 2.
-        kept = 1.0 - 1.5 * (1.0 - self.problem.regularizer.strength / start.strength)
-        if not 0.0 < kept <= 1.0:
-            return None
-        same = start.certified is not None and start.certified.is_of(self.stack)
-        if state.passes is None:
-            state.passes = start.passes if same and start.passes is not None else self.stack.near_passes()
-        if state.passes is None:
-            return None
-        limits = (kept * self._threshold(state) * self.problem.penalties) ** 2
-        limits[self.problem.unpenalized] = np.inf
-        errors = self.stack.error_constants * float(np.sum(np.abs(rho).sum(axis=0) ** 2))
-        low, high, read = state.passes.bounds(rho, limits, errors, self._known(state, rho))
-        self.stack._count(read)
-        return low, high
-
-    def _known(self, state: State, rho: Array) -> tuple[Array, Array, Array] | None:
-        """Return the kernels in use, their columns and the products of these, if the last steps ended with them."""
-        objective = state.objective
-        if objective is None or state.products is None or not np.array_equal(state.products[0], rho):
-            return None
-        if objective.in_place is None:
-            return None
-        own = state.products[1][objective.place] / objective.in_place.scale
-        first, *_ = self.stack.columns_of(0)
-        return objective.kernels, objective.in_place.places - first, own.T.reshape(-1, *rho.shape[1:])
-
-    def _loose(self, state: State, served: DualPass) -> bool:
-        """Whether a pass has bounds only of kernels that may be above the threshold."""
-        if served.whole:
-            return False
-        (low, high), limit = served.quads, (self._threshold(state) * self.problem.penalties) ** 2
-        return bool(((high > limit) & (high > 4.0 * low)).any())
 
     def _growth(self, quads: Quads) -> Array | None:
         """Return by how much dual norms grew since the pass before this penalty, for each unit of the threshold."""
