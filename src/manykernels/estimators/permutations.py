@@ -38,6 +38,7 @@ ENOUGH_ROWS = 2**14  # that tell what is clear where the strength is given: one 
 FEWEST_ROWS, FREE = 100, 1e-6  # of these that decide at least; sum of a target without a constant, beside its size
 SMOOTHED = 0.01  # strength at which the sum of kernels is fitted, over its trace; benchmarks/evidence.py --constant
 FEW_ROWS, ABOUT = 100, 1e-6  # rows of two targets, which tell most of them apart, and how alike they are otherwise
+MOST_COMPARED = 64  # targets of which each is compared with the others: of many, few are multiples of one another
 ORDERS_AT_ONCE = 20  # that are drawn together
 MORE_AT_ONCE = 40  # orders, while these leave doubt
 COLUMN_BYTES = 128 * 2**20  # of permuted dual coefficients that are held at once
@@ -262,11 +263,11 @@ def _squares_of(
     are summed over: they share their weights. To ``sums`` the sums of all entries of the kernels are added, (M,).
     """
     known: dict[int, tuple[int, float]] = {}
-    for target in reversed(range(len(rhos))):
+    for target in reversed(range(len(rhos)) if len(rhos) <= MOST_COMPARED else ()):
         others = [other for other, (same, _) in known.items() if other == same]
         factors = ((other, multiple_of(rhos[other], rhos[target])) for other in others)
         known[target] = next(((other, factor) for other, factor in factors if factor is not None), (target, 1.0))
-    multiples = [known[target] for target in range(len(rhos))]
+    multiples = [known.get(target, (target, 1.0)) for target in range(len(rhos))]
     asked = [target for target, (other, _) in enumerate(multiples) if other == target]
     if len(asked) < len(rhos):  # as weights of two classes multiply the coefficients of both by one factor
         found = dict(zip(asked, _squares_of(stack, [rhos[target] for target in asked], orders, sums), strict=True))

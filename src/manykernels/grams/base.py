@@ -14,6 +14,7 @@ from numpy.typing import ArrayLike
 
 from manykernels.compiled import compiled
 from manykernels.exceptions import InvalidInputError
+from manykernels.grams.pivoted import MANY_COLUMNS, RANK_TOL, PivotedFactors
 from manykernels.grams.remembered import Remembered
 from manykernels.threads import blas_threads
 from manykernels.validation.arrays import Array, check_columns, check_indices, check_names, check_vector
@@ -145,6 +146,7 @@ class GramStack(ABC):
     shaped: bool = False  # whether functions of some kernels must have a shape, so that they are no sums d_m K_m rho
     spare_bytes: int | None = None
 
+    _pivoted: PivotedFactors | None = None
     _unproven: Unproven | None = None  # of kernels that others computed, see `prove_definite`
     # Kernels that this very object holds another matrix for, and by how much they were indefinite.
     _replaced: dict[int, float] | MappingProxyType[int, float] = MappingProxyType({})
@@ -308,7 +310,16 @@ class GramStack(ABC):
         """
         columns = check_columns(R, self.n_samples, "R")
         self._count(self.n_kernels)
+        if self._pivoted is not None and columns.shape[1] >= MANY_COLUMNS:
+            return self._pivoted.quads(columns)
         return self._quad_each(columns)
+
+    def pivoted(self, rank_tol: float = RANK_TOL) -> PivotedFactors:
+        """Return features of all kernels; they are kept, and quadratic forms of many vectors use them from then on."""
+        if self._pivoted is None:
+            rank_tol = max(rank_tol, 8.0 * float(np.finfo(self.dtype).eps))
+            self._pivoted = PivotedFactors.of((self.matrix(m) for m in range(self.n_kernels)), rank_tol)
+        return self._pivoted
 
     def squares_each(self, R: Array) -> Array:
         """``tr R_k' K_m R_k`` (M, k) of several sets of vectors ``R`` (N, k, T): one pass for all of them."""

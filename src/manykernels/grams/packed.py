@@ -22,6 +22,7 @@ from manykernels.validation.arrays import Array, check_float32_range, check_indi
 from manykernels.validation.gram import check_gram_array
 
 BANDS, LEAST_BAND = 6, 64  # of rows into which products of many columns divide a triangle, and their least height
+UNPACKED_COLUMNS = 16  # vectors from which on kernels are unpacked: a matrix product then takes less
 
 
 class PackedStack(GramStack):
@@ -167,11 +168,17 @@ class PackedStack(GramStack):
         if self._exact is not None:
             stack, samples = self._exact
             return stack._matrix(kernel).take(samples, axis=0).take(samples, axis=1)
+        return self._unpacked(kernel)
+
+    def _unpacked(self, kernel: int) -> Array:
         gram = np.empty((self.n_samples, self.n_samples))
         unpack_triangle(self.packed[kernel], self.n_samples, gram)
         return gram
 
     def _apply_each(self, columns: Array, kernels: Array) -> Array:
+        if columns.shape[1] >= UNPACKED_COLUMNS:
+            with blas_threads(self.n_samples, self.n_threads):
+                return np.array([self._unpacked(kernel) @ columns for kernel in kernels])
         right = np.ascontiguousarray(columns.T)
         out = np.empty((len(kernels), *right.shape))
 

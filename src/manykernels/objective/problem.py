@@ -503,7 +503,7 @@ class Problem:
 
         They are exact where the loss is smooth, and near elsewhere.
         """
-        rho, b = self.zero_model()
+        rho, b = self._zero_model
         bound = self.certified_bound
         if bound.basis is None:
             return rho
@@ -520,6 +520,10 @@ class Problem:
             Infinite if no strength makes the model vanish.
         """
         return self.regularizer.strength_max(self.empty_norms())
+
+    def keep_empty_norms(self, norms: Array) -> None:
+        """Keep the dual norms of the model without kernels, (M,), which were computed with those of other targets."""
+        self._set("_norms_at_empty", (read_only(norms), self.stack.replaced_kernels))
 
     def keep_empty_quads(self, bounds: tuple[Array, Array]) -> None:
         """Keep bounds (M,) on ``rho' K_m rho`` at the model without kernels, where every fit begins."""

@@ -53,6 +53,7 @@ from manykernels.estimators.selection.strengths import (
     of_family,
     results_of,
 )
+from manykernels.estimators.selection.targets import HeldOutTargets, TargetSearch, search_targets, searches_in_batch
 from manykernels.estimators.strength import AUTO, NoiseLevel, default_fraction, relative_strength
 from manykernels.estimators.supervised.base import BaseMKL
 from manykernels.estimators.supervised.problems import Fit, time_left
@@ -169,7 +170,8 @@ class CrossValidated(KeepsHeldOut):
         form, selecting = self._forms_of_run(samples, loss, groups)[1]
         opened = partial(self._opened, loss=loss, penalty=penalty, kind=kind, selecting=selecting)
         whole = cache(partial(opened, given, tol=self.tol))
-        tried = self._mixtures(whole()) if searches else self._grid(families, whole)
+        batch = searches and searches_in_batch(self, whole())
+        tried = self._grid(families, whole) if not searches else None if batch else self._mixtures(whole())
         with limited(self._resources.time_limit, whole().seconds(len(samples.weight)) if searches else 0.0) as end:
             split = partial(self._splits, cv)
             splits = weighed_splits(given.dealt(cv, split, target, self._groups_of(rows, groups)), weight)
@@ -181,6 +183,12 @@ class CrossValidated(KeepsHeldOut):
                 return opened(own, tol=self._fold_tol, rounded=self.scoring is None, form=form)
 
             as_bank(self.kernels, rows).check(rows)
+            if tried is None:
+                exchangeable = exchanges(self.cv, groups)
+                self._fit_targets(
+                    given, samples, loss, penalty, whole(), splits, held_out, end, exchangeable=exchangeable
+                )
+                return self
             own_folds = partial(self._own_folds, weight, opened=own_kernels)
             fewer = of_fewer_rows(splits, target, weight) if tried.races else []
             folds, found = self._scored(tried, own_folds(splits, held_out), own_folds(fewer, held_out[: len(fewer)]))
@@ -206,6 +214,57 @@ class CrossValidated(KeepsHeldOut):
             self._warn_of_grid(candidates, folds, evidence(1), exchanges=exchangeable)
         folds.ending.warn(tried.told(found, folds))
         return self
+
+    def _fit_targets(
+        self,
+        given: Samples,
+        samples: Samples,
+        loss: Loss,
+        penalty: Regularizer,
+        whole: OpenedKernels,
+        splits: list[Split],
+        held_out: list[HeldOut],
+        end: float,
+        *,
+        exchangeable: bool,
+    ) -> None:
+        """Choose strength and mixing of each of many targets, and learn all of them on all rows."""
+
+        def opened(train: Array) -> tuple[Any, Problem, Array]:
+            """Return kernels of the training rows of a fold, the problem of the first target, and all targets."""
+            rows, y, weight = part_of(given.rows, train, by_columns=False), given.y[train], given.weight[train]
+            model = self._at_given_strength(rows).set_params(resources__representation=GRAM)
+            own = model._encoded(Samples.of(rows, y, weight))
+            training, (problem,) = model._open(own.with_targets(own.y[:, :1]), loss, penalty, kind=LAZY)
+            return training, problem, own.y.T
+
+        with blas_threads(len(samples.weight), self._resources.n_jobs):
+            search = search_targets(self, whole, opened, [train for train, _ in splits], held_out)
+        found = search.found
+        self.n_folds_ = len(search.folds) if found else 0
+        levels = self._levels_of_noise(whole.problems, samples) if found else []
+        evidence = partial(Evidence.of, splits, levels if exchangeable and levels else None)
+        candidates = self._choose_mixtures(search, found, whole, evidence)
+        if not found:
+            self._learn_default(candidates[0], samples, loss, time_left(end))
+        else:
+            taken = [candidates[index] for index in cast("Array", self.best_per_target_)]
+            if search.ending.status is None:
+                mixings = np.array([own.family.mixing for own in taken])
+                fractions = np.array([own.strength for own in taken])
+                tests, columns = (
+                    [test for _, test in splits],
+                    whole.training.bank.frame(scales=False)["columns"].tolist(),
+                )
+                with search.ending.noted():
+                    self._held_out_targets = HeldOutTargets.of(
+                        search, mixings, fractions, tests, samples.n_given, columns
+                    )
+            search.folds.clear()
+            self._learn_choice(candidates, whole, lambda *_: None, samples, time_left(end), levels)
+            self._warn_of_search(candidates, evidence)
+        told = f"{len(found)} candidates that were scored in all folds" if found else ""
+        search.ending.warn(told)
 
     def _levels_of_noise(self, problems: Sequence[Problem], samples: Samples) -> list[NoiseLevel]:
         """Return what permuted targets reach."""
@@ -508,7 +567,7 @@ class CrossValidated(KeepsHeldOut):
 
     def _choose_mixtures(
         self,
-        tried: MixtureSearch,
+        tried: MixtureSearch | TargetSearch,
         found: list[Candidate],
         whole: OpenedKernels,
         evidence: Callable[[int], Evidence],
@@ -540,11 +599,13 @@ class CrossValidated(KeepsHeldOut):
         total = whole.samples.total_weight
         best = self.best_per_target_ if self.best_per_target_ is not None else [self.best_index_] * len(whole.problems)
         mine = [found[index] for index in best]
-        on_sums = [whole.averages(own.family) for own in mine]
+        averages = {family: whole.averages(family) for family in dict.fromkeys(own.family for own in mine)}
+        on_sums = [averages[own.family] for own in mine]
         # One model is of one list of kernels: beside targets that have a selection, averages are on landmarks too.
         landmarks = whole.projects and not all(on_sums)
         whole = whole.selecting if landmarks or not any(on_sums) else whole
-        penalties = [own.family.penalties(own.strength, whole)[k] for k, own in enumerate(mine)]
+        scales = [own.family.scale_of(k, whole) for k, own in enumerate(mine)]
+        penalties = [scale.at(own.strength) for scale, own in zip(scales, mine, strict=True)]
         settings = self._resources.limits() | {"tol": self.tol, "random_state": self.random_state}
         mixtures = [own.family for own in mine]
         problems = whole.problems
@@ -558,7 +619,7 @@ class CrossValidated(KeepsHeldOut):
         settings["time_limit"] = time_limit
         fit = learned(problems, mixtures, penalties, starts, self.solver, self._resources.n_jobs, **settings)
         alphas = np.array([penalty.strength for penalty in penalties]) / total
-        ratios = np.array([mixture.l1_ratios(whole)[k] for k, mixture in enumerate(mixtures)])
+        ratios = np.array([scale.l1_ratio for scale in scales])
         mixings = np.array([mixture.mixing for mixture in mixtures])
         single = self._single or len(set(alphas)) == 1
         self.alpha_ = float(alphas[0]) if single else alphas

@@ -47,6 +47,7 @@ from manykernels.kernels import KernelStack
 from manykernels.kernels.bank.columns import Table
 from manykernels.solvers import Solution, Status
 from manykernels.solvers.fold import Candidate, Family, Fold, nearest
+from manykernels.solvers.gram.many_targets import many_targets
 from manykernels.solvers.gram.start import starts_warm
 from manykernels.validation.arrays import Array
 
@@ -159,7 +160,10 @@ def empty_models(problems: Sequence[Problem]) -> list[tuple[Array, float]]:
 
 def _empty_norms(problems: Sequence[Problem]) -> list[Array]:
     stack, rhos = problems[0].stack, [problem.empty_coefficients for problem in problems]
-    if len(problems) == 1 or not stack.evaluates or stack.has_factors:
+    batch = many_targets(problems)
+    if batch:
+        stack.pivoted()
+    if len(problems) == 1 or not (stack.evaluates or batch) or stack.has_factors:
         return [problem.dual_norms(rho) for problem, rho in zip(problems, rhos, strict=True)]
     units = [np.abs(rho).max() or 1.0 for rho in rhos]
     squares = stack.quad_each(np.column_stack([rho / unit for rho, unit in zip(rhos, units, strict=True)]))

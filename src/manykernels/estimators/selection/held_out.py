@@ -27,6 +27,7 @@ from manykernels.validation.arrays import Array
 if TYPE_CHECKING:
     from manykernels.estimators.selection.folds import Split
     from manykernels.estimators.selection.search import Rung
+    from manykernels.estimators.selection.targets import HeldOutTargets
     from manykernels.estimators.supervised.problems import Fit
     from manykernels.estimators.supervised.samples import Samples
     from manykernels.solvers.fold import Candidate, Fold
@@ -131,8 +132,14 @@ class KeepsHeldOut(BaseMKL):
     def _keep_importance(self, fit: Fit, samples: Samples, losses: Sequence[Any], kernels: Any) -> None:
         """Keep what the folds tell, where they were asked."""
         told: list[Parts] = self.__dict__.pop("_held_out_models", None) or []
+        targets: HeldOutTargets | None = self.__dict__.pop("_held_out_targets", None)
         for name in ("cv_predictions_", "_fold_models"):
             self.__dict__.pop(name, None)
+        if targets is not None:
+            super()._keep_importance(fit, samples, losses, None)
+            self.cv_predictions_ = targets.predictions
+            self._lost_by, self._importance_method = targets.lost(self._expansion.active, self._unit_names), FOLDS
+            return
         if not told or any(len(fold.own) != self._expansion.n_targets for fold, *_ in told):
             super()._keep_importance(fit, samples, losses, kernels)  # of the plain estimator
             return
@@ -181,12 +188,16 @@ class KeepsHeldOut(BaseMKL):
         if doubts.any():
             warn(told_of_doubt(doubts, evidence, self._target_labels(), self.n_folds_))
 
+    @property
+    def _unit_names(self) -> list[str]:
+        """Names of the sets of columns that active kernels read."""
+        active, columns = self._expansion.active, self._kernel_frame["columns"].to_numpy()
+        return [columns[active[members[0]]] for members in units_of(self._expansion.bank, len(active))]
+
     def _lost_in_folds(self, told: Sequence[Parts], losses: Sequence[Any]) -> dict[str, Array]:
         """Return what predictions of held-out rows lose, by the columns and by the kernels of the final model."""
-        active = self._expansion.active
+        active, names = self._expansion.active, self._unit_names
         columns = self._kernel_frame["columns"].to_numpy()
-        units = units_of(self._expansion.bank, len(active))
-        names = [columns[active[members[0]]] for members in units]
         by_kernel = [[int(m)] for m in active]
         by_columns = [np.flatnonzero(columns == name).tolist() for name in names]
         kernels = np.unique(np.concatenate([own for _, own, _ in told])).astype(np.intp)

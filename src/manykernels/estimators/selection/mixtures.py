@@ -275,6 +275,10 @@ class Mixture:
         """Return the share of the norms in the penalty of each target."""
         return [scale.l1_ratio for scale in self._scales_in(opened)]
 
+    def scale_of(self, target: int, opened: OpenedKernels) -> Scale:
+        """Return the scale of one target on the rows that are opened."""
+        return self._scales_in(opened)[target]
+
     def told(self, strength: float, opened: OpenedKernels) -> dict[str, Any]:
         """Return what a strength is told by in tables; over targets, alpha is a geometric mean."""
         alphas = self.strengths(strength, opened)

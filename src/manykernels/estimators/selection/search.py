@@ -45,6 +45,7 @@ from manykernels.objective.problem import Problem
 from manykernels.objective.regularizers import Regularizer
 from manykernels.solvers import Solution, Solver, Status
 from manykernels.solvers.fold import Candidate
+from manykernels.solvers.gram.many_targets import many_targets
 from manykernels.solvers.run import Run
 from manykernels.solvers.solution import Limits
 from manykernels.threads import blas_threads
@@ -394,7 +395,7 @@ def learned(
     norms = np.zeros((len(problems), problems[0].n_kernels))
     for mixture in dict.fromkeys(mixtures):
         at = [k for k, own in enumerate(mixtures) if own is mixture]
-        mine = [replace(mixture.pose(problems[k]), regularizer=regularizers[k]) for k in at]
+        mine = [mixture.pose(problems[k]).with_penalty(regularizers[k]) for k in at]
         left = settings | {"time_limit": time_left(until)}
         fit = mixture.embedded(
             _solved(mine, mixture, [starts[k] for k in at], solver, n_jobs, left), [problems[k] for k in at]
@@ -434,7 +435,7 @@ def _solved(
 
 def in_closed_form(problems: list[Problem], mixture: Mixture, solver: str | Solver) -> bool:
     """Whether models of a mixture come from one sum of kernels."""
-    matrices, plain = not problems[0].stack.has_factors, solver == AUTO
+    matrices, plain = not problems[0].stack.has_factors, solver == AUTO and not many_targets(problems)
     return matrices and plain and mixture.averages and can_average([problem.loss for problem in problems])
 
 

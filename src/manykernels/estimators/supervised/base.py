@@ -76,6 +76,7 @@ from manykernels.objective.problem import Problem
 from manykernels.objective.regularizers import Regularizer, get_regularizer, parameters_of
 from manykernels.solvers import Solution, Status
 from manykernels.solvers.factored.model import FactorFunctions
+from manykernels.solvers.gram.many_targets import keep_empty_norms, many_targets
 from manykernels.solvers.registry import refusal_of_factors
 from manykernels.threads import blas_limit, n_threads
 from manykernels.validation.arrays import Array, TableLike
@@ -317,6 +318,9 @@ class BaseMKL(SaysWhichParameter, NotebookCard, Explanations, TakesGroups):
     ) -> Fit:
         """Solve one problem a column of targets and keep the model; each with a strength of its own if asked for."""
         training, problems = self._open(samples, loss, regularizer)
+        batch = self.solver == AUTO and many_targets(problems)
+        if batch:
+            keep_empty_norms(problems)
         seed, strata = noise_seed(self.random_state), self._noise_strata(samples)
         permuted = PermutedTargets.of(problems, seed, strata, samples.groups)
         levels, rest = self._noise_levels(permuted, problems, training, asked)
@@ -327,7 +331,7 @@ class BaseMKL(SaysWhichParameter, NotebookCard, Explanations, TakesGroups):
         fit = solve_problems(
             problems, self.solver, self._resources.n_jobs, tol=self.tol, random_state=self.random_state, **limits
         )
-        if asked is not None and asked.at_least:
+        if asked is not None and asked.at_least and not batch:  # which leaves rows out of one target at a time
             limits["time_limit"] = time_left(until)
             choice = SolverChoice(self.solver, self.random_state, tol=self.tol, **limits)
             fit = weaken(fit, levels, lambda k, share: at_strength(posed[k], levels[k], asked, share), choice, seed)

@@ -9,6 +9,7 @@ import time
 import warnings
 from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import nullcontext
 from dataclasses import dataclass, fields, replace
 from threading import Event
 from typing import TYPE_CHECKING, Any, cast
@@ -21,14 +22,14 @@ from manykernels.grams import GramStack
 from manykernels.grams.expansion import Expansion
 from manykernels.grams.factored import FactoredStack
 from manykernels.grams.factored.prediction import CHUNK_ROWS, KernelPart
-from manykernels.objective.capabilities import Capability
 from manykernels.objective.problem import Problem
 from manykernels.objective.regularizers import Regularizer
-from manykernels.solvers import IterationRecord, SharedNewton, Solution, Solver, Status, configured_solver
+from manykernels.solvers import IterationRecord, Solution, Solver, Status, configured_solver
 from manykernels.solvers.factored.state import Component
+from manykernels.solvers.gram.many_targets import solve_targets, takes_batch
 from manykernels.solvers.gram.start import starts_warm
 from manykernels.solvers.registry import problem_of
-from manykernels.solvers.run import CAUTION, better_solution
+from manykernels.solvers.run import better_solution, interrupted
 from manykernels.threads import blas_threads, n_threads
 from manykernels.validation.arrays import Array
 from manykernels.validation.parameters import RandomSource, listed, seed_from
@@ -36,65 +37,7 @@ from manykernels.validation.parameters import RandomSource, listed, seed_from
 if TYPE_CHECKING:
     from manykernels.grams.training import Training
 
-# Targets whose kernel weights agree whatever the data, as under ridge: one factorization for all of them.
-
-
 ENDED = (Status.TIME_LIMIT, Status.STOPPED_BY_CALLBACK, Status.INTERRUPTED)  # nothing is to follow
-
-
-def solved_together(
-    problems: Sequence[Problem], solver: str | Solver, *, tol: float, **parameters: Any
-) -> list[Solution] | None:
-    """Return the solutions of problems that differ in their targets only, or None if they are no such problems.
-
-    Under ridge the weights are fixed, so that the problem of all targets with shared weights falls apart into theirs.
-    Each gets a certificate of its own; None as well if one of them is above ``tol``, unless the run was to end there.
-    """
-    if solver != "auto" or not _alike(problems):
-        return None
-    first = problems[0]
-    whole = Problem(
-        first.stack,
-        np.column_stack([problem.y for problem in problems]),
-        first.loss,
-        first.regularizer,
-        fit_intercept=first.fit_intercept,
-        sample_weight=first.weight,
-        kernel_penalties=first.penalties,
-    )
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", ConvergenceWarning)
-        found = SharedNewton(tol=tol, **parameters).solve(whole)
-    solutions = [_part(problem, found, t) for t, problem in enumerate(problems)]
-    return solutions if found.status in ENDED or all(_reached(solution, tol) for solution in solutions) else None
-
-
-def _alike(problems: Sequence[Problem]) -> bool:
-    """Whether there are several, on N x N matrices, with the squared loss and a penalty that fixes all weights."""
-    first = problems[0]
-    fixed = Capability.FIXED_WEIGHTS in first.regularizer.capabilities and not first.shared
-    same = all((problem.loss, problem.regularizer) == (first.loss, first.regularizer) for problem in problems)
-    matrices = not first.stack.has_factors
-    return matrices and fixed and same and len(problems) > 1 and first.loss.linear_dual and first.loss.curvature == 1
-
-
-def _part(problem: Problem, found: Solution, target: int) -> Solution:
-    """Return the solution of one target, with a certificate of its own and its share of the time."""
-    rho, b = np.ascontiguousarray(found.dual_coef[:, target]), float(found.intercept[target])
-    certificate = problem.certificate(rho, found.kernel_weights, b)
-    message = f"converged: relative duality gap {certificate.relative_gap:.2e}, all targets by one factorization"
-    message = found.message if found.status in ENDED else message
-    elapsed = found.elapsed_s / found.dual_coef.shape[1]
-    return replace(found, dual_coef=rho, intercept=b, certificate=certificate, message=message, elapsed_s=elapsed)
-
-
-def _reached(solution: Solution, tol: float) -> bool:
-    certificate = solution.certificate
-    return (
-        solution.status is Status.CONVERGED
-        and certificate.relative_gap <= tol
-        and certificate.relative_rounding <= CAUTION * tol
-    )
 
 
 NEGLIGIBLE = (1.0, 0.1, 0.01)  # times tol, relative to the largest dual coefficient: what may count as zero
@@ -150,13 +93,21 @@ def solve_problems(
     workers = min(n_threads(n_jobs), len(problems))
     if workers > 1:
         parameters["verbose"] = 0  # progress bars of several threads cannot share a terminal
-    chosen = [chosen_solver(solver, problem, random_state, **parameters) for problem in problems]
     # The outer limit is what the threads return to: each of them sets and restores one that all of them share.
     with warnings.catch_warnings(), blas_threads(problems[0].n_samples, n_jobs):
         warnings.simplefilter("ignore", ConvergenceWarning)
-        apart = isinstance(solver, Solver) or (any(starts) and problems[0].stack.has_factors)  # each from its own start
-        together = None if apart else solved_together(problems, solver, **parameters)
-        solutions = _run(problems, chosen, starts, workers, until) if together is None else together
+        found: list[Solution | None] = [None] * len(problems)
+        ended = False
+        if solver == AUTO and parameters.get("callback") is None and takes_batch(problems):
+            found, ended = solve_targets(problems, **parameters)
+        rest = [k for k, solution in enumerate(found) if solution is None]
+        chosen = [chosen_solver(solver, problems[k], random_state, **parameters) for k in rest]
+        left = [problems[k] for k in rest], chosen, [starts[k] for k in rest] if starts else ()
+        with interrupted() if ended else nullcontext():
+            each = _run(*left, 1 if ended else workers, until)
+        for k, solution in zip(rest, each, strict=True):
+            found[k] = solution
+    solutions = cast("list[Solution]", found)
     return Fit(problems, solutions, np.array([found.kernel_norms for found in solutions]))
 
 

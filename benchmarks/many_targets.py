@@ -1,0 +1,143 @@
+"""Ten thousand targets on three feature spaces: own kernel weights, strength and mixing of each, by five folds.
+
+``python benchmarks/many_targets.py [--targets T] [--designs ...] [--himalaya] [--smoke] [--output DIR]``
+
+Draws 1,000 training rows and 500 others of three feature spaces of 30 correlated columns. In ``sparse`` each target
+sees one space, in ``dense`` all of them, in ``unequal`` any subset, at noise levels that differ by a factor of ten.
+Prints CPU seconds, peak memory, the largest relative gap of 200 sampled targets, recomputed by the matrices, the R2 on
+the other rows and the share of weights that are exactly zero. ``--himalaya`` adds the random search of himalaya (100
+draws) and its gradient on the same folds, if that is installed.
+"""
+
+from __future__ import annotations
+
+import time
+import warnings
+from collections.abc import Callable
+from typing import Any
+
+import _common as common
+import numpy as np
+import pandas as pd
+from sklearn.model_selection import KFold
+
+from manykernels import KernelBank, Linear, MKLRegressorCV
+from manykernels.objective import Problem, get_loss, get_regularizer
+
+DESIGNS = ("sparse", "dense", "unequal")
+FORMATS = {"cpu_s": ".1f", "peak_mb": ".0f", "gap": ".1e", "r2": ".4f", "zeros": ".2f"}
+SAMPLED = 200  # targets whose certificates are recomputed
+COLUMNS, NEW_ROWS, CORRELATION = 30, 500, 0.3
+
+
+def draw(design: str, n: int, n_targets: int, seed: int = 0) -> tuple[np.ndarray, np.ndarray]:
+    """Return the rows of three feature spaces, and targets."""
+    rng = np.random.default_rng(seed)
+    shared = rng.normal(size=(n, COLUMNS))
+    spaces = [
+        np.sqrt(1 - CORRELATION) * rng.normal(size=(n, COLUMNS)) + np.sqrt(CORRELATION) * shared for _ in range(3)
+    ]
+    taken = np.ones((3, n_targets), dtype=bool)
+    if design == "sparse":
+        taken = np.arange(3)[:, None] == rng.integers(3, size=n_targets)
+    elif design == "unequal":
+        taken = rng.random((3, n_targets)) < 0.5
+    noise = rng.uniform(0.5, 5.0, n_targets) if design == "unequal" else np.full(n_targets, 2.0)
+    Y = noise * rng.normal(size=(n, n_targets))
+    for space, own in zip(spaces, taken, strict=True):
+        Y += space @ (rng.normal(size=(COLUMNS, n_targets)) * own / np.sqrt(COLUMNS))
+    return np.hstack(spaces), Y
+
+
+def r2(Y: np.ndarray, predicted: np.ndarray) -> float:
+    """Return the mean R2 of targets."""
+    return float(np.mean(1.0 - np.square(Y - predicted).sum(axis=0) / np.square(Y - Y.mean(axis=0)).sum(axis=0)))
+
+
+def bank_of() -> KernelBank:
+    """Return a linear kernel for each feature space."""
+    views = {f"space {m}": list(range(m * COLUMNS, (m + 1) * COLUMNS)) for m in range(3)}
+    return KernelBank.from_views(views, Linear(), normalize="mean_diagonal")
+
+
+def matrices(X: np.ndarray, new: np.ndarray) -> np.ndarray:
+    """Return the kernels between rows and training rows, (3, n, N)."""
+    bank, rows = bank_of().fit_prepare(X)
+    return np.asarray(bank.block(bank.prepare(new), rows))
+
+
+def recomputed_gap(model: MKLRegressorCV, X: np.ndarray, Y: np.ndarray) -> float:
+    """Return the largest relative gap of some targets, from the matrices of the kernels."""
+    kernels = matrices(X, X)
+    gaps = []
+    for t in np.random.default_rng(0).choice(Y.shape[1], min(SAMPLED, Y.shape[1]), replace=False):
+        found = model.solution_[t]
+        total, ratio = model.alpha_[t] * len(X), model.l1_ratio_[t]
+        problem = Problem(kernels, Y[:, t], get_loss("squared"), get_regularizer("elasticnet", total, l1_ratio=ratio))
+        gaps.append(problem.certificate(found.dual_coef, found.kernel_weights, found.intercept).relative_gap)
+    return max(gaps)
+
+
+def ours(X: np.ndarray, Y: np.ndarray, new: np.ndarray) -> tuple[Callable[[], np.ndarray], dict[str, Any]]:
+    """Return predictions of new rows, and what the search says of itself."""
+    model = MKLRegressorCV(bank_of(), cv=KFold(5)).fit(X, Y)
+    return lambda: model.predict(new), {"model": model}
+
+
+def himalaya(solver: str) -> Callable[..., tuple[Callable[[], np.ndarray], dict[str, Any]]]:
+    """Return a fit of himalaya's multiple kernel ridge regression on the same folds."""
+
+    def fit(X: np.ndarray, Y: np.ndarray, new: np.ndarray) -> tuple[Callable[[], np.ndarray], dict[str, Any]]:
+        from himalaya.kernel_ridge import MultipleKernelRidgeCV
+
+        kernels, crossed = matrices(X, X), matrices(X, new)
+        given: dict[str, Any] = {"alphas": np.logspace(-3, 4, 15), "progress_bar": False}
+        given |= {"n_iter": 100, "n_targets_batch": 1000} if solver == "random_search" else {"n_targets_batch": 1000}
+        if solver == "hyper_gradient":
+            given.pop("alphas")
+        means = Y.mean(axis=0)
+        model = MultipleKernelRidgeCV("precomputed", solver=solver, solver_params=given, cv=KFold(5), random_state=0)
+        model.fit(kernels, Y - means)
+        return lambda: model.predict(crossed) + means, {}
+
+    return fit
+
+
+def run(design: str, n: int, n_targets: int, name: str, fit: Callable[..., Any]) -> dict[str, Any]:
+    """Return the row of one method on one design."""
+    X, Y = draw(design, n + NEW_ROWS, n_targets)
+    before = common.peak_memory_bytes()
+    began = time.process_time()
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        predict, told = fit(X[:n], Y[:n], X[n:])
+    seconds, peak = time.process_time() - began, common.peak_memory_bytes()
+    row = {"design": design, "method": name, "targets": n_targets, "cpu_s": seconds, "peak_mb": peak / 2**20}
+    row |= {"data_mb": before / 2**20, "r2": r2(Y[n:], predict()), "gap": np.nan, "zeros": np.nan}
+    if "model" in told:
+        row["gap"] = recomputed_gap(told["model"], X[:n], Y[:n])
+        row["zeros"] = float(np.mean(told["model"].kernel_weights_ == 0))
+    return row
+
+
+def main() -> None:
+    """Run the designs and print a table."""
+    parser = common.parser(__doc__ or "")
+    parser.add_argument("--targets", type=int, default=10_000)
+    parser.add_argument("--designs", nargs="+", choices=DESIGNS, default=list(DESIGNS))
+    parser.add_argument("--himalaya", action="store_true", help="add himalaya, if it is installed")
+    given = parser.parse_args()
+    n, n_targets = (200, 40) if given.smoke else (1_000, given.targets)
+    methods: dict[str, Any] = {"manykernels": ours}
+    if given.himalaya:
+        methods |= {f"himalaya {solver}": himalaya(solver) for solver in ("random_search", "hyper_gradient")}
+    designs = given.designs[:1] if given.smoke else given.designs
+    rows = [run(design, n, n_targets, name, fit) for design in designs for name, fit in methods.items()]
+    table = pd.DataFrame(rows)
+    shown = table.assign(**{name: table[name].map(f"{{:{form}}}".format) for name, form in FORMATS.items()})
+    print(shown.to_string(index=False))
+    common.save(table, {"targets": n_targets, "rows": n}, given.output, "many_targets")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,139 @@
+"""Estimators of many targets: each is the model of a single target, chosen on folds without a leak."""
+
+from __future__ import annotations
+
+import numpy as np
+import pandas as pd
+import pytest
+from sklearn.model_selection import GroupKFold, KFold
+
+from manykernels import KernelBank, Linear, MKLRegressor, MKLRegressorCV, load_model, save_model
+from manykernels.estimators.selection import targets as search
+from manykernels.estimators.selection.targets import TargetFold
+
+RNG = np.random.default_rng(4)
+N, T = 120, 14
+X = RNG.normal(size=(N + 60, 12))
+BANK = KernelBank.from_views(
+    {"one": [0, 1, 2, 3], "two": [4, 5, 6, 7], "three": [8, 9, 10, 11]}, Linear(), normalize="mean_diagonal"
+)
+WEIGHTS = RNG.normal(size=(12, T))
+WEIGHTS[4:, : T // 2] = 0.0  # the first half of the targets sees one view
+WEIGHTS[:8, T // 2 :] = 0.0  # the other half another one
+SIGNAL = X @ WEIGHTS
+Y = SIGNAL + SIGNAL.std(axis=0) * RNG.uniform(0.3, 1.5, T) * RNG.normal(size=SIGNAL.shape)
+TRAIN, TEST = slice(N), slice(N, None)
+
+
+@pytest.fixture(scope="module")
+def searched() -> MKLRegressorCV:
+    return MKLRegressorCV(BANK, cv=KFold(4)).fit(X[TRAIN], Y[TRAIN])
+
+
+@pytest.mark.parametrize(
+    ("penalty", "alpha"), [("l1", "0.2*max"), ("elasticnet", 0.05), ("l1", "auto"), ("ridge", 0.1)]
+)
+def test_a_fit_of_many_targets_is_a_fit_of_each(penalty, alpha):
+    model = MKLRegressor(BANK, penalty=penalty, alpha=alpha, tol=1e-5).fit(X[TRAIN], Y[TRAIN])
+    assert {found.solver for found in model.solution_} == {"many_targets"}
+    assert model.dual_gap_ <= 1e-5
+    predicted = model.predict(X[TEST])
+    for t in (0, T // 2, T - 1):
+        own = model.alpha_[t] if penalty != "elasticnet" else alpha
+        one = MKLRegressor(BANK, penalty=penalty, alpha=own, tol=1e-7).fit(X[TRAIN], Y[TRAIN, t])
+        np.testing.assert_allclose(predicted[:, t], one.predict(X[TEST]), atol=0.02 * Y[:, t].std())
+        np.testing.assert_array_equal(model.kernel_weights_[t] > 0, one.kernel_weights_ > 0)
+
+
+def test_a_search_chooses_strength_and_mixing_of_every_target(searched):
+    assert searched.dual_gap_ <= searched.tol
+    assert searched.alpha_.shape == searched.mixing_.shape == searched.best_per_target_.shape == (T,)
+    assert len(set(searched.alpha_)) > T // 2
+    parts = np.abs(searched.decompose(X[TEST])).mean(axis=1)  # (M, T)
+    assert (parts[:, : T // 2].argmax(axis=0) == 0).all()
+    assert (parts[:, T // 2 :].argmax(axis=0) == 2).all()
+    constant = np.mean((Y[TEST] - Y[TRAIN].mean(axis=0)) ** 2, axis=0)
+    errors = np.mean((Y[TEST] - searched.predict(X[TEST])) ** 2, axis=0)
+    assert (errors < constant).all()
+
+
+def test_the_models_of_a_search_are_those_of_plain_estimators(searched):
+    for t in range(0, T, 3):
+        ratio = {1.0: "l1", 0.0: "ridge"}.get(searched.mixing_[t], "elasticnet")
+        plain = MKLRegressor(BANK, penalty=ratio, alpha=searched.alpha_[t], l1_ratio=searched.l1_ratio_[t], tol=1e-6)
+        plain.fit(X[TRAIN], Y[TRAIN, t])
+        np.testing.assert_allclose(searched.predict(X[TEST])[:, t], plain.predict(X[TEST]), atol=0.05 * Y[:, t].std())
+
+
+def test_scores_of_folds_are_those_of_models_that_have_not_seen_the_rows(searched):
+    table = searched.cv_results_
+    selecting = table[(table["mixing"] == 1.0) & (table["kernels"] != "no kernels")]
+    assert set(table["mixing"]) == {0.0, 0.5, 1.0}
+    assert selecting["n_active"].is_monotonic_increasing
+    # Predictions of held-out rows are those of models of the other rows at the same fraction of their own strengths.
+    t = int(np.flatnonzero(searched.mixing_ == 1.0)[0])
+    fraction = searched.cv_results_["fraction"][searched.best_per_target_[t]]
+    train, test = next(KFold(4).split(X[TRAIN]))
+    own = MKLRegressor(BANK, alpha=f"{fraction}*max").fit(X[train], Y[train, t])
+    np.testing.assert_allclose(searched.cv_predictions_[test, t], own.predict(X[test]), atol=0.1 * Y[:, t].std())
+
+
+def test_targets_of_held_out_rows_change_nothing_in_their_fold(monkeypatch):
+    folds: list[TargetFold] = []
+
+    class Noted(TargetFold):
+        def __post_init__(self, *given):
+            super().__post_init__(*given)
+            folds.append(self)
+
+    monkeypatch.setattr(search, "TargetFold", Noted)
+    groups = np.repeat(np.arange(12), N // 12)  # blocks of rows, as runs of a scanner
+    changed = Y[TRAIN].copy()
+    train = next(iter(GroupKFold(4).split(X[TRAIN], groups=groups)))[0]
+    test = np.setdiff1d(np.arange(N), train)
+    changed[test] = changed[test][::-1]
+    models = [MKLRegressorCV(BANK, cv=GroupKFold(4)).fit(X[TRAIN], y, groups=groups) for y in (Y[TRAIN], changed)]
+    first, other = folds[0], folds[4]
+    np.testing.assert_array_equal(first.inside, other.inside)
+    np.testing.assert_array_equal(first.largest, other.largest)
+    np.testing.assert_array_equal(first.intercepts, other.intercepts)
+    assert not np.allclose(models[0].cv_predictions_, models[1].cv_predictions_)
+
+
+def test_a_target_that_is_noise_has_no_kernels():
+    noisy = Y[TRAIN].copy()
+    noisy[:, 3] = RNG.normal(size=N)
+    with pytest.warns(UserWarning, match="output"):
+        model = MKLRegressorCV(BANK, cv=KFold(4), penalty="auto").fit(X[TRAIN], np.c_[noisy, np.ones(N)])
+    assert not model.kernel_weights_[-1].any()
+    assert model.predict(X[TEST])[:, -1] == pytest.approx(1.0)
+
+
+def test_names_weights_and_importance_of_many_targets(searched):
+    frame = pd.DataFrame(Y[TRAIN], columns=[f"voxel {t}" for t in range(T)])
+    model = MKLRegressorCV(BANK, cv=KFold(4)).fit(X[TRAIN], frame, sample_weight=np.ones(N))
+    assert list(model.target_names_) == list(frame.columns)
+    np.testing.assert_allclose(model.kernel_weights_, searched.kernel_weights_)
+    importance = model.importance_frame("kernel")
+    assert set(importance.iloc[:2, 0]) == {"x0, x1, x2, x3", "x8, x9, x10, x11"}
+
+
+def test_a_model_of_many_targets_is_read_as_it_was_written(searched, tmp_path):
+    save_model(searched, tmp_path / "many.zip")
+    read = load_model(tmp_path / "many.zip")
+    np.testing.assert_allclose(read.predict(X[TEST]), searched.predict(X[TEST]))
+    np.testing.assert_array_equal(read.mixing_, searched.mixing_)
+
+
+def test_given_mixtures_and_averages_alone_are_followed():
+    averages = MKLRegressorCV(BANK, cv=KFold(3), penalty="ridge").fit(X[TRAIN], Y[TRAIN])
+    assert set(np.unique(averages.mixing_)) <= {0.0, 1.0}  # 1 is the empty model
+    selecting = MKLRegressorCV(BANK, cv=KFold(3), l1_ratios=[1.0]).fit(X[TRAIN], Y[TRAIN])
+    assert (selecting.mixing_ == 1.0).all()
+
+
+@pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
+def test_a_search_out_of_time_learns_what_it_knows():
+    with pytest.warns(UserWarning, match="The search stopped"):
+        model = MKLRegressorCV(BANK, cv=KFold(4), resources={"time_limit": 1e-3}).fit(X[TRAIN], Y[TRAIN])
+    assert model.predict(X[TEST]).shape == (60, T)
