@@ -20,7 +20,7 @@ for missing in ("mask", "indicator"):
     print(f"{missing}: AUC {auc:.2f}, {len(model.kernel_names_)} kernels, gap {model.dual_gap_:.0e}")
 print(f"the generator's own log odds: AUC {roc_auc_score(y_test, data.score[500:]):.2f}")
 print("columns that matter by construction:", ", ".join(data.informative))
-importance = model.importance_frame()[["columns", "importance", "low", "high"]]
+importance = model.importance_frame()[["name", "importance", "low", "high"]]
 print(importance.head(8).round(3).to_string(index=False))
 
 new = X_test.head(1).assign(code2="never seen", dose=None)

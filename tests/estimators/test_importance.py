@@ -358,3 +358,13 @@ def test_importances_of_many_rows_stay_within_the_plan_of_the_fit() -> None:
     plan = MKLClassifier().plan(X, y)
     assert plan is not None
     assert peak_of(lambda: MKLClassifier().fit(X, y)) <= 1.1 * plan.most_nbytes
+
+
+def test_views_and_groups_are_named_in_the_frame_of_importances() -> None:
+    genes = pd.DataFrame(RNG.normal(size=(N, 50)), columns=[f"gene {j}" for j in range(50)])
+    genes["age"] = RNG.normal(size=N)
+    views = KernelBank.from_views({"rna": list(genes.columns[:50])}, Linear())
+    bank = views + KernelBank([("years", Linear(), "age")], standardize=True)
+    frame = MKLRegressor(bank, penalty="ridge", alpha=0.1).fit(genes, Y).importance_frame()
+    assert set(frame["name"]) == {"rna", "age"}
+    assert frame["columns"].str.len().max() > 200

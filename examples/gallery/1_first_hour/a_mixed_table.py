@@ -18,11 +18,9 @@ X_train, X_test, y_train, y_test = train_test_split(X, y, random_state=0)
 
 model = MKLRegressorCV(penalty="l1", cv=4, n_alphas=8).fit(X_train, y_train)
 print(f"held-out R2 {model.score(X_test, y_test):.2f}, relative duality gap {model.dual_gap_:.0e}")
-importance = model.importance_frame()[["columns", "importance", "low", "high"]]
-importance["columns"] = ["all numbers" if "," in name else name for name in importance["columns"]]
+importance = model.importance_frame()[["name", "importance", "low", "high"]]
 print(importance.head(4).to_string(index=False))
-frame = importance.rename(columns={"columns": "name"})
-IntervalDisplay.from_frame(frame, label="increase of the held-out loss").plot()
+IntervalDisplay.from_frame(importance, label="increase of the held-out loss").plot()
 
 # %%
 # Importance is the increase of the loss on rows that the folds held out, when a column is removed.

@@ -245,14 +245,10 @@ def report_tables(
 def importances(estimator: Any) -> pd.DataFrame | None:
     """Return the importance of columns and views by name; None for models whose rows cannot be left out."""
     try:
-        frame, kernels = estimator.importance_frame(), estimator.importance_frame("kernel")
+        frame = estimator.importance_frame()
     except (AttributeError, InvalidInputError):
         return None
-    views = {
-        columns: name.partition(": ")[0] for columns, name in zip(kernels["columns"], kernels["kernel"], strict=True)
-    }
-    names = [columns if "," not in columns else views.get(columns, columns) for columns in frame["columns"].astype(str)]
-    return frame[["importance", "low", "high", "share"]].assign(name=names)
+    return frame[["name", "importance", "low", "high", "share"]]
 
 
 def importance_table(importance: pd.DataFrame, most: int = FEW_ROWS) -> Table:

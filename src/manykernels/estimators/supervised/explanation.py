@@ -26,6 +26,7 @@ BY = ("columns", "kernel")
 EVIDENCE = 2.0  # standard errors that do not count of columns that are within what noise reaches by themselves
 NORMAL = 1.96
 FRAME = ("name", "weight", "norm_share", "norm", "kernel", "columns")
+MOST_LETTERS = 40  # of names of columns that stand for themselves
 
 
 class Explanations:
@@ -176,10 +177,11 @@ class Explanations:
         Returns
         -------
         DataFrame
-            A row a set of columns with a kernel (``columns``, ``n_kernels``), or an active kernel (``columns``,
-            ``kernel``, with its name): ``importance``, what the mean loss of these rows gains without it, ``low`` and
-            ``high``, the ends of its 95 % interval over the rows, ``beyond_noise``, whether a kernel on these columns
-            by itself is more strongly related to y than any kernel is to random orders of y, ``share``, as
+            A row a set of columns with a kernel (``name`` of the column, the view or the group, ``columns``,
+            ``n_kernels``), or an active kernel (``columns``, ``kernel``, with its name): ``importance``, the increase
+            of the mean loss of rows left out without it, ``low`` and ``high``, the ends of its 95 % interval over the
+            rows, ``beyond_noise``, whether a kernel on these columns by itself is more strongly related to y than any
+            kernel is to random orders of y, ``share``, as
             ``feature_importances_`` has it, and ``n_rows``, the number of rows that were left out: all of a small
             table, of a large one as many as take about a tenth of the fit, drawn with ``random_state``. Where columns
             tell the same, each is worth little by itself.
@@ -202,7 +204,7 @@ class Explanations:
         >>> X = np.random.default_rng(0).uniform(-2, 2, (60, 3))
         >>> model = MKLRegressor(loss="quantile", tol=1e-2).fit(X, np.sin(2 * X[:, 1]))
         >>> frame = model.importance_frame()
-        >>> frame["columns"].iloc[0], frame.columns[2:].tolist(), model.importance_method_
+        >>> frame["name"].iloc[0], frame.columns[3:].tolist(), model.importance_method_
         ('x1', ['importance', 'low', 'high', 'beyond_noise', 'share', 'n_rows'], 'leave-out')
         """
         check_is_fitted(self)
@@ -215,6 +217,7 @@ class Explanations:
             units = units_of(self._columns_bank("importance_frame"), len(names))
             firsts = [members[0] for members in units]
             frame = names.loc[firsts, ["columns"]].reset_index(drop=True)
+            frame.insert(0, "name", unit_names(names.loc[firsts]))
             frame["n_kernels"] = [len(members) for members in units]
         found = self._lost() if len(frame) else {by: np.zeros((0, 2))}
         lost = found[by]
@@ -399,6 +402,12 @@ class Explanations:
         with blas_limit(self._n_threads):
             parts = self._expansion.contributions(rows)
         return parts[:, :, 0] if self._single else parts
+
+
+def unit_names(kernels: pd.DataFrame) -> list[str]:
+    """Return a short name for the columns of each kernel: what stands before the function in the kernel's name."""
+    labels = zip(kernels["name"].astype(str), kernels["columns"].astype(str), strict=True)
+    return [name.rpartition(": ")[0] or (columns if len(columns) <= MOST_LETTERS else name) for name, columns in labels]
 
 
 def _variances(parts: pd.DataFrame) -> pd.DataFrame:
