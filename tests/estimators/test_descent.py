@@ -104,7 +104,7 @@ def test_leave_one_out_losses_are_those_of_refits(loss: str) -> None:
     y = np.where(f > 0, 1.0, -1.0) if loss == "logistic" else f + noise(40, 0.3)
     bank = KernelBank.per_feature(Gaussian(0.7), normalize=None).fit(X)
     grams = bank.block(bank.prepare(X), bank.prepare(X))
-    given: dict[str, Any] = {"loss": loss, "regularizer": "ridge", "strength": 0.3, "tol": 1e-9}
+    given: dict[str, Any] = {"loss": loss, "penalty": "ridge", "strength": 0.3, "tol": 1e-9}
     found = solve(grams, y, **given)
     problem = Problem(DenseStack(grams), y, get_loss(loss), get_regularizer("ridge", 0.3))
     own = leave_one_out_losses(problem, found, 0)
