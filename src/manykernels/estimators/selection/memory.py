@@ -49,6 +49,7 @@ FOLD_VECTORS = 96  # float64 a sample and target: models that all folds keep unt
 # float32 among the samples and all rows of a fold, beside the sums of those open: one in double precision, its factor
 AVERAGE_ROUNDED = 3
 FACTORED_BYTES = 12  # an entry of a matrix among features: in double precision while it is a factor, and unpacked
+PRODUCTS = 10  # float64 an entry of the products of each kernel with coefficients of several targets
 REMEMBERED_AVERAGES = 24  # models of a fold and target: about three strengths of each average, until one is chosen
 PATIENCE_OF_AVERAGES = 8.0  # predicted seconds of one fit on matrices, at which searches on landmarks take as long
 # Rows up to which averages of one target are of exact kernels, each fold of which holds one matrix at a time; times the
@@ -249,6 +250,7 @@ def plan_search(
         least, known = max(spectra, first, products, last[0]), 8 * m * own * Remembered(m, own).room
         all_open = 8 * REMEMBERED_AVERAGES * n * n_targets * n_folds if averages else 0
         all_open += open_folds * (2 * m * own * (own + 1) + known) + SQUARE_ARRAYS * square if selects else 0
+        all_open += _of_targets(m, own, n_targets) if selects else 0
         most = max(spectra, objects + all_open, last[1], least)
     nbytes = plan.nbytes if plan.kind == FACTORED else 0
     planned = replace(
@@ -325,8 +327,9 @@ def plan_given(
     room, summed = fit.room_for_folds, (4 if rounded else 8) * rows * n
     copies = copy * (_side_by_side(copy, n_folds, room) if mixtures else 1)
     sums = (_side_by_side(summed, n_folds, room) + AVERAGE_ROUNDED) * summed if averages else 0
+    together = _of_targets(m, rows, n_targets) if mixtures and selects else 0
     least = max(FLOOR_BYTES + max(sums, copies + squares[0]), fit.least_nbytes)
-    most = max(FLOOR_BYTES + max(sums, copies + squares[1]), fit.most_nbytes)
+    most = max(FLOOR_BYTES + max(sums, copies + squares[1] + together), fit.most_nbytes)
     plan = MemoryPlan(
         "dense",
         "float64",
@@ -342,6 +345,11 @@ def plan_given(
         likely_share=1.0 - (1.0 - LIKELY_SHARE) ** n_targets,
     )
     return _allowed(plan)
+
+
+def _of_targets(n_kernels: int, rows: int, n_targets: int) -> int:
+    """Return the bytes of products of the kernels with the coefficients of several targets."""
+    return 8 * PRODUCTS * n_kernels * rows * n_targets if n_targets > 1 else 0
 
 
 def _of_factors(
