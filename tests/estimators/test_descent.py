@@ -148,3 +148,22 @@ def test_shares_are_those_of_the_default_strength() -> None:
     assert asked is not None
     whole, part = (at_strength(problem, level, asked, share).regularizer.strength for share in (1.0, 0.35))
     assert part == pytest.approx(0.35 * whole)
+
+
+def test_the_same_rows_are_left_out_at_every_strength(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(descent, "FEWER_ROWS", 150)
+    lengths: list[int] = []
+    true = descent.leave_one_out_losses
+
+    def watched(*given: Any) -> Any:
+        found = true(*given)
+        assert found is not None
+        lengths.append(len(found[0]))
+        return found
+
+    monkeypatch.setattr(descent, "leave_one_out_losses", watched)
+    X, f = table(400)
+    model = MKLRegressor(resources={"representation": "factored"}, **WIDE).fit(X, f + noise(400, 0.05))
+    assert model.noise_ratio_ < 0.2
+    assert lengths == [150] * len(lengths)
+    assert len(lengths) > 1

@@ -331,7 +331,7 @@ class BaseMKL(SaysWhichParameter, NotebookCard, Explanations, TakesGroups):
         fit = solve_problems(
             problems, self.solver, self._resources.n_jobs, tol=self.tol, random_state=self.random_state, **limits
         )
-        if asked is not None and asked.at_least and not batch:  # which leaves rows out of one target at a time
+        if asked is not None and asked.at_least and not batch and not training.bank.raw.of_pairs:
             limits["time_limit"] = time_left(until)
             choice = SolverChoice(self.solver, self.random_state, tol=self.tol, **limits)
             fit = weaken(fit, levels, lambda k, share: at_strength(posed[k], levels[k], asked, share), choice, seed)

@@ -268,10 +268,13 @@ def _rows_once(stack: FactoredStack, kept: Array) -> Callable[[int, float], Arra
     return rows_of
 
 
-def of_factors(model: BaseEstimator, stack: FactoredStack, fit: Fit, y: Array, weight: Array) -> FactorRows:
-    """Return what it takes to do the same with kernels held as factors."""
+def of_factors(
+    model: BaseEstimator, stack: FactoredStack, fit: Fit, y: Array, weight: Array, most: int | None = None
+) -> FactorRows:
+    """Return what it takes to do the same with kernels held as factors, by default of `most_rows`."""
     active, n_targets = model._expansion.active, model._expansion.n_targets
-    kept = some_rows(len(weight), most_rows(stack, fit, active.tolist()), _seed_of(model))
+    most = most_rows(stack, fit, active.tolist()) if most is None else most
+    kept = some_rows(len(weight), most, _seed_of(model))
     place = {int(m): slot for slot, m in enumerate(active)}
     values = np.zeros((len(active), len(kept), n_targets))
     none = np.zeros((len(kept), 0)), np.zeros(0)
