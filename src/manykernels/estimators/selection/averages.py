@@ -31,7 +31,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from scipy.linalg import LinAlgError, eigh, get_blas_funcs, get_lapack_funcs
 
-from manykernels.estimators.selection.averages_loops import go_along
+from manykernels.estimators.selection.averages_loops import exact_product, go_along
 from manykernels.grams.precision import in_precision, product_in_precision
 from manykernels.objective.certificate import Certificate, KKTResiduals
 from manykernels.objective.losses import Loss
@@ -63,7 +63,6 @@ RANGE = 1e12  # of the largest entry of a kernel, beyond which coefficients coul
 FELT = 10.0  # times what single precision rounds of a kernel, under which C/c wants systems in double precision
 WILD = 10.0  # times a residual, to which it may grow where the kernel does not see it, before it is taken out
 ALONE = 2  # columns up to which a factor solves faster for one after the other than for all together
-ROWS_RAISED = 256  # of a kernel in single precision that are raised to double precision at once
 CLEAR = 1e-6  # of the square that coefficients have with the diagonal of a kernel, by far more than rounding
 NEAR = 3.0  # times or part of the C/c of a factor for which it is taken
 # Rows from which a factor is kept with its kernel, for the systems of the next strengths: a factor takes as long as
@@ -92,7 +91,7 @@ class AverageKernel:
     def functions(self, features: Array, coefficients: Array) -> Array:
         """Return functions of rows with these features: columns of a kernel cancel in sums, eigenvectors do not."""
         columns = self.values is None and self.gram is None
-        return (_exact_product if columns else product_in_precision)(features, coefficients)
+        return (exact_product if columns else product_in_precision)(features, coefficients)
 
     def expanded(self, coefficients: Array) -> Array:
         """Return coefficients of the kernel, which sum to zero if there is an intercept, or of features as they are."""
@@ -151,15 +150,6 @@ def largest_strengths(problems: Sequence[Problem], gram: Array) -> Array | None:
     squares = np.einsum("ik,ik->k", rhos, gram @ rhos)
     clear = squares > CLEAR * np.abs(gram.diagonal()).max() * np.einsum("ik,ik->k", rhos, rhos)
     return squares / (2.0 * np.array(losses)) if clear.all() and min(losses) > 0 else None
-
-
-def _exact_product(features: Array, vectors: Array) -> Array:
-    """Return the product in double precision, to which a few rows at a time are raised."""
-    out = np.empty((len(features), vectors.shape[1]), order="F")
-    n_rows = ROWS_RAISED if features.dtype != np.float64 else max(len(features), 1)
-    for rows in (slice(start, start + n_rows) for start in range(0, len(features), n_rows)):
-        out[rows] = features[rows].astype(np.float64, copy=False) @ vectors
-    return out
 
 
 @dataclass(frozen=True, eq=False)
@@ -470,7 +460,7 @@ class _KernelNewton(_Newton):
         a, b = self._constants()
         slopes = self.weight * self._of("derivative", np.tile(b, (len(a), 1)))
         losses = np.maximum(self._objective(a, b, b + a), np.finfo(float).tiny)
-        largest = _inner(slopes, _exact_product(self.gram, slopes)) / (2 * losses)  # where next to nothing is left
+        largest = _inner(slopes, exact_product(self.gram, slopes)) / (2 * losses)  # where next to nothing is left
         n_steps = int(np.log(max(float((largest / self.strengths).max()), 1.0)) / np.log(DOWN))
         models, weight = None, self.weight[:, 0]
         for strengths in (self.strengths * DOWN**number for number in range(n_steps, 0, -1)):
@@ -480,7 +470,7 @@ class _KernelNewton(_Newton):
 
     def _scores(self, a: Array, b: Array) -> Array:
         """Return ``K a + b``, column after column in memory like all that is of samples and targets."""
-        return _exact_product(self.gram, a) + b
+        return exact_product(self.gram, a) + b
 
     def _gradient(self, slopes: Array, a: Array) -> Array:
         """Return what ``K`` takes to the gradient: systems are solved without it."""
@@ -536,7 +526,7 @@ class _KernelNewton(_Newton):
             promised = promised + gained
             if (left > wild).any():
                 unseen = self._unseen(u) / self.strengths
-                return x + unseen, t, along + _exact_product(self.gram, unseen)
+                return x + unseen, t, along + exact_product(self.gram, unseen)
             if not self.quadratic and (gained <= SMALL_GAIN * promised).all():  # to know more takes another solution
                 break
             z, fresh_moved = self._preconditioned(u, ratios, means)

@@ -1,8 +1,12 @@
 """The compiled loop of a step of averages: vectors of samples are read once or twice, whatever is done with them."""
 
+import numpy as np
+
 from manykernels.compiled import compiled
 from manykernels.grams.loops import FAST
 from manykernels.validation.arrays import Array
+
+ROWS_RAISED = 256  # of a kernel in single precision that are raised to double precision at once
 
 
 @compiled(fastmath=FAST)
@@ -33,3 +37,12 @@ def go_along(
             rise += bent
             square += left * left
         out[k, 0], out[k, 1], out[k, 2] = length, length * rise, square
+
+
+def exact_product(features: Array, vectors: Array) -> Array:
+    """Return the product in double precision, to which a few rows at a time are raised."""
+    out = np.empty((len(features), vectors.shape[1]), order="F")
+    n_rows = ROWS_RAISED if features.dtype != np.float64 else max(len(features), 1)
+    for rows in (slice(start, start + n_rows) for start in range(0, len(features), n_rows)):
+        out[rows] = features[rows].astype(np.float64, copy=False) @ vectors
+    return out

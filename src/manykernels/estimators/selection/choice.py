@@ -194,8 +194,7 @@ class CrossValidated(KeepsHeldOut):
             folds, found = self._scored(tried, own_folds(splits, held_out), own_folds(fewer, held_out[: len(fewer)]))
         exchangeable = exchanges(self.cv, groups)
         asked = found and (searches or (self.alphas is None and exchangeable))
-        permuted = whole().selecting if whole().projects else whole()
-        levels = self._levels_of_noise(permuted.problems, samples) if asked else []
+        levels = self._levels_of_noise(whole().projected.problems, samples) if asked else []
         evidence = partial(Evidence.of, splits, levels if exchangeable and levels else None)
         if isinstance(tried, MixtureSearch):
             candidates = self._choose_mixtures(tried, found, whole(), evidence)
@@ -473,8 +472,7 @@ class CrossValidated(KeepsHeldOut):
 
     def _patience(self, rows: Rows) -> float | None:
         """Predicted seconds of a fit up to which the default bank stays on matrices."""
-        loss = self._checked_loss()
-        return np.inf if keeps_exact(self, loss, rows) else patience_of(self, loss)
+        return np.inf if keeps_exact(self, self._checked_loss(), rows) else patience_of(self, self._checked_loss())
 
     def _decide_kernels(self, rows: Rows, n_targets: int = 1) -> None:
         """Decide by all rows which kernels there are: gaps, kinds and dates must not give a fold another list.

@@ -218,6 +218,11 @@ class OpenedKernels:
                 self._selecting.__dict__["empty"] = self.empty
         return self._selecting or self
 
+    @property
+    def projected(self) -> OpenedKernels:
+        """The same kernels on landmarks where those that select are, whose passes take less; else these."""
+        return self.selecting if self.projects else self
+
     @cached_property
     def empty(self) -> list[tuple[Array, float]]:
         """Dual norms and losses of the best constants; factors give those of kernels that are not projected."""

@@ -224,30 +224,27 @@ def plan_search(
     elif not mixtures:
         least, most = (nbytes + int(plan.nbytes * (rows / n) ** 2) for nbytes in (plan.least_nbytes, plan.most_nbytes))
     elif projected:
-        least, most = _of_exact_averages(fit, n_folds, landmarks, n_targets)
-        reason = "Averages of exact kernels, whose sum is held in single precision; what selects has landmarks."
+        least, most, reason = _of_exact_averages(fit, n_folds, landmarks, n_targets)
     else:
         own = _rows_of_fold(n, n_folds, apart)
         square, triangles = 8 * own**2, int(2 * (m if n_rounded is None else n_rounded) * own * (own + 1))
-        spectra = _of_sums(rows, n, n_folds, room) if averages else 0
+        objects = FOLD_KERNEL * m * max(n_folds - N_FOLDS, 0)
+        spectra = objects + (_of_sums(rows, n, n_folds, room) if averages else 0)
         open_folds = _side_by_side(triangles, n_folds, room)
         held = f"{format_bytes(triangles)} of a fold, of {open_folds} side by side at most"
         reason = f"Matrices in single precision while they are read: {held}."
-        products = min(PRODUCT_BYTES, 8 * m * n * PERMUTED)
         last = fit.least_nbytes, fit.most_nbytes
         if fit.kind == FACTORED:  # what was chosen is learned on matrices of the kernels in use
             few, many = (FLOOR_BYTES + 2 * count * n**2 for count in COPIED_KERNELS)
             last = few + 8 * FEWEST_SQUARES * n**2, many + 8 * LAST_SQUARES * n**2
         if averages and (chooses or not selects):  # the sum of all kernels and its factor, where one was best
-            average = _of_average(n)
-            last = average, last[1] if selects else average
+            last = _of_average(n), last[1] if selects else _of_average(n)
         if apart:
             of_folds = 8 * n_folds * rows * fit.n_columns + FOLD_SPECTRUM * m * (n_folds + 1)
             last = fit.expected_nbytes + of_folds, max(fit.most_nbytes + of_folds, 8 * FEWEST_SQUARES * n**2)
-        objects = FOLD_KERNEL * m * max(n_folds - N_FOLDS, 0)
         first = objects + (min(open_folds, LIKELY_FOLDS) * triangles + FEWEST_SQUARES * square if selects else 0)
-        spectra += objects
-        least, known = max(spectra, first, products, last[0]), 8 * m * own * Remembered(m, own).room
+        least = max(spectra, first, min(PRODUCT_BYTES, 8 * m * n * PERMUTED), last[0])
+        known = 8 * m * own * Remembered(m, own).room
         all_open = 8 * REMEMBERED_AVERAGES * n * n_targets * n_folds if averages else 0
         all_open += open_folds * (2 * m * own * (own + 1) + known) + SQUARE_ARRAYS * square if selects else 0
         all_open += _of_targets(m, own, n_targets) if selects else 0
@@ -278,13 +275,14 @@ def _of_average(n_samples: int) -> int:
     return FLOOR_BYTES + (16 if n_samples <= MOST_DOUBLE else 12) * n_samples**2
 
 
-def _of_exact_averages(fit: MemoryPlan, n_folds: int, landmarks: Sequence[int], n_targets: int) -> tuple[int, int]:
+def _of_exact_averages(fit: MemoryPlan, n_folds: int, landmarks: Sequence[int], n_targets: int) -> tuple[int, int, str]:
     """Return what a search holds whose averages are of exact kernels, while kernels that are selected have features."""
     n = fit.n_samples
     sums = _of_sums(n - n // n_folds, n, n_folds, fit.room_for_folds)
     features = 4 * n_folds * n * sum(landmarks) + 8 * (n_folds + 1) * sum(count**2 for count in landmarks)
     models = 8 * REMEMBERED_AVERAGES * n * n_targets * n_folds
-    return max(sums, features, fit.least_nbytes), max(sums, features + fit.most_nbytes, _of_average(n)) + models
+    least, most = max(sums, features, fit.least_nbytes), max(sums, features + fit.most_nbytes, _of_average(n)) + models
+    return least, most, "Averages of exact kernels, whose sum is held in single precision; what selects has landmarks."
 
 
 def _allowed(plan: MemoryPlan, of_fit: str = "") -> MemoryPlan:
