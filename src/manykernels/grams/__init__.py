@@ -1,6 +1,7 @@
 """Where Gram matrices live: dense, packed, lazy, distinct, rank-one or pairwise stacks with the same few operations."""
 
-from manykernels.grams.base import GramCounters, GramStack
+from manykernels.grams.base import GramStack
+from manykernels.grams.counters import GramCounters
 from manykernels.grams.dense import DenseStack, as_stack
 from manykernels.grams.distinct import DistinctStack
 from manykernels.grams.expansion import cross_apply, cross_apply_each, cross_combine, cross_scores

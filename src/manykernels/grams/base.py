@@ -5,7 +5,6 @@ from __future__ import annotations
 import copy
 from abc import ABC, abstractmethod
 from contextlib import contextmanager
-from dataclasses import dataclass
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, ClassVar, TypeGuard
 
@@ -14,6 +13,7 @@ from numpy.typing import ArrayLike
 
 from manykernels.compiled import compiled
 from manykernels.exceptions import InvalidInputError
+from manykernels.grams.counters import GramCounters
 from manykernels.grams.pivoted import MANY_COLUMNS, RANK_TOL, PivotedFactors
 from manykernels.grams.remembered import Remembered
 from manykernels.threads import blas_threads
@@ -39,46 +39,6 @@ def triangle_size(n_samples: int) -> int:
 def triangle_starts(n_samples: int) -> Array:
     """Return where each row of a packed triangle starts, with the total size at the end, (N + 1,) int64."""
     return np.concatenate(([0], np.cumsum(np.arange(n_samples, 0, -1))))
-
-
-@dataclass(slots=True)
-class GramCounters:
-    """What a stack has been asked to read so far.
-
-    Attributes
-    ----------
-    entries_per_pass : int
-        ``M N (N + 1) / 2``: one reading of every entry of every kernel.
-    entries : int
-        Gram entries read or computed; a symmetric operation counts a triangle.
-    bytes_read : int
-        The same in bytes of the storage dtype.
-
-    Examples
-    --------
-    >>> counters = GramCounters(entries_per_pass=6)
-    >>> counters.add(entries=3, itemsize=8)
-    >>> counters.passes
-    0.5
-    """
-
-    entries_per_pass: int
-    entries: int = 0
-    bytes_read: int = 0
-
-    @property
-    def passes(self) -> float:
-        """Entries read, in units of a whole pass."""
-        return self.entries / self.entries_per_pass
-
-    def add(self, entries: int, itemsize: int) -> None:
-        """Record that ``entries`` Gram entries of ``itemsize`` bytes were read."""
-        self.entries += entries
-        self.bytes_read += entries * itemsize
-
-    def reset(self) -> None:
-        """Start counting again from zero."""
-        self.entries = self.bytes_read = 0
 
 
 @compiled()

@@ -230,8 +230,6 @@ class Problem:
             f"regularizer={self.regularizer!r}, fit_intercept={self.fit_intercept})"
         )
 
-    # --- data -------------------------------------------------------------------------------------------------------
-
     @cached_property
     def n_kernels(self) -> int:
         """Number of kernels M."""

@@ -153,6 +153,11 @@ def n_folds_of(cv: Any, n_samples: int, groups: Any) -> int:
     return max(int(found), 2)
 
 
+def _triangles_held(nbytes: int, folds: int) -> str:
+    """Return in words what the triangles of folds take."""
+    return f"{format_bytes(nbytes)} of a fold, of {folds} side by side at most"
+
+
 def plan_search(
     plan: MemoryPlan,
     fit: MemoryPlan,
@@ -231,8 +236,7 @@ def plan_search(
         objects = FOLD_KERNEL * m * max(n_folds - N_FOLDS, 0)
         spectra = objects + (_of_sums(rows, n, n_folds, room) if averages else 0)
         open_folds = _side_by_side(triangles, n_folds, room)
-        held = f"{format_bytes(triangles)} of a fold, of {open_folds} side by side at most"
-        reason = f"Matrices in single precision while they are read: {held}."
+        reason = f"Matrices in single precision while they are read: {_triangles_held(triangles, open_folds)}."
         last = fit.least_nbytes, fit.most_nbytes
         if fit.kind == FACTORED:  # what was chosen is learned on matrices of the kernels in use
             few, many = (FLOOR_BYTES + 2 * count * n**2 for count in COPIED_KERNELS)

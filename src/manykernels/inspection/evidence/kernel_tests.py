@@ -33,7 +33,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 from numpy.typing import ArrayLike
-from scipy.linalg import eigvalsh, lapack, pinvh
+from scipy.linalg import eigvalsh, pinvh
 from sklearn.base import BaseEstimator
 from sklearn.utils.validation import check_is_fitted
 
@@ -41,6 +41,7 @@ from manykernels.estimators.supervised.problems import solve_problems
 from manykernels.estimators.supervised.samples import Samples, sample_weights
 from manykernels.exceptions import InvalidInputError
 from manykernels.grams.factored.operators import DenseOperator
+from manykernels.grams.pivoted import factorize
 from manykernels.inspection.displays.kernel_table import BY, groups_of
 from manykernels.inspection.evidence.chi_squares import cauchy_combination, chi_squares_tail, false_discovery_rates
 from manykernels.inspection.pipelines import unwrapped
@@ -188,10 +189,9 @@ def factor_of(stack: Any, kernel: int) -> Any:
     if stack.has_factors:
         return stack.operators([kernel], LEFT_OUT)[0]
     gram = np.array(stack.matrix(kernel), dtype=np.float64, order="F")
-    found, pivots, rank, _ = lapack.dpstrf(gram, tol=LEFT_OUT * max(float(np.diag(gram).max()), 0.0), lower=1)
-    Z = np.empty((len(gram), max(rank, 1)))
-    Z[pivots - 1] = np.tril(found)[:, :rank] if rank else 0.0
-    return DenseOperator(np.array([kernel]), [Z])
+    if not np.trace(gram) > 0:
+        return DenseOperator(np.array([kernel]), [np.zeros((len(gram), 1))])
+    return DenseOperator(np.array([kernel]), [factorize(gram, LEFT_OUT)[0]])
 
 
 @dataclass(frozen=True, eq=False)
