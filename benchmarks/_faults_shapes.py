@@ -24,9 +24,7 @@ from manykernels.kernels import Shaped
 rng = np.random.default_rng(19); x = rng.standard_cauchy((int(rng.integers(40, 200)), 1)) ** 3
 y = np.sign(x[:, 0]) * np.log1p(abs(x[:, 0])) + rng.normal(size=len(x))
 bank = KernelBank([("a", Shaped(Laplacian("median"), "concave"), [0])])
-word = "penalty" if "penalty" in inspect.signature(solve).parameters else "regularizer"
-part = {"alpha": "0.01*max"} if word == "penalty" else {"relative_strength": 0.01}
-found = solve(bank, y, X=x, loss="squared", tol=1e-4, **part, **{word: "l1"})
+found = solve(bank, y, X=x, loss="squared", tol=1e-4, alpha="0.01*max", penalty="l1")
 print(f"{found.status}, {max(found.certificate.dual / found.certificate.primal - 1, 0):.1g} of it")
 """,
         "tests/estimators/test_landmarks_shaped.py",
@@ -61,8 +59,7 @@ groups = {f"g{i}": [f"k{m}" for m in part] for i, part in enumerate(np.split(ord
 stack = DenseStack(K, names=[f"k{m}" for m in range(M)])
 tree = Tree(1.0, groups, l1_ratio=float(rng.choice([0.2, 0.5, 0.9])))
 penalty = Problem(stack, y, "huber", tree).at_fraction(float(rng.choice([0.3, 0.1, 0.01]))).regularizer
-word = "penalty" if "penalty" in inspect.signature(solve).parameters else "regularizer"
-found = solve(stack, y, loss="huber", tol=1e-4, **{word: penalty})
+found = solve(stack, y, loss="huber", tol=1e-4, penalty=penalty)
 print(f"{found.status}, gap {found.certificate.relative_gap:.0e}")
 """,
         "tests/solvers/test_set_weights_of_nodes.py",
@@ -85,8 +82,7 @@ for weight in (1e9, 1e15):
         """
 from scipy.sparse import csr_array
 X = rng.normal(size=(12, 2)); K = X @ X.T; raised = []
-word = "penalty" if "penalty" in inspect.signature(solve).parameters else "regularizer"
-given = {"loss": "squared", "strength": 0.1, word: "l1"}; found = solve(np.array([K, K * K]), X[:, 0], **given)
+given = {"loss": "squared", "strength": 0.1, "penalty": "l1"}; found = solve(np.array([K, K * K]), X[:, 0], **given)
 for program in (lambda: solve([csr_array(K)] * 2, X[:, 0], **given), lambda: found.decision_function([K[:5], K[:4]])):
     try: program()
     except Exception as error: raised.append(type(error).__name__)

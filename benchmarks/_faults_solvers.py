@@ -22,7 +22,7 @@ print(f"{len(caught)} warnings, {states.count('converged')} of 10 converged, lar
         "3.6", "solve(KernelBank.auto(), y, X=table) on 6,000 rows x 4 columns: status, kernels beside the estimator's",
         """
 X = rng.normal(size=(6000, 4)); y = np.sin(2 * X[:, 0]) + X[:, 1] ** 2 + 0.5 * X[:, 2] * X[:, 3] + rng.normal(size=6000)
-found = solve(KernelBank.auto(), y, X=X, loss="squared", regularizer="l1", alpha=0.01, time_limit=20)
+found = solve(KernelBank.auto(), y, X=X, loss="squared", penalty="l1", alpha=0.01, time_limit=20)
 model = made(MKLRegressor, kernels=KernelBank.auto(), alpha=0.01).fit(X, y)
 apart = abs(found.decision_function(X) - model.predict(X)).max()
 print(f"{found.status}, gap {found.dual_gap:.0e}, scores differ by {apart:.0e}")
@@ -37,7 +37,7 @@ y = np.sin(2 * X[:, 0]) + X[:, 1] ** 2 + 0.5 * X[:, 2] * X[:, 3] + rng.normal(si
 path = os.path.join(tempfile.mkdtemp(), "r.parquet"); frame = pd.DataFrame(X, columns=list("abcd"))
 frame.to_parquet(path, row_group_size=1000)
 one, other = (
-    solve(KernelBank.auto(), y, X=rows, loss="squared", regularizer="l1", alpha=0.01, time_limit=20)
+    solve(KernelBank.auto(), y, X=rows, loss="squared", penalty="l1", alpha=0.01, time_limit=20)
     for rows in (frame, path)
 )
 apart = abs(one.decision_function(frame) - other.decision_function(frame)).max()
@@ -51,7 +51,7 @@ print(f"{one.certificate.primal:.0f}, {other.certificate.primal:.0f}; scores dif
 X = rng.normal(size=(60_000, 4)); path = os.path.join(tempfile.mkdtemp(), "r.npy"); np.save(path, X)
 y = np.sin(2 * X[:, 0]) + X[:, 1] ** 2 + 0.5 * X[:, 2] * X[:, 3] + rng.normal(size=len(X))
 found = solve(
-    KernelBank.auto(), y, X=np.load(path, mmap_mode="r"), loss="squared", regularizer="l1", alpha=0.01,
+    KernelBank.auto(), y, X=np.load(path, mmap_mode="r"), loss="squared", penalty="l1", alpha=0.01,
     time_limit=15, memory_budget="5 MB",
 )
 print(f"{found.status}, gap {found.dual_gap:.0e}")
@@ -116,7 +116,7 @@ for seed in range(18):
     kind = ("elasticnet_ball", "lp_ball")[seed % 2]; small = random_problem(seed, loss="hinge", regularizer=kind)
     penalty = get_regularizer(kind, small.strength, **small.regularizer_params)
     for name in (("citi", "lpmkl")[seed % 2], "auto"):
-        found = solve(small.kernels, small.y, loss="hinge", regularizer=penalty, solver=name, tol=1e-2)
+        found = solve(small.kernels, small.y, loss="hinge", penalty=penalty, solver=name, tol=1e-2)
         theta, eta = small.strength * found.kernel_weights, small.regularizer_params.get("eta", 0.0)
         p = small.regularizer_params.get("p", 2.0)
         size = eta * theta.sum() + (1 - eta) * theta @ theta if seed % 2 == 0 else (theta**p).sum() ** (1 / p)

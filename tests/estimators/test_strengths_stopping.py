@@ -24,6 +24,7 @@ from manykernels import (
 )
 from manykernels.estimators import Resources
 from manykernels.estimators.selection.strengths import limited
+from manykernels.estimators.supervised.descent import SHARES
 from manykernels.exceptions import ConvergenceWarning, InvalidInputError
 from manykernels.grams.plan import FACTORED
 from manykernels.inspection import summary_html
@@ -151,9 +152,10 @@ def test_without_any_time_the_strength_is_the_default(given: dict[str, Any]) -> 
     assert model.n_folds_ == 0
     assert "nan" not in summary_html(model)
     if not given:
-        plain = MKLRegressor(BANK).fit(X, Y)
-        assert (model.alpha_, model.l1_ratio_, model.mixing_) == (plain.alpha_, 1.0, 1.0)
-        assert model.cv_frame()["alpha"].tolist() == pytest.approx([plain.alpha_])
+        plain = MKLRegressor(BANK).fit(X, Y)  # which has the time to try weaker strengths
+        assert (model.l1_ratio_, model.mixing_) == (1.0, 1.0)
+        assert any(plain.alpha_ == pytest.approx(share * model.alpha_) for share in (1.0, *SHARES))
+        assert model.cv_frame()["alpha"].tolist() == pytest.approx([model.alpha_])
 
 
 def test_a_search_leaves_to_the_last_fit_what_that_is_predicted_to_take() -> None:

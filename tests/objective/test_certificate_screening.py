@@ -42,7 +42,7 @@ def test_what_is_proved_is_true_at_every_gap(loss: str) -> None:
     zeros = 0
     for seed in range(6):
         problem = _problem(seed, loss, 1.0 if seed % 2 else 0.7, intercept=seed % 3 > 0)
-        asked = {"regularizer": problem.regularizer, "fit_intercept": problem.fit_intercept, "loss": loss}
+        asked = {"penalty": problem.regularizer, "fit_intercept": problem.fit_intercept, "loss": loss}
         known = {"sample_weight": problem.weight, "kernel_penalties": problem.penalties}
         best = solve(problem.stack, problem.y, **asked, **known, tol=1e-12, solver="working_set")
         truth = problem.dual_norms(best.dual_coef) < problem.regularizer.inactive_below * (1 - 1e-5)

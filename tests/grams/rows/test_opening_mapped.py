@@ -35,7 +35,7 @@ def cut(self, chunk, positions):
 type(rows).read = cut
 bank = KernelBank.per_feature(Gaussian(1.0), standardize=True)
 try:
-    solve(bank, y, X=rows, loss="squared", regularizer="l1", strength=1.0, memory_budget="4 MB")
+    solve(bank, y, X=rows, loss="squared", penalty="l1", strength=1.0, memory_budget="4 MB")
 except InvalidInputError as error:
     print("in words:", error)
 """

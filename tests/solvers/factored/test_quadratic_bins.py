@@ -174,7 +174,7 @@ def test_levels_take_turns_beside_curves(loss: str, penalty: str, intercept: boo
     curves = PerFeature([Gaussian(0.8)], [0, 1])
     bank = KernelBank([curves, ("group", Overlap(), [2]), ("other", Overlap(), [3])])
     penalties = {("group", "other"): get_regularizer(penalty, 0.3), "*": "l1"}
-    options: dict[str, Any] = {"X": X, "regularizer": penalties, "alpha": 0.01, "fit_intercept": intercept}
+    options: dict[str, Any] = {"X": X, "penalty": penalties, "alpha": 0.01, "fit_intercept": intercept}
     options["loss"] = "squared" if loss == "several" else loss
     found = solve(bank, y, representation="factored", tol=1e-7, **options)
     matrices = solve(bank, y, representation="gram", tol=1e-7, **options)
