@@ -157,3 +157,8 @@ def test_clones_with_the_kernels_of_all_rows_choose_the_same() -> None:
     model = MKLRegressorCV(cv=3).fit(MANY, ALONE)
     assert again.fit(MANY, ALONE).kernel_names_ == model.kernel_names_
     np.testing.assert_allclose(again.predict(MANY), model.predict(MANY), atol=1e-9)
+
+
+@pytest.mark.usefixtures("counted_as_many")
+def test_averages_with_the_logistic_loss_are_on_landmarks() -> None:
+    assert on_landmarks(MKLClassifierCV(cv=2, n_alphas=6).fit(MANY, TOGETHER > 0))
