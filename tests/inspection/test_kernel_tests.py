@@ -204,3 +204,10 @@ def test_bad_calls_are_refused() -> None:
     free = MKLRegressor(kernels, penalty={"*": None}).fit(X, y)
     with pytest.raises(InvalidInputError, match="All kernels are always in"):
         kernel_tests(free, X, y)
+
+
+@pytest.mark.filterwarnings("ignore:No kernel was selected")
+def test_nothing_is_related_to_a_constant_target() -> None:
+    X, y = table(40)
+    model = MKLRegressor(bank(PerFeature([Linear()], list(X)))).fit(X, y)
+    assert by_name(model, X, np.ones(len(y))).tolist() == [1.0] * 3

@@ -205,6 +205,7 @@ class NullModel:
     ridge: Array  # (p,): the diagonal of S, zero for the free columns
     norms: float  # sum of d_m rho' K_m rho over the kernels under ridge
     ratio: bool  # whether the dispersion is estimated
+    constant: bool  # whether the target has one value only
 
     @classmethod
     def of(cls, problem: Problem) -> NullModel:
@@ -236,7 +237,8 @@ class NullModel:
             if bound.basis is not None and problem.loss.smooth:
                 scores = bound.best_along(scores)
         curvature = problem.bound.curvature(scores) if likelihood else SampleCurvature(problem.weight)
-        return cls(always, rho, curvature, fixed, ridge, norms, not problem.shared and not problem.loss.couples_samples)
+        ratio = not problem.shared and not problem.loss.couples_samples
+        return cls(always, rho, curvature, fixed, ridge, norms, ratio, problem.constant_target)
 
     @cached_property
     def _weighted(self) -> tuple[Array, Array]:
@@ -258,7 +260,7 @@ class NullModel:
         left = whole - cross.T @ inverse @ cross
         values = eigvalsh((left + left.T) / 2.0, check_finite=False)
         values = values[values > FLAT * float(np.trace(whole))]
-        if not values.size:
+        if not values.size or self.constant:
             return 1.0, 0.0
         rho = self.rho.reshape(len(self.rho), -1)
         statistic = sum(float(np.sum(factor.adjoint(np.ascontiguousarray(column)) ** 2)) for column in rho.T)

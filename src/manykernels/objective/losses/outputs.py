@@ -318,10 +318,11 @@ class Multinomial(SharedLoss):
 
         def at(b: Array) -> tuple[float, Array]:
             """Return the loss, less what scores ``f`` add, and the probabilities (T, N)."""
-            p = powers * np.exp(b - base)[:, None]
-            total = p.sum(axis=0)
-            p /= total
-            return float(weight @ np.log(total) - totals @ (b - base)), p
+            with np.errstate(over="ignore", invalid="ignore"):  # of a step that is too long the value is no number
+                p = powers * np.exp(b - base)[:, None]
+                total = p.sum(axis=0)
+                p /= total
+                return float(weight @ np.log(total) - totals @ (b - base)), p
 
         (value, p), size, scales = at(b), np.inf, True
         for _ in range(MOST_STEPS):
