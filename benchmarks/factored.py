@@ -55,7 +55,7 @@ TABLE = [
     Case(10**6, 370, "hinge"),
 ]
 SIZES = [(10**4, 40), (10**5, 40), (10**6, 40), (10**5, 20), (10**5, 80), (10**5, 320)]
-COMMON = {"alpha": "0.1*max"}
+COMMON = {"relative_strength": 0.1}
 IN_CLASSES = COMMON | {"rows": 5000, "columns": 10, "widths": 9, "tol": 1e-3}
 SWEEPS = {
     "rows": [Case(rows, columns, **COMMON) for rows, columns in SIZES if columns == 40],

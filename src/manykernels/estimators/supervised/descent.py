@@ -5,7 +5,7 @@ strong for clean ones: what permutations destroy is mostly signal there. So the 
 by fits at `SHARES` of it, each started from the one before, and a weaker strength is kept if the leave-one-out loss in
 closed form (`leave_out.py`) falls by more than `CLEARLY` standard errors of its paired differences. Only targets that
 stand out from their permutations get weaker strengths: closed forms hold the selected kernels fixed, and are optimistic
-where these are selected from noise.
+where these are selected from noise. Hazards keep the default strength: weaker fits of them take minutes.
 """
 
 from collections.abc import Callable, Sequence
@@ -46,7 +46,8 @@ def weaken(
     """
     problems, solutions = list(fit.problems), list(fit.solutions)
     losses: dict[int, tuple[Array, Array]] = {}
-    known = list(zip(problems, solutions, strict=True)) if problems[0].n_samples <= MOST_ROWS else []
+    repeated = problems[0].n_samples <= MOST_ROWS and not problems[0].loss.couples_samples
+    known = list(zip(problems, solutions, strict=True)) if repeated else []
     for k, (problem, found) in enumerate(known):
         if _may_weaken(found, levels[k]) and (own := leave_one_out_losses(problem, found, seed)) is not None:
             losses[k] = own
