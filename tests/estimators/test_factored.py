@@ -197,6 +197,13 @@ def test_everything_that_looks_at_models_takes_these() -> None:
     assert facts.n_samples == len(X)
     assert "no samples kept" in facts.summary()
     assert "no samples kept" in model._repr_mimebundle_()["text/html"]
+    assert facts.n_kept == 0
+    many = np.random.default_rng(0).normal(size=(1100, 3))
+    chosen = MKLClassifier(ADDITIVE).fit(many, many[:, 0] > 0.2)
+    assert chosen.representation_ == "factored"
+    kept = MKLReport.from_estimator(chosen)
+    assert "1,000 samples kept for bands" in kept.summary()
+    assert kept.n_kept == 1000
     shapes = ShapeDisplay.from_estimator(model, frame).frame()
     assert set(shapes["column"]) <= set("abc")
     parts = model.decompose_frame(frame)

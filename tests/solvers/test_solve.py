@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from scipy.sparse import csr_array
 
 from manykernels import Gaussian, KernelBank, MKLRegressor, Pairs, solve, survival_array
-from manykernels.exceptions import InvalidInputError
+from manykernels.exceptions import ConvergenceWarning, InvalidInputError
 from manykernels.grams import as_stack
 from manykernels.grams.factored import factored_stack
 from manykernels.kernels import PairKernels
@@ -291,3 +291,12 @@ def test_shapes_of_a_named_penalty_are_given_beside_it() -> None:
         solve(kernels, y, loss="squared", penalty="l1", alpha="0.1*noise")
     with pytest.raises(InvalidInputError, match="has no parameter 'eta'"):
         solve(kernels, y, loss="squared", penalty="l1", eta=0.5, alpha=0.1)
+
+
+def test_a_time_limit_is_for_all_targets_and_warnings_name_them() -> None:
+    X, y = rows()
+    Y = np.column_stack([y, y**2, np.cos(y)])
+    with pytest.warns(ConvergenceWarning) as caught:
+        found = solve(grams(X), Y, alpha=1e-4, outputs="own", time_limit=1e-9, tol=1e-12, **SQUARED)
+    assert [str(one.message)[:9] for one in caught] == ["Target 0:", "Target 1:", "Target 2:"]
+    assert len(found) == 3

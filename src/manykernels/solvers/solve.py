@@ -9,6 +9,8 @@ below only: estimators, cross-validation and paths call the same functions.
 from __future__ import annotations
 
 import re
+import time
+import warnings
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
@@ -48,6 +50,7 @@ from manykernels.solvers.solution import Solution, Status
 from manykernels.validation.arrays import Array, check_choice, check_nonnegative_vector, check_positive
 from manykernels.validation.parameters import SOLVE_NAMES, says_which
 
+NO_TIME = 1e-9  # seconds, of targets whose turn comes when a time limit is over
 RELATIVE = re.compile(r"\s*([0-9.]+(?:[eE][-+]?[0-9]+)?)\s*\*\s*max\s*")
 
 
@@ -202,9 +205,19 @@ def solve(
 def _solved(
     problems: Sequence[Problem], solver: str | Solver, warm_start: Solution | None, parameters: dict[str, Any]
 ) -> list[Solution]:
-    """Return one solution a problem."""
-    chosen = [configured_solver(solver, problem, **parameters) for problem in problems]
-    return [own.solve(problem, warm_start) for own, problem in zip(chosen, problems, strict=True)]
+    """Return one solution a problem; a time limit is for all together, and warnings name the target."""
+    if len(problems) == 1:
+        return [configured_solver(solver, problems[0], **parameters).solve(problems[0], warm_start)]
+    limit, started = parameters.get("time_limit"), time.perf_counter()
+    solutions: list[Solution] = []
+    for number, problem in enumerate(problems):
+        left = {} if limit is None else {"time_limit": max(limit - (time.perf_counter() - started), NO_TIME)}
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", ConvergenceWarning)
+            solutions.append(configured_solver(solver, problem, **(parameters | left)).solve(problem, warm_start))
+        if solutions[-1].status is not Status.CONVERGED:
+            warn(f"Target {number}: {solutions[-1].message}", ConvergenceWarning)
+    return solutions
 
 
 @dataclass(frozen=True, eq=False)

@@ -41,8 +41,10 @@ class MKLReport:
     alpha : float, tuple of float or None
         None if the penalty is an object with its own strength.
     n_samples, n_features, n_support : int
-        Training samples, columns, samples with a nonzero dual coefficient; the last is 0 for kernels held as factors,
-        of which a model keeps no samples.
+        Training samples, columns, and samples with a nonzero dual coefficient where those are known.
+    n_kept : int
+        Training samples that the model and its file hold: the support of kernels held as matrices; of kernels held as
+        factors those that bands are computed from, at most 1,000, or none.
     n_kernels, n_active : int
         Kernels in all, and with a positive weight (for any class or output).
     status : str
@@ -85,6 +87,7 @@ class MKLReport:
     n_samples: int
     n_features: int
     n_support: int
+    n_kept: int
     n_kernels: int
     n_active: int
     status: str
@@ -144,6 +147,7 @@ class MKLReport:
             n_samples=int(getattr(estimator, "_n_samples", len(solutions[0].dual_coef))),
             n_features=int(estimator.n_features_in_),
             n_support=len(getattr(estimator, "support_", ())),
+            n_kept=_n_kept(estimator),
             n_kernels=len(estimator.kernel_names_),
             n_active=len({int(m) for one in solutions for m in one.active}),
             status=str(worst.status),
@@ -241,12 +245,21 @@ class MKLReport:
     @property
     def kept(self) -> str:
         """What the model keeps of the training samples, in words."""
-        return f"{self.n_support:,} support samples" if self.solver != FactoredNewton.name else "no samples kept"
+        if self.solver != FactoredNewton.name:
+            return f"{self.n_support:,} support samples"
+        return f"{self.n_kept:,} samples kept for bands" if self.n_kept else "no samples kept"
 
     def _facts(self) -> dict[str, Any]:
         facts = asdict(self)
         del facts["weights"]
         return facts
+
+
+def _n_kept(estimator: Any) -> int:
+    """Return how many training samples a model holds."""
+    if (rows := estimator.__dict__.get("_band_rows")) is not None:
+        return int(rows.n_samples)
+    return len(getattr(estimator, "support_", ())) if estimator._expansion.of_samples else 0
 
 
 def _name(value: object) -> str:

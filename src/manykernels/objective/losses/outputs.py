@@ -10,6 +10,8 @@ from functools import partial
 from typing import ClassVar
 
 import numpy as np
+from scipy.optimize import brentq
+from scipy.special import expit, logsumexp
 
 from manykernels.exceptions import InvalidInputError
 from manykernels.objective.capabilities import Capability
@@ -206,6 +208,9 @@ MOST_STEPS = 200
 MOST_HALVINGS = 60
 ENOUGH_DECREASE = 1e-4  # of what the slope promises
 SUMMED = 2e-15  # of a sum of slopes, for each root of their number, that is rounding as well
+EXPLAINED = 0.1  # of the slope, which a Newton step may leave in the model of the Hessian
+MOST_SCALINGS = 20  # steps of iterative scaling, which may swing to and fro where probabilities vanish
+BEYOND = 50.0  # of the largest or smallest score of a class, where its probabilities are all zero or one
 LONG, FAR = 1.0, 30.0  # changes of intercepts: steps of scaling go on, and exponentials of scores are taken anew
 ROUNDED, SLOW = 1e-13, 0.1  # slopes, of the sum of weights, that only rounding keeps from falling to a tenth in a step
 
@@ -325,7 +330,7 @@ class Multinomial(SharedLoss):
                 return float(weight @ np.log(total) - totals @ (b - base)), p
 
         (value, p), size, scales = at(b), np.inf, True
-        for _ in range(MOST_STEPS):
+        for number in range(MOST_STEPS):
             sums = p @ weight
             slope = sums - totals
             last, size = size, float(np.abs(slope).max())
@@ -333,11 +338,17 @@ class Multinomial(SharedLoss):
                 break
             if scales:
                 step = np.log(totals / np.maximum(sums, SMALLEST))
-                b, scales = b + step, bool(np.abs(step).max() > LONG)
+                b, scales = b + step, number < MOST_SCALINGS and bool(np.abs(step).max() > LONG)
                 value, p = at(b)
             else:
-                step = -_solved(p, weight, sums, slope)
-                before, (b, value, p) = b, _moved(at, b, value, p, step, float(slope @ step), unit)
+                step = _newton_step(p, weight, sums, slope)
+                before = b
+                if step is not None:
+                    b, value, p = _moved(at, b, value, p, step, float(slope @ step), unit)
+                else:  # hardly any probability can change, and the Hessian is rounding
+                    b = b + _balancing_sweep(f + b, weight, totals)
+                    base, powers = b, _exponentials(f + b)[1]
+                    value, p = at(b)
                 if np.array_equal(b, before):
                     break
             if np.abs(b - base).max() > FAR:
@@ -346,16 +357,29 @@ class Multinomial(SharedLoss):
         return b - b.mean()
 
 
+def _balancing_sweep(z: Array, weight: Array, totals: Array) -> Array:
+    """Return changes (T,) of intercepts, each in turn the best one of its class: ``sum_i s_i p_ic`` is its total."""
+    z, changes = z.copy(), np.zeros(z.shape[1])
+    for c, total in enumerate(totals.tolist()):
+        ahead = z[:, c] - logsumexp(np.delete(z, c, axis=1), axis=1)
+        ends = -float(ahead.max()) - BEYOND, -float(ahead.min()) + BEYOND
+        changes[c] = brentq(lambda d, a=ahead, t=total: float(weight @ expit(a + d)) - t, *ends, xtol=1e-13)
+        z[:, c] += changes[c]
+    return changes
+
+
 def _rounded(weight: Array) -> float:
     """Return sums of slopes that only rounding keeps from being zero."""
     return max(ROUNDED, SUMMED * float(np.sqrt(len(weight)))) * float(weight.sum())
 
 
-def _solved(p: Array, weight: Array, sums: Array, slope: Array) -> Array:
-    """Solve with the Hessian in the intercepts, whose null vector is the one that changes no probability."""
+def _newton_step(p: Array, weight: Array, sums: Array, slope: Array) -> Array | None:
+    """Return Newton's step of the intercepts; none where the Hessian, being rounding, does not say how far to go."""
     hessian = np.diag(sums) - (p * weight) @ p.T
-    hessian += hessian.trace() / len(slope) ** 2  # a multiple of 11' for the null vector
-    return np.linalg.lstsq(hessian, slope, rcond=1e-15)[0]
+    hessian += hessian.trace() / len(slope) ** 2  # a multiple of 11' for the null vector, which changes no probability
+    step = -np.linalg.lstsq(hessian, slope, rcond=1e-15)[0]
+    explained = np.abs(hessian @ step + slope).max() <= EXPLAINED * np.abs(slope).max()
+    return step if explained and float(slope @ step) < 0 and np.abs(step).max() <= FAR else None
 
 
 def _moved(
