@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from importlib import import_module
 from typing import Any
 
 import numpy as np
@@ -21,6 +22,7 @@ from manykernels import (
     MKLRegressor,
     MKLRegressorCV,
     MKLSurvival,
+    Overlap,
     survival_array,
 )
 from manykernels.exceptions import InvalidInputError
@@ -28,6 +30,8 @@ from manykernels.grams import build_stack
 from manykernels.inspection import kernel_tests
 from manykernels.inspection.evidence.chi_squares import chi_squares_tail
 from manykernels.kernels import PerFeature
+
+MODULE: Any = import_module("manykernels.inspection.evidence.kernel_tests")
 
 
 def table(n: int = 90) -> tuple[pd.DataFrame, np.ndarray]:
@@ -211,3 +215,41 @@ def test_nothing_is_related_to_a_constant_target() -> None:
     X, y = table(40)
     model = MKLRegressor(bank(PerFeature([Linear()], list(X)))).fit(X, y)
     assert by_name(model, X, np.ones(len(y))).tolist() == [1.0] * 3
+
+
+def grouped(n: int, n_levels: int) -> tuple[pd.DataFrame, np.ndarray, KernelBank]:
+    rng = np.random.default_rng(6)
+    X = pd.DataFrame({"a": rng.normal(size=n), "group": pd.Categorical(rng.integers(0, n_levels, n).astype(str))})
+    kernels = KernelBank([("a", Linear(), ["a"]), ("group", Overlap(), ["group"])], normalize=None)
+    return X, X["a"].to_numpy() + rng.normal(size=n), kernels
+
+
+@pytest.mark.parametrize("penalty", ["l1", {"a": None, "*": "l1"}])
+def test_many_levels_have_the_distribution_of_all_their_features(penalty: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    X, y, kernels = grouped(700, 90)
+    model = MKLRegressor(kernels, penalty=penalty, alpha=0.05, resources={"representation": "factored"}).fit(X, y)
+    whole = by_name(model, X, y)
+    monkeypatch.setattr(MODULE, "FEW_LEVELS", 10)
+    np.testing.assert_allclose(by_name(model, X, y)[whole.index], whole, rtol=1e-6)
+
+
+def test_eigenvalues_of_levels_are_those_of_the_matrix() -> None:
+    rng = np.random.default_rng(0)
+    diagonal, cross = rng.integers(1, 9, 200).astype(float), rng.normal(size=(3, 200))
+    inverse = np.diag([2e-3, 1e-3, 5e-4])
+    values, counts = MODULE.level_spectrum(diagonal, cross, inverse)
+    expected = eigvalsh(np.diag(diagonal) - cross.T @ inverse @ cross)
+    np.testing.assert_allclose(np.sort(np.repeat(values, counts.astype(int))), expected, atol=1e-12)
+
+
+def test_kernels_of_too_many_features_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    X, y = table(60)
+    model = MKLRegressor(bank(PerFeature([Gaussian(0.3)], list(X)))).fit(X, y)
+    monkeypatch.setattr(MODULE, "MOST_FEATURES", 5)
+    with pytest.raises(InvalidInputError, match=r"A kernel has \d+ features, .* Up to 5 are computed"):
+        kernel_tests(model, X, y)
+    X, y, kernels = grouped(90, 30)
+    ridged = MKLRegressor(kernels, penalty={"group": "ridge", "*": "l1"}, alpha=0.05).fit(X, y)
+    monkeypatch.setattr(MODULE, "MOST_ENTRIES", 100)
+    with pytest.raises(InvalidInputError, match=r"The kernel 'group', which is always in, has \d+ features"):
+        kernel_tests(ridged, X, y)

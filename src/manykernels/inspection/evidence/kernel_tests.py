@@ -33,7 +33,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 from numpy.typing import ArrayLike
-from scipy.linalg import eigvalsh, pinvh
+from scipy.linalg import eigvalsh, pinvh, qr
 from sklearn.base import BaseEstimator
 from sklearn.utils.validation import check_is_fitted
 
@@ -55,6 +55,10 @@ from manykernels.validation.arrays import Array, TableLike, check_choice
 LIKELIHOODS = ("squared", "logistic", "poisson", "cox")  # their second derivatives are the variance of their slopes
 LEFT_OUT = 1e-8  # of a kernel's trace, by its factor
 NULL_TOL = 1e-6  # relative gap of a null model with kernels under ridge
+FEW_LEVELS = 500  # of a column, up to which eigenvalues are computed as of any kernel
+MOST_FEATURES = 2_500  # of a kernel, whose eigenvalues take some 5 s; of levels there may be any number
+ALIKE = 1e-3  # of an eigenvalue, to which those of many levels are rounded
+MOST_ENTRIES = 2**26  # of factors of kernels under ridge: 512 MB
 FLAT = 1e-12  # eigenvalue beside the largest one of the kernel itself, below which a null model explains the kernel
 
 
@@ -229,7 +233,13 @@ class NullModel:
             rho, d = found.dual_coef, found.kernel_weights[np.isin(always, ridged)]
             scores = small.model_parts(rho, found.kernel_weights)[0] + found.intercept
             for m, weight in zip(ridged[d > 0], d[d > 0], strict=True):
-                Z = np.asarray(factor_of(problem.stack, int(m)).rows(slice(None)))
+                factor = factor_of(problem.stack, int(m))
+                if problem.n_samples * int(factor.starts[-1]) > MOST_ENTRIES:
+                    raise InvalidInputError(
+                        f"The kernel {problem.kernel_names[m]!r}, which is always in, has {int(factor.starts[-1]):,} "
+                        f"features, too many to be held on {problem.n_samples:,} rows. Test some of the rows."
+                    )
+                Z = np.asarray(factor.rows(slice(None)))
                 fixed, ridge = np.hstack([fixed, Z]), np.concatenate([ridge, np.full(Z.shape[1], 1.0 / weight)])
                 norms += float(weight * np.sum((Z.T @ rho) ** 2))
         else:
@@ -254,25 +264,78 @@ class NullModel:
 
     def test(self, factor: Any) -> tuple[float, float]:
         """Return the p-value of a kernel with this factor, and its statistic in units of its mean."""
-        HC, inverse = self._weighted
-        whole = self.curvature.gram([factor], len(self.rho), intercept=False)
-        cross = np.array([factor.adjoint(np.ascontiguousarray(column)) for column in HC.T]).reshape(-1, len(whole))
-        left = whole - cross.T @ inverse @ cross
-        values = eigvalsh((left + left.T) / 2.0, check_finite=False)
-        values = values[values > FLAT * float(np.trace(whole))]
+        values, counts = self._spectrum(factor)
         if not values.size or self.constant:
             return 1.0, 0.0
-        rho = self.rho.reshape(len(self.rho), -1)
+        rho, mean = self.rho.reshape(len(self.rho), -1), float(counts @ values)
         statistic = sum(float(np.sum(factor.adjoint(np.ascontiguousarray(column)) ** 2)) for column in rho.T)
         freedom = len(rho) - int(np.count_nonzero(self.ridge == 0))
         if self.ratio:
-            share, rest = statistic / float(self._squares[0, 0]), max(freedom - values.size, 0)
-            counts = np.r_[np.ones(values.size), rest]
-            p = chi_squares_tail(0.0, np.r_[values - share, -share], counts)
-            return p, float(share * freedom / values.sum())
-        if rho.shape[1] > 1:
-            values = np.outer(values, eigvalsh(self._squares / freedom)).ravel()
-        return chi_squares_tail(statistic, values), float(statistic / values.sum())
+            share, rest = statistic / float(self._squares[0, 0]), max(freedom - counts.sum(), 0)
+            p = chi_squares_tail(0.0, np.r_[values - share, -share], np.r_[counts, rest])
+            return p, share * freedom / mean
+        scales = eigvalsh(self._squares / freedom) if rho.shape[1] > 1 else np.ones(1)
+        p = chi_squares_tail(statistic, np.outer(values, scales).ravel(), np.repeat(counts, len(scales)))
+        return p, statistic / (mean * float(scales.sum()))
+
+    def _spectrum(self, factor: Any) -> tuple[Array, Array]:
+        """Return the eigenvalues of ``Z' P Z`` that are not zero, and how often each occurs."""
+        HC, inverse = self._weighted
+        rank = int(factor.starts[-1])
+        cross = np.array([factor.adjoint(np.ascontiguousarray(column)) for column in HC.T]).reshape(-1, rank)
+        levels = getattr(factor, "level_columns", 0) == 1 and self.curvature.separable
+        if levels and rank > FEW_LEVELS:
+            return level_spectrum(factor.diagonal(self.curvature.diagonal), cross, inverse)
+        if rank > MOST_FEATURES:
+            raise InvalidInputError(
+                f"A kernel has {rank:,} features, and the distribution of its statistic takes the cube of their "
+                f"number. Up to {MOST_FEATURES:,} are computed, and any number for the levels of one column where the "
+                "loss is a sum over samples. Test some of the rows, or leave this kernel out."
+            )
+        whole = self.curvature.gram([factor], len(self.rho), intercept=False)
+        left = whole - cross.T @ inverse @ cross
+        values = eigvalsh((left + left.T) / 2.0, check_finite=False)
+        values = values[values > FLAT * float(np.trace(whole))]
+        return values, np.ones(values.size)
+
+
+def level_spectrum(diagonal: Array, cross: Array, inverse: Array) -> tuple[Array, Array]:
+    """Return the eigenvalues of ``diag(d) - C' M C`` that are not zero, and how often each occurs: of many levels.
+
+    Where ``d`` is equal (to `ALIKE` of it), all directions orthogonal to the rows of ``C`` among these levels have the
+    eigenvalue ``d``; the others, as many as ``C`` has rows, form a matrix of few columns with those of other ``d``.
+
+    Parameters
+    ----------
+    diagonal : ndarray of shape (r,)
+    cross : ndarray of shape (p, r)
+        ``C``.
+    inverse : ndarray of shape (p, p)
+        ``M``.
+
+    Examples
+    --------
+    >>> values, counts = level_spectrum(np.ones(5), np.ones((1, 5)), np.full((1, 1), 0.1))
+    >>> values.tolist(), counts.tolist()
+    ([1.0, 0.5], [4.0, 1.0])
+    """
+    seen = diagonal > FLAT * diagonal.sum()
+    diagonal, cross = diagonal[seen], cross[:, seen]
+    groups = np.unique(np.round(np.log(diagonal) / ALIKE), return_inverse=True)[1]
+    values, counts, sizes, parts = [], [], [], []
+    for group in range(groups.max(initial=-1) + 1):
+        members = groups == group
+        own, triangle = float(diagonal[members].mean()), qr(cross[:, members].T, mode="r")[0]
+        triangle = triangle[: min(triangle.shape)]
+        values.append(own)
+        counts.append(float(members.sum() - len(triangle)))
+        sizes += [own] * len(triangle)
+        parts.append(triangle)
+    coupled = np.vstack([*parts, np.zeros((0, len(cross)))])
+    few = eigvalsh(np.diag(sizes) - coupled @ inverse @ coupled.T, check_finite=False) if sizes else np.zeros(0)
+    few = few[few > FLAT * diagonal.sum()]
+    kept = np.array(counts) > 0
+    return np.r_[np.array(values)[kept], few], np.r_[np.array(counts)[kept], np.ones(few.size)]
 
 
 def _under_ridge(regularizer: Any) -> Array:
