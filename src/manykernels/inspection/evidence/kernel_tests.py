@@ -316,7 +316,7 @@ def level_spectrum(diagonal: Array, cross: Array, inverse: Array) -> tuple[Array
     Examples
     --------
     >>> values, counts = level_spectrum(np.ones(5), np.ones((1, 5)), np.full((1, 1), 0.1))
-    >>> values.tolist(), counts.tolist()
+    >>> values.round(6).tolist(), counts.tolist()
     ([1.0, 0.5], [4.0, 1.0])
     """
     seen = diagonal > FLAT * diagonal.sum()
