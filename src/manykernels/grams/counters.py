@@ -1,11 +1,11 @@
-"""How many entries of kernels were read, the unit in which cost is told."""
+"""Counts of the entries of kernels that were read, the unit of cost."""
 
 from dataclasses import dataclass
 
 
 @dataclass(slots=True)
 class GramCounters:
-    """What a stack has been asked to read so far.
+    """Entries and bytes that a stack has read.
 
     Attributes
     ----------

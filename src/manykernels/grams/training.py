@@ -215,7 +215,7 @@ def projected_bank(bank: KernelBank, given: object, rows: object, patience: floa
 
 
 def _worth_landmarks(bank: KernelBank, table: Table, patience: float | None) -> bool:
-    """Return whether a fit is predicted to take clearly less with Gaussians of several columns on landmarks."""
+    """Return True if a fit is predicted to take clearly less with Gaussians of several columns on landmarks."""
     if bank.keeps_shapes:  # whatever matrices would take
         return True
     spared, count = NOTICED_OF_KINKS if patience is None else AVERAGES, default_landmarks(len(table))

@@ -359,7 +359,7 @@ def _target(y: Any, loss: AnyLoss) -> Any:
 
 
 def _shapes_of(penalty: Penalty) -> tuple[str, ...]:
-    """Return what shapes a penalty that is given by name."""
+    """Return the names of the shape parameters of a penalty that is given by name."""
     return parameters_of(penalty) if isinstance(penalty, (str, Mapping)) else ()
 
 

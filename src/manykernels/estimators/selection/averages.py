@@ -205,7 +205,7 @@ class AverageModels:
         return (coefficients * self.strengths).T, self.weights / self.strengths[:, None], intercepts
 
     def averages(self, kernels: Array) -> bool:
-        """Return whether these kernels, and no other ones, are known to take part."""
+        """Return True if exactly these kernels are known to take part."""
         return self.weights is not None and np.array_equal(np.flatnonzero(self.weights), kernels)
 
     @property
@@ -282,7 +282,7 @@ class _Factors:
         self.trsm, self.trsv = get_blas_funcs(("trsm", "trsv"), (self.parts[0][1],))
 
     def serve(self, ratios: Array, dtype: Any = np.float64) -> bool:
-        """Whether they are still near, in this precision."""
+        """Return True if the factors are still near, in this precision."""
         known = self.parts[0][1].dtype == dtype and len(ratios) == len(self.ratios)
         return known and bool((np.abs(np.log(ratios / self.ratios)) <= 2 * np.log(NEAR)).all())
 

@@ -1,4 +1,4 @@
-"""What a search chose, learned on all rows: the best strength or mixture, and what to warn of."""
+"""The last fit of a search: the best strength or mixture, learned on all rows, and its warnings."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import replace
@@ -33,7 +33,7 @@ class LearnsChoice(KeepsHeldOut):
 
     @property
     def _search_options(self) -> Search:
-        """How the search goes."""
+        """Options of the search."""
         return cast("Search", self._group("search"))
 
     @property

@@ -130,7 +130,7 @@ def patience_of(search: Any, loss: Loss) -> float | None:
 
 
 def keeps_exact(search: Any, loss: Loss, rows: Any, n_targets: int = 1) -> bool:
-    """Return whether averages are of exact kernels where kernels that are selected are projected on landmarks.
+    """Return True if averages use exact kernels where selected kernels are projected on landmarks.
 
     So they are in searches with the squared loss that leave all to the library, up to `MOST_EXACT` rows, and fewer of
     several targets or of so many columns that distances take longer than factors. With the logistic loss landmarks
@@ -269,19 +269,19 @@ def plan_search(
 
 
 def _of_sums(rows: int, n_samples: int, n_folds: int, room: int) -> int:
-    """Return what sums of kernels in folds hold, in single precision: with their factors where these are kept."""
+    """Return the memory of sums of kernels in folds, in single precision, with their factors where these are kept."""
     kept = rows >= KEPT_ROWS
     summed, beside = 4 * rows * (n_samples + kept * rows), 4 * (AVERAGE_ROUNDED - kept) * rows * n_samples
     return _side_by_side(summed, n_folds, room) * summed + beside
 
 
 def _of_average(n_samples: int) -> int:
-    """Return what the last fit of an average holds: the sum of the kernels, and its factor."""
+    """Return the memory of the last fit of an average: the sum of the kernels, and its factor."""
     return FLOOR_BYTES + (16 if n_samples <= MOST_DOUBLE else 12) * n_samples**2
 
 
 def _of_exact_averages(fit: MemoryPlan, n_folds: int, landmarks: Sequence[int], n_targets: int) -> tuple[int, int, str]:
-    """Return what a search holds whose averages are of exact kernels, while kernels that are selected have features."""
+    """Return the memory of a search with averages of exact kernels and selections of kernels with features."""
     n = fit.n_samples
     sums = _of_sums(n - n // n_folds, n, n_folds, fit.room_for_folds)
     features = 4 * n_folds * n * sum(landmarks) + 8 * (n_folds + 1) * sum(count**2 for count in landmarks)

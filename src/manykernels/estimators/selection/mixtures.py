@@ -280,7 +280,7 @@ class Mixture:
         return self._scales_in(opened)[target]
 
     def told(self, strength: float, opened: OpenedKernels) -> dict[str, Any]:
-        """Return what a strength is told by in tables; over targets, alpha is a geometric mean."""
+        """Return the columns of a table for a strength; over targets, alpha is a geometric mean."""
         alphas = self.strengths(strength, opened)
         return {
             "alpha": float(np.exp(np.mean(np.log(alphas)))) / opened.samples.total_weight,

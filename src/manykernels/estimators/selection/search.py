@@ -337,7 +337,7 @@ class MixtureSearch:
         return f"{len(found)} candidates that were scored in all folds" if found else ""
 
     def unscored(self, n_samples: int, n_targets: int) -> Candidate:
-        """Return what is learned where there was no time: what a plain estimator takes by default."""
+        """Return the candidate of a search without time: the default of a plain estimator."""
         mixture = [*self.selections, *self.averages, self.nothing][0]
         return Candidate(mixture, default_fraction(n_samples), np.full((1, n_targets), np.nan), np.nan, 0)
 

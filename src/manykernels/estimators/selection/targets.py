@@ -65,7 +65,7 @@ class TargetMixture(Mixture):
         return cls(EVERY, np.ones(n_kernels), mixing, doubt, linear=linear, squared=squared)
 
     def told(self, strength: float, opened: OpenedKernels) -> dict[str, Any]:
-        """Return what a strength is told by in tables; over targets, alpha is a geometric mean."""
+        """Return the columns of a table for a strength; over targets, alpha is a geometric mean."""
         linear, squared = strengths_at(self.mixing, strength, self.linear, self.squared)
         alpha = float(np.exp(np.mean(np.log(linear + squared)))) / opened.samples.total_weight
         ratio = float(np.mean(linear / (linear + squared)))
@@ -137,7 +137,7 @@ class TargetFold:
         *,
         apart: bool = False,
     ) -> tuple[list[Array], Array, int]:
-        """Return what every kernel adds to predictions of held-out rows, (t, n) each, coefficients, and kernels taken.
+        """Return the parts of predictions of held-out rows, (t, n) each, coefficients, and the kernels taken.
 
         Scales (T,) each are for targets that no kernel of the fold has to do with. Averages are one kernel, unless the
         kernels are asked for ``apart``.
@@ -166,7 +166,7 @@ class TargetFold:
 
 
 def searches_in_batch(search: Any, whole: OpenedKernels) -> bool:
-    """Whether a search is for many targets that are solved in batches."""
+    """Return True if a search is for many targets that are solved in batches."""
     problems, options = whole.problems, search._search_options
     plain = search.scoring is None and search.solver == "auto" and not options.keep_folds
     if not plain or len(problems) <= MOST_SELECTED or search._resources.callback is not None:
@@ -256,13 +256,13 @@ class TargetSearch:
             yield fold, parts
 
     def unscored(self, n_samples: int, n_targets: int) -> Candidate:
-        """Return what is learned where there was no time: what a plain estimator takes by default."""
+        """Return the candidate of a search without time: the default of a plain estimator."""
         return Candidate(self.mixtures[-1], default_fraction(n_samples), np.full((1, n_targets), np.nan), np.nan, 0)
 
 
 @dataclass(frozen=True, eq=False)
 class HeldOutTargets:
-    """What models that have not seen a row predict for it, and what they lose without kernels."""
+    """Predictions of held-out rows, and their losses without kernels."""
 
     predictions: Array  # (n_given, T), NaN for rows that no fold held out
     before: Array  # (n,): loss of every held-out row, a mean over targets
@@ -306,7 +306,7 @@ class HeldOutTargets:
         return cls(predictions, np.concatenate(before), np.concatenate(without, axis=1), each, weight)
 
     def lost(self, active: Array, names: Sequence[str]) -> dict[str, Array]:
-        """Return what predictions lose by the columns and by the kernels of a model, with standard errors."""
+        """Return the losses of predictions without columns and without kernels, with standard errors."""
         gains = {"columns": [self.without_columns[name] for name in names], "kernel": [self.without[m] for m in active]}
         found = {
             key: np.array([self._mean(own - self.before) for own in each]).reshape(-1, 2) for key, each in gains.items()

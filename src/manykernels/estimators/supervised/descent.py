@@ -101,7 +101,7 @@ def leave_one_out_losses(problem: Problem, found: Solution, seed: int) -> tuple[
 
 
 def _may_weaken(found: Solution, level: NoiseLevel) -> bool:
-    """Return whether a target stands out from noise, and its fit is finished and has kernels."""
+    """Return True if a target stands out from noise, and its fit is finished and has kernels."""
     return _converged(found) and bool(found.kernel_weights.any()) and not level.constant and told([level])
 
 
@@ -110,7 +110,7 @@ def _converged(found: Solution) -> bool:
 
 
 def _fall_clearly(before: tuple[Array, Array], after: tuple[Array, Array]) -> bool:
-    """Return whether the weighted mean of losses falls by more than `CLEARLY` of its standard errors."""
+    """Return True if the weighted mean of losses falls by more than `CLEARLY` standard errors."""
     gains, weight = before[0] - after[0], before[1]
     mean = float(np.average(gains, weights=weight))
     error = float(np.sqrt(np.sum((weight * (gains - mean)) ** 2)) / weight.sum())

@@ -271,7 +271,7 @@ def _rows_once(stack: FactoredStack, kept: Array) -> Callable[[int, float], Arra
 def of_factors(
     model: BaseEstimator, stack: FactoredStack, fit: Fit, y: Array, weight: Array, most: int | None = None
 ) -> FactorRows:
-    """Return what it takes to do the same with kernels held as factors, by default of `most_rows`."""
+    """Return the rows of kernels held as factors that leaving rows out needs, by default `most_rows` of them."""
     active, n_targets = model._expansion.active, model._expansion.n_targets
     most = most_rows(stack, fit, active.tolist()) if most is None else most
     kept = some_rows(len(weight), most, _seed_of(model))
@@ -419,7 +419,7 @@ def keep_importance(model: BaseEstimator, fit: Fit, samples: Samples, losses: Se
 
 
 def norm_bends(fit: Fit, active: Array) -> Array:
-    """Return how penalties bend along active functions, (K, 2, m) for K problems."""
+    """Return the second derivatives of penalties along active functions, (K, 2, m) for K problems."""
     solved = zip(fit.problems, fit.solutions, fit.norms, strict=True)
     return np.array([bends_of(problem, found.kernel_weights, norms, active) for problem, found, norms in solved])
 

@@ -26,17 +26,17 @@ class LevelOperator(FeatureOperator):
 
     @property
     def matrix_free(self) -> bool:
-        """Whether there are too many features for a Hessian, so that solvers ask for products only."""
+        """True if there are too many features for a Hessian, so that solvers use products only."""
         return self.rank > FEW_LEVELS
 
     @property
     def small(self) -> bool:
-        """Whether features are to be kept as an array."""
+        """True if features are kept as an array."""
         return not self.matrix_free and super().small
 
     @property
     def level_columns(self) -> int:
-        """How many features are one in a row, at most: ``Z' W Z`` is at most so many times its diagonal."""
+        """Largest number of features that are one in a row: ``Z' W Z`` is at most so many times its diagonal."""
         return len(self.positions)
 
     def over(self, table: ColumnTable) -> LevelOperator:
@@ -59,7 +59,7 @@ class LevelOperator(FeatureOperator):
         return codes
 
     def values(self, V: Array) -> Array:
-        """Return what coefficients (T, rank) add to a row with each code, (T, rank + 1)."""
+        """Return the scores that coefficients (T, rank) give to each code, (T, rank + 1)."""
         return np.pad(self._size * V, ((0, 0), (0, 1)))
 
     def add_scores(self, v: Array, out: Array) -> None:

@@ -425,7 +425,7 @@ class ChunkedOperator(FactorOperator):
 
     @property
     def level_columns(self) -> int:
-        """How many columns of levels the one template has, 0 where there are others."""
+        """Number of level columns of the single template; 0 for several templates."""
         return getattr(self._templates[0], "level_columns", 0) if len(self._templates) == 1 else 0
 
     def diagonal(self, weights: Array) -> Array:

@@ -178,7 +178,7 @@ def _penalty_of(model: Any, total_weight: float) -> Regularizer:
 
 
 def _tests_of(problem: Problem) -> dict[str, Array]:
-    """Return which kernels are tested (M,), their p-values and statistics; not numbers for the others."""
+    """Return the mask of tested kernels (M,), their p-values and statistics; not numbers for the others."""
     null = NullModel.of(problem)
     p_values, statistics = np.full((2, problem.n_kernels), np.nan)
     tested = np.ones(problem.n_kernels, dtype=bool)

@@ -256,7 +256,7 @@ class MKLReport:
 
 
 def _n_kept(estimator: Any) -> int:
-    """Return how many training samples a model holds."""
+    """Return the number of training samples that a model holds."""
     if (rows := estimator.__dict__.get("_band_rows")) is not None:
         return int(rows.n_samples)
     return len(getattr(estimator, "support_", ())) if estimator._expansion.of_samples else 0

@@ -124,7 +124,7 @@ class Missing(KernelSpec):
 
 
 def places_among(levels: Array, values: Array) -> Array:
-    """Return which of increasing levels every value is, (n,) int, and their number where it is none of them."""
+    """Return the position of every value among increasing levels, (n,) int; their number for other values."""
     at = np.searchsorted(levels, values)
     return np.where(np.append(levels, np.nan)[at] == values, at, len(levels))
 

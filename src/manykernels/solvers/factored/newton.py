@@ -150,7 +150,7 @@ def without_hessian(objective: FactoredObjective) -> bool:
 
 
 def in_bins(objective: FactoredObjective, rows: int) -> bool:
-    """Whether sweeps over rows in bins take fewer products than a Hessian summed over so many rows."""
+    """Return True if sweeps over rows in bins take fewer products than a Hessian summed over so many rows."""
     return rounded_products(objective) < rows * objective.products
 
 

@@ -137,7 +137,7 @@ class KernelFeatures:
 
 
 def worth_features(ranks: Array, n: int, n_targets: float) -> bool:
-    """Whether so many targets are solved faster by features of these ranks than one after the other."""
+    """Return True if so many targets are solved faster by features of these ranks than one after the other."""
     batch = n_targets * 4 * SWEEPS * n * float(ranks.sum()) + DECOMPOSITION * n * float(np.square(ranks).sum())
     return bool(ranks.sum() <= ALWAYS or batch <= n_targets * ALONE * float(n) ** 3)
 
@@ -359,7 +359,7 @@ CERTIFIED_TOGETHER = 256  # targets whose products with the kernels are held
 
 
 def takes_batch(problems: Sequence[Problem]) -> bool:
-    """Whether problems differ in target and strength only, with the squared loss and a penalty on norms and squares."""
+    """Return True if problems differ in target and strength only, under a squared loss and a penalty on norms."""
     first = problems[0]
     loss, stack = first.loss, first.stack
     if len(problems) < 2 or first.shared or stack.has_factors or not (loss.linear_dual and loss.curvature == 1):
@@ -370,7 +370,7 @@ def takes_batch(problems: Sequence[Problem]) -> bool:
 
 
 def many_targets(problems: Sequence[Problem]) -> bool:
-    """Whether problems are solved in a batch by features of the kernels."""
+    """Return True if problems are solved in a batch by features of the kernels."""
     return len(problems) >= FEWEST and takes_batch(problems)
 
 
@@ -386,7 +386,7 @@ def _has_two_terms(problem: Problem) -> bool:
 
 
 def _fixed(problems: Sequence[Problem]) -> bool:
-    """Whether penalties are on squared norms alone, so that the sum of the kernels is one kernel."""
+    """Return True if penalties are on squared norms alone, so that the sum of the kernels is one kernel."""
     return not any(
         np.any(own.regularizer.curve.linear) if own.regularizer.curve is not None else True for own in problems
     )
