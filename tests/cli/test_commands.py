@@ -64,8 +64,8 @@ def test_json_of_fit(run: Runner, data: Path, tmp_path: Path) -> None:
     expected: dict[str, type | tuple[type, ...]] = {
         "command": str, "exit_code": int, "task": str, "loss": str, "penalty": str, "alpha": float, "n_samples": int,
         "n_features": int, "n_support": int, "n_kept": int, "n_kernels": int, "n_active": int, "status": str,
-        "message": str, "relative_gap": float, "tol": float, "tol_measure": str, "tol_reached": float, "solver": str, "passes": float,
-        "newton_steps": int, "elapsed_s": float, "n_test": int, "scores": dict, "weights": list,
+        "message": str, "relative_gap": float, "tol": float, "tol_measure": str, "tol_reached": float, "solver": str,
+        "passes": float, "newton_steps": int, "elapsed_s": float, "n_test": int, "scores": dict, "weights": list,
         "data": str, "target": str, "task_reason": str,
         "features": list, "model": str, "constant_scores": dict, "notes": list, "estimator": str, "importance": list,
     }  # fmt: skip
