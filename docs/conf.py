@@ -19,6 +19,7 @@ extensions = [
     "annotated",
     "backlinks",
     "mathml",
+    "redirects",
     "myst_parser",
     "numpydoc",
     "sphinx.ext.autodoc",
@@ -57,6 +58,25 @@ sphinx_gallery_conf = {
     "show_signature": False,
     "reset_modules": ("matplotlib",),
     "default_thumb_file": str(HERE / "_static" / "demo.png"),
+}
+
+# Pages that were moved or joined to others: old addresses lead to the new ones.
+PAPERS = ("beyond", "citi", "every_figure", "pfbs", "skm", "spicymkl", "thesis", "thesis_chapter3", "thesis_greedy")
+redirects = {
+    **{f"experiments/{name}": "experiments/index" for name in PAPERS},
+    **{f"experiments/thesis_{name}": "experiments/index" for name in ("polynomial", "real_data", "sampling")},
+    "faults": "changelog",
+    "guide/chart": "choosing",
+    "guide/comparison": "coming_from/index",
+    "guide/dense_or_sparse": "choosing",
+    "guide/encoding_models": "shared_weights",
+    "guide/multi_omics": "views",
+    "guide/pandas": "tables",
+    "hierarchical": "guide/interactions",
+    "nonlinear": "guide/interactions",
+    "polynomial": "guide/interactions",
+    "skm": "solvers",
+    "spicymkl": "solvers",
 }
 
 html_theme = "pydata_sphinx_theme"

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from html import unescape
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -13,8 +14,11 @@ import pytest
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import FunctionTransformer
 
-from manykernels import KernelBank, Linear, MKLClassifier, MKLRegressor, MKLRegressorCV, report
+from manykernels import KernelBank, Linear, MKLClassifier, MKLClassifierCV, MKLRegressor, MKLRegressorCV, report
 from manykernels.inspection import noise_doubt
+from manykernels.inspection.reports.caveats import _rivals
+from manykernels.inspection.reports.evaluation import Rival
+from manykernels.inspection.reports.scores import Score
 
 RANDOM = np.random.default_rng(0)
 pytestmark = pytest.mark.usefixtures("without_pictures")
@@ -99,3 +103,41 @@ def test_one_serious_reason_is_not_some(tmp_path: Path) -> None:
     model = MKLRegressor(KernelBank.per_feature(Linear()), alpha=0.01).fit(X, X[:, 0])
     html = report(model, X, X[:, 0], tmp_path / "r.html", cv=None, n_draws=20, baselines=False).read_text("utf-8")
     assert "<b>1</b><span>reason for doubt, a serious one</span>" in html
+
+
+def test_few_rows_and_a_wide_interval_are_reasons_for_doubt(tmp_path: Path) -> None:
+    rng = np.random.default_rng(8)
+    X = rng.normal(size=(150, 3))
+    y = rng.uniform(size=150) < 1 / (1 + np.exp(-X.sum(axis=1)))
+    model = MKLClassifier(KernelBank.per_feature(Linear()), tol=1e-3).fit(X, y)
+    text = told(model, X, y, tmp_path)
+    assert "Few samples" in text
+    assert "A wide interval" in text
+
+
+@pytest.mark.parametrize(
+    ("low", "value", "high", "title"),
+    [
+        (-0.05, -0.01, 0.03, ["A simpler model scores at least as high"]),
+        (-0.05, -0.02, -0.01, ["A simpler model does better"]),
+        (-0.01, 0.02, 0.05, []),
+    ],
+)
+def test_a_rival_with_a_higher_score_is_a_reason_for_doubt(
+    low: float, value: float, high: float, title: list[str]
+) -> None:
+    rival = Rival("plain sum of the kernels", Score("accuracy", 0.7, 0.6, 0.8), Score("difference", value, low, high))
+    case: Any = SimpleNamespace(task="classification", evaluation=SimpleNamespace(scores=(), rivals=(rival,)))
+    assert [caveat.title for caveat in _rivals(case)] == title
+
+
+def test_the_area_under_the_curve_comes_first_where_a_search_is_scored_by_it(tmp_path: Path) -> None:
+    rng = np.random.default_rng(5)
+    X = rng.normal(size=(120, 2))
+    y = rng.uniform(size=120) < 1 / (1 + np.exp(-2.0 * X[:, 0]))
+    for scoring, first in (("roc_auc", "area under the ROC curve"), (None, "accuracy")):
+        model = MKLClassifierCV(KernelBank.per_feature(Linear()), cv=2, scoring=scoring, tol=1e-3).fit(X, y)
+        html = report(model, X, y, tmp_path / "r.html", cv=2, n_draws=50).read_text(encoding="utf-8")
+        assert re.search(rf'<div class="card"><b>[^<]*</b><span>{first},', html)
+        assert f'<th>model</th><th class="number">{first}</th>' in html  # rivals are compared by it too
+        assert re.search(rf"than the best constant by [\d.]+ in {first}", html)

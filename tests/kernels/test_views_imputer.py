@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pandas as pd
 import pytest
+from sklearn import config_context
 from sklearn.base import clone
 from sklearn.impute import KNNImputer, SimpleImputer
 from sklearn.model_selection import cross_val_score
@@ -72,3 +73,10 @@ def test_few_masked_samples_or_many_gaps_are_no_surprise(gaps: dict[str, list[in
     for column, rows in gaps.items():
         table.loc[[LABELS[i] for i in rows], column] = np.nan
     KernelBank([("all", Linear())], missing="mask").fit(table)  # warnings are errors here
+
+
+def test_names_of_columns_are_those_of_the_views() -> None:
+    imputer = ViewImputer().fit(VIEWS)
+    assert imputer.get_feature_names_out().tolist() == list(imputer.transform(VIEWS).frame.columns)
+    with config_context(transform_output="pandas"):
+        assert isinstance(imputer.transform(VIEWS), Views)

@@ -33,7 +33,8 @@ from manykernels.validation.arrays import TableLike
 from manykernels.validation.parameters import listed
 
 BOUNDED_NAMES = {"accuracy": "accuracy", AREA: "roc_auc", "R2": "r2", "concordance index": "concordance"}
-FEW_ROWS, FEW_IN_CLASS, FEW_EVENTS = 100, 20, 50
+FEW_ROWS, FEW_IN_CLASS, FEW_EVENTS = 200, 20, 50
+WIDE = 0.1  # of an interval, in units of a score of at most 1
 MANY_COPIES = 0.1  # share of the rows
 CHANCE = 0.5  # area under the ROC curve of what knows nothing
 FAR = 6.0  # standard deviations of the residuals
@@ -256,6 +257,16 @@ def _noise(case: Case) -> Iterator[Caveat]:
         )
 
 
+def _wide_interval(case: Case) -> Iterator[Caveat]:
+    score = case.evaluation.scores[0]
+    if case.evaluation.way != TRAINING and score.name in BOUNDED_NAMES and score.high - score.low > WIDE:
+        yield Caveat(
+            "A wide interval",
+            f"The {score.name} of {score.value:.3f} has the 95% interval {score.low:.3f} to {score.high:.3f}. Score more "
+            "rows, or repeat the folds with other seeds, before comparing models.",
+        )
+
+
 def _many_levels(case: Case) -> Iterator[Caveat]:
     if no_columns(case.read):
         return
@@ -303,6 +314,12 @@ def _rivals(case: Case) -> Iterator[Caveat]:
                 f"{'MKLSurvivalCV does' if case.task == SURVIVAL else 'MKLClassifierCV and MKLRegressorCV do'}, or add "
                 "kernels.",
             )
+        elif rival.better_by.value < 0 and rival.name != CONSTANT:
+            yield Caveat(
+                "A simpler model scores at least as high",
+                f"The {rival.name} scores higher by {-rival.better_by.value:.3f}, within chance. These rows do not show "
+                "that learning the weights of the kernels improves predictions.",
+            )
 
 
 def _outliers(case: Case) -> Iterator[Caveat]:
@@ -335,6 +352,7 @@ SIGNS: tuple[Callable[[Case], Iterator[Caveat]], ...] = (
     _many_levels,
     _rivals,
     _few,
+    _wide_interval,
     _imbalance,
     _edge,
     _duplicates,

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import warnings
 from collections import Counter
+from collections.abc import Callable
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -73,7 +75,7 @@ class Evaluation:
     truth: Array
     # of survival, targets whose strata are also apart by folds, since risks of different models do not compare
     predicted: Array
-    scores: tuple[Score, ...]  # the first is the one that rivals are compared by
+    scores: tuple[Score, ...]  # the first compares the rivals; the area where a search was scored by it
     rivals: tuple[Rival, ...] = ()
     left_out: dict[str, str] = field(default_factory=dict)  # rivals that were not learned, and why
     selected_again: Counter[str] | None = None  # for kernels by name: in how many refits they were selected
@@ -134,13 +136,18 @@ def evaluate(
         concordance_index(truth, guesses.predicted)  # or a word on why there is none
     draws, names = Draws(len(truth), n_draws, seed), _metrics(task, truth)
     scores = [draws.score(name, METRICS[name](draws.counts, truth, guesses.predicted)) for name in names]
+    measure, own = partial(METRICS[names[0]], draws.counts, truth), guesses.predicted
+    by_area = False
     if guesses.ranks is not None and guesses.ranks.ndim == 1 and len(np.unique(truth)) == 2:
-        areas = areas_under_curve(draws.counts, truth == model.classes_[1], guesses.ranks)
-        scores.insert(1, draws.score(AREA, areas))
+        areas = partial(areas_under_curve, draws.counts, truth == model.classes_[1])
+        by_area = getattr(fitted, "scoring", None) == "roc_auc"
+        scores.insert(0 if by_area else 1, draws.score(AREA, areas(guesses.ranks)))
+        measure, own = (areas, guesses.ranks) if by_area else (measure, own)
     # Simpler models that were held to unseen rows do not compare with a score on the training rows.
     compared = baselines and way != TRAINING
-    seen = (truth, guesses.predicted, draws, names[0])
-    rivals, left_out = _rivals(model, task, rows, test, *seen) if compared else ((), {})
+    answer = _margins if by_area else _labels
+    how = (answer, measure, own, draws, scores[0].name)
+    rivals, left_out = _rivals(model, task, rows, test, *how) if compared else ((), {})
     return Evaluation(
         way=way,
         n_folds=n_folds,
@@ -293,8 +300,9 @@ def _rivals(
     task: str,
     rows: SplitRows,
     unseen: tuple[Any, Array] | None,
-    truth: Array,
-    predicted: Array,
+    answer: Callable[[BaseEstimator, Any], Array],
+    measure: Callable[[Array], Array],
+    own_answers: Array,
     draws: Draws,
     metric: str,
 ) -> tuple[tuple[Rival, ...], dict[str, str]]:
@@ -302,28 +310,44 @@ def _rivals(
     estimator, read = unwrapped(model, rows.X)
     chosen, left_out = baselines_for(estimator, task, read, len(estimator.kernel_names_))
     chosen = {name: after_steps_of(model, rival) for name, rival in chosen.items()}
-    own = METRICS[metric](draws.counts, truth, predicted)
+    own = measure(own_answers)
     found = []
     for name, rival in chosen.items():
         try:
-            guessed = _predict_unseen(rival, rows, unseen)
+            guessed = _predict_unseen(rival, rows, unseen, answer)
         except (ValueError, TypeError) as error:
             # A comparison that fails must not cost the report.
             left_out[name] = f"it failed: {str(error).splitlines()[0][:120]}"
             continue
-        values = METRICS[metric](draws.counts, truth, guessed)
+        values = measure(guessed)
         found.append(Rival(name, draws.score(metric, values), draws.score("difference", own - values)))
     return tuple(found), left_out
 
 
-def _predict_unseen(rival: BaseEstimator, rows: SplitRows, unseen: tuple[Any, Array] | None) -> Array:
-    """Return predictions of rows that the model did not see."""
+def _labels(model: BaseEstimator, X: Any) -> Array:
+    """Return predicted labels, numbers or risks."""
+    return np.asarray(model.predict(X))
+
+
+def _margins(model: BaseEstimator, X: Any) -> Array:
+    """Return scores of the second class; a constant has probabilities alone."""
+    found = _ranks(model, X)
+    return np.asarray(model.predict_proba(X))[:, 1] if found is None else found
+
+
+def _predict_unseen(
+    rival: BaseEstimator,
+    rows: SplitRows,
+    unseen: tuple[Any, Array] | None,
+    answer: Callable[[BaseEstimator, Any], Array],
+) -> Array:
+    """Return answers for rows outside the training rows of a rival."""
     with warnings.catch_warnings():
         # Of models that are not the subject of the report.
         warnings.simplefilter("ignore")
         if unseen is not None:
-            return np.asarray(clone(rival).fit(rows.X, rows.y).predict(unseen[0]))
-        parts = [clone(rival).fit(*rows.take(train)).predict(rows.take(held_out)[0]) for train, held_out in rows.splits]
+            return answer(clone(rival).fit(rows.X, rows.y), unseen[0])
+        parts = [answer(clone(rival).fit(*rows.take(train)), rows.take(held_out)[0]) for train, held_out in rows.splits]
     order = np.argsort(np.concatenate([held_out for _, held_out in rows.splits]), kind="stable")
     return np.asarray(np.concatenate([np.asarray(part) for part in parts])[order])
 

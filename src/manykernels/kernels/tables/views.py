@@ -358,7 +358,7 @@ class ColumnMeans(BaseEstimator):
         return np.where(np.isnan(values), self.means_, values)
 
 
-class ViewImputer(TransformerMixin, BaseEstimator):
+class ViewImputer(TransformerMixin, BaseEstimator, auto_wrap_output_keys=None):
     """Fill gaps among the numbers of every view, as learned from the training samples that have the view.
 
     A step of a pipeline before an estimator. Kernels of a view leave out a sample that lacks any of its columns
@@ -375,7 +375,9 @@ class ViewImputer(TransformerMixin, BaseEstimator):
     imputers_ : dict of str to transformer
         The fitted imputer of each view.
     columns_ : dict of str to list of str
-        The columns of numbers of each view, ``view/column``; all others stay as they are.
+        The columns of numbers of each view, ``view/column``; all others stay unchanged.
+    feature_names_in_ : ndarray of str
+        All columns of the views of fit, ``view/column``.
 
     Examples
     --------
@@ -420,6 +422,7 @@ class ViewImputer(TransformerMixin, BaseEstimator):
         views = _views(X)
         numbers = set(views.frame.select_dtypes("number").columns)
         own = ColumnMeans() if self.imputer is None else self.imputer
+        self.feature_names_in_ = np.asarray([str(name) for name in views.frame.columns], dtype=object)
         self.columns_ = {name: [one for one in columns if one in numbers] for name, columns in views.columns.items()}
         self.imputers_ = {name: clone(own) for name in views.names if self.columns_[name] and views.present[name].any()}
         for name, imputer in self.imputers_.items():
@@ -433,6 +436,28 @@ class ViewImputer(TransformerMixin, BaseEstimator):
                     "Give it keep_empty_features=True, and no indicators."
                 )
         return self
+
+    def get_feature_names_out(self, input_features: object = None) -> Array:
+        """Return the names of the columns of all views, which imputation does not change.
+
+        Parameters
+        ----------
+        input_features : ignored
+
+        Returns
+        -------
+        ndarray of str
+            ``view/column`` for every column.
+
+        Examples
+        --------
+        >>> import numpy as np
+        >>> from manykernels import ViewImputer, Views
+        >>> ViewImputer().fit(Views({"left": np.array([[1.0, 2.0], [3.0, np.nan]])})).get_feature_names_out().tolist()
+        ['left/0', 'left/1']
+        """
+        check_is_fitted(self)
+        return self.feature_names_in_.copy()
 
     def transform(self, X: TableLike) -> Views:
         """Return views without gaps in the columns of numbers, but for views that a sample lacks.
