@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from html import escape
-from posixpath import dirname, relpath
 from pathlib import Path
+from posixpath import dirname, relpath
 from typing import Any
 
 PAGE = """<!DOCTYPE html>

@@ -262,8 +262,8 @@ def _wide_interval(case: Case) -> Iterator[Caveat]:
     if case.evaluation.way != TRAINING and score.name in BOUNDED_NAMES and score.high - score.low > WIDE:
         yield Caveat(
             "A wide interval",
-            f"The {score.name} of {score.value:.3f} has the 95% interval {score.low:.3f} to {score.high:.3f}. Score more "
-            "rows, or repeat the folds with other seeds, before comparing models.",
+            f"The {score.name} of {score.value:.3f} has the 95% interval {score.low:.3f} to {score.high:.3f}. Score "
+            "more rows, or repeat the folds with other seeds, before comparing models.",
         )
 
 
@@ -317,8 +317,8 @@ def _rivals(case: Case) -> Iterator[Caveat]:
         elif rival.better_by.value < 0 and rival.name != CONSTANT:
             yield Caveat(
                 "A simpler model scores at least as high",
-                f"The {rival.name} scores higher by {-rival.better_by.value:.3f}, within chance. These rows do not show "
-                "that learning the weights of the kernels improves predictions.",
+                f"The {rival.name} scores higher by {-rival.better_by.value:.3f}, within chance. These rows do not "
+                "show that learning the weights of the kernels improves predictions.",
             )
 
 
