@@ -25,14 +25,13 @@ from sklearn.svm import SVC
 
 sys.path.insert(0, str(common.HERE.parent))  # the problems of the papers are those of the experiments
 
-from experiments import paper_problems
-
 from manykernels.datasets import load_bundled
 from manykernels.grams.base import GramStack
 from manykernels.grams.dense import DenseStack
 from manykernels.grams.packed import PackedStack
 from manykernels.grams.training import build_stack
 from manykernels.kernels import KernelBank
+from manykernels.papers import problems as paper_problems
 from manykernels.solvers import Solution, configured_solver
 from manykernels.testing.problems import SmallProblem
 from manykernels.testing.solver import certificate_in_numpy

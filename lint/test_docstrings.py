@@ -23,7 +23,18 @@ EVERYWHERE = {"GL06", "GL10", "SS01", "SS02", "SS03", "PR02", "PR03", "PR04", "P
 EXPORTED = EVERYWHERE | {"PR01", "PR07", "RT03", "EX01"}
 
 
-WINGS = ("alignment", "datasets", "discovery", "estimators", "grams", "inspection", "kernels", "objective", "solvers")
+WINGS = (
+    "alignment",
+    "datasets",
+    "discovery",
+    "estimators",
+    "grams",
+    "inspection",
+    "kernels",
+    "objective",
+    "papers",
+    "solvers",
+)
 
 
 def modules() -> list[ModuleType]:
@@ -97,7 +108,7 @@ def test_methods_of_every_class_have_a_docstring_or_override_one() -> None:
 
 def is_algorithm(cls: type) -> bool:
     """Return whether a class is one of a folder of solvers."""
-    return re.match(r"manykernels\.solvers\.(gram|learners|factored|published)\.", cls.__module__) is not None
+    return re.match(r"manykernels\.(papers\.solvers|solvers\.(gram|learners|factored))\.", cls.__module__) is not None
 
 
 def has_docstring(name: str, thing: Any) -> bool:

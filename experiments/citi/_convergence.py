@@ -17,10 +17,9 @@ from matplotlib import pyplot
 
 sys.path.insert(0, str(Path(__file__).parents[2]))  # the problems of the papers are those of all experiments
 
-from experiments import paper_problems
-
 from manykernels.exceptions import ConvergenceWarning
 from manykernels.objective import Problem
+from manykernels.papers import problems as paper_problems
 from manykernels.solvers import get_solver
 
 REFERENCE_TOL = 1e-8

@@ -15,10 +15,10 @@ from matplotlib import pyplot
 sys.path.insert(0, str(Path(__file__).parents[2]))  # the problems of the papers are those of all experiments
 
 from experiments.ledger import cpu_seconds
-from experiments.paper_problems import pfbs
 
 from manykernels.exceptions import ConvergenceWarning
 from manykernels.grams import build_stack
+from manykernels.papers.problems import pfbs
 from manykernels.solvers import ForwardBackward, get_solver
 
 OTHERS = ("working_set", "spicymkl")

@@ -14,12 +14,12 @@ from matplotlib import pyplot
 
 sys.path.insert(0, str(Path(__file__).parents[2]))  # the problems of the papers are those of all experiments
 
-from experiments import paper_problems
 from experiments.ledger import cpu_seconds
 
 from manykernels.objective import Problem
+from manykernels.papers import problems as paper_problems
+from manykernels.papers.solvers.skm_descent import epsilon_optimality
 from manykernels.solvers import get_solver
-from manykernels.solvers.published.skm_descent import epsilon_optimality
 
 Model = tuple[np.ndarray, np.ndarray, float]
 

@@ -17,11 +17,10 @@ from matplotlib import pyplot
 
 sys.path.insert(0, str(Path(__file__).parents[2]))  # the problems of the papers are those of all experiments
 
-from experiments import paper_problems
-
 from manykernels.exceptions import ConvergenceWarning
 from manykernels.grams import DenseStack
 from manykernels.objective import Problem
+from manykernels.papers import problems as paper_problems
 from manykernels.solvers import Solver, get_solver
 
 PROGRAMS: dict[str, tuple[str, dict[str, Any]]] = {

@@ -27,14 +27,13 @@ from scipy.linalg import LinAlgWarning  # noqa: E402
 
 sys.path.insert(0, str(Path(__file__).parents[2]))  # the problems of the papers are those of all experiments
 
-from experiments.paper_problems import PaperProblem, spicymkl, spicymkl_elastic_net, spicymkl_squared, squared_constant  # noqa: E402
-
 from manykernels.exceptions import ConvergenceWarning  # noqa: E402
 from manykernels.grams import PackedStack, as_stack  # noqa: E402
 from manykernels.objective import Problem  # noqa: E402
+from manykernels.papers.problems import PaperProblem, spicymkl, spicymkl_elastic_net, spicymkl_squared, squared_constant  # noqa: E402
+from manykernels.papers.solvers import simplex_point as point  # noqa: E402
 from manykernels.solvers import get_solver  # noqa: E402
 from manykernels.solvers.gram import block_coordinate  # noqa: E402
-from manykernels.solvers.published import simplex_point as point  # noqa: E402
 
 GAP = 0.01  # relative duality gap at which the publication stops
 MOST_ITERATIONS = 100_000

@@ -5,6 +5,8 @@ from importlib.metadata import version as _version
 from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any
 
+from manykernels.wings import WAITING
+
 if TYPE_CHECKING:  # who checks types looks names up in the wings, as `__getattr__` does
     from manykernels.estimators import *
     from manykernels.exceptions import *
@@ -14,6 +16,8 @@ if TYPE_CHECKING:  # who checks types looks names up in the wings, as `__getattr
     from manykernels.solvers import *
 
 __version__ = _version("manykernels")
+
+WAITING.append(f"{__name__}.papers")
 
 __all__ = [
     "ArdGaussian", "Binned", "ChiSquared", "ColdStartKFold", "ConvergenceWarning", "Cosine", "Dirichlet",
@@ -35,7 +39,7 @@ def __getattr__(name: str) -> Any:
     """Import a public name or a part of the package when it is first asked for: ``--version`` needs none of them."""
     if name in __all__:
         homes = (import_module(f"{__name__}.{wing}") for wing in _WINGS)
-        value = next(getattr(home, name) for home in homes if hasattr(home, name))
+        value = next(getattr(home, name) for home in homes if name in home.__all__)
     elif not name.startswith("_") and find_spec(f"{__name__}.{name}"):
         value = import_module(f"{__name__}.{name}")
     else:

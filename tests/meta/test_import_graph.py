@@ -1,4 +1,4 @@
-"""The import graph of the package: no circle, imports inside functions only for extras, engines below methods."""
+"""The import graph of the package: no circle, imports inside functions only for extras."""
 
 from __future__ import annotations
 
@@ -14,7 +14,6 @@ SOURCE = Path(__file__).parents[2] / "src"
 PACKAGE = SOURCE / "manykernels"
 
 OPTIONAL = {"matplotlib", "skops", "clarabel", "cvxpy", "dask", "finufft", "onnx", "pyarrow", "openpyxl", "jinja2"}
-OWN = ("gram.", "factored.", "learners.")
 DEEPEST = 2  # folders below the package
 
 Graph = Mapping[str, set[str]]
@@ -83,16 +82,6 @@ def buried(names: Iterable[Path], deepest: int) -> set[str]:
     return {str(path.parent) for path in names if len(path.parent.parts) > deepest}
 
 
-def upward(graph: Graph) -> list[str]:
-    """Return solvers of the library's own that import a published method."""
-    return sorted(
-        f"{name} -> {other}"
-        for name, others in graph.items()
-        for other in others
-        if name.rpartition(".solvers.")[2].startswith(OWN) and ".solvers.published" in other
-    )
-
-
 def test_no_module_imports_itself_through_others() -> None:
     assert circle(package_graph()) == []
 
@@ -104,10 +93,6 @@ def test_imports_inside_functions_are_for_optional_packages() -> None:
 
 def test_no_folder_is_deeper_than_two_levels() -> None:
     assert buried([path.relative_to(PACKAGE) for path in PACKAGE.rglob("*.py")], DEEPEST) == set()
-
-
-def test_no_solver_of_the_library_knows_a_published_method() -> None:
-    assert upward(package_graph()) == []
 
 
 def test_the_graph_is_that_of_the_package() -> None:
@@ -145,5 +130,3 @@ def test_other_planted_violations_are_seen() -> None:
     }
     assert list(local_imports("import numpy")) == []
     assert buried([Path("a/b/c/d.py"), Path("a/b/c.py")], 2) == {"a/b/c"}
-    bad = {"p.solvers.gram.e": "from p.solvers.published.m import M", "p.solvers.published.m": ""}
-    assert upward(graph_of(bad)) == ["p.solvers.gram.e -> p.solvers.published.m"]

@@ -16,8 +16,19 @@ from tests.support.processes import python
 PACKAGE = Path(__file__).parents[2] / "src" / "manykernels"
 SOURCES = sorted(PACKAGE.rglob("*.py"))
 
-FOUNDATION = ("compiled", "exceptions", "threads", "validation")
-STAGES = ("kernels", "grams", "objective", "solvers", "alignment", "discovery", "estimators", "inspection", "cli")
+FOUNDATION = ("compiled", "exceptions", "threads", "validation", "wings")
+STAGES = (
+    "kernels",
+    "grams",
+    "objective",
+    "solvers",
+    "alignment",
+    "discovery",
+    "estimators",
+    "inspection",
+    "papers",
+    "cli",
+)
 LAYERS = FOUNDATION + STAGES
 LIBRARY = frozenset(LAYERS)
 UP_TO_SOLVERS = frozenset(LAYERS[: LAYERS.index("solvers") + 1])
@@ -84,6 +95,8 @@ def test_no_module_imports_to_its_right() -> None:
         ("grams", "def f():\n    import manykernels.objective.losses", {"objective"}),
         ("objective", "from manykernels import solvers", {"solvers"}),
         ("solvers", "from manykernels import KernelBank", {""}),
+        ("solvers", "from manykernels.papers import SILP", {"papers"}),
+        ("inspection", "def f():\n    import manykernels.papers", {"papers"}),
         ("estimators", "from manykernels.testing import oracles", {"testing"}),
         ("testing", "from manykernels.estimators import MKLClassifier", {"estimators"}),
         ("datasets", "from manykernels.exceptions import InvalidInputError", {"exceptions"}),
@@ -97,7 +110,7 @@ def test_the_check_sees_what_is_planted(layer: str, source: str, expected: set[s
 
 def test_the_order_is_the_one_of_the_architecture_page() -> None:
     page = (PACKAGE.parents[1] / "docs" / "architecture.md").read_text()
-    assert f"compiled, exceptions, threads, validation -> {' -> '.join(STAGES)}\n" in page
+    assert f"compiled, exceptions, threads, validation, wings -> {' -> '.join(STAGES)}\n" in page
 
 
 @pytest.mark.parametrize("package", ["manykernels", "manykernels.estimators"])
@@ -129,7 +142,10 @@ def test_one_estimator_does_not_import_them_all() -> None:
     assert done.returncode == 0, done.stderr
     found = done.stdout.split()
     assert "manykernels.estimators" in found
-    ours = [f"manykernels.{part}" for part in ("alignment", "discovery", "inspection", "estimators.searches", "cli")]
+    ours = [
+        f"manykernels.{part}"
+        for part in ("alignment", "discovery", "inspection", "estimators.searches", "papers", "cli")
+    ]
     assert [name for name in found if name.startswith((*ours, "matplotlib", "jinja2", "typer", "clarabel"))] == []
 
 

@@ -6,12 +6,12 @@ from typing import Any
 
 import numpy as np
 import pytest
-from experiments.paper_problems import obscure, ufo_mkl
 from tests.support.conic import proved_value
 
 from manykernels import MKLRegressor, MKLRegressorCV
 from manykernels.exceptions import InvalidInputError
 from manykernels.objective import ElasticNet, GroupElasticNet, LpBall, Problem
+from manykernels.papers.problems import obscure, ufo_mkl
 from manykernels.solvers import SOLVERS, choose_solver, get_solver
 from manykernels.testing.formulas import penalty_conjugate, penalty_value
 

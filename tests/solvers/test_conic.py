@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from manykernels.objective.problem import Problem
-from manykernels.solvers.published.conic import ConeProgram, Conic, DualProgram, refinements, sparsest
+from manykernels.papers.solvers.conic import ConeProgram, Conic, DualProgram, refinements, sparsest
 from manykernels.testing.problems import random_problem
 from manykernels.testing.solver import build_problem
 

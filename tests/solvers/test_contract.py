@@ -10,7 +10,6 @@ import numpy as np
 import pytest
 from tests.support.matrices import ELSEWHERE, ON_MATRICES
 
-import manykernels.solvers
 from manykernels.exceptions import IncompatibleError
 from manykernels.grams.factored import factored_stack
 from manykernels.kernels import KernelBank, Linear
@@ -22,6 +21,8 @@ from manykernels.solvers.registry import SOLVERS, solvers_for
 from manykernels.solvers.solution import Solution, Status
 from manykernels.testing.problems import SmallProblem, small_problems
 from manykernels.testing.solver import NumpyModel, SolverContract, build_problem
+
+HOMES = ("manykernels.solvers", "manykernels.papers")
 
 
 class TestEverySolver(SolverContract):
@@ -127,14 +128,15 @@ def concrete(cls: type[Solver]) -> Iterator[type[Solver]]:
     """Yield the classes of the package below ``cls`` that are algorithms, not the base of several."""
     for child in cls.__subclasses__():
         named = hasattr(child, "name") and not child.__abstractmethods__
-        if named and child.__module__.startswith("manykernels.solvers"):
+        if named and child.__module__.startswith(HOMES):
             yield child
         yield from concrete(child)
 
 
 def test_no_solver_is_left_out_of_the_registry() -> None:
-    for module in pkgutil.walk_packages(manykernels.solvers.__path__, "manykernels.solvers."):
-        importlib.import_module(module.name)
+    for home in HOMES:
+        for module in pkgutil.walk_packages(importlib.import_module(home).__path__, f"{home}."):
+            importlib.import_module(module.name)
     assert set(concrete(Solver)) == set(SOLVERS.values())
     assert all(name == cls.name for name, cls in SOLVERS.items())
 

@@ -11,8 +11,8 @@ from scipy.linalg import LinAlgError
 from manykernels.exceptions import InvalidInputError
 from manykernels.objective.problem import Problem
 from manykernels.objective.regularizers import get_regularizer
-from manykernels.solvers.published.cutting_plane import SILP, Cuts, CutState, CuttingPlane, LevelMKL, _solved
-from manykernels.solvers.published.simplex_point import SimplexPoint
+from manykernels.papers.solvers.cutting_plane import SILP, Cuts, CutState, CuttingPlane, LevelMKL, _solved
+from manykernels.papers.solvers.simplex_point import SimplexPoint
 from manykernels.testing.problems import LOSSES, random_problem
 from manykernels.testing.solver import build_problem
 
@@ -118,7 +118,7 @@ def test_a_linear_program_that_highs_calls_unbounded_is_solved_in_another_way() 
 
 
 def test_a_linear_program_without_a_solution_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("manykernels.solvers.published.cutting_plane.ATTEMPTS", (("highs-ds", {}),))
+    monkeypatch.setattr("manykernels.papers.solvers.cutting_plane.ATTEMPTS", (("highs-ds", {}),))
     with pytest.raises(LinAlgError, match="HiGHS could not solve the linear program of the cuts"):
         _solved(c=[-1.0], bounds=[(0, None)])
 

@@ -10,8 +10,8 @@ from scipy.optimize import minimize
 
 from manykernels.objective.problem import Problem
 from manykernels.objective.regularizers import Simplex
-from manykernels.solvers.published.hessianmkl import HessianMKL, minimize_on_simplex, weight_hessian
-from manykernels.solvers.published.simplex_point import SimplexPoint
+from manykernels.papers.solvers.hessianmkl import HessianMKL, minimize_on_simplex, weight_hessian
+from manykernels.papers.solvers.simplex_point import SimplexPoint
 from manykernels.testing.problems import LOSSES, random_problem, small_problems
 from manykernels.testing.solver import build_problem
 

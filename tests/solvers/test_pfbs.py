@@ -8,7 +8,6 @@ from typing import Any
 
 import numpy as np
 import pytest
-from experiments.paper_problems import pfbs
 from numpy.typing import NDArray
 
 from manykernels import Gaussian, KernelBank
@@ -17,8 +16,9 @@ from manykernels.grams import build_stack
 from manykernels.objective.losses import get_loss
 from manykernels.objective.problem import Problem
 from manykernels.objective.regularizers import get_regularizer
+from manykernels.papers.problems import pfbs
 from manykernels.solvers import ForwardBackward, WorkingSet
-from manykernels.solvers.published.pfbs import largest_eigenvalue, support_direction, support_step
+from manykernels.solvers.gram.pfbs import largest_eigenvalue, support_direction, support_step
 
 Array = NDArray[np.float64]
 

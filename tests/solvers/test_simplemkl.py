@@ -12,16 +12,16 @@ from tests.fuzz.generator import Case
 from tests.fuzz.judge import problem_of
 
 from manykernels.exceptions import ConvergenceWarning
-from manykernels.solvers import Status
-from manykernels.solvers.learners.learners import fit_learner
-from manykernels.solvers.published.simplemkl import SimpleMKL, longest_step, reduced_direction
-from manykernels.solvers.published.simplex_point import (
+from manykernels.papers.solvers.simplemkl import SimpleMKL, longest_step, reduced_direction
+from manykernels.papers.solvers.simplex_point import (
     SimplexPoint,
     kernel_weights,
     search_line,
     starting_weights,
     stepped,
 )
+from manykernels.solvers import Status
+from manykernels.solvers.learners.learners import fit_learner
 from manykernels.testing.problems import LOSSES, random_problem
 from manykernels.testing.solver import build_problem
 

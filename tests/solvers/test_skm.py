@@ -15,11 +15,8 @@ from manykernels.objective.losses import get_loss
 from manykernels.objective.problem import Problem
 from manykernels.objective.projection import project_box_hyperplane
 from manykernels.objective.regularizers import BlockL1, Simplex
-from manykernels.solvers.gram.interior_point import InteriorPoint
-from manykernels.solvers.learners.pair_loops import MISSING, slope_at, smoothed_step, smoothed_weights, threshold
-from manykernels.solvers.learners.smo_svm import smo_svm
-from manykernels.solvers.published.skm import SupportKernelMachine
-from manykernels.solvers.published.skm_descent import (
+from manykernels.papers.solvers.skm import SupportKernelMachine
+from manykernels.papers.solvers.skm_descent import (
     EQUAL_SHARES,
     NO_CENTER,
     Descent,
@@ -29,6 +26,9 @@ from manykernels.solvers.published.skm_descent import (
     smoothed_dual,
     sparser_weights,
 )
+from manykernels.solvers.gram.interior_point import InteriorPoint
+from manykernels.solvers.learners.pair_loops import MISSING, slope_at, smoothed_step, smoothed_weights, threshold
+from manykernels.solvers.learners.smo_svm import smo_svm
 from manykernels.solvers.solution import IterationRecord
 from manykernels.testing.problems import SmallProblem, random_problem
 from manykernels.testing.solver import build_problem

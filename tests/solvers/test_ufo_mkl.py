@@ -12,16 +12,10 @@ from tests.support.nasty import nasty_problem, refuses
 from manykernels.exceptions import ConvergenceWarning, IncompatibleError, InvalidInputError
 from manykernels.objective.problem import Problem
 from manykernels.objective.regularizers import BlockLq, ElasticNet, LpBall, Regularizer, Ridge
+from manykernels.papers.solvers import ufo_mkl as learners
+from manykernels.papers.solvers.online_steps import Ray, kernel_weights, ray_step, sweep
+from manykernels.papers.solvers.ufo_mkl import ImplicitLearner, OnlineSolver, SubgradientLearner, penalty_of, samples_of
 from manykernels.solvers import SOLVERS, UFOMKL, Obscure, configured_solver, solvers_for
-from manykernels.solvers.published import ufo_mkl as learners
-from manykernels.solvers.published.online_steps import Ray, kernel_weights, ray_step, sweep
-from manykernels.solvers.published.ufo_mkl import (
-    ImplicitLearner,
-    OnlineSolver,
-    SubgradientLearner,
-    penalty_of,
-    samples_of,
-)
 from manykernels.solvers.solution import Solution, Status
 from manykernels.testing.problems import LOSSES, SmallProblem, random_problem, small_problems
 from manykernels.testing.solver import build_problem, certificate_in_numpy

@@ -6,7 +6,6 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from experiments import paper_problems
 from sklearn.datasets import load_breast_cancer, make_regression
 
 from manykernels import KernelBank, Solution, solve
@@ -15,6 +14,7 @@ from manykernels.grams.plan import working_nbytes
 from manykernels.objective.losses import get_loss
 from manykernels.objective.problem import Problem
 from manykernels.objective.regularizers import BlockL1
+from manykernels.papers import problems as paper_problems
 from manykernels.solvers import InteriorPoint, Status, WorkingSet
 from manykernels.solvers.gram.start import start_iteration
 from manykernels.solvers.gram.working_set import WorkingCopy

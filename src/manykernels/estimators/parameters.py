@@ -6,7 +6,7 @@ loss alone needs is in ``loss_parameters``. A group is immutable, is given as an
 replaced, never changed, by ``set_params(resources__n_jobs=2)``; so is a bank by ``set_params(kernels__center=True)``.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, fields, replace
 from functools import cache
 from itertools import pairwise
@@ -66,7 +66,7 @@ class Parameter:
     check: Callable[[Any], object]
     # which numbers it may be, for parameters that are numbers; "auto" will do too where that is the default
     range: Range | None = None
-    choices: tuple[str, ...] = ()  # names it may be; an object of the kind that they name will always do as well
+    choices: Collection[str] = ()  # names it may be; an object of the kind that they name will always do as well
     group: str = ""  # the parameter of the estimators that it is a part of, if it is none of them itself
 
     @property
@@ -164,7 +164,7 @@ _ALL = (
         group="loss_parameters"),
     Parameter("outputs", "own", "Kernel weights of each class or target, or shared.", _check_outputs,
         choices=OUTPUTS),
-    Parameter("solver", "auto", "Name of a solver; 'auto' chooses.", _check_solver, choices=("auto", *SOLVERS)),
+    Parameter("solver", "auto", "Name of a solver; 'auto' chooses.", _check_solver, choices=SOLVERS),
     Parameter("fit_intercept", True, "Whether to learn a constant.",
         lambda value: check_flag(value, "fit_intercept")),
     Parameter("tol", 1e-4, "Relative duality gap to reach.", lambda value: check_positive(value, "tol"),

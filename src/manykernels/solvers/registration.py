@@ -6,6 +6,7 @@ command takes it as ``manykernels --use FILE fit ...``.
 """
 
 import sys
+from collections.abc import MutableMapping
 from dataclasses import is_dataclass
 from importlib import import_module
 from importlib.util import module_from_spec, spec_from_file_location
@@ -132,7 +133,9 @@ def use_module(place: str) -> None:
     spec.loader.exec_module(module)
 
 
-def _entered(own: Class, base: type[Any], word: str, registry: dict[str, Any], *others: dict[str, Any]) -> Class:
+def _entered(
+    own: Class, base: type[Any], word: str, registry: MutableMapping[str, Any], *others: dict[str, Any]
+) -> Class:
     """Enter a class in a registry."""
     if not (isinstance(own, type) and issubclass(own, base) and is_dataclass(own)):
         raise InvalidInputError(f"A {word} is a frozen dataclass that inherits {base.__name__}, got {own!r}.")

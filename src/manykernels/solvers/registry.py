@@ -22,45 +22,34 @@ from manykernels.solvers.base import Solver, check_problem, in_order
 from manykernels.solvers.factored.solver import FactoredNewton
 from manykernels.solvers.gram.block_coordinate import BlockCoordinate
 from manykernels.solvers.gram.interior_point import InteriorPoint
+from manykernels.solvers.gram.pfbs import ForwardBackward
 from manykernels.solvers.gram.shared_newton import SharedNewton
 from manykernels.solvers.gram.smooth_dual import SmoothDual
+from manykernels.solvers.gram.spicymkl import SpicyMKL
 from manykernels.solvers.gram.working_set import WorkingSet
-from manykernels.solvers.published.conic import Conic
-from manykernels.solvers.published.cutting_plane import SILP, LevelMKL
-from manykernels.solvers.published.hessianmkl import HessianMKL
-from manykernels.solvers.published.pfbs import ForwardBackward
-from manykernels.solvers.published.simplemkl import SimpleMKL
-from manykernels.solvers.published.skm import SupportKernelMachine
-from manykernels.solvers.published.spicymkl import SpicyMKL
-from manykernels.solvers.published.ufo_mkl import UFOMKL, Obscure
 from manykernels.solvers.solution import Solution, Status
 from manykernels.validation.arrays import Array, check_positive
+from manykernels.wings import Registry
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-SOLVERS: dict[str, type[Solver]] = {
-    cls.name: cls
-    for cls in (
-        WorkingSet,
-        InteriorPoint,
-        ForwardBackward,
-        SpicyMKL,
-        SmoothDual,
-        SupportKernelMachine,
-        BlockCoordinate,
-        HessianMKL,
-        SimpleMKL,
-        SILP,
-        LevelMKL,
-        Conic,
-        UFOMKL,
-        Obscure,
-        SharedNewton,
-        FactoredNewton,
-    )
-}
-"""Every solver by its name; those of kernels in any form first, in the order of preference."""
+SOLVERS: Registry[type[Solver]] = Registry(
+    {
+        cls.name: cls
+        for cls in (
+            WorkingSet,
+            InteriorPoint,
+            ForwardBackward,
+            SpicyMKL,
+            SmoothDual,
+            BlockCoordinate,
+            SharedNewton,
+            FactoredNewton,
+        )
+    }
+)
+"""Every solver by its name: those of the core in the order of preference, then those of papers."""
 
 ALIASES = {"citi": "block_coordinate", "lpmkl": "block_coordinate", "group_lasso_mkl": "block_coordinate"}
 """Names from the literature: one alternation, told apart by the regularizer (elastic-net ball, lp ball, simplex)."""
@@ -547,7 +536,7 @@ def choose_solver(problem: Problem) -> tuple[type[Solver], str]:
     >>> choose_solver(problem)[0].name
     'working_set'
     """
-    able = next(in_order(problem, SOLVERS.values()), None)
+    able = next(in_order(problem, SOLVERS.core.values()), None) or next(in_order(problem, SOLVERS.values()), None)
     if able is None:
         asked = {name: cls for name, cls in SOLVERS.items() if cls.on_factors or not problem.stack.shaped}
         lacking = "; ".join(f"'{name}': {cls.refusals(problem)[0]}" for name, cls in asked.items())

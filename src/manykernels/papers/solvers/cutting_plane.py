@@ -20,8 +20,8 @@ from scipy.optimize import OptimizeResult, linprog
 
 from manykernels.exceptions import InvalidInputError
 from manykernels.objective.problem import Problem
-from manykernels.solvers.published.conic import ConeProgram, import_clarabel, refinements, with_best_intercept
-from manykernels.solvers.published.simplex_point import (
+from manykernels.papers.solvers.conic import ConeProgram, import_clarabel, refinements, with_best_intercept
+from manykernels.papers.solvers.simplex_point import (
     ACCURACY,
     CUT_ROUNDING,
     MOST_IDLE,

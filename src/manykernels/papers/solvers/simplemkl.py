@@ -11,7 +11,7 @@ from typing import ClassVar
 import numpy as np
 
 from manykernels.objective.problem import Problem
-from manykernels.solvers.published.simplex_point import SimplexMethod, SimplexPoint, falls, search_line, stepped
+from manykernels.papers.solvers.simplex_point import SimplexMethod, SimplexPoint, falls, search_line, stepped
 from manykernels.solvers.solution import Model
 from manykernels.validation.arrays import Array
 

@@ -13,8 +13,7 @@ import numpy as np
 from scipy.linalg import LinAlgError, LinAlgWarning, lstsq, solve
 
 from manykernels.objective.problem import Problem
-from manykernels.solvers.gram.newton_system import NewtonSystem
-from manykernels.solvers.published.simplex_point import (
+from manykernels.papers.solvers.simplex_point import (
     MANY,
     MOST_EXCHANGES,
     PROGRAM_ROUNDING,
@@ -24,6 +23,7 @@ from manykernels.solvers.published.simplex_point import (
     kernel_weights,
     search_line,
 )
+from manykernels.solvers.gram.newton_system import NewtonSystem
 from manykernels.solvers.solution import Model
 from manykernels.validation.arrays import Array
 

@@ -18,11 +18,11 @@ import numpy as np
 from manykernels.grams.base import CHUNK_BYTES
 from manykernels.objective.capabilities import Capability
 from manykernels.objective.problem import Certificate, Problem
+from manykernels.papers.solvers import online_steps
+from manykernels.papers.solvers.conic import refinements, with_best_intercept
 from manykernels.solvers.base import BROKEN, Solver
 from manykernels.solvers.gram.interior_point import InteriorPoint
 from manykernels.solvers.linear_systems import shortest_combination
-from manykernels.solvers.published import online_steps
-from manykernels.solvers.published.conic import refinements, with_best_intercept
 from manykernels.solvers.solution import Model, Status
 from manykernels.validation.arrays import Array, check_choice, check_count
 

@@ -16,10 +16,10 @@ import numpy as np
 from manykernels.exceptions import InvalidInputError
 from manykernels.objective.capabilities import Capability
 from manykernels.objective.problem import Certificate, Problem
+from manykernels.papers.solvers import skm_descent
 from manykernels.solvers.base import BROKEN, Solver
 from manykernels.solvers.gram.interior_point import InteriorPoint
 from manykernels.solvers.learners.smo_svm import svm_loop
-from manykernels.solvers.published import skm_descent
 from manykernels.solvers.solution import Model, Solution, Status
 from manykernels.validation.arrays import Array, check_count, check_positive
 
@@ -97,7 +97,7 @@ class SupportKernelMachine(Solver):
     See Also
     --------
     manykernels.solvers.learners.smo_svm.smo_svm : the case of one kernel.
-    manykernels.solvers.published.skm_descent.epsilon_optimality : the optimality test of the paper.
+    manykernels.papers.solvers.skm_descent.epsilon_optimality : the optimality test of the paper.
 
     References
     ----------

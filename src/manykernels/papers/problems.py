@@ -4,8 +4,6 @@ A published objective equals ``factor * (sum_i l(y_i, z_i) + Omega(t))`` for eve
 minimizers. ``posed.problem(stack, y)`` poses it.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from typing import Any
 
@@ -27,28 +25,6 @@ from manykernels.objective.regularizers import (
 )
 from manykernels.objective.regularizers.base import Regularizer
 from manykernels.validation.arrays import check_positive
-
-__all__ = [
-    "PaperProblem",
-    "alpha_from_svm_constant",
-    "block_constant",
-    "citi",
-    "kloft",
-    "normalized_weights",
-    "obscure",
-    "paper_weights",
-    "pfbs",
-    "simplemkl",
-    "skm",
-    "spicymkl",
-    "spicymkl_elastic_net",
-    "spicymkl_lq",
-    "spicymkl_squared",
-    "squared_constant",
-    "thesis",
-    "tikhonov_exponent",
-    "ufo_mkl",
-]
 
 Array = NDArray[Any]
 

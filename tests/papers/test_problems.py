@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from experiments import paper_problems as paper
 from scipy.optimize import minimize
 
 from manykernels.estimators.strength import alpha_from_strength, strength_from_alpha
 from manykernels.exceptions import InvalidInputError
 from manykernels.objective.regularizers import BlockL1, BlockLq, ElasticNet, Ridge
+from manykernels.papers import problems as paper
 
 N, M = 8, 3
 

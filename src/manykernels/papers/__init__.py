@@ -1,0 +1,40 @@
+"""Methods of papers: their problems with the papers' own constants, and their solvers."""
+
+from manykernels.papers.problems import (
+    PaperProblem,
+    alpha_from_svm_constant,
+    block_constant,
+    citi,
+    kloft,
+    normalized_weights,
+    obscure,
+    paper_weights,
+    pfbs,
+    simplemkl,
+    skm,
+    spicymkl,
+    spicymkl_elastic_net,
+    spicymkl_lq,
+    spicymkl_squared,
+    squared_constant,
+    thesis,
+    tikhonov_exponent,
+    ufo_mkl,
+)
+from manykernels.papers.solvers.conic import Conic
+from manykernels.papers.solvers.cutting_plane import SILP, LevelMKL
+from manykernels.papers.solvers.hessianmkl import HessianMKL
+from manykernels.papers.solvers.simplemkl import SimpleMKL
+from manykernels.papers.solvers.skm import SupportKernelMachine
+from manykernels.papers.solvers.ufo_mkl import UFOMKL, Obscure
+from manykernels.solvers.registration import register_solver
+
+__all__ = [
+    "SILP", "UFOMKL", "Conic", "HessianMKL", "LevelMKL", "Obscure", "PaperProblem", "SimpleMKL",
+    "SupportKernelMachine", "alpha_from_svm_constant", "block_constant", "citi", "kloft", "normalized_weights",
+    "obscure", "paper_weights", "pfbs", "simplemkl", "skm", "spicymkl", "spicymkl_elastic_net", "spicymkl_lq",
+    "spicymkl_squared", "squared_constant", "thesis", "tikhonov_exponent", "ufo_mkl",
+]  # fmt: skip
+
+for solver in (SupportKernelMachine, HessianMKL, SimpleMKL, SILP, LevelMKL, Conic, UFOMKL, Obscure):
+    register_solver(solver)

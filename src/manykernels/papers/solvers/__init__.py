@@ -1,0 +1,1 @@
+"""Published solvers, one a file, by the names that their papers gave them."""

@@ -1,1 +1,0 @@
-"""Published methods, one a file, as people call them; only the registry imports them."""
